@@ -1,0 +1,2 @@
+//! The program `mortise`.
+fn main() {}

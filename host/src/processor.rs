@@ -1,0 +1,3 @@
+//! A loaded processor, and all that names wasmtime.
+
+pub mod bindings;

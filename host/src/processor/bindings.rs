@@ -1,0 +1,16 @@
+//! Generated from wit/: the contract's types and functions.
+#![allow(
+    missing_docs,
+    clippy::pedantic,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "generated from wit/"
+)]
+
+wasmtime::component::bindgen!({
+    path: "../wit",
+    world: "processor",
+    additional_derives: [PartialEq, Eq],
+    imports: { default: async | trappable },
+    exports: { default: async },
+});

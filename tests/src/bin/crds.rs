@@ -1,0 +1,2 @@
+//! Writes crds/.
+fn main() {}
