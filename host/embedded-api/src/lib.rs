@@ -1,1 +1,6 @@
-//! An API.
+//! A Kubernetes API in memory, for people at their desk and for tests.
+#![expect(dead_code, reason = "modules land one by one")]
+
+mod status;
+
+pub use status::{Cause, Failure};
