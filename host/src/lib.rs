@@ -1,5 +1,8 @@
 //! A Kubernetes operator host: it owns watches, caching and writes, and calls reconciliation logic that comes as
 //! WebAssembly components.
 
+pub mod args;
 pub mod contract;
+pub mod files;
+pub mod guest;
 pub mod processor;

@@ -1,0 +1,98 @@
+//! The command line. Nothing past here reads flags or the environment.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// A Kubernetes operator host whose reconciliation logic comes as WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "mortise", version, about)]
+pub struct Args {
+    /// What the program does.
+    #[command(subcommand)]
+    pub command: Command,
+    /// What is logged to standard error, as `level` or `target=level`, separated by commas.
+    #[arg(long, global = true, env = "MORTISE_LOG", default_value = "warn", value_name = "FILTER")]
+    pub log: String,
+}
+
+/// What the program does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Builds a guest and runs it against a Kubernetes API in memory that kubectl can use.
+    Dev(DevArgs),
+    /// Reconciles given objects in memory until nothing changes any more, and prints what is there afterwards.
+    Simulate(SimulateArgs),
+}
+
+/// `mortise dev`.
+#[derive(Debug, clap::Args)]
+pub struct DevArgs {
+    /// The guest's folder: the one that holds its Cargo.toml.
+    #[arg(required_unless_present = "api_only")]
+    pub guest: Option<PathBuf>,
+    /// The port on 127.0.0.1; a free one if absent.
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// Where the kubeconfig is written; a temporary folder, removed at the end, if absent.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The folder whose objects are applied at the start, instead of the guest's examples.
+    #[arg(long, value_name = "DIR")]
+    pub apply: Option<PathBuf>,
+    /// The processor's configuration: a YAML or JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Starts the API alone.
+    #[arg(long, conflicts_with_all = ["guest", "config"])]
+    pub api_only: bool,
+    /// Prints the values of Secrets.
+    #[arg(long)]
+    pub show_secrets: bool,
+}
+
+/// `mortise simulate`.
+#[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub struct SimulateArgs {
+    /// The processor: a WebAssembly component.
+    #[arg(long, value_name = "FILE")]
+    pub module: PathBuf,
+    /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of such.
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    pub objects: Vec<PathBuf>,
+    /// The processor's configuration: a YAML or JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folders of CustomResourceDefinitions; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
+    /// The time of all calls (RFC 3339); the present time if absent.
+    #[arg(long, value_name = "TIME")]
+    pub now: Option<jiff::Timestamp>,
+    /// A kind that is unknown, as if its CRD were not installed; may be repeated.
+    #[arg(long, value_name = "PLURAL.GROUP")]
+    pub missing_kind: Vec<String>,
+    /// Loads the objects past the validation of their CRDs, as objects stored under an older schema are.
+    #[arg(long)]
+    pub no_validate: bool,
+    /// Reconciles only this object.
+    #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
+    pub only: Option<String>,
+    /// At most this many rounds.
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<u32>,
+    /// How the end is printed: a coloured difference if absent.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Output>,
+    /// Prints the values of Secrets.
+    #[arg(long)]
+    pub show_secrets: bool,
+}
+
+/// A machine-readable output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// One JSON document.
+    Json,
+}

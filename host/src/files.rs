@@ -1,0 +1,168 @@
+//! Kubernetes objects from files: YAML with many documents, JSON objects, and lists of either.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+#[cfg(test)]
+mod tests;
+
+/// Why a file gave no objects.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
+pub enum Error {
+    /// A file or folder could not be read.
+    #[error("cannot read `{path}`")]
+    Unreadable {
+        path: PathBuf,
+        #[source]
+        cause: std::io::Error,
+    },
+
+    /// A text is neither YAML nor JSON.
+    #[error("`{path}`, document {document}, line {line}, column {column}: {message}")]
+    Syntax { path: PathBuf, document: usize, line: u64, column: u64, message: String },
+
+    /// A document is something else than an object with `apiVersion`, `kind` and `metadata.name`.
+    #[error("`{path}`, document {document}: {message}")]
+    NotAnObject { path: PathBuf, document: usize, message: String },
+
+    /// A folder holds no file of objects.
+    #[error("`{path}` holds no .yaml, .yml or .json file")]
+    Empty { path: PathBuf },
+}
+
+/// The objects of a file, or of all `.yaml`, `.yml` and `.json` files right in a folder, by name.
+///
+/// # Errors
+///
+/// What cannot be read, does not parse, or is no Kubernetes object, with its place.
+pub fn load(path: &Path) -> Result<Vec<Value>, Error> {
+    let unreadable = |cause| Error::Unreadable { path: path.to_owned(), cause };
+    if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return parse(path, &std::fs::read_to_string(path).map_err(unreadable)?);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        if file
+            .extension()
+            .is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known))
+        {
+            files.push(file);
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::Empty { path: path.to_owned() });
+    }
+    files.sort();
+    let mut objects = Vec::new();
+    for file in files {
+        objects.extend(load(&file)?);
+    }
+    Ok(objects)
+}
+
+/// A whole file as one value, such as a processor's configuration.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_value(path: &Path) -> Result<Value, Error> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|cause| Error::Unreadable { path: path.to_owned(), cause })?;
+    let mut documents = documents(path, &text)?;
+    match documents.len() {
+        0 => Ok(Value::Object(serde_json::Map::new())),
+        1 => Ok(documents.remove(0)),
+        n => Err(Error::NotAnObject {
+            path: path.to_owned(),
+            document: 2,
+            message: format!("one document is expected, {n} are there"),
+        }),
+    }
+}
+
+/// The objects of a text; `path` is named in errors.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn parse(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
+    let mut objects = Vec::new();
+    for (index, document) in documents(path, text)?.into_iter().enumerate() {
+        collect(document, &mut objects).map_err(|message| Error::NotAnObject {
+            path: path.to_owned(),
+            document: index + 1,
+            message,
+        })?;
+    }
+    Ok(objects)
+}
+
+/// JSON is YAML as well, but its own parser is quicker and its messages fit better.
+fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
+    let is_json = path.extension().is_some_and(|ending| ending == "json");
+    if is_json {
+        let one: Result<Vec<Value>, _> =
+            serde_json::Deserializer::from_str(text).into_iter().collect();
+        return one.map_err(|error| Error::Syntax {
+            path: path.to_owned(),
+            document: 1,
+            line: error.line() as u64,
+            column: error.column() as u64,
+            message: error.to_string(),
+        });
+    }
+    serde_saphyr::from_multiple_with_options(text, yaml_options())
+        .map_err(|error| syntax(path, text, &error))
+}
+
+/// The parser's default budget is meant for texts of strangers; these are the user's own files.
+fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! { budget: None, with_snippet: false }
+}
+
+fn syntax(path: &Path, text: &str, error: &serde_saphyr::Error) -> Error {
+    let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
+    let before = usize::try_from(line).unwrap_or(usize::MAX);
+    let separators =
+        text.lines().take(before).filter(|line| *line == "---" || line.starts_with("--- ")).count();
+    let opened =
+        text.lines().find(|line| !line.trim().is_empty() && !line.starts_with('#')) == Some("---");
+    Error::Syntax {
+        path: path.to_owned(),
+        document: separators + usize::from(!opened),
+        line: line.into(),
+        column: column.into(),
+        message: error.to_string(),
+    }
+}
+
+fn collect(document: Value, objects: &mut Vec<Value>) -> Result<(), String> {
+    match document {
+        Value::Null => Ok(()),
+        Value::Array(items) => items.into_iter().try_for_each(|item| collect(item, objects)),
+        Value::Object(mut map) => {
+            let text =
+                |name: &str| map.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let (version, kind) = (text("apiVersion"), text("kind"));
+            if version.is_empty() || kind.is_empty() {
+                return Err("an object needs `apiVersion` and `kind`".to_owned());
+            }
+            if kind.ends_with("List") && map.get("items").is_some_and(Value::is_array) {
+                return collect(map.remove("items").unwrap_or_default(), objects);
+            }
+            let object = Value::Object(map);
+            let metadata = object.get("metadata").and_then(Value::as_object);
+            let name =
+                |key: &str| metadata.and_then(|metadata| metadata.get(key)).and_then(Value::as_str);
+            if name("name").or_else(|| name("generateName")).is_none_or(str::is_empty) {
+                return Err(format!("{kind} of {version} needs `metadata.name`, a text"));
+            }
+            objects.push(object);
+            Ok(())
+        }
+        other => Err(format!("an object is expected, found {other}")),
+    }
+}

@@ -1,0 +1,209 @@
+//! A guest's folder: what its Cargo.toml says of it, and how its component is built.
+
+use std::{
+    io::BufRead as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+#[cfg(test)]
+mod tests;
+
+/// The target that guests are built for.
+pub const TARGET: &str = "wasm32-wasip2";
+
+/// Why a guest could not be opened or built.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
+pub enum Error {
+    /// The folder holds no package.
+    #[error("`{folder}` is no guest: it holds no Cargo.toml")]
+    NoPackage { folder: PathBuf },
+
+    /// A program that building needs did not start.
+    #[error("cannot run `{program}`: install Rust with rustup (https://rustup.rs)")]
+    NoProgram {
+        program: &'static str,
+        #[source]
+        cause: std::io::Error,
+    },
+
+    /// Cargo does not understand the package.
+    #[error("`cargo metadata` failed for `{folder}`: {message}")]
+    Metadata { folder: PathBuf, message: String },
+
+    /// `package.metadata.mortise` is not of the known shape.
+    #[error("`package.metadata.mortise.{field}` in `{folder}/Cargo.toml` must be {expected}")]
+    Field { folder: PathBuf, field: &'static str, expected: &'static str },
+
+    /// The target is missing and rustup could not add it.
+    #[error(
+        "the Rust target {TARGET} is missing and could not be added ({message}): run `rustup target add {TARGET}`"
+    )]
+    NoTarget { message: String },
+
+    /// The compiler refused the guest; it has said why on standard error.
+    #[error("`{package}` does not build")]
+    Build { package: String },
+
+    /// The package builds, but to no component.
+    #[error(
+        "`{package}` builds no .wasm file: its Cargo.toml needs `[lib] crate-type = [\"cdylib\"]`"
+    )]
+    NoComponent { package: String },
+}
+
+/// A guest's folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guest {
+    /// The name of its package.
+    pub package: String,
+    /// The folders of the CRDs that it needs: `package.metadata.mortise.crds`.
+    pub crds: Vec<PathBuf>,
+    /// The folder of its example objects: `package.metadata.mortise.examples`.
+    pub examples: Option<PathBuf>,
+    folder: PathBuf,
+}
+
+impl Guest {
+    /// Reads the Cargo.toml in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// No such file, or one that Cargo or mortise does not understand.
+    pub fn open(folder: &Path) -> Result<Self, Error> {
+        let manifest = folder.join("Cargo.toml");
+        if !manifest.is_file() {
+            return Err(Error::NoPackage { folder: folder.to_owned() });
+        }
+        let output = Command::new("cargo")
+            .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
+            .arg(&manifest)
+            .output()
+            .map_err(|cause| Error::NoProgram { program: "cargo", cause })?;
+        let failed = |message: String| Error::Metadata { folder: folder.to_owned(), message };
+        if !output.status.success() {
+            return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+        }
+        let metadata: Value =
+            serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))?;
+        Self::from_metadata(folder, &metadata)
+    }
+
+    fn from_metadata(folder: &Path, metadata: &Value) -> Result<Self, Error> {
+        let failed = |message: &str| Error::Metadata {
+            folder: folder.to_owned(),
+            message: message.to_owned(),
+        };
+        let folder = std::path::absolute(folder).map_err(|error| failed(&error.to_string()))?;
+        let is_here = |package: &&Value| {
+            let manifest = package.get("manifest_path").and_then(Value::as_str).map(Path::new);
+            manifest.is_some_and(|manifest| same_file(manifest, &folder.join("Cargo.toml")))
+        };
+        let packages = metadata.get("packages").and_then(Value::as_array);
+        let package = packages
+            .and_then(|packages| packages.iter().find(is_here))
+            .ok_or_else(|| failed("no package"))?;
+        let own = package.pointer("/metadata/mortise").unwrap_or(&Value::Null);
+        let wrong = |field, expected| Error::Field { folder: folder.clone(), field, expected };
+        let crds = match own.get("crds") {
+            None => Vec::new(),
+            Some(value) => serde_json::from_value::<Vec<PathBuf>>(value.clone())
+                .map_err(|_| wrong("crds", "a list of folders, relative to the Cargo.toml"))?,
+        };
+        let examples = match own.get("examples") {
+            None => None,
+            Some(value) => Some(
+                value
+                    .as_str()
+                    .ok_or_else(|| wrong("examples", "a folder, relative to the Cargo.toml"))?,
+            ),
+        };
+        Ok(Self {
+            package: package
+                .get("name")
+                .and_then(Value::as_str)
+                .ok_or_else(|| failed("no name"))?
+                .to_owned(),
+            crds: crds.iter().map(|path| folder.join(path)).collect(),
+            examples: examples.map(|path| folder.join(path)),
+            folder,
+        })
+    }
+
+    /// Builds the component, adding the target through rustup where it is missing. The compiler's messages go to standard
+    /// error. Returns the .wasm file.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, or that the guest does not build.
+    pub fn build(&self) -> Result<PathBuf, Error> {
+        add_target(&self.folder)?;
+        let mut build = Command::new("cargo")
+            .args([
+                "build",
+                "--release",
+                "--target",
+                TARGET,
+                "--message-format",
+                "json-render-diagnostics",
+            ])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|cause| Error::NoProgram { program: "cargo", cause })?;
+        let mut component = None;
+        if let Some(stdout) = build.stdout.take() {
+            for line in std::io::BufReader::new(stdout).lines().map_while(Result::ok) {
+                component = component_of(&line, &self.package).or(component);
+            }
+        }
+        let status = build.wait().map_err(|cause| Error::NoProgram { program: "cargo", cause })?;
+        if !status.success() {
+            return Err(Error::Build { package: self.package.clone() });
+        }
+        component.ok_or_else(|| Error::NoComponent { package: self.package.clone() })
+    }
+}
+
+/// The .wasm file that a line of Cargo's messages says was built for `package`.
+fn component_of(line: &str, package: &str) -> Option<PathBuf> {
+    let message: Value = serde_json::from_str(line).ok()?;
+    let named =
+        message.pointer("/target/name")?.as_str()?.replace('-', "_") == package.replace('-', "_");
+    let files = message.get("filenames").filter(|_| named)?.as_array()?;
+    files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".wasm")).map(PathBuf::from)
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// Adds the target to the toolchain that `folder` uses, if it is missing.
+fn add_target(folder: &Path) -> Result<(), Error> {
+    let libraries = Command::new("rustc")
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .current_dir(folder)
+        .output()
+        .map_err(|cause| Error::NoProgram { program: "rustc", cause })?;
+    if Path::new(String::from_utf8_lossy(&libraries.stdout).trim()).is_dir() {
+        return Ok(());
+    }
+    let added = Command::new("rustup")
+        .args(["target", "add", TARGET])
+        .current_dir(folder)
+        .output()
+        .map_err(|cause| Error::NoTarget { message: format!("rustup does not run: {cause}") })?;
+    if added.status.success() {
+        return Ok(());
+    }
+    let message =
+        String::from_utf8_lossy(&added.stderr).lines().last().unwrap_or("rustup failed").to_owned();
+    Err(Error::NoTarget { message })
+}

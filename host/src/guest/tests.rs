@@ -1,0 +1,46 @@
+use serde_json::json;
+
+use super::*;
+
+fn guest(mortise: Value) -> Result<Guest, Error> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = folder.join("Cargo.toml");
+    Guest::from_metadata(
+        folder,
+        &json!({"packages": [
+            {"name": "other", "manifest_path": "/nowhere/Cargo.toml"},
+            {"name": "mine", "manifest_path": manifest, "metadata": {"mortise": mortise}},
+        ]}),
+    )
+}
+
+#[test]
+fn folders_are_relative_to_the_cargo_toml() {
+    let guest = guest(json!({"crds": ["../crds/a"], "examples": "examples"})).unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert_eq!((guest.package.as_str(), guest.crds), ("mine", vec![folder.join("../crds/a")]));
+    assert_eq!(guest.examples, Some(folder.join("examples")));
+}
+
+#[test]
+fn a_field_of_another_shape_is_named() {
+    let cases = [(json!({"crds": "a"}), "crds` in"), (json!({"examples": ["a"]}), "examples` in")];
+    for (mortise, named) in cases {
+        let error = guest(mortise).unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
+}
+
+#[test]
+fn a_folder_without_a_package_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(Guest::open(folder.path()), Err(Error::NoPackage { .. })));
+}
+
+#[test]
+fn the_component_is_found_among_cargos_messages() {
+    let line = r#"{"reason":"compiler-artifact","target":{"name":"api_rule"},"filenames":["/t/a.rlib","/t/a.wasm"]}"#;
+    assert_eq!(component_of(line, "api-rule"), Some(PathBuf::from("/t/a.wasm")));
+    assert_eq!(component_of(line, "other"), None);
+    assert_eq!(component_of("no json", "api-rule"), None);
+}
