@@ -5,4 +5,5 @@ pub mod args;
 pub mod contract;
 pub mod files;
 pub mod guest;
+pub mod own_fields;
 pub mod processor;

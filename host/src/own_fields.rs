@@ -1,0 +1,332 @@
+//! What of an object is ours: digests of the fields that `mortise/…` field managers own, and of manifests.
+//!
+//! Two digests are kept of each such manager's entry in `metadata.managedFields`: of its set of fields, and of what the
+//! object holds there. The second is taken of the object cut down to the set, as a JSON value; so it can be compared with
+//! the digest of a manifest without knowing the schema. They are equal if we own exactly what the manifest holds, with the
+//! values that it holds. Where the server writes a value in another way than it was sent (`1000m` and `1`), they differ
+//! though nothing is to be done; the writer then remembers which pair belongs to which manifest.
+//!
+//! Pure: no I/O, no clock.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use xxhash_rust::xxh3::xxh3_128;
+
+#[cfg(test)]
+mod tests;
+
+/// How the names of all field managers of this host begin.
+pub const MANAGER_PREFIX: &str = "mortise/";
+
+/// The two digests of one manager's fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pair {
+    /// Of the set of fields.
+    pub fields: u128,
+    /// Of what the object holds at these fields.
+    pub values: u128,
+}
+
+/// One entry of `metadata.managedFields` whose manager is one of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// The manager's whole name.
+    pub manager: Box<str>,
+    /// `status`, or empty for the object itself.
+    pub subresource: Box<str>,
+    /// Whether it came by server-side apply (else by a create or a patch).
+    pub applied: bool,
+    /// The digests.
+    pub pair: Pair,
+}
+
+/// The entries of all `mortise/…` managers on one object. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Digests(Option<Arc<[Own]>>);
+
+// === impl Digests ===
+
+impl Digests {
+    /// All entries, in the order of the object.
+    pub fn iter(&self) -> impl Iterator<Item = &Own> {
+        self.0.iter().flat_map(|all| all.iter())
+    }
+
+    /// Whether no manager of ours is on the object.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The digests of what a manager applied to the object (`subresource` empty) or its status (`status`).
+    pub fn get(&self, manager: &str, subresource: &str) -> Option<Pair> {
+        self.iter()
+            .find(|own| own.applied && &*own.manager == manager && &*own.subresource == subresource)
+            .map(|own| own.pair)
+    }
+
+    /// Whether the manager has any entry on the object.
+    pub fn holds(&self, manager: &str) -> bool {
+        self.iter().any(|own| &*own.manager == manager)
+    }
+}
+
+// === digests of objects ===
+
+/// The digests of all `mortise/…` managers on an object, which must be whole and with its `metadata.managedFields`.
+pub fn of(object: &Value) -> Digests {
+    let own: Arc<[Own]> = entries(object).filter_map(|entry| own(object, entry)).collect();
+    Digests((!own.is_empty()).then_some(own))
+}
+
+/// The entries of `metadata.managedFields`.
+pub(crate) fn entries(object: &Value) -> impl Iterator<Item = &Value> {
+    object.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The set of fields (`FieldsV1`) that a manager applied to the object itself.
+pub(crate) fn applied_fields<'a>(object: &'a Value, manager: &str) -> Option<&'a Value> {
+    entries(object)
+        .find(|entry| {
+            text(entry, "manager") == manager
+                && is_apply(entry)
+                && text(entry, "subresource").is_empty()
+        })?
+        .get("fieldsV1")
+}
+
+fn own(object: &Value, entry: &Value) -> Option<Own> {
+    let manager = text(entry, "manager");
+    if !manager.starts_with(MANAGER_PREFIX) {
+        return None;
+    }
+    let fields = entry.get("fieldsV1").unwrap_or(&Value::Null);
+    let applied = is_apply(entry);
+    let values = if applied { values_digest(object, fields) } else { 0 };
+    Some(Own {
+        manager: manager.into(),
+        subresource: text(entry, "subresource").into(),
+        applied,
+        pair: Pair { fields: digest(fields), values },
+    })
+}
+
+fn is_apply(entry: &Value) -> bool {
+    text(entry, "operation") == "Apply"
+}
+
+fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
+    entry.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn values_digest(object: &Value, fields: &Value) -> u128 {
+    let mut cut = Cut::default();
+    let digest = digest(&cut.object(object, fields));
+    // A field that we own and that is not there: never equal to a manifest.
+    if cut.missing { !digest } else { digest }
+}
+
+/// An object cut down to a set of fields.
+pub(crate) fn project(object: &Value, fields: &Value) -> Value {
+    Cut::default().object(object, fields)
+}
+
+#[derive(Default)]
+struct Cut {
+    missing: bool,
+}
+
+impl Cut {
+    fn object(&mut self, object: &Value, fields: &Value) -> Value {
+        let cut = object
+            .as_object()
+            .zip(fields.as_object())
+            .map(|(object, children)| self.map(object, children));
+        Value::Object(cut.unwrap_or_default())
+    }
+
+    /// What `fields` selects of `value`. None, and `missing`, where the value is not of the form that the fields ask for.
+    fn at(&mut self, value: &Value, fields: &Value) -> Option<Value> {
+        let Some(children) =
+            fields.as_object().filter(|children| children.keys().any(|key| key != "."))
+        else {
+            return Some(if fields.get(".").is_some() { emptied(value) } else { value.clone() });
+        };
+        let cut = match value {
+            Value::Object(object) => Some(Value::Object(self.map(object, children))),
+            Value::Array(items) => Some(Value::Array(self.list(items, children))),
+            _ => None,
+        };
+        self.missing |= cut.is_none();
+        cut
+    }
+
+    fn map(
+        &mut self,
+        object: &Map<String, Value>,
+        children: &Map<String, Value>,
+    ) -> Map<String, Value> {
+        let mut result = Map::new();
+        for (element, below) in children {
+            if element == "." {
+                continue;
+            }
+            let found = element.strip_prefix("f:").and_then(|key| Some((key, object.get(key)?)));
+            match found.and_then(|(key, value)| Some((key, self.at(value, below)?))) {
+                Some((key, value)) => _ = result.insert(key.to_owned(), value),
+                None => self.missing = true,
+            }
+        }
+        result
+    }
+
+    /// In the order of the list, so that a manifest with the same items in another order is not taken for the same.
+    fn list(&mut self, items: &[Value], children: &Map<String, Value>) -> Vec<Value> {
+        let elements = children.iter().filter(|(element, _)| *element != ".");
+        let wanted: Vec<(Option<Element>, &Value)> =
+            elements.map(|(element, below)| (Element::parse(element), below)).collect();
+        let mut found = 0;
+        let mut result = Vec::with_capacity(wanted.len());
+        for (index, item) in items.iter().enumerate() {
+            if let Some((_, below)) = wanted.iter().find(|(element, _)| {
+                element.as_ref().is_some_and(|element| element.selects(index, item))
+            }) {
+                found += 1;
+                result.extend(self.at(item, below));
+            }
+        }
+        self.missing |= found < wanted.len();
+        result
+    }
+}
+
+/// A map or list of which only itself is owned, nothing in it.
+fn emptied(value: &Value) -> Value {
+    match value {
+        Value::Object(_) => Value::Object(Map::new()),
+        Value::Array(_) => Value::Array(Vec::new()),
+        scalar => scalar.clone(),
+    }
+}
+
+/// An element of a path into a list.
+enum Element {
+    Keys(Map<String, Value>),
+    Value(Value),
+    Index(usize),
+}
+
+impl Element {
+    fn parse(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once(':')?;
+        match kind {
+            "k" => serde_json::from_str(rest).ok().map(Self::Keys),
+            "v" => serde_json::from_str(rest).ok().map(Self::Value),
+            "i" => rest.parse().ok().map(Self::Index),
+            _ => None,
+        }
+    }
+
+    fn selects(&self, index: usize, item: &Value) -> bool {
+        match self {
+            Self::Keys(keys) => keys.iter().all(|(key, value)| {
+                item.get(key).is_some_and(|held| digest(held) == digest(value))
+            }),
+            Self::Value(value) => digest(item) == digest(value),
+            Self::Index(wanted) => index == *wanted,
+        }
+    }
+}
+
+// === digests of manifests ===
+
+/// The digest of a manifest, to compare with [`Pair::values`]: of all but what names the object or is a precondition.
+pub fn of_manifest(manifest: &Value) -> u128 {
+    digest(&sent_fields(manifest))
+}
+
+/// A manifest without what names the object (apiVersion, kind, name, namespace) and without preconditions.
+pub fn sent_fields(manifest: &Value) -> Value {
+    let mut fields = manifest.clone();
+    if let Some(object) = fields.as_object_mut() {
+        object.remove("apiVersion");
+        object.remove("kind");
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            for key in ["name", "namespace", "uid", "resourceVersion"] {
+                metadata.remove(key);
+            }
+            if metadata.is_empty() {
+                object.remove("metadata");
+            }
+        }
+    }
+    fields
+}
+
+/// A digest of a JSON value: the same whatever the order of keys, and for a number however it is written.
+pub fn digest(value: &Value) -> u128 {
+    let mut bytes = Vec::with_capacity(256);
+    canonical(value, &mut bytes);
+    xxh3_128(&bytes)
+}
+
+/// An unambiguous form: each value begins with a letter for its type, each text and collection with its length.
+fn canonical(value: &Value, bytes: &mut Vec<u8>) {
+    match value {
+        Value::Null => bytes.push(b'n'),
+        Value::Bool(held) => bytes.push(if *held { b't' } else { b'f' }),
+        Value::Number(number) => {
+            bytes.push(b'#');
+            canonical_number(number, bytes);
+        }
+        Value::String(held) => {
+            bytes.push(b's');
+            canonical_text(held, bytes);
+        }
+        Value::Array(items) => {
+            bytes.push(b'a');
+            bytes.extend_from_slice(&items.len().to_le_bytes());
+            items.iter().for_each(|item| canonical(item, bytes));
+        }
+        Value::Object(object) => {
+            bytes.push(b'o');
+            bytes.extend_from_slice(&object.len().to_le_bytes());
+            // The map is ordered by key (a test says so), so equal maps have equal bytes.
+            for (key, held) in object {
+                canonical_text(key, bytes);
+                canonical(held, bytes);
+            }
+        }
+    }
+}
+
+fn canonical_text(text: &str, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&text.len().to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+fn canonical_number(number: &serde_json::Number, bytes: &mut Vec<u8>) {
+    let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    match (whole, number.as_f64()) {
+        (Some(whole), _) => bytes.extend_from_slice(&whole.to_le_bytes()),
+        (None, Some(float)) => canonical_float(float, bytes),
+        (None, None) => bytes.extend_from_slice(number.to_string().as_bytes()),
+    }
+}
+
+/// A float without fraction is the integer: the API server gives `1.0` back as `1`.
+fn canonical_float(float: f64, bytes: &mut Vec<u8>) {
+    /// Up to here every integer has a float of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if float.fract() == 0.0 && float.abs() <= EXACT {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a whole number within the range checked above"
+        )]
+        let whole = float as i64;
+        bytes.extend_from_slice(&i128::from(whole).to_le_bytes());
+    } else {
+        bytes.push(b'.');
+        bytes.extend_from_slice(&float.to_bits().to_le_bytes());
+    }
+}
