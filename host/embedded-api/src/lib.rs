@@ -2,6 +2,7 @@
 #![expect(dead_code, reason = "modules land one by one")]
 
 mod field_error;
+mod kind;
 mod status;
 
 pub use status::{Cause, Failure};

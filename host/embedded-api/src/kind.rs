@@ -1,0 +1,131 @@
+//! What is served: every group, version and resource, built in or described by a CRD.
+//!
+//! A [`Resource`] answers all that depends on the kind; it holds no objects. The [`Registry`] finds resources by what a path or an
+//! object says. Kinds without any description may be served, too ([`Registry::add_untyped`]).
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+mod registry;
+mod table;
+mod version;
+
+#[expect(unused_imports, reason = "the users land later")]
+pub(crate) use registry::{GroupVersions, Registry};
+pub(crate) use version::by_priority;
+
+/// One resource in one version, as a path names it: `/apis/<group>/<version>/…/<plural>`.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    /// Empty for the core group.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    /// The group under which objects are stored: another one only for `events.k8s.io`, whose events are those of the core group.
+    pub(crate) storage_group: String,
+    /// The version in which objects are stored.
+    pub(crate) storage_version: String,
+    pub(crate) verbs: &'static [&'static str],
+    /// In the order in which discovery shows them.
+    pub(crate) subresources: Vec<Subresource>,
+    pub(crate) scale: Option<Scale>,
+    pub(crate) form: Form,
+}
+
+/// Where a resource is described.
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// In the definitions of Kubernetes: the name of the definition.
+    BuiltIn(&'static str),
+    /// Nowhere: everything is kept as it comes.
+    Untyped,
+}
+
+/// A path below an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Subresource {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    /// Group and version of what is sent and answered, if they differ from those of the resource.
+    pub(crate) group_version: Option<(String, String)>,
+    pub(crate) verbs: &'static [&'static str],
+}
+
+/// Where the parts of a scale are in an object: keys from the root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Scale {
+    pub(crate) spec_replicas: Vec<String>,
+    pub(crate) status_replicas: Vec<String>,
+    pub(crate) selector: ScaleSelector,
+}
+
+/// Where the selector of a scale comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ScaleSelector {
+    /// The scale has no selector.
+    None,
+    /// The text at these keys.
+    Text(Vec<String>),
+    /// The label selector `spec.selector`, written as a text.
+    Labels,
+}
+
+/// What becomes of fields that a schema does not know (`fieldValidation`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum FieldValidation {
+    /// They are dropped.
+    Ignore,
+    /// They are dropped, with a warning each.
+    #[default]
+    Warn,
+    /// They are refused.
+    Strict,
+}
+
+// === impl Resource ===
+
+impl Resource {
+    /// `v1`, `apps/v1`.
+    pub(crate) fn api_version(&self) -> String {
+        api_version(&self.group, &self.version)
+    }
+
+    /// The key under which objects are stored: the same for all versions.
+    pub(crate) fn storage_key(&self) -> (&str, &str) {
+        (&self.storage_group, &self.plural)
+    }
+
+    /// `apiVersion` of objects as they are stored.
+    pub(crate) fn storage_api_version(&self) -> String {
+        api_version(&self.storage_group, &self.storage_version)
+    }
+
+    /// Whether objects are stored at all: reviews are only answered.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.verbs.contains(&"get")
+    }
+
+    pub(crate) fn is_custom(&self) -> bool {
+        !matches!(self.form, Form::BuiltIn(_))
+    }
+
+    pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// Whether the status is written only through its own path.
+    pub(crate) fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+}
+
+/// `v1`, `apps/v1`.
+pub(crate) fn api_version(group: &str, version: &str) -> String {
+    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+}
