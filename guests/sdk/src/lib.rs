@@ -1,1 +1,86 @@
-//! The SDK.
+//! What a mortise processor is written with.
+//!
+//! A processor is a function of what it reads: it is given one object, reads what else it needs through [`Host`], and
+//! returns an [`Outcome`]. It holds no connection and no state; a new instance serves every call. The smallest useful
+//! one, which keeps a `ConfigMap` in every Namespace that carries a label:
+//!
+//! ```
+//! use mortise_sdk::{
+//!     Description, Failure, Host, NoConfig, Outcome, Processor, Reconciler, Request, Selection, Verbs,
+//!     kubernetes::{ConfigMap, Namespace},
+//!     object::Metadata,
+//! };
+//!
+//! struct Greeter;
+//!
+//! impl Processor for Greeter {
+//!     type Config = NoConfig;
+//!
+//!     fn describe(_config: &NoConfig) -> Result<Description, String> {
+//!         Ok(Description::new("greeter", "0.1.0")
+//!             .reconciles(Reconciler::new("namespaces", Selection::of::<Namespace>().labels("greet=yes")))
+//!             .writes(Selection::of::<ConfigMap>(), Verbs::CREATE | Verbs::UPDATE))
+//!     }
+//!
+//!     fn reconcile(request: &Request, _config: &NoConfig, _host: &Host) -> Result<Outcome, Failure> {
+//!         let Some(namespace) = request.object::<Namespace>()? else { return Ok(Outcome::new()) };
+//!         let greeting = ConfigMap {
+//!             metadata: Metadata::new("greeting").namespace(&namespace.metadata.name),
+//!             data: [("text".to_owned(), format!("Welcome to {}", namespace.metadata.name))].into(),
+//!             ..ConfigMap::default()
+//!         };
+//!         Ok(Outcome::new().apply(&greeting))
+//!     }
+//! }
+//!
+//! mortise_sdk::export!(Greeter);
+//! ```
+//!
+//! Built with `cargo build --release --target wasm32-wasip2` as a `cdylib`, it runs under `mortise dev`. Natively the same
+//! functions are tested against `testing::Stub`, which answers reads from objects in memory.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`bindings`] | the contract's records, generated from `wit/`; the builders here are methods on them |
+//! | [`object`], [`kubernetes`] | what makes a Rust type a Kubernetes object; the few built-in kinds that processors meet |
+//! | [`status`] | conditions and statuses whose times change only with what they say |
+//! | [`time`] | RFC 3339, as Kubernetes writes it |
+//! | `testing` | the host's contract in memory, for native tests (not in a component) |
+
+#[allow(
+    missing_docs,
+    unsafe_code,
+    unreachable_pub,
+    clippy::pedantic,
+    clippy::indexing_slicing,
+    reason = "generated from wit/"
+)]
+pub mod bindings;
+mod description;
+mod error;
+mod host;
+pub mod kubernetes;
+mod name;
+pub mod object;
+mod outcome;
+mod processor;
+mod request;
+mod selection;
+pub mod status;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
+pub mod time;
+
+pub use bindings::exports::mortise::host::reconciliation::{
+    Action, Child, Deletion, Description, Event, EventType, Failure, Manifest, Mode, Outcome,
+    Propagation, Reconciler, Request, Requeue, Retry, Verbs, WriteFailure, WriteRule,
+};
+pub use bindings::mortise::host::log::Level;
+pub use bindings::mortise::host::types::{Kind, ObjectRef, Selection};
+pub use error::Error;
+pub use host::{Host, Objects};
+pub use name::derived_name;
+pub use object::Object;
+pub use processor::{NoConfig, Processor};
+#[doc(hidden)]
+pub use processor::{describe, reconcile};

@@ -1,0 +1,10 @@
+//! The Rust form of the contract, generated from `wit/`. Nothing else is in here.
+
+wit_bindgen::generate!({
+    path: "../../wit",
+    world: "processor",
+    pub_export_macro: true,
+    export_macro_name: "export_component",
+    default_bindings_module: "mortise_sdk::bindings",
+    additional_derives: [PartialEq],
+});

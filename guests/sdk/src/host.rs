@@ -1,0 +1,187 @@
+//! What a processor reaches the host through.
+
+use std::{collections::VecDeque, marker::PhantomData, rc::Rc};
+
+use serde::de::DeserializeOwned;
+
+use crate::{
+    Error, Level, Object, ObjectRef, Selection,
+    bindings::mortise::host::{
+        clock,
+        cluster::{self, Page},
+        log,
+        types::ReadError,
+    },
+    selection, time,
+};
+
+/// The host, as a processor sees it: reads, the clock and the log.
+///
+/// In a component it is the contract's imports, in a native test a `testing::Stub`. All reads of one call see one state of
+/// each kind, and a change after the call of anything that was read triggers the reconcile again.
+#[derive(Clone)]
+pub struct Host {
+    source: Rc<dyn Source>,
+}
+
+/// What answers: the imports, or the stub.
+pub(crate) trait Source {
+    fn get(&self, reference: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError>;
+    fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError>;
+    fn now(&self) -> u64;
+    fn log(&self, level: Level, message: &str, fields: &[(String, String)]);
+}
+
+/// The contract's imports.
+pub(crate) struct Imports;
+
+/// The objects of a selection, one page after the other.
+pub struct Objects<'a, T> {
+    host: &'a Host,
+    of: &'a Selection,
+    limit: u32,
+    page: VecDeque<String>,
+    state: Paging,
+    read: PhantomData<T>,
+}
+
+enum Paging {
+    First,
+    Next(String),
+    End,
+}
+
+// === impl Host ===
+
+impl Host {
+    pub(crate) fn new(source: Rc<dyn Source>) -> Self {
+        Self { source }
+    }
+
+    /// Reads one object; none if there is no such object. `fields` empty: all that was declared.
+    pub fn get<T: Object + DeserializeOwned>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+        fields: &[&str],
+    ) -> Result<Option<T>, Error> {
+        self.get_ref(&ObjectRef::of::<T>(namespace, name), fields)
+    }
+
+    /// Reads one object of any kind.
+    pub fn get_ref<T: DeserializeOwned>(
+        &self,
+        reference: &ObjectRef,
+        fields: &[&str],
+    ) -> Result<Option<T>, Error> {
+        let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+        let answer = self.source.get(reference, &fields);
+        let object = answer.map_err(|error| Error::new(error, selection::named(reference)))?;
+        object.map(|text| decode(&text, || selection::named(reference))).transpose()
+    }
+
+    /// Reads all objects of a selection, ordered by namespace and name.
+    pub fn list<T: DeserializeOwned>(&self, of: &Selection) -> Result<Vec<T>, Error> {
+        self.objects(of, 0).collect()
+    }
+
+    /// Reads the objects of a selection page by page, as far as they are taken; `limit` 0: pages as large as fit.
+    ///
+    /// The reconcile depends on the whole selection, however many are taken.
+    pub fn objects<'a, T: DeserializeOwned>(
+        &'a self,
+        of: &'a Selection,
+        limit: u32,
+    ) -> Objects<'a, T> {
+        Objects {
+            host: self,
+            of,
+            limit,
+            page: VecDeque::new(),
+            state: Paging::First,
+            read: PhantomData,
+        }
+    }
+
+    /// The time of this call, as Unix time in milliseconds.
+    ///
+    /// A call that asks is not skipped later on, so ask only when the answer is needed; [`crate::status`] does so.
+    pub fn now(&self) -> u64 {
+        self.source.now()
+    }
+
+    /// The time of this call, as Kubernetes writes it.
+    pub fn now_text(&self) -> String {
+        time::rfc3339(self.now())
+    }
+
+    /// Writes to the host's log.
+    pub fn log(&self, level: Level, message: &str, fields: &[(&str, &str)]) {
+        let fields: Vec<(String, String)> =
+            fields.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        self.source.log(level, message, &fields);
+    }
+}
+
+fn decode<T: DeserializeOwned>(text: &str, what: impl Fn() -> String) -> Result<T, Error> {
+    serde_json::from_str(text)
+        .map_err(|error| Error::Shape { what: what(), message: error.to_string() })
+}
+
+// === impl Imports ===
+
+impl Source for Imports {
+    fn get(&self, reference: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError> {
+        cluster::get(reference, fields)
+    }
+
+    fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError> {
+        cluster::list(of, limit, from)
+    }
+
+    fn now(&self) -> u64 {
+        clock::now()
+    }
+
+    fn log(&self, level: Level, message: &str, fields: &[(String, String)]) {
+        log::write(level, message, fields);
+    }
+}
+
+// === impl Objects ===
+
+impl<T: DeserializeOwned> Objects<'_, T> {
+    fn next_page(&mut self) -> Result<bool, Error> {
+        let from = match std::mem::replace(&mut self.state, Paging::End) {
+            Paging::First => None,
+            Paging::Next(token) => Some(token),
+            Paging::End => return Ok(false),
+        };
+        let page = self.host.source.list(self.of, self.limit, from.as_deref());
+        let page = page.map_err(|error| Error::new(error, self.what()))?;
+        self.page = page.objects.into();
+        self.state = page.next.map_or(Paging::End, Paging::Next);
+        Ok(true)
+    }
+
+    fn what(&self) -> String {
+        format!("a list of `{}`", self.of.kind.kind)
+    }
+}
+
+impl<T: DeserializeOwned> Iterator for Objects<'_, T> {
+    type Item = Result<T, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(text) = self.page.pop_front() {
+                return Some(decode(&text, || self.what()));
+            }
+            match self.next_page() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The trait that a processor implements, and how a component's exports reach it.
+
+use std::{panic, rc::Rc};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, de::DeserializeOwned};
+
+use crate::{
+    Description, Failure, Host, Level, Outcome, Request,
+    host::{Imports, Source},
+};
+
+/// Reconciliation logic: a pure function of the request and of what it reads through the host.
+pub trait Processor {
+    /// The configuration, as it stands in the Processor resource; [`NoConfig`] if there is none.
+    ///
+    /// Its JSON schema goes into the description, so that a wrong configuration is refused before anything runs.
+    type Config: DeserializeOwned + JsonSchema;
+
+    /// What it reconciles, and all that it reads and writes besides.
+    ///
+    /// The same configuration gives the same description: the host asks once for each version and configuration.
+    fn describe(config: &Self::Config) -> Result<Description, String>;
+
+    /// Reconciles one object.
+    ///
+    /// An `Err` writes nothing but the status and the events that it carries.
+    fn reconcile(request: &Request, config: &Self::Config, host: &Host)
+    -> Result<Outcome, Failure>;
+}
+
+/// The configuration of a processor that has none.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NoConfig {}
+
+/// Makes a [`Processor`] the component's export. Expands to nothing in a native build.
+#[macro_export]
+macro_rules! export {
+    ($processor:ty) => {
+        #[cfg(target_family = "wasm")]
+        #[allow(unsafe_code, clippy::pedantic, reason = "generated from wit/")]
+        const _: () = {
+            struct Component;
+
+            impl $crate::bindings::exports::mortise::host::reconciliation::Guest for Component {
+                fn describe(config: String) -> Result<$crate::Description, String> {
+                    $crate::describe::<$processor>(&config)
+                }
+
+                fn reconcile(request: $crate::Request) -> Result<$crate::Outcome, $crate::Failure> {
+                    $crate::reconcile::<$processor>(&request)
+                }
+            }
+
+    $crate::bindings::export_component!(Component with_types_in $crate::bindings);
+        };
+    };
+}
+
+/// The export `describe` of a component.
+#[doc(hidden)]
+pub fn describe<P: Processor>(config: &str) -> Result<Description, String> {
+    report_panics();
+    let mut description = P::describe(&parse_config::<P::Config>(config)?)?;
+    if description.config_schema.is_none() {
+        let schema = schemars::schema_for!(P::Config);
+        description.config_schema =
+            Some(serde_json::to_string(&schema).map_err(|error| error.to_string())?);
+    }
+    Ok(description)
+}
+
+/// The export `reconcile` of a component.
+#[doc(hidden)]
+pub fn reconcile<P: Processor>(request: &Request) -> Result<Outcome, Failure> {
+    report_panics();
+    let config = parse_config::<P::Config>(&request.config)
+        .map_err(|error| Failure::new(error).retry_on_change())?;
+    P::reconcile(request, &config, &Host::new(Rc::new(Imports)))
+}
+
+/// Nothing at all counts as an empty configuration.
+fn parse_config<C: DeserializeOwned>(config: &str) -> Result<C, String> {
+    let text = if config.trim().is_empty() { "{}" } else { config };
+    serde_json::from_str(text).map_err(|error| format!("the configuration cannot be read: {error}"))
+}
+
+/// A panic traps, and a trap says nothing but where in the code it was: the message goes to the log first.
+fn report_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        let message = text.unwrap_or("a value that is not text");
+        let location = panic.location().map(ToString::to_string).unwrap_or_default();
+        Imports.log(
+            Level::Error,
+            &format!("panicked: {message}"),
+            &[("location".to_owned(), location)],
+        );
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Selection;
+
+    #[derive(Debug, Deserialize, JsonSchema)]
+    #[serde(default, deny_unknown_fields)]
+    struct Config {
+        size: u32,
+    }
+
+    impl Default for Config {
+        fn default() -> Self {
+            Self { size: 3 }
+        }
+    }
+
+    #[test]
+    fn no_configuration_is_an_empty_one() {
+        for config in ["", " ", "{}"] {
+            assert_eq!(parse_config::<Config>(config).unwrap().size, 3, "{config:?}");
+        }
+        assert_eq!(parse_config::<Config>(r#"{"size":4}"#).unwrap().size, 4);
+        let error = parse_config::<Config>(r#"{"sice":4}"#).unwrap_err();
+        assert!(
+            error.contains("the configuration cannot be read: unknown field `sice`"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_description_carries_the_schema_of_the_configuration() {
+        struct Empty;
+        impl Processor for Empty {
+            type Config = Config;
+            fn describe(_config: &Config) -> Result<Description, String> {
+                Ok(Description::new("empty", "1.0.0")
+                    .reads(Selection::of::<crate::kubernetes::Service>()))
+            }
+            fn reconcile(
+                _request: &Request,
+                _config: &Config,
+                _host: &Host,
+            ) -> Result<Outcome, Failure> {
+                Ok(Outcome::new())
+            }
+        }
+        let description = describe::<Empty>("").unwrap();
+        let _default_hook = panic::take_hook();
+        let schema: serde_json::Value =
+            serde_json::from_str(&description.config_schema.unwrap()).unwrap();
+        assert_eq!(schema["properties"]["size"]["type"], "integer");
+    }
+}

@@ -1,0 +1,199 @@
+//! Paths of the contract: `spec.hosts[]`, `spec.containers[name=app].image`, `metadata.annotations["example.com/a.b"]`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// A place in an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Path {
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Key(String),
+    Every,
+    Item(String, String),
+}
+
+/// A set of paths, as a tree.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    whole: bool,
+    below: BTreeMap<Step, Fields>,
+}
+
+/// In every answer, whatever was asked for.
+const ALWAYS: [&str; 6] =
+    ["name", "namespace", "uid", "deletionTimestamp", "generation", "resourceVersion"];
+
+impl Path {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let invalid = |why: &str| format!("path `{text}`: {why}");
+        let mut steps = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            if let Some(inner) = rest.strip_prefix('[') {
+                let (step, after) =
+                    bracket(inner).ok_or_else(|| invalid("a bracket does not end"))?;
+                steps.push(step);
+                rest = after;
+                continue;
+            }
+            let rest_of = if steps.is_empty() {
+                rest
+            } else {
+                rest.strip_prefix('.').ok_or_else(|| invalid("a `.` is missing"))?
+            };
+            let end = rest_of.find(['.', '[']).unwrap_or(rest_of.len());
+            let (key, after) = rest_of.split_at(end);
+            if key.is_empty() {
+                return Err(invalid("a name is empty"));
+            }
+            steps.push(Step::Key(key.to_owned()));
+            rest = after;
+        }
+        if steps.is_empty() { Err(invalid("it is empty")) } else { Ok(Self { steps }) }
+    }
+
+    /// Whether the object holds this value there, as text; of a path through lists, at any element.
+    pub(super) fn holds(&self, object: &Value, value: &str) -> bool {
+        fn any(steps: &[Step], value: &Value, wanted: &str) -> bool {
+            let Some((step, rest)) = steps.split_first() else {
+                return match value {
+                    Value::String(text) => text == wanted,
+                    Value::Number(number) => number.to_string() == wanted,
+                    Value::Bool(value) => (if *value { "true" } else { "false" }) == wanted,
+                    _ => false,
+                };
+            };
+            children(step, value).any(|child| any(rest, child, wanted))
+        }
+        any(&self.steps, object, value)
+    }
+
+    /// Whether every answer holds it.
+    pub(super) fn is_always_there(&self) -> bool {
+        match self.steps.as_slice() {
+            [Step::Key(key)] => key == "apiVersion" || key == "kind",
+            [Step::Key(first), Step::Key(second)] => {
+                first == "metadata" && ALWAYS.contains(&second.as_str())
+            }
+            _ => false,
+        }
+    }
+}
+
+/// One step in brackets, and what comes after it.
+fn bracket(inner: &str) -> Option<(Step, &str)> {
+    if let Some(quoted) = inner.strip_prefix('"') {
+        let (key, after) = quoted.split_once("\"]")?;
+        return Some((Step::Key(key.to_owned()), after));
+    }
+    let (inside, after) = inner.split_once(']')?;
+    if inside.is_empty() {
+        return Some((Step::Every, after));
+    }
+    let (key, value) = inside.split_once('=')?;
+    Some((Step::Item(key.to_owned(), value.trim_matches('"').to_owned()), after))
+}
+
+fn children<'a>(step: &'a Step, value: &'a Value) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
+    match (step, value) {
+        (Step::Key(key), Value::Object(map)) => Box::new(map.get(key).into_iter()),
+        (Step::Every, Value::Array(list)) => Box::new(list.iter()),
+        (Step::Item(..), Value::Array(list)) => {
+            Box::new(list.iter().filter(|element| is_item(step, element)))
+        }
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+fn is_item(step: &Step, element: &Value) -> bool {
+    match step {
+        Step::Item(key, value) => element.get(key).and_then(Value::as_str) == Some(value),
+        Step::Every => true,
+        Step::Key(_) => false,
+    }
+}
+
+impl Fields {
+    pub(super) fn whole() -> Self {
+        Self { whole: true, below: BTreeMap::new() }
+    }
+
+    pub(super) fn of(paths: &[Path]) -> Self {
+        let mut root = Self::default();
+        for path in paths {
+            let mut node = &mut root;
+            for step in &path.steps {
+                node = node.below.entry(step.clone()).or_default();
+            }
+            node.whole = true;
+        }
+        root
+    }
+
+    /// The object with these fields, and those that are in every answer.
+    pub(super) fn project(&self, object: &Value) -> Value {
+        let mut answer = self.cut(object).unwrap_or_else(|| Value::Object(Map::new()));
+        if let (Some(kind), Some(answer)) = (object.get("kind"), answer.as_object_mut()) {
+            answer.insert("kind".to_owned(), kind.clone());
+            let metadata = answer.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+            if let Some(metadata) = metadata.as_object_mut() {
+                let always = ALWAYS
+                    .iter()
+                    .filter_map(|key| Some((*key, object.get("metadata")?.get(*key)?)));
+                metadata.extend(always.map(|(key, value)| (key.to_owned(), value.clone())));
+                metadata.remove("managedFields");
+            }
+        }
+        answer
+    }
+
+    fn cut(&self, value: &Value) -> Option<Value> {
+        if self.whole {
+            return Some(value.clone());
+        }
+        match value {
+            Value::Object(map) => {
+                let kept = self.below.iter().filter_map(|(step, below)| {
+                    let Step::Key(key) = step else { return None };
+                    Some((key.clone(), below.cut(map.get(key)?)?))
+                });
+                Some(Value::Object(kept.collect()))
+            }
+            Value::Array(list) => {
+                Some(list.iter().filter_map(|element| self.cut_element(element)).collect())
+            }
+            _ => None,
+        }
+    }
+
+    fn cut_element(&self, element: &Value) -> Option<Value> {
+        let mut parts = self
+            .below
+            .iter()
+            .filter(|(step, _)| is_item(step, element))
+            .map(|(_, below)| below.cut(element));
+        let first = parts.next()??;
+        Some(parts.flatten().fold(first, merge))
+    }
+}
+
+fn merge(a: Value, b: Value) -> Value {
+    match (a, b) {
+        (Value::Object(mut a), Value::Object(b)) => {
+            for (key, value) in b {
+                let merged = match a.remove(&key) {
+                    Some(former) => merge(former, value),
+                    None => value,
+                };
+                a.insert(key, merged);
+            }
+            Value::Object(a)
+        }
+        (a, _) => a,
+    }
+}
