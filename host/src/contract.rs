@@ -9,3 +9,17 @@ pub use crate::processor::bindings::mortise::host::log::Level;
 pub use crate::processor::bindings::mortise::host::types::{
     Kind, Object, ObjectRef, ReadError, Selection,
 };
+
+// The generated flags cannot be hashed, so the macro cannot derive it for all types; these two are keys of maps.
+
+impl std::hash::Hash for Kind {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (&self.group, &self.version, &self.kind).hash(state);
+    }
+}
+
+impl std::hash::Hash for ObjectRef {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (&self.cluster, &self.kind, &self.namespace, &self.name).hash(state);
+    }
+}

@@ -6,4 +6,5 @@ pub mod contract;
 pub mod files;
 pub mod guest;
 pub mod own_fields;
+pub mod path;
 pub mod processor;
