@@ -8,3 +8,4 @@ pub mod guest;
 pub mod own_fields;
 pub mod path;
 pub mod processor;
+pub mod view;

@@ -1,3 +1,209 @@
 //! A loaded processor, and all that names wasmtime.
+//!
+//! [`Engine`] is shared by all processors. [`Processor::load`] looks at a module, compiles and links it; after that
+//! [`Processor::call`] costs some ten microseconds: every call has a fresh instance, made from the linked component and thrown
+//! away. What a guest does wrong ends its call with an [`Error`] and nothing else.
+
+mod cache;
+mod component;
+mod engine;
+mod error;
+mod imports;
+mod limits;
+mod log;
+mod precompiled;
+mod size;
+mod state;
+mod wasi;
 
 pub mod bindings;
+
+pub use component::{Digest, LoadError};
+pub use engine::{Engine, EngineError, Options};
+pub use error::{Error, Next, Trace};
+pub use limits::Limits;
+pub use log::{Line, Source};
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use wasmtime::Store;
+
+use crate::contract::{Description, Failure, Outcome, Request};
+use crate::view::View;
+use component::Linked;
+use imports::Reading;
+use state::State;
+
+/// A component that reconciles. Cheap to clone.
+#[derive(Clone)]
+pub struct Processor {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: String,
+    engine: Engine,
+    linked: Linked,
+    limits: Limits,
+}
+
+/// What differs between two calls with the same request and the same reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The time of the call, in milliseconds of Unix time.
+    pub now_ms: u64,
+    /// Where insecure random numbers start.
+    pub seed: u64,
+}
+
+/// One call, ended.
+pub struct Called {
+    /// What the processor returned, or why it did not.
+    pub outcome: Result<Result<Outcome, Failure>, Error>,
+    /// The view that was given, with what was read from it, however the call ended.
+    pub view: View,
+    /// What the guest said.
+    pub log: Vec<Line>,
+    /// Lines over the limit.
+    pub log_dropped: u32,
+    /// The run looked at the wall clock: it can be different next time.
+    pub asked_clock: bool,
+    /// The run took random bytes: it is not repeatable.
+    pub asked_random: bool,
+    /// How long it took, without the wait for a free slot.
+    pub took: Duration,
+}
+
+// === impl Processor ===
+
+impl Processor {
+    /// Loads a module: `name` is what it is called in messages.
+    ///
+    /// Compiles on another thread, or takes the code from the engine's cache.
+    ///
+    /// # Errors
+    ///
+    /// When it is not a component, not one for this contract, or imports what it may not.
+    pub async fn load(
+        engine: &Engine,
+        name: &str,
+        module: Bytes,
+        limits: Limits,
+    ) -> Result<Self, LoadError> {
+        let (shared_engine, shared_name) = (engine.clone(), name.to_owned());
+        let compile = move || component::load(&shared_engine, &shared_name, &module);
+        let linked = match tokio::task::spawn_blocking(compile).await {
+            Ok(loaded) => loaded?,
+            Err(source) => return Err(LoadError::BrokenOff { module: name.to_owned(), source }),
+        };
+        let shared = Shared { name: name.to_owned(), engine: engine.clone(), linked, limits };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// What it is called in messages.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// The identity of the module.
+    pub fn digest(&self) -> Digest {
+        self.shared.linked.digest
+    }
+
+    /// What one call may use.
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// Asks what the processor is under a configuration.
+    ///
+    /// # Errors
+    ///
+    /// When the call fails as any call can, or when the processor refuses the configuration.
+    pub async fn describe(&self, config: &str) -> Result<Description, Error> {
+        let _slot = self.slot().await;
+        let _ticks = self.shared.engine.tick();
+        // A description follows from the configuration alone, so it has no time either.
+        let moment = Moment { now_ms: 0, seed: 0 };
+        let mut store = self.store(None, moment, Instant::now());
+        match self.ask_description(&mut store, config).await {
+            Ok(Ok(description)) => Ok(description),
+            Ok(Err(message)) => {
+                Err(Error::ConfigRefused { processor: self.name().to_owned(), message })
+            }
+            Err(source) => Err(self.error(&store, source)),
+        }
+    }
+
+    /// Reconciles one object.
+    ///
+    /// The future must be awaited to its end, which the deadline bounds: to drop it would end the guest where it stands.
+    pub async fn call(&self, view: View, request: &Request, moment: Moment) -> Called {
+        let _slot = self.slot().await;
+        let _ticks = self.shared.engine.tick();
+        let start = Instant::now();
+        let mut store = self.store(Some(view), moment, start);
+        let outcome = match self.ask_outcome(&mut store, request).await {
+            Ok(returned) => {
+                size::check(self.name(), &self.shared.limits, &returned).map(|()| returned)
+            }
+            Err(source) => Err(self.error(&store, source)),
+        };
+        let State { reading, log, asked_clock, asked_random, .. } = store.into_data();
+        let (log, log_dropped) = log.lock().finish();
+        let view = reading.finish().expect("a call has a view");
+        Called { outcome, view, log, log_dropped, asked_clock, asked_random, took: start.elapsed() }
+    }
+
+    async fn ask_description(
+        &self,
+        store: &mut Store<State>,
+        config: &str,
+    ) -> wasmtime::Result<Result<Description, String>> {
+        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        instance.mortise_host_reconciliation().call_describe(store, config).await
+    }
+
+    async fn ask_outcome(
+        &self,
+        store: &mut Store<State>,
+        request: &Request,
+    ) -> wasmtime::Result<Result<Outcome, Failure>> {
+        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        instance.mortise_host_reconciliation().call_reconcile(store, request).await
+    }
+
+    async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
+        let lane = self.shared.engine.lane(self.shared.linked.size);
+        lane.slots.acquire().await.expect("the slots are never closed")
+    }
+
+    fn store(&self, view: Option<View>, moment: Moment, start: Instant) -> Store<State> {
+        let Shared { engine, linked, limits, .. } = &*self.shared;
+        let state = State::new(Reading::new(view, limits), moment, limits, start);
+        let mut store = Store::new(&engine.lane(linked.size).engine, state);
+        store.limiter(|state| state);
+        store.set_hostcall_fuel(limits.memory);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|context| context.data().on_tick());
+        store
+    }
+
+    fn error(&self, store: &Store<State>, source: wasmtime::Error) -> Error {
+        let log = store.data().log.lock();
+        Error::of_call(self.name(), &self.shared.limits, &log, source)
+    }
+}
+
+impl fmt::Debug for Processor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Processor")
+            .field("name", &self.name())
+            .field("digest", &self.digest())
+            .finish_non_exhaustive()
+    }
+}

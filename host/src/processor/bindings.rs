@@ -11,6 +11,6 @@ wasmtime::component::bindgen!({
     path: "../wit",
     world: "processor",
     additional_derives: [PartialEq, Eq],
-    imports: { default: async | trappable },
+    imports: { default: trappable },
     exports: { default: async },
 });

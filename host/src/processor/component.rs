@@ -1,0 +1,317 @@
+//! From bytes to a component that only has to be instantiated: looked at, compiled or taken from the cache, linked.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+use wasmtime::component::Component;
+
+use super::bindings::ProcessorPre;
+use super::engine::{Engine, Lane, Size};
+use super::state::State;
+
+/// Why a module was not loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields are what the message says")]
+pub enum LoadError {
+    /// It is no WebAssembly at all.
+    #[error(
+        "module `{module}` is not WebAssembly: it starts with {start}; a component (`cargo build --target wasm32-wasip2`) is accepted"
+    )]
+    NotWasm { module: String, start: String },
+
+    /// It is WebAssembly of the older form.
+    #[error(
+        "module `{module}` is a core module, not a component; build it for the target wasm32-wasip2, or make a component of it with `wasm-tools component new`"
+    )]
+    NotAComponent { module: String },
+
+    /// It is damaged, or uses what this host does not know.
+    #[error("module `{module}` is not a component that this host can compile")]
+    Malformed { module: String, source: wasmtime::Error },
+
+    /// It was built with another version of the contract.
+    #[error("module `{module}` was built for `{found}`; this host accepts `{accepted}`")]
+    OtherVersion { module: String, found: String, accepted: &'static str },
+
+    /// It is a component for something else.
+    #[error(
+        "module `{module}` is not a processor: it does not export `{wanted}`; it exports {found}"
+    )]
+    NotAProcessor { module: String, wanted: &'static str, found: String },
+
+    /// It wants what it may not have.
+    #[error("module `{module}` imports {imports}, which is not granted; it may import {accepted}")]
+    NotGranted { module: String, imports: String, accepted: &'static str },
+
+    /// A function that it imports or exports has other types than the contract says.
+    #[error("module `{module}` does not fit the contract `{contract}`")]
+    OtherTypes { module: String, contract: &'static str, source: wasmtime::Error },
+
+    /// The thread that compiled it ended.
+    #[error("compiling module `{module}` was broken off")]
+    BrokenOff { module: String, source: tokio::task::JoinError },
+}
+
+/// The SHA-256 of a module's bytes: its identity.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest([u8; 32]);
+
+/// A component with its imports linked.
+pub(super) struct Linked {
+    pub(super) digest: Digest,
+    pub(super) size: Size,
+    pub(super) pre: ProcessorPre<State>,
+}
+
+/// What starts every WebAssembly file; then comes the version of the form.
+const MAGIC: &[u8] = b"\0asm";
+const CORE_MODULE: &[u8] = &[1, 0, 0, 0];
+const CONTRACT: &str = "mortise:host@0.1.0";
+const CONTRACT_PACKAGE: &str = "mortise:host";
+const CONTRACT_TRACK: &str = "0.1.";
+const EXPORT: &str = "mortise:host/reconciliation";
+const WASI: [&str; 6] =
+    ["wasi:io", "wasi:clocks", "wasi:random", "wasi:cli", "wasi:filesystem", "wasi:sockets"];
+const WASI_TRACK: &str = "0.2.";
+const ACCEPTED: &str = "`mortise:host@0.1.0` (cluster, clock, log, types) and WASI 0.2 (io, clocks, random, cli, filesystem, sockets)";
+
+/// Looks at a module, compiles it and links it. Takes a while; not for a thread that serves others.
+pub(super) fn load(engine: &Engine, module: &str, bytes: &[u8]) -> Result<Linked, LoadError> {
+    look(module, bytes)?;
+    let digest = Digest::of(bytes);
+    let (size, component) = compile(engine, digest, bytes)
+        .map_err(|source| LoadError::Malformed { module: module.to_owned(), source })?;
+    let lane = engine.lane(size);
+    check_names(module, &Names::of(lane, &component))?;
+    let pre =
+        lane.linker.instantiate_pre(&component).and_then(ProcessorPre::new).map_err(|source| {
+            LoadError::OtherTypes { module: module.to_owned(), contract: CONTRACT, source }
+        })?;
+    Ok(Linked { digest, size, pre })
+}
+
+/// What can be said without compiling.
+fn look(module: &str, bytes: &[u8]) -> Result<(), LoadError> {
+    let module = module.to_owned();
+    let Some(form) = bytes.strip_prefix(MAGIC) else {
+        let start = bytes.get(..bytes.len().min(8)).unwrap_or_default();
+        let start =
+            if start.is_empty() { "nothing".into() } else { format!("{}", start.escape_ascii()) };
+        return Err(LoadError::NotWasm { module, start: format!("`{start}`") });
+    };
+    if form.starts_with(CORE_MODULE) {
+        return Err(LoadError::NotAComponent { module });
+    }
+    Ok(())
+}
+
+fn compile(engine: &Engine, digest: Digest, bytes: &[u8]) -> wasmtime::Result<(Size, Component)> {
+    let size = Size::of_module(bytes.len());
+    match compile_for(engine, size, digest, bytes) {
+        // The pool has limits of its own (tables, parts of a component); the big lane has none.
+        Err(_) if size == Size::Small => {
+            Ok((Size::Big, compile_for(engine, Size::Big, digest, bytes)?))
+        }
+        compiled => Ok((size, compiled?)),
+    }
+}
+
+fn compile_for(
+    engine: &Engine,
+    size: Size,
+    digest: Digest,
+    bytes: &[u8],
+) -> wasmtime::Result<Component> {
+    let lane = &engine.lane(size).engine;
+    if let Some(component) = engine.cache().and_then(|cache| cache.get(lane, digest)) {
+        return Ok(component);
+    }
+    let component = Component::from_binary(lane, bytes)?;
+    if let Some(cache) = engine.cache() {
+        cache.put(lane, digest, &component);
+    }
+    Ok(component)
+}
+
+/// What a component imports and exports, by name.
+#[derive(Debug, Default)]
+struct Names {
+    imports: BTreeSet<String>,
+    exports: BTreeSet<String>,
+}
+
+// === impl Names ===
+
+impl Names {
+    fn of(lane: &Lane, component: &Component) -> Self {
+        let types = component.component_type();
+        let imports = types.imports(&lane.engine).map(|(name, _)| name.to_owned()).collect();
+        let exports = types.exports(&lane.engine).map(|(name, _)| name.to_owned()).collect();
+        Self { imports, exports }
+    }
+}
+
+/// Whether these are the names of a processor that this host can run.
+fn check_names(module: &str, names: &Names) -> Result<(), LoadError> {
+    let all = || names.imports.iter().chain(&names.exports);
+    if let Some(other) = all().find(|name| is_other_version(name)) {
+        return Err(LoadError::OtherVersion {
+            module: module.to_owned(),
+            found: other.clone(),
+            accepted: CONTRACT,
+        });
+    }
+    let refused: Vec<&str> =
+        names.imports.iter().map(String::as_str).filter(|name| !is_granted(name)).collect();
+    if !refused.is_empty() {
+        return Err(LoadError::NotGranted {
+            module: module.to_owned(),
+            imports: quoted(&refused),
+            accepted: ACCEPTED,
+        });
+    }
+    if !names.exports.iter().any(|name| split(name).0 == EXPORT) {
+        let found: Vec<&str> = names.exports.iter().map(String::as_str).collect();
+        return Err(LoadError::NotAProcessor {
+            module: module.to_owned(),
+            wanted: "mortise:host/reconciliation@0.1.0",
+            found: if found.is_empty() { "nothing".into() } else { quoted(&found) },
+        });
+    }
+    Ok(())
+}
+
+/// `package/interface` and the version; "" where there is none.
+fn split(name: &str) -> (&str, &str) {
+    name.split_once('@').unwrap_or((name, ""))
+}
+
+fn package(path: &str) -> &str {
+    path.split_once('/').map_or(path, |(package, _)| package)
+}
+
+fn is_other_version(name: &str) -> bool {
+    let (path, version) = split(name);
+    package(path) == CONTRACT_PACKAGE && !version.starts_with(CONTRACT_TRACK)
+}
+
+fn is_granted(name: &str) -> bool {
+    let (path, version) = split(name);
+    let contract = ["cluster", "clock", "log", "types"];
+    match path.split_once('/') {
+        Some((CONTRACT_PACKAGE, interface)) => contract.contains(&interface),
+        Some((package, _)) => WASI.contains(&package) && version.starts_with(WASI_TRACK),
+        None => false,
+    }
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+// === impl Digest ===
+
+impl Digest {
+    /// The digest of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(imports: &[&str], exports: &[&str]) -> Names {
+        let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        Names { imports: set(imports), exports: set(exports) }
+    }
+
+    const RECONCILIATION: &str = "mortise:host/reconciliation@0.1.0";
+
+    #[test]
+    fn a_processor_imports_the_contract_and_wasi() {
+        let imports =
+            ["mortise:host/cluster@0.1.0", "mortise:host/types@0.1.0", "wasi:io/poll@0.2.6"];
+        check_names("m", &names(&imports, &[RECONCILIATION])).unwrap();
+    }
+
+    #[test]
+    fn a_module_that_does_not_fit_is_told_what_would() {
+        let cases = [
+            (
+                "egress",
+                names(&["wasi:http/outgoing-handler@0.2.6"], &[RECONCILIATION]),
+                "`wasi:http/outgoing-handler@0.2.6`, which is not granted",
+            ),
+            (
+                "unknown",
+                names(&["acme:kv/store"], &[RECONCILIATION]),
+                "`acme:kv/store`, which is not granted",
+            ),
+            ("function", names(&["run"], &[RECONCILIATION]), "`run`, which is not granted"),
+            (
+                "no such interface",
+                names(&["mortise:host/memo@0.1.0"], &[RECONCILIATION]),
+                "`mortise:host/memo@0.1.0`",
+            ),
+            (
+                "newer wasi",
+                names(&["wasi:cli/stdout@0.3.0"], &[RECONCILIATION]),
+                "`wasi:cli/stdout@0.3.0`",
+            ),
+            (
+                "newer export",
+                names(&[], &["mortise:host/reconciliation@0.2.0"]),
+                "built for `mortise:host/reconciliation@0.2.0`; this host accepts `mortise:host@0.1.0`",
+            ),
+            (
+                "newer import",
+                names(&["mortise:host/cluster@0.10.0"], &[RECONCILIATION]),
+                "built for `mortise:host/cluster@0.10.0`",
+            ),
+            ("a command", names(&[], &["wasi:cli/run@0.2.6"]), "it exports `wasi:cli/run@0.2.6`"),
+            ("nothing", names(&[], &[]), "it exports nothing"),
+        ];
+        for (case, names, expected) in cases {
+            let message = check_names("m.wasm", &names).unwrap_err().to_string();
+            assert!(message.contains(expected), "{case}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_component_is_told_apart() {
+        let cases: [(&str, &[u8], &str); 4] = [
+            ("empty", b"", "starts with `nothing`"),
+            ("text", b"(component)", "starts with `(compone`"),
+            ("core module", b"\0asm\x01\0\0\0", "is a core module"),
+            ("elf", b"\x7fELF", "starts with `\\x7fELF`"),
+        ];
+        for (case, bytes, expected) in cases {
+            let message = look("m.wasm", bytes).unwrap_err().to_string();
+            assert!(message.contains(expected), "{case}: {message}");
+        }
+        look("m.wasm", b"\0asm\x0d\0\x01\0").unwrap();
+    }
+
+    #[test]
+    fn a_digest_is_shown_with_its_algorithm() {
+        let digest = Digest::of(b"").to_string();
+        assert!(digest.starts_with("sha256:e3b0c44298fc1c14"), "{digest}");
+    }
+}

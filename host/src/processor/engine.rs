@@ -1,0 +1,206 @@
+//! What all processors share: wasmtime's settings, the linked imports, and the ticker that lets calls give way and end.
+//!
+//! There are two lanes. The small one keeps a pool of instances' memory mapped, which makes a call cheap; the big one
+//! allocates for each call, for modules that would not fit into the pool or keep too much of it.
+
+mod ticker;
+
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+use tokio::sync::Semaphore;
+use wasmtime::component::Linker;
+use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use super::cache::Cache;
+use super::state::State;
+use super::{imports, wasi};
+use ticker::Ticker;
+
+/// Why no engine could be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The settings do not fit this machine, or its address space is too small for the pool.
+    #[error("cannot set up the WebAssembly engine for {lane} modules")]
+    Settings {
+        /// Which of the two.
+        lane: &'static str,
+        /// What wasmtime says.
+        source: wasmtime::Error,
+    },
+
+    /// The thread that interrupts calls could not be started.
+    #[error("cannot start the thread that interrupts calls")]
+    Ticker(#[source] std::io::Error),
+}
+
+/// What an engine is made with.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Where compiled code is kept between starts. Nobody but this program may be able to write there: what lies in it is
+    /// run as machine code (host/decisions/0001-code-cache.md). None: every start compiles.
+    pub cache: Option<Dir>,
+}
+
+/// Compiles and runs processors. Cheap to clone; the last clone ends its thread.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    small: Lane,
+    big: Lane,
+    cache: Option<Cache>,
+    ticker: Ticker,
+}
+
+/// One of the two engines, with everything that a component may import linked.
+pub(super) struct Lane {
+    pub(super) engine: wasmtime::Engine,
+    pub(super) linker: Linker<State>,
+    /// One permit for each call that can run at the same time: the pool refuses more, a queue is better.
+    pub(super) slots: Semaphore,
+}
+
+/// Which lane a component runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
+    Small,
+    Big,
+}
+
+/// Larger modules run in the big lane. Rust guests have 0.2 to 2 MiB, Go's start at 10.
+const SMALL_MODULE: usize = 8 << 20;
+/// Calls at the same time in the small lane: far more than cores, since calls only compute.
+const SMALL_CALLS: u32 = 128;
+/// Calls at the same time in the big lane, each of which may take its memory limit.
+const BIG_CALLS: u32 = 16;
+/// Core instances, memories and tables that one component may consist of. A guest built for wasm32-wasip2 has 3 to 5, 1 and 2.
+const PARTS: u32 = 16;
+const MEMORIES: u32 = 2;
+/// Memory of a slot that is set back to its first content by copying instead of by system calls (design, section 10).
+const KEEP_MEMORY: usize = 2 << 20;
+const KEEP_STACK: usize = 64 << 10;
+/// Slots that stay warm though no call uses them: what idle processors cost.
+const WARM_SLOTS: u32 = 16;
+/// For the guest's calls within each other; the rest of `STACK` is for host functions.
+const GUEST_STACK: usize = 512 << 10;
+const STACK: usize = 2 << 20;
+
+// === impl Engine ===
+
+impl Engine {
+    /// Sets up both lanes and starts the ticker.
+    ///
+    /// # Errors
+    ///
+    /// When the machine cannot give what the settings need.
+    pub fn new(options: Options) -> Result<Self, EngineError> {
+        let small = Lane::new("small", &pooling(), SMALL_CALLS)?;
+        let big = Lane::new("big", &InstanceAllocationStrategy::OnDemand, BIG_CALLS)?;
+        let engines = vec![small.engine.clone(), big.engine.clone()];
+        let ticker = Ticker::start(engines).map_err(EngineError::Ticker)?;
+        let cache = options.cache.map(Cache::new);
+        Ok(Self { shared: Arc::new(Shared { small, big, cache, ticker }) })
+    }
+
+    pub(super) fn lane(&self, size: Size) -> &Lane {
+        match size {
+            Size::Small => &self.shared.small,
+            Size::Big => &self.shared.big,
+        }
+    }
+
+    pub(super) fn cache(&self) -> Option<&Cache> {
+        self.shared.cache.as_ref()
+    }
+
+    /// Time ticks as long as the answer lives.
+    pub(super) fn tick(&self) -> ticker::Running<'_> {
+        self.shared.ticker.run()
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    fn new(
+        name: &'static str,
+        allocation: &InstanceAllocationStrategy,
+        calls: u32,
+    ) -> Result<Self, EngineError> {
+        let failed = |source| EngineError::Settings { lane: name, source };
+        let engine = wasmtime::Engine::new(&config(allocation)).map_err(failed)?;
+        let mut linker = Linker::new(&engine);
+        wasi::link(&mut linker).map_err(failed)?;
+        imports::link(&mut linker).map_err(failed)?;
+        Ok(Self { engine, linker, slots: Semaphore::new(calls as usize) })
+    }
+}
+
+// === impl Size ===
+
+impl Size {
+    pub(super) fn of_module(bytes: usize) -> Self {
+        if bytes > SMALL_MODULE { Self::Big } else { Self::Small }
+    }
+}
+
+fn config(allocation: &InstanceAllocationStrategy) -> Config {
+    let mut config = Config::new();
+    config
+        .wasm_component_model(true)
+        // Without it a call costs a quarter (design, section 10).
+        .concurrency_support(false)
+        .epoch_interruption(true)
+        .max_wasm_stack(GUEST_STACK)
+        .async_stack_size(STACK)
+        .allocation_strategy(allocation.clone());
+    config
+}
+
+fn pooling() -> InstanceAllocationStrategy {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(SMALL_CALLS)
+        .total_stacks(SMALL_CALLS)
+        .total_core_instances(SMALL_CALLS * PARTS)
+        .total_memories(SMALL_CALLS * MEMORIES)
+        .total_tables(SMALL_CALLS * PARTS)
+        .max_core_instances_per_component(PARTS)
+        .max_memories_per_component(MEMORIES)
+        .max_tables_per_component(PARTS)
+        .max_unused_warm_slots(WARM_SLOTS)
+        .linear_memory_keep_resident(KEEP_MEMORY)
+        .async_stack_keep_resident(KEEP_STACK)
+        .pagemap_scan(Enabled::Auto);
+    InstanceAllocationStrategy::Pooling(pool)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_can_be_made_and_ended() {
+        let engine = Engine::new(Options::default()).unwrap();
+        let other = engine.clone();
+        drop(engine);
+        drop(other);
+    }
+
+    #[test]
+    fn only_large_modules_run_in_the_big_lane() {
+        let cases = [(0, Size::Small), (8 << 20, Size::Small), ((8 << 20) + 1, Size::Big)];
+        for (bytes, size) in cases {
+            assert_eq!(Size::of_module(bytes), size, "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Why a call has no outcome: what a trap was, in words for the one who must mend it.
+
+use std::fmt;
+use std::time::Duration;
+
+use wasmtime::{Trap, WasmBacktrace};
+use wasmtime_wasi::I32Exit;
+
+use super::limits::Limits;
+use super::log::Log;
+use super::state::Exceeded;
+
+/// Why a processor gave no outcome.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "the fields are what the message says: names, limits, what was asked for"
+)]
+pub enum Error {
+    /// It took longer than its deadline.
+    #[error("processor `{processor}` ran past its limit of {limit:?}")]
+    OutOfTime { processor: String, limit: Duration, backtrace: Trace },
+
+    /// It wanted more linear memory than it may have.
+    #[error(
+        "processor `{processor}` ran out of memory: it asked for {asked} bytes, its limit is {limit}"
+    )]
+    OutOfMemory { processor: String, limit: usize, asked: usize, backtrace: Trace },
+
+    /// Its functions called each other too deep, most often without end.
+    #[error(
+        "processor `{processor}` overflowed its stack: a recursion without end, or one that is too deep"
+    )]
+    StackOverflow { processor: String, backtrace: Trace },
+
+    /// It panicked.
+    #[error("processor `{processor}` panicked: {message}")]
+    Panicked { processor: String, message: String, backtrace: Trace },
+
+    /// It trapped without saying why.
+    #[error("processor `{processor}` trapped: {reason}")]
+    Trapped { processor: String, reason: String, backtrace: Trace },
+
+    /// It ended itself instead of returning.
+    #[error("processor `{processor}` exited with status {status} instead of returning an outcome")]
+    Exited { processor: String, status: i32, backtrace: Trace },
+
+    /// It made more reads than a call may.
+    #[error("processor `{processor}` made more than {limit} reads in one call")]
+    TooManyReads { processor: String, limit: u32, backtrace: Trace },
+
+    /// It read more than a call may.
+    #[error("processor `{processor}` read more than {limit} bytes in one call")]
+    TooMuchRead { processor: String, limit: usize, backtrace: Trace },
+
+    /// It handed too much to one function of the host.
+    #[error("processor `{processor}` passed more than {limit} bytes to one function of the host")]
+    ArgumentTooLarge { processor: String, limit: usize, backtrace: Trace },
+
+    /// What it returned is larger than an outcome may be.
+    #[error(
+        "the outcome of processor `{processor}` is too large: {found}, its limit is {limit} bytes"
+    )]
+    OutcomeTooLarge { processor: String, limit: usize, found: String },
+
+    /// It cannot work with its configuration.
+    #[error("processor `{processor}` does not accept its configuration: {message}")]
+    ConfigRefused { processor: String, message: String },
+
+    /// The host could not make the call.
+    #[error("cannot call processor `{processor}`")]
+    Host { processor: String, source: wasmtime::Error },
+}
+
+/// What to do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Try again after a back-off: another time, other data or a freer machine can help.
+    Retry,
+    /// Nothing helps but a change of the module or its configuration.
+    Wait,
+}
+
+/// Where in the guest an error happened: its functions, the innermost first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    frames: Vec<String>,
+}
+
+/// A recursion shows the same function again and again; so many times at the least among the frames that are kept.
+const REPEATED: usize = 8;
+/// What a library of ours or Rust's puts above the function that panicked is not worth a line each.
+const SHOWN_FRAMES: usize = 16;
+
+// === impl Error ===
+
+impl Error {
+    /// Whether to try again or to wait.
+    pub fn next(&self) -> Next {
+        match self {
+            Self::ConfigRefused { .. } => Next::Wait,
+            _ => Next::Retry,
+        }
+    }
+
+    /// Where in the guest it happened; empty where that is not known.
+    pub fn backtrace(&self) -> Option<&Trace> {
+        match self {
+            Self::OutOfTime { backtrace, .. }
+            | Self::OutOfMemory { backtrace, .. }
+            | Self::StackOverflow { backtrace, .. }
+            | Self::Panicked { backtrace, .. }
+            | Self::Trapped { backtrace, .. }
+            | Self::Exited { backtrace, .. }
+            | Self::TooManyReads { backtrace, .. }
+            | Self::TooMuchRead { backtrace, .. }
+            | Self::ArgumentTooLarge { backtrace, .. } => Some(backtrace),
+            Self::OutcomeTooLarge { .. } | Self::ConfigRefused { .. } | Self::Host { .. } => None,
+        }
+    }
+
+    /// Says what ended a call.
+    pub(super) fn of_call(
+        processor: &str,
+        limits: &Limits,
+        log: &Log,
+        source: wasmtime::Error,
+    ) -> Self {
+        let trace = source.downcast_ref::<WasmBacktrace>();
+        let from_guest = trace.is_some();
+        let backtrace = trace.map(Trace::of).unwrap_or_default();
+        let processor = processor.to_owned();
+        if let Some(exceeded) = source.downcast_ref::<Exceeded>() {
+            return Self::of_limit(processor, limits, *exceeded, backtrace);
+        }
+        if is_copy_limit(&source) {
+            let limit = limits.memory;
+            return if from_guest {
+                Self::ArgumentTooLarge { processor, limit, backtrace }
+            } else {
+                let found = format!("its texts together have more than {limit} bytes");
+                Self::OutcomeTooLarge { processor, limit: limits.outcome, found }
+            };
+        }
+        if let Some(I32Exit(status)) = source.downcast_ref::<I32Exit>() {
+            return Self::Exited { processor, status: *status, backtrace };
+        }
+        let Some(trap) = source.downcast_ref::<Trap>() else {
+            if from_guest {
+                let reason = source.root_cause().to_string();
+                return Self::Trapped { processor, reason, backtrace };
+            }
+            return Self::Host { processor, source };
+        };
+        Self::of_trap(processor, *trap, log, backtrace)
+    }
+
+    fn of_limit(processor: String, limits: &Limits, exceeded: Exceeded, backtrace: Trace) -> Self {
+        match exceeded {
+            Exceeded::Deadline => Self::OutOfTime { processor, limit: limits.deadline, backtrace },
+            Exceeded::Memory { asked } => {
+                Self::OutOfMemory { processor, limit: limits.memory, asked, backtrace }
+            }
+            Exceeded::Reads => Self::TooManyReads { processor, limit: limits.reads, backtrace },
+            Exceeded::ReadBytes => {
+                Self::TooMuchRead { processor, limit: limits.read_bytes, backtrace }
+            }
+            Exceeded::Tables { .. } | Exceeded::RandomBytes { .. } => {
+                Self::Trapped { processor, reason: exceeded.to_string(), backtrace }
+            }
+        }
+    }
+
+    fn of_trap(processor: String, trap: Trap, log: &Log, backtrace: Trace) -> Self {
+        // A guest keeps a stack of its own in its memory, below address zero of which there is nothing: where that one
+        // overflows first, the trap says only that the address is out of bounds.
+        let recursed = trap == Trap::MemoryOutOfBounds && backtrace.repeats();
+        if trap == Trap::StackOverflow || recursed {
+            return Self::StackOverflow { processor, backtrace };
+        }
+        match panic_message(log) {
+            Some(message) if trap == Trap::UnreachableCodeReached => {
+                Self::Panicked { processor, message, backtrace }
+            }
+            _ => Self::Trapped { processor, reason: trap.to_string(), backtrace },
+        }
+    }
+}
+
+/// Whether the bound on what is copied out of the guest at once was passed. wasmtime keeps the type to itself, so its text
+/// decides; the test that returns too much notices if that changes.
+fn is_copy_limit(error: &wasmtime::Error) -> bool {
+    error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted")
+}
+
+// === impl Trace ===
+
+impl Trace {
+    fn of(trace: &WasmBacktrace) -> Self {
+        let name = |frame: &wasmtime::FrameInfo| match frame.func_name() {
+            Some(name) => format!("{:#}", rustc_demangle::demangle(name)),
+            None => format!("function {}", frame.func_index()),
+        };
+        Self { frames: trace.frames().iter().map(name).collect() }
+    }
+
+    /// The functions' names, the innermost first. Of a deep stack only the innermost ones are known.
+    pub fn frames(&self) -> &[String] {
+        &self.frames
+    }
+
+    fn repeats(&self) -> bool {
+        let times = |name: &String| self.frames.iter().filter(|other| *other == name).count();
+        self.frames.iter().any(|name| times(name) >= REPEATED)
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, frame) in self.frames.iter().take(SHOWN_FRAMES).enumerate() {
+            let line_end = if index == 0 { "" } else { "\n" };
+            write!(formatter, "{line_end}at {frame}")?;
+        }
+        match self.frames.len().checked_sub(SHOWN_FRAMES) {
+            Some(more @ 1..) => write!(formatter, "\nand {more} more"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a guest said before it gave up: the panic on its standard error, else its last error in the log.
+fn panic_message(log: &Log) -> Option<String> {
+    message_on_standard_error(&log.tail()).or_else(|| log.last_error().map(str::to_owned))
+}
+
+/// Finds the panic's text as Rust and Go print it, or what an allocator prints that has nothing left.
+fn message_on_standard_error(text: &str) -> Option<String> {
+    if let Some((_, panic)) = text.rsplit_once("panicked at ") {
+        let (place, message) = panic.split_once('\n').unwrap_or((panic, ""));
+        let message = message.split("\nnote: ").next().unwrap_or_default().trim();
+        return Some(format!("{message} ({})", place.trim_end_matches(':')));
+    }
+    let line = |start: &str| text.lines().rfind(|line| line.starts_with(start));
+    let found = ["panic: ", "fatal error: ", "memory allocation of "].into_iter().find_map(line);
+    found.map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Level;
+    use crate::processor::log::Source;
+
+    fn backtrace(frames: &[&str]) -> Trace {
+        Trace { frames: frames.iter().map(ToString::to_string).collect() }
+    }
+
+    #[test]
+    fn the_message_of_a_panic_is_found() {
+        let rust = "\nthread '<unnamed>' (1) panicked at src/lib.rs:3:5:\nno such rule\non two lines\n\
+                    note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n";
+        let cases = [
+            ("rust", rust, Some("no such rule\non two lines (src/lib.rs:3:5)")),
+            ("rust, no note", "x panicked at a.rs:1:1:\nboom\n", Some("boom (a.rs:1:1)")),
+            ("go", "panic: boom\n\ngoroutine 1 [running]:\n", Some("panic: boom")),
+            (
+                "memory",
+                "memory allocation of 12 bytes failed\n",
+                Some("memory allocation of 12 bytes failed"),
+            ),
+            ("chatter", "loading rules\n", None),
+        ];
+        for (case, text, expected) in cases {
+            assert_eq!(message_on_standard_error(text).as_deref(), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_last_error_of_the_log_is_the_message_where_nothing_was_printed() {
+        let mut log = Log::new(10, 1000);
+        log.write(Level::Error, "panicked: boom".into(), Vec::new());
+        log.write(Level::Info, "later".into(), Vec::new());
+        log.stream(Source::Output, b"panicked at here\n");
+        assert_eq!(panic_message(&log).as_deref(), Some("panicked: boom"));
+    }
+
+    #[test]
+    fn an_address_out_of_bounds_in_a_recursion_is_a_stack_overflow() {
+        let log = Log::new(10, 1000);
+        let of = |frames: &[&str]| {
+            Error::of_trap("p".into(), Trap::MemoryOutOfBounds, &log, backtrace(frames))
+        };
+        assert!(matches!(of(&["a", "b", "c"]), Error::Trapped { .. }));
+        assert!(matches!(of(&["walk"; 20]), Error::StackOverflow { .. }));
+    }
+
+    #[test]
+    fn a_backtrace_is_shown_line_by_line_and_not_whole() {
+        assert_eq!(backtrace(&["a", "b"]).to_string(), "at a\nat b");
+        let long = backtrace(&["f"; 20]).to_string();
+        assert!(long.ends_with("at f\nand 4 more"), "{long}");
+    }
+
+    #[test]
+    fn only_a_refused_configuration_waits() {
+        let refused = Error::ConfigRefused { processor: "p".into(), message: "m".into() };
+        assert_eq!(refused.next(), Next::Wait);
+        let deep = Error::StackOverflow { processor: "p".into(), backtrace: Trace::default() };
+        assert_eq!(deep.next(), Next::Retry);
+    }
+}

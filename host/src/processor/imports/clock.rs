@@ -1,0 +1,11 @@
+//! The time of the call.
+
+use crate::processor::bindings::mortise::host::clock::Host;
+use crate::processor::state::State;
+
+impl Host for State {
+    fn now(&mut self) -> wasmtime::Result<u64> {
+        self.asked_clock = true;
+        Ok(u64::try_from(self.now.as_millis())?)
+    }
+}

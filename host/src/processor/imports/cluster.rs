@@ -1,0 +1,139 @@
+//! Reads: answered from the view of the call, counted.
+
+use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
+use crate::processor::bindings::mortise::host::cluster::Host;
+use crate::processor::limits::Limits;
+use crate::processor::state::{Exceeded, State};
+use crate::view::View;
+
+/// What a call reads from, and what is left of its limits.
+pub(in crate::processor) struct Reading {
+    view: Option<View>,
+    reads_left: u32,
+    bytes_left: usize,
+}
+
+// === impl Reading ===
+
+impl Reading {
+    /// Without a view, for `describe`, every read is denied.
+    pub(in crate::processor) fn new(view: Option<View>, limits: &Limits) -> Self {
+        Self { view, reads_left: limits.reads, bytes_left: limits.read_bytes }
+    }
+
+    /// The view, with what was read from it.
+    pub(in crate::processor) fn finish(self) -> Option<View> {
+        self.view
+    }
+
+    /// Counts a read, and answers it if it can be a read at all.
+    fn ask<T>(
+        &mut self,
+        cluster: &str,
+        kind: &Kind,
+        answer: impl FnOnce(&mut View) -> Result<T, ReadError>,
+    ) -> Result<Result<T, ReadError>, Exceeded> {
+        self.reads_left = self.reads_left.checked_sub(1).ok_or(Exceeded::Reads)?;
+        let Some(view) = &mut self.view else {
+            let reason = "`describe` depends on nothing but the configuration; read in `reconcile`";
+            return Ok(Err(ReadError::Denied(reason.into())));
+        };
+        Ok(check(cluster, kind).and_then(|()| answer(view)))
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), Exceeded> {
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(Exceeded::ReadBytes)?;
+        Ok(())
+    }
+}
+
+/// What no declaration can make right.
+fn check(cluster: &str, kind: &Kind) -> Result<(), ReadError> {
+    if !cluster.is_empty() {
+        return Err(ReadError::Invalid(format!(
+            "cluster `{cluster}` cannot be read: this version supports no cluster but \"\", the one that the host runs in"
+        )));
+    }
+    if kind.kind.is_empty() || kind.version.is_empty() || kind.kind == "*" || kind.group == "*" {
+        let Kind { group, version, kind } = kind;
+        return Err(ReadError::Invalid(format!(
+            "a read names one kind, by version and kind, and `*` only stands in a declaration: got group `{group}`, version \
+             `{version}`, kind `{kind}`"
+        )));
+    }
+    Ok(())
+}
+
+impl Host for State {
+    fn get(
+        &mut self,
+        of: ObjectRef,
+        fields: Vec<String>,
+    ) -> wasmtime::Result<Result<Option<String>, ReadError>> {
+        let answer = self.reading.ask(&of.cluster, &of.kind, |view| view.get(&of, &fields))?;
+        if let Ok(Some(object)) = &answer {
+            self.reading.count(object.len())?;
+        }
+        Ok(answer)
+    }
+
+    fn list(
+        &mut self,
+        of: Selection,
+        limit: u32,
+        from: Option<String>,
+    ) -> wasmtime::Result<Result<Page, ReadError>> {
+        let answer = self
+            .reading
+            .ask(&of.cluster, &of.kind, |view| view.list(&of, limit, from.as_deref()))?;
+        if let Ok(page) = &answer {
+            self.reading.count(page.objects.iter().map(String::len).sum())?;
+        }
+        Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(group: &str, version: &str, kind: &str) -> Kind {
+        Kind { group: group.into(), version: version.into(), kind: kind.into() }
+    }
+
+    #[test]
+    fn a_read_names_the_home_cluster_and_one_kind() {
+        let cases = [
+            ("core kind", "", kind("", "v1", "Pod"), None),
+            ("other cluster", "ns/name/key", kind("", "v1", "Pod"), Some("`ns/name/key`")),
+            ("any cluster", "*", kind("", "v1", "Pod"), Some("cluster `*`")),
+            ("every kind", "", kind("apps", "v1", "*"), Some("kind `*`")),
+            ("every group", "", kind("*", "v1", "Pod"), Some("group `*`")),
+            ("no version", "", kind("", "", "Pod"), Some("version ``")),
+        ];
+        for (case, cluster, kind, expected) in cases {
+            match (check(cluster, &kind), expected) {
+                (Ok(()), None) => {}
+                (Err(ReadError::Invalid(message)), Some(part)) => {
+                    assert!(message.contains(part), "{case}: {message}");
+                }
+                (result, _) => panic!("{case}: {result:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_description_reads_nothing() {
+        let mut reading = Reading::new(None, &Limits { reads: 1, ..Limits::default() });
+        let answer = reading.ask("", &kind("", "v1", "Pod"), |_| Ok(()));
+        assert!(matches!(answer, Ok(Err(ReadError::Denied(_)))));
+        assert_eq!(reading.ask("", &kind("", "v1", "Pod"), |_| Ok(())), Err(Exceeded::Reads));
+    }
+
+    #[test]
+    fn bytes_are_counted() {
+        let mut reading = Reading::new(None, &Limits { read_bytes: 10, ..Limits::default() });
+        assert_eq!(reading.count(6), Ok(()));
+        assert_eq!(reading.count(6), Err(Exceeded::ReadBytes));
+    }
+}

@@ -1,0 +1,188 @@
+//! What a guest says during one call: lines of the contract's log, and of its standard output and error.
+
+use crate::contract::Level;
+
+/// A longer message, or line of standard output, is cut.
+const LONGEST_MESSAGE: usize = 8 * 1024;
+/// So much of the end of standard error is kept apart from the log, for the message of a panic.
+const TAIL: usize = 16 * 1024;
+
+/// Where a line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The contract's `log.write`.
+    Log,
+    /// The guest's standard output.
+    Output,
+    /// The guest's standard error.
+    Error,
+}
+
+/// A line that a guest wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Info for standard output, warn for standard error.
+    pub level: Level,
+    /// What happened.
+    pub message: String,
+    /// Named values.
+    pub fields: Vec<(String, String)>,
+    /// Where it came from.
+    pub source: Source,
+}
+
+/// The lines of one call, bounded.
+#[derive(Debug)]
+pub(super) struct Log {
+    lines: Vec<Line>,
+    dropped: u32,
+    lines_left: u32,
+    bytes_left: usize,
+    output: Vec<u8>,
+    error: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+// === impl Log ===
+
+impl Log {
+    pub(super) fn new(lines: u32, bytes: usize) -> Self {
+        Self {
+            lines: Vec::new(),
+            dropped: 0,
+            lines_left: lines,
+            bytes_left: bytes,
+            output: Vec::new(),
+            error: Vec::new(),
+            tail: Vec::new(),
+        }
+    }
+
+    /// Takes a line of the contract's log.
+    pub(super) fn write(&mut self, level: Level, message: String, fields: Vec<(String, String)>) {
+        self.push(Line { level, message, fields, source: Source::Log });
+    }
+
+    /// Takes bytes of standard output or error; every line end makes a line.
+    pub(super) fn stream(&mut self, source: Source, bytes: &[u8]) {
+        if source == Source::Error {
+            self.keep_tail(bytes);
+        }
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let partial = self.partial(source);
+            partial.extend_from_slice(piece.strip_suffix(b"\n").unwrap_or(piece));
+            if piece.ends_with(b"\n") || partial.len() >= LONGEST_MESSAGE {
+                self.end_line(source);
+            }
+        }
+    }
+
+    /// All lines, and how many were not kept.
+    pub(super) fn finish(&mut self) -> (Vec<Line>, u32) {
+        self.end_line(Source::Output);
+        self.end_line(Source::Error);
+        (std::mem::take(&mut self.lines), self.dropped)
+    }
+
+    /// The end of what the guest wrote to standard error.
+    pub(super) fn tail(&self) -> String {
+        String::from_utf8_lossy(&self.tail).into_owned()
+    }
+
+    /// The last line of level error in the contract's log.
+    pub(super) fn last_error(&self) -> Option<&str> {
+        let is_error = |line: &&Line| line.source == Source::Log && line.level == Level::Error;
+        self.lines.iter().rev().find(is_error).map(|line| line.message.as_str())
+    }
+
+    fn partial(&mut self, source: Source) -> &mut Vec<u8> {
+        if source == Source::Error { &mut self.error } else { &mut self.output }
+    }
+
+    fn end_line(&mut self, source: Source) {
+        let bytes = std::mem::take(self.partial(source));
+        if bytes.is_empty() {
+            return;
+        }
+        let level = if source == Source::Error { Level::Warn } else { Level::Info };
+        let message = String::from_utf8_lossy(&bytes).into_owned();
+        self.push(Line { level, message, fields: Vec::new(), source });
+    }
+
+    fn keep_tail(&mut self, bytes: &[u8]) {
+        self.tail.extend_from_slice(bytes);
+        if self.tail.len() > 2 * TAIL {
+            self.tail.drain(..self.tail.len() - TAIL);
+        }
+    }
+
+    fn push(&mut self, mut line: Line) {
+        cut(&mut line.message, LONGEST_MESSAGE);
+        let fields: usize = line.fields.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let size = line.message.len() + fields;
+        if self.lines_left == 0 || size > self.bytes_left {
+            self.dropped = self.dropped.saturating_add(1);
+            return;
+        }
+        self.lines_left -= 1;
+        self.bytes_left -= size;
+        self.lines.push(line);
+    }
+}
+
+/// Cuts a text to at most so many bytes, at the end of a character.
+fn cut(text: &mut String, longest: usize) {
+    if text.len() > longest {
+        text.truncate(text.floor_char_boundary(longest));
+        text.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(log: &mut Log) -> Vec<String> {
+        log.finish().0.into_iter().map(|line| line.message).collect()
+    }
+
+    #[test]
+    fn standard_output_is_cut_into_lines() {
+        let mut log = Log::new(10, 1000);
+        log.stream(Source::Output, b"one\ntw");
+        log.stream(Source::Error, b"err");
+        log.stream(Source::Output, b"o\n\nlast");
+        assert_eq!(messages(&mut log), ["one", "two", "last", "err"]);
+    }
+
+    #[test]
+    fn lines_over_the_bounds_are_counted() {
+        let mut log = Log::new(2, 8);
+        log.write(Level::Info, "1234".into(), Vec::new());
+        log.write(Level::Info, "12345".into(), Vec::new());
+        log.write(Level::Info, "12".into(), vec![("a".into(), "b".into())]);
+        log.write(Level::Info, String::new(), Vec::new());
+        let (lines, dropped) = log.finish();
+        assert_eq!((lines.len(), dropped), (2, 2));
+    }
+
+    #[test]
+    fn a_line_without_end_takes_no_memory_without_end() {
+        let mut log = Log::new(3, 1 << 20);
+        for _ in 0..10_000 {
+            log.stream(Source::Error, &[b'x'; 100]);
+        }
+        assert!(log.error.len() <= LONGEST_MESSAGE + 100);
+        assert!(log.tail().len() <= 2 * TAIL);
+        let (lines, dropped) = log.finish();
+        assert_eq!(lines.len(), 3);
+        assert!(dropped > 100);
+    }
+
+    #[test]
+    fn a_message_is_cut_at_the_end_of_a_character() {
+        let mut text = "aé".to_owned();
+        cut(&mut text, 2);
+        assert_eq!(text, "a…");
+    }
+}

@@ -1,0 +1,117 @@
+//! What the host keeps for one call: what its imports answer from, and what it has used.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use wasmtime::component::ResourceTable;
+use wasmtime::{ResourceLimiter, UpdateDeadline};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use super::limits::Limits;
+use super::log::Log;
+use super::wasi::Chance;
+use super::{Moment, imports::Reading};
+
+/// Elements of all tables together: functions of a module that can be called through a pointer.
+const TABLE_ELEMENTS: usize = 1_000_000;
+
+/// A limit of the call that was passed. Raised as a trap, told apart in `error.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Exceeded {
+    #[error("ran past its deadline")]
+    Deadline,
+    #[error("asked for {asked} bytes of memory")]
+    Memory { asked: usize },
+    #[error("asked for {asked} elements of tables")]
+    Tables { asked: usize },
+    #[error("made too many reads")]
+    Reads,
+    #[error("read too many bytes")]
+    ReadBytes,
+    #[error("asked for {asked} random bytes at once, over the limit of {limit}")]
+    RandomBytes { asked: u64, limit: u64 },
+}
+
+/// The data of a call's store.
+pub(super) struct State {
+    pub(super) reading: Reading,
+    pub(super) log: Arc<Mutex<Log>>,
+    pub(super) now: Duration,
+    pub(super) asked_clock: bool,
+    pub(super) asked_random: bool,
+    pub(super) chance: Chance,
+    pub(super) table: ResourceTable,
+    /// Made when the guest first asks for something that it holds; most never do.
+    wasi: Option<WasiCtx>,
+    deadline: Instant,
+    memory_limit: usize,
+    memory: usize,
+    table_elements: usize,
+}
+
+// === impl State ===
+
+impl State {
+    pub(super) fn new(reading: Reading, moment: Moment, limits: &Limits, start: Instant) -> Self {
+        Self {
+            reading,
+            log: Arc::new(Mutex::new(Log::new(limits.log_lines, limits.log_bytes))),
+            now: Duration::from_millis(moment.now_ms),
+            asked_clock: false,
+            asked_random: false,
+            chance: Chance::new(moment.seed),
+            table: ResourceTable::new(),
+            wasi: None,
+            deadline: start + limits.deadline,
+            memory_limit: limits.memory,
+            memory: 0,
+            table_elements: 0,
+        }
+    }
+
+    /// Called at each tick of the epoch: the guest gives way, or ends.
+    pub(super) fn on_tick(&self) -> wasmtime::Result<UpdateDeadline> {
+        if Instant::now() >= self.deadline {
+            return Err(Exceeded::Deadline.into());
+        }
+        Ok(UpdateDeadline::Yield(1))
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let ctx = self.wasi.get_or_insert_with(super::wasi::empty);
+        WasiCtxView { ctx, table: &mut self.table }
+    }
+}
+
+impl ResourceLimiter for State {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let asked = self.memory.saturating_add(desired.saturating_sub(current));
+        if asked > self.memory_limit {
+            return Err(Exceeded::Memory { asked }.into());
+        }
+        self.memory = asked;
+        Ok(true)
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let asked = self.table_elements.saturating_add(desired.saturating_sub(current));
+        if asked > TABLE_ELEMENTS {
+            return Err(Exceeded::Tables { asked }.into());
+        }
+        self.table_elements = asked;
+        Ok(true)
+    }
+}

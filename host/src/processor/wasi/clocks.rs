@@ -1,0 +1,61 @@
+//! Clocks that stand still at the call's time.
+//!
+//! To look at the wall clock marks the run: it shows something else next time. The monotonic clock can only be compared with
+//! itself, so it shows the same in every call and marks nothing; runtimes look at it whenever they start.
+
+use wasmtime::component::Resource;
+use wasmtime_wasi::p2::bindings::clocks::{monotonic_clock, wall_clock};
+use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
+
+use crate::processor::state::State;
+
+/// What the contract's clock tells.
+const MILLISECOND_NS: u32 = 1_000_000;
+/// What the monotonic clock shows. Not zero, which Go's runtime takes for a broken clock.
+const MONOTONIC_NS: u64 = 1_000_000_000;
+
+/// Ready at once: time does not pass during a call, so waiting for it would never end.
+struct Ready;
+
+#[wasmtime_wasi::async_trait]
+impl Pollable for Ready {
+    async fn ready(&mut self) {}
+}
+
+impl wall_clock::Host for State {
+    fn now(&mut self) -> wasmtime::Result<wall_clock::Datetime> {
+        self.asked_clock = true;
+        let now = self.now;
+        Ok(wall_clock::Datetime { seconds: now.as_secs(), nanoseconds: now.subsec_nanos() })
+    }
+
+    fn resolution(&mut self) -> wasmtime::Result<wall_clock::Datetime> {
+        Ok(wall_clock::Datetime { seconds: 0, nanoseconds: MILLISECOND_NS })
+    }
+}
+
+impl monotonic_clock::Host for State {
+    fn now(&mut self) -> wasmtime::Result<monotonic_clock::Instant> {
+        Ok(MONOTONIC_NS)
+    }
+
+    fn resolution(&mut self) -> wasmtime::Result<monotonic_clock::Duration> {
+        Ok(MILLISECOND_NS.into())
+    }
+
+    fn subscribe_instant(
+        &mut self,
+        _when: monotonic_clock::Instant,
+    ) -> wasmtime::Result<Resource<DynPollable>> {
+        let ready = self.table.push(Ready)?;
+        subscribe(&mut self.table, ready)
+    }
+
+    fn subscribe_duration(
+        &mut self,
+        _span: monotonic_clock::Duration,
+    ) -> wasmtime::Result<Resource<DynPollable>> {
+        let ready = self.table.push(Ready)?;
+        subscribe(&mut self.table, ready)
+    }
+}

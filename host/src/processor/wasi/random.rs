@@ -1,0 +1,99 @@
+//! Random bytes: the operating system's, which mark the run as not repeatable, and numbers from the call's seed, which do not.
+
+use rand::TryRngCore;
+use rand::rngs::OsRng;
+use wasmtime_wasi::p2::bindings::random::{insecure, insecure_seed, random};
+
+use crate::processor::state::{Exceeded, State};
+
+/// At once. Nobody draws a longer key.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Numbers that follow from a seed: `SplitMix64`. Good enough for hash tables, and for nothing that must stay secret.
+#[derive(Debug)]
+pub(in crate::processor) struct Chance {
+    state: u64,
+}
+
+// === impl Chance ===
+
+impl Chance {
+    pub(in crate::processor) fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// How many bytes to make, if they are not too many.
+fn length(asked: u64) -> wasmtime::Result<usize> {
+    if asked > MOST_BYTES {
+        return Err(Exceeded::RandomBytes { asked, limit: MOST_BYTES }.into());
+    }
+    Ok(usize::try_from(asked)?)
+}
+
+impl random::Host for State {
+    fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        self.asked_random = true;
+        let mut bytes = vec![0; length(len)?];
+        OsRng.try_fill_bytes(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
+        self.asked_random = true;
+        Ok(OsRng.try_next_u64()?)
+    }
+}
+
+impl insecure::Host for State {
+    fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
+        let length = length(len)?;
+        let mut bytes = Vec::with_capacity(length + 8);
+        while bytes.len() < length {
+            bytes.extend_from_slice(&self.chance.next().to_le_bytes());
+        }
+        bytes.truncate(length);
+        Ok(bytes)
+    }
+
+    fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {
+        Ok(self.chance.next())
+    }
+}
+
+impl insecure_seed::Host for State {
+    fn insecure_seed(&mut self) -> wasmtime::Result<(u64, u64)> {
+        Ok((self.chance.next(), self.chance.next()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers() {
+        let draw = |seed| {
+            let mut chance = Chance::new(seed);
+            [chance.next(), chance.next(), chance.next()]
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+    }
+
+    #[test]
+    fn too_many_bytes_at_once_are_refused() {
+        assert_eq!(length(1 << 20).unwrap(), 1 << 20);
+        let error = length((1 << 20) + 1).unwrap_err();
+        let exceeded = Exceeded::RandomBytes { asked: (1 << 20) + 1, limit: 1 << 20 };
+        assert_eq!(error.downcast_ref(), Some(&exceeded));
+    }
+}
