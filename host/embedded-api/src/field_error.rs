@@ -265,7 +265,8 @@ impl<'a> FieldPath<'a> {
         Self { parent: Some(self), step: Step::Key(key) }
     }
 
-    fn is_root(&self) -> bool {
+    /// Whether this is the object itself.
+    pub(crate) fn is_root(&self) -> bool {
         matches!(self.step, Step::Root)
     }
 }

@@ -3,6 +3,8 @@
 
 mod field_error;
 mod kind;
+mod name;
 mod status;
+mod structural;
 
 pub use status::{Cause, Failure};

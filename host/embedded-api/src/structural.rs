@@ -1,0 +1,222 @@
+//! The schema of one version of a custom resource, compiled: what is dropped, filled in and refused.
+//!
+//! [`CustomSchema`] is made from `openAPIV3Schema` of a CRD version and is used for every write to and every read of its objects. The order in which a
+//! server applies it is [`CustomSchema::default`], [`CustomSchema::prune`], [`CustomSchema::drop_nulls`], and, after the strategy of the resource,
+//! [`CustomSchema::validate`].
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::field_error::{FieldError, FieldPath, Kind, Shown};
+
+mod embedded;
+mod fill;
+mod format;
+mod limit;
+mod list;
+mod node;
+mod prune;
+mod re2;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+#[expect(unused_imports, reason = "the users land later")]
+pub(crate) use format::{is_known_format, unrecognized_formats};
+#[cfg_attr(not(test), expect(unused_imports, reason = "the users land later"))]
+pub(crate) use prune::integral_floats;
+#[cfg(test)]
+use re2::compile as compile_pattern;
+
+/// A compiled schema.
+#[derive(Debug)]
+pub(crate) struct CustomSchema {
+    root: Node,
+}
+
+/// One write that is to be checked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Write<'a> {
+    /// The object as it would be stored.
+    pub(crate) object: &'a Value,
+    /// The object as it is stored now; absent on create.
+    pub(crate) old: Option<&'a Value>,
+    /// The write goes to the status subresource: of the values, only those below `status` are checked.
+    pub(crate) status: bool,
+}
+
+/// One place of the schema.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "schemas have that many")]
+struct Node {
+    kind: Option<Type>,
+    nullable: bool,
+    int_or_string: bool,
+    preserve_unknown: bool,
+    embedded: bool,
+    list: List,
+    /// The values of the map belong together: `x-kubernetes-map-type: atomic`.
+    atomic_map: bool,
+    default: Option<Value>,
+    properties: BTreeMap<String, Node>,
+    additional: Additional,
+    items: Option<Box<Node>>,
+    limits: limit::Limits,
+    junctors: Option<Box<Junctors>>,
+    /// What this place or one below it has.
+    has: Has,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Object,
+    Array,
+    String,
+    Integer,
+    Number,
+    Boolean,
+}
+
+/// How the items of a list are told apart.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+enum List {
+    /// Nothing is said: by their place.
+    #[default]
+    Unsaid,
+    Atomic,
+    Set,
+    Map(Vec<String>),
+}
+
+#[derive(Debug, Default)]
+enum Additional {
+    /// Nothing is said: unknown fields are dropped.
+    #[default]
+    Unsaid,
+    /// `true` or `false`.
+    Allowed(bool),
+    /// The schema of the values.
+    Values(Box<Node>),
+}
+
+#[derive(Debug, Default)]
+struct Junctors {
+    all_of: Vec<Node>,
+    any_of: Vec<Node>,
+    one_of: Vec<Node>,
+    not: Option<Node>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Has {
+    defaults: bool,
+    embedded: bool,
+    unique_lists: bool,
+}
+
+// === impl CustomSchema ===
+
+impl CustomSchema {
+    /// Compiles `openAPIV3Schema` of a version.
+    ///
+    /// What the schema says wrongly is ignored, as it is refused before a CRD is stored.
+    pub(crate) fn compile(schema: &Value) -> Self {
+        Self { root: Node::compile(schema) }
+    }
+
+    /// Fills in defaults: for what is absent, and for null where null is not allowed.
+    pub(crate) fn default(&self, object: &mut Value) {
+        fill::default(object, &self.root);
+    }
+
+    /// Drops the fields that the schema does not know, and returns their paths in the order of their texts. `metadata`, `apiVersion` and `kind`
+    /// at the root are left alone; inside of embedded resources the unknown fields of `metadata` are dropped, too.
+    pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
+        let mut unknown = prune::prune(object, &self.root);
+        unknown.extend(embedded::prune_metadata(object, &self.root));
+        unknown
+    }
+
+    /// Drops null for fields that are not nullable (defaults come first, see [`Self::default`]).
+    pub(crate) fn drop_nulls(&self, object: &mut Value) {
+        prune::drop_nulls(object, &self.root);
+    }
+
+    /// What a write violates. `found` are the faults found already (those of the metadata); they come first in the answer, and rules are not
+    /// evaluated if one of them says that the object has not the form that rules rely on.
+    ///
+    /// On updates, faults of values that did not change are not reported.
+    pub(crate) fn validate(&self, write: Write<'_>, found: Vec<FieldError>) -> Vec<FieldError> {
+        let mut errors = found;
+        if write.status {
+            self.validate_status(write, &mut errors);
+        } else {
+            errors.extend(validate::validate(&self.root, write.object, write.old, None));
+            errors.extend(embedded::validate(&self.root, write.object));
+        }
+        if self.root.has.unique_lists {
+            let unchanged =
+                write.old.is_some_and(|old| !list::validate(&self.root, old).is_empty());
+            if !unchanged {
+                errors.extend(list::validate(&self.root, write.object));
+            }
+        }
+        errors
+    }
+
+    fn validate_status(&self, write: Write<'_>, errors: &mut Vec<FieldError>) {
+        let (Some(node), Some(status)) =
+            (self.root.properties.get("status"), write.object.get("status"))
+        else {
+            return;
+        };
+        let old = write.old.and_then(|old| old.get("status"));
+        errors.extend(validate::validate(node, status, old, Some("status")));
+    }
+}
+
+/// Whether rules cannot be evaluated, since the object has not the form that they rely on; then the fault that says so.
+fn blocks_rules(errors: &[FieldError]) -> Option<FieldError> {
+    let blocking = errors.iter().any(|error| {
+        matches!(
+            error.kind,
+            Kind::NotSupported | Kind::Required | Kind::TooLong | Kind::TooMany | Kind::TypeInvalid
+        )
+    });
+    blocking.then(|| {
+        FieldError::invalid(
+            FieldPath::root(),
+            Shown::Value(Value::Null),
+            "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
+        )
+    })
+}
+
+// === impl Type ===
+
+impl Type {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "object" => Self::Object,
+            "array" => Self::Array,
+            "string" => Self::String,
+            "integer" => Self::Integer,
+            "number" => Self::Number,
+            "boolean" => Self::Boolean,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+}

@@ -1,0 +1,378 @@
+#![expect(clippy::needless_pass_by_value, reason = "so that cases read as JSON")]
+#![expect(clippy::too_many_lines, reason = "a flat table")]
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A schema whose `spec` is what is given.
+fn spec(schema: Value) -> CustomSchema {
+    CustomSchema::compile(&json!({"type": "object", "properties": {"spec": schema}}))
+}
+
+fn faults(schema: &CustomSchema, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let write = Write { object, old, status: false };
+    schema.validate(write, Vec::new()).iter().map(ToString::to_string).collect()
+}
+
+fn created(schema: &CustomSchema, spec: Value) -> Vec<String> {
+    faults(
+        schema,
+        &json!({"apiVersion": "e/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec}),
+        None,
+    )
+}
+
+#[test]
+fn single_values_are_checked() {
+    let schema = spec(json!({"type": "object", "properties": {
+        "enum": {"type": "string", "enum": ["a", "b"]},
+        "pattern": {"type": "string", "pattern": "^[a-z]+$"},
+        "min": {"type": "integer", "minimum": 1, "maximum": 5},
+        "num": {"type": "number", "exclusiveMinimum": true, "minimum": 0},
+        "mult": {"type": "integer", "multipleOf": 5},
+        "len": {"type": "string", "minLength": 2, "maxLength": 4},
+        "items": {"type": "array", "minItems": 1, "maxItems": 2, "items": {"type": "string"}},
+        "props": {"type": "object", "additionalProperties": {"type": "string"}, "minProperties": 1, "maxProperties": 1},
+        "port": {"x-kubernetes-int-or-string": true},
+        "email": {"type": "string", "format": "email"},
+        "int64": {"type": "integer", "format": "int64"},
+        "ints": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }}));
+    let cases = [
+        (
+            json!({"enum": "c"}),
+            "spec.enum: Unsupported value: \"c\": supported values: \"a\", \"b\"",
+        ),
+        (
+            json!({"pattern": "ABC"}),
+            "spec.pattern: Invalid value: \"ABC\": spec.pattern in body should match '^[a-z]+$'",
+        ),
+        (
+            json!({"min": 0}),
+            "spec.min: Invalid value: 0: spec.min in body should be greater than or equal to 1",
+        ),
+        (
+            json!({"min": 6}),
+            "spec.min: Invalid value: 6: spec.min in body should be less than or equal to 5",
+        ),
+        (
+            json!({"num": 0}),
+            "spec.num: Invalid value: 0: spec.num in body should be greater than 0",
+        ),
+        (
+            json!({"mult": 7}),
+            "spec.mult: Invalid value: 7: spec.mult in body should be a multiple of 5",
+        ),
+        (
+            json!({"len": "x"}),
+            "spec.len: Invalid value: \"x\": spec.len in body should be at least 2 chars long",
+        ),
+        (json!({"len": "xxxxx"}), "spec.len: Too long: may not be more than 4 bytes"),
+        (
+            json!({"items": []}),
+            "spec.items: Invalid value: 0: spec.items in body should have at least 1 items",
+        ),
+        (json!({"items": ["a", "b", "c"]}), "spec.items: Too many: 3: must have at most 2 items"),
+        (
+            json!({"props": {"a": "1", "b": "2"}}),
+            "spec.props: Too many: 2: must have at most 1 item",
+        ),
+        (
+            json!({"props": {}}),
+            "spec.props: Invalid value: 0: spec.props in body should have at least 1 properties",
+        ),
+        (
+            json!({"port": 1.5}),
+            "spec.port: Invalid value: \"number\": spec.port in body must be of type integer,string: \"number\"",
+        ),
+        (
+            json!({"port": true}),
+            "spec.port: Invalid value: \"boolean\": spec.port in body must be of type integer,string: \"boolean\"",
+        ),
+        (
+            json!({"email": "nobody"}),
+            "spec.email: Invalid value: \"nobody\": spec.email in body must be of type email: \"nobody\"",
+        ),
+        (
+            json!({"int64": 1.5}),
+            "spec.int64: Invalid value: \"float64\": spec.int64 in body must be of type int64: \"float64\"",
+        ),
+        (
+            json!({"ints": {"x.y": "z"}}),
+            "spec.ints.x.y: Invalid value: \"string\": spec.ints.x.y in body must be of type integer: \"string\"",
+        ),
+        (
+            json!({"items": [null]}),
+            "spec.items[0]: Invalid value: \"null\": spec.items[0] in body must be of type string: \"null\"",
+        ),
+        (
+            json!([]),
+            "spec: Invalid value: \"array\": spec in body must be of type object: \"array\"",
+        ),
+    ];
+    for (value, text) in cases {
+        assert_eq!(created(&schema, value.clone()), [text], "{value}");
+    }
+    let fine = json!({"enum": "a", "pattern": "abc", "min": 1, "num": 0.5, "mult": 10, "len": "äöüß", "items": ["a"], "props": {"a": "1"},
+        "port": "http", "int64": 9_007_199_254_740_993_i64, "free": {"a": null, "b": [1]}});
+    assert_eq!(created(&schema, fine), [""; 0]);
+    assert_eq!(created(&schema, json!({"port": 5})), [""; 0]);
+}
+
+#[test]
+fn what_is_required_must_be_there() {
+    let schema = CustomSchema::compile(
+        &json!({"type": "object", "required": ["spec"], "properties": {"spec": {"type": "object",
+        "required": ["a"], "properties": {"a": {"type": "string"}, "l": {"type": "array", "items": {"type": "object",
+            "required": ["n", "v"], "properties": {"n": {"type": "string"}, "v": {"type": "string"}}}}}}}}),
+    );
+    assert_eq!(faults(&schema, &json!({}), None), ["spec: Required value"]);
+    assert_eq!(created(&schema, json!({})), ["spec.a: Required value"]);
+    assert_eq!(
+        created(&schema, json!({"a": "", "l": [{"n": "1", "v": "1"}, {}]})),
+        ["spec.l[1].n: Required value", "spec.l[1].v: Required value"]
+    );
+}
+
+#[test]
+fn junctors_say_which_alternatives_fail() {
+    let schema = spec(json!({"type": "object", "properties": {
+        "a": {"type": "string"}, "b": {"type": "string"}, "c": {"type": "string", "not": {"enum": ["x"]}},
+        "d": {"type": "string", "allOf": [{"minLength": 2}, {"pattern": "^a"}]},
+        "q": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": "^[0-9]+%?$"},
+    }, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}));
+    assert_eq!(created(&schema, json!({"a": "1", "q": 7})), [""; 0]);
+    assert_eq!(
+        created(&schema, json!({})),
+        [
+            "<nil>: Invalid value: \"\": \"spec\" must validate one and only one schema (oneOf). Found none valid",
+            "spec.a: Required value"
+        ]
+    );
+    assert_eq!(
+        created(&schema, json!({"a": "1", "b": "2"})),
+        [
+            "<nil>: Invalid value: \"\": \"spec\" must validate one and only one schema (oneOf). Found 2 valid alternatives"
+        ]
+    );
+    assert_eq!(
+        created(&schema, json!({"a": "1", "c": "x"})),
+        ["<nil>: Invalid value: \"\": \"spec.c\" must not validate the schema (not)"]
+    );
+    assert_eq!(
+        created(&schema, json!({"a": "1", "d": "b"})),
+        [
+            "spec.d: Invalid value: \"b\": spec.d in body should be at least 2 chars long",
+            "spec.d: Invalid value: \"b\": spec.d in body should match '^a'",
+            "<nil>: Invalid value: \"\": \"spec.d\" must validate all the schemas (allOf). None validated"
+        ]
+    );
+    assert_eq!(
+        created(&schema, json!({"a": "1", "q": "x"})),
+        ["spec.q: Invalid value: \"x\": spec.q in body should match '^[0-9]+%?$'"]
+    );
+}
+
+#[test]
+fn unique_lists_have_no_duplicates() {
+    let schema = spec(json!({"type": "object", "properties": {
+        "s": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "m": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["n", "p"], "items": {"type": "object",
+            "properties": {"n": {"type": "string"}, "p": {"type": "integer"}}, "required": ["n", "p"]}},
+    }}));
+    assert_eq!(
+        created(&schema, json!({"s": ["x", "y", "x", "x"]})),
+        ["spec.s[2]: Duplicate value: \"x\""]
+    );
+    assert_eq!(
+        created(
+            &schema,
+            json!({"m": [{"n": "a", "p": 1}, {"n": "a", "p": 2}, {"n": "a", "p": 1}]})
+        ),
+        ["spec.m[2]: Duplicate value: {\"n\":\"a\",\"p\":1}"]
+    );
+    let bad = json!({"spec": {"s": ["x", "x"]}});
+    assert_eq!(faults(&schema, &bad, Some(&bad)), [""; 0], "what was so before may stay");
+}
+
+#[test]
+fn faults_that_were_there_before_may_stay() {
+    let schema = spec(json!({"type": "object", "properties": {
+        "x": {"type": "string", "maxLength": 3}, "y": {"type": "string"},
+        "m": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["n"], "items": {"type": "object",
+            "properties": {"n": {"type": "string"}, "v": {"type": "integer", "minimum": 1}}}},
+    }}));
+    let old = json!({"spec": {"x": "long text", "m": [{"n": "a", "v": 0}]}});
+    let other = json!({"spec": {"x": "long text", "y": "new", "m": [{"n": "b", "v": 1}, {"n": "a", "v": 0}]}});
+    assert_eq!(faults(&schema, &other, Some(&old)), [""; 0]);
+    let changed = json!({"spec": {"x": "also long"}});
+    assert_eq!(
+        faults(&schema, &changed, Some(&old)),
+        ["spec.x: Too long: may not be more than 3 bytes"]
+    );
+    let changed = json!({"spec": {"m": [{"n": "a", "v": -1}]}});
+    assert_eq!(
+        faults(&schema, &changed, Some(&old)),
+        [
+            "spec.m[0].v: Invalid value: -1: spec.m[0].v in body should be greater than or equal to 1"
+        ]
+    );
+}
+
+#[test]
+fn of_a_status_write_only_the_status_is_checked() {
+    let schema = CustomSchema::compile(&json!({"type": "object", "properties": {
+        "spec": {"type": "object", "required": ["a"]},
+        "status": {"type": "object", "required": ["s"], "properties": {"p": {"type": "string"}, "s": {"type": "string"}}},
+    }}));
+    let object = json!({"spec": {}, "status": {"p": 1}});
+    let write = Write { object: &object, old: None, status: true };
+    let texts: Vec<String> =
+        schema.validate(write, Vec::new()).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        texts,
+        [
+            "status.p: Invalid value: \"integer\": p in body must be of type string: \"integer\"",
+            "status.s: Required value"
+        ]
+    );
+}
+
+#[test]
+fn unknown_fields_are_dropped_and_told() {
+    let schema = spec(json!({"type": "object", "properties": {
+        "x": {"type": "string"},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "mixed": {"type": "object", "properties": {"known": {"type": "object", "properties": {"k": {"type": "string"}}}},
+            "x-kubernetes-preserve-unknown-fields": true},
+        "l": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "string"}}}},
+        "m": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": {"type": "string"}}}},
+        "r": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true},
+    }}));
+    let mut object = json!({"apiVersion": "e/v1", "kind": "W", "metadata": {"bogus": "stays"}, "extra": {"top": 1}, "spec": {
+        "x": "1", "y": "2", "free": {"any": [1, {"b": null}]}, "mixed": {"known": {"k": "1", "gone": 1}, "other": {"q": 1}},
+        "l": [{"n": "1", "m": "2"}], "m": {"k/with.dots": {"a": "1", "gone": 2}}, "r": {"metadata": {"name": "a", "odd": 1}, "data": 1}}});
+    assert_eq!(
+        schema.prune(&mut object),
+        [
+            "extra",
+            "spec.l[0].m",
+            "spec.m.k/with.dots.gone",
+            "spec.mixed.known.gone",
+            "spec.y",
+            "spec.r.metadata.odd"
+        ]
+    );
+    assert_eq!(
+        object,
+        json!({"apiVersion": "e/v1", "kind": "W", "metadata": {"bogus": "stays"}, "spec": {
+            "x": "1", "free": {"any": [1, {"b": null}]}, "mixed": {"known": {"k": "1"}, "other": {"q": 1}}, "l": [{"n": "1"}],
+            "m": {"k/with.dots": {"a": "1"}}, "r": {"metadata": {"name": "a"}, "data": 1}}})
+    );
+}
+
+#[test]
+fn defaults_fill_what_is_absent() {
+    let schema = spec(json!({"type": "object", "properties": {
+        "s": {"type": "string", "default": "ds"}, "n": {"type": "integer", "default": 3},
+        "o": {"type": "object", "properties": {"p": {"type": "string", "default": "dp"}}},
+        "od": {"type": "object", "default": {"q": "dq"}, "properties": {"p": {"type": "string", "default": "dp"}, "q": {"type": "string"}}},
+        "l": {"type": "array", "items": {"type": "object", "properties": {"p": {"type": "integer", "default": 1}}}},
+        "m": {"type": "object", "additionalProperties": {"type": "object", "properties": {"p": {"type": "integer", "default": 2}}}},
+        "nd": {"type": "string", "nullable": true, "default": "x"},
+    }}));
+    let cases = [
+        (json!({}), json!({"n": 3, "nd": "x", "od": {"p": "dp", "q": "dq"}, "s": "ds"})),
+        (
+            json!({"o": {}, "l": [{}, {"p": 5}], "m": {"k": {}}, "s": "own", "n": null, "nd": null, "od": {}}),
+            json!({"l": [{"p": 1}, {"p": 5}], "m": {"k": {"p": 2}}, "n": 3, "nd": null, "o": {"p": "dp"}, "od": {"p": "dp"}, "s": "own"}),
+        ),
+    ];
+    for (given, filled) in cases {
+        let mut object = json!({"spec": given});
+        schema.default(&mut object);
+        assert_eq!(object, json!({"spec": filled}));
+    }
+}
+
+#[test]
+fn null_goes_where_it_is_not_allowed() {
+    let schema = spec(json!({"type": "object", "properties": {
+        "n": {"type": "string", "nullable": true}, "s": {"type": "string"}, "ln": {"type": "array", "items": {"type": "string", "nullable": true}},
+        "o": {"type": "object", "properties": {"x": {"type": "string"}}},
+    }}));
+    let mut object = json!({"spec": {"n": null, "s": null, "ln": [null, "x"], "o": {"x": null}}});
+    schema.drop_nulls(&mut object);
+    assert_eq!(object, json!({"spec": {"n": null, "ln": [null, "x"], "o": {}}}));
+    assert_eq!(faults(&schema, &object, None), [""; 0]);
+}
+
+#[test]
+fn embedded_resources_need_a_kind() {
+    let schema = spec(
+        json!({"type": "object", "properties": {"r": {"type": "object", "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true}}}),
+    );
+    assert_eq!(
+        created(&schema, json!({"r": {"metadata": {"labels": {"a": "-"}}}})).len(),
+        3,
+        "no API version, no kind, a label that is none"
+    );
+    assert_eq!(
+        created(&schema, json!({"r": {"apiVersion": "v1", "kind": "Pod", "spec": {}}})),
+        [""; 0]
+    );
+}
+
+#[test]
+fn floats_without_fraction_are_integers() {
+    let mut value =
+        serde_json::from_str(r#"{"a":2.0,"b":[1e2,0.5],"c":9223372036854775808.0}"#).unwrap();
+    integral_floats(&mut value);
+    assert_eq!(value.to_string(), r#"{"a":2,"b":[100,0.5],"c":9.223372036854776e+18}"#);
+}
+
+#[test]
+fn patterns_are_read_as_go_reads_them() {
+    let cases = [
+        (
+            r"^([a-zA-Z0-9][a-zA-Z0-9-_]*\.)*[a-zA-Z0-9]*[a-zA-Z0-9-_]*[[a-zA-Z0-9]+$",
+            "a.example.dev",
+            true,
+        ),
+        (r"^[0-9a-z-_]+(\/[0-9a-z-_]+|(\.[0-9a-z-_]+)*)$", "ns/gateway", true),
+        (
+            r"^((\/([A-Za-z0-9-._~!$&'()+,;=:@]|%[0-9a-fA-F]{2})*)|(\/\{\*{1,2}\}))+$|^\/\*$",
+            "/a/{**}/b",
+            true,
+        ),
+        (
+            r"^((\/([A-Za-z0-9-._~!$&'()+,;=:@]|%[0-9a-fA-F]{2})*)|(\/\{\*{1,2}\}))+$|^\/\*$",
+            "/a*",
+            false,
+        ),
+        (r"^\d+$", "٣", false),
+        (r"^\w\s\S$", "a b", true),
+        (r"^{a}$", "{a}", true),
+        (r"^[[:alpha:]]+$", "ab", true),
+        (r"^[&&]$", "&", true),
+        (r"^\Qa.b\E$", "axb", false),
+        (r"^\<\_$", "<_", true),
+    ];
+    for (pattern, text, expected) in cases {
+        assert_eq!(compile_pattern(pattern).unwrap().is_match(text), expected, "{pattern} {text}");
+    }
+    let cases = [
+        ("[a", "error parsing regexp: missing closing ]: `[a`"),
+        ("(a", "error parsing regexp: missing closing ): `(a`"),
+        ("a)", "error parsing regexp: unexpected ): `a)`"),
+        ("*a", "error parsing regexp: missing argument to repetition operator: `*`"),
+        ("a\\", "error parsing regexp: trailing backslash at end of expression: ``"),
+        ("(?=a)", "error parsing regexp: invalid or unsupported Perl syntax: `(?=`"),
+    ];
+    for (pattern, text) in cases {
+        assert_eq!(compile_pattern(pattern).unwrap_err(), text);
+    }
+}
