@@ -10,14 +10,18 @@ use serde_json::Value;
 
 use crate::field_error::{FieldError, FieldPath, Kind, Shown};
 
+mod convert;
 mod embedded;
+mod evaluate;
 mod fill;
 mod format;
+mod function;
 mod limit;
 mod list;
 mod node;
 mod prune;
 mod re2;
+mod rule;
 mod validate;
 
 #[cfg(test)]
@@ -65,6 +69,7 @@ struct Node {
     items: Option<Box<Node>>,
     limits: limit::Limits,
     junctors: Option<Box<Junctors>>,
+    rules: Vec<rule::Rule>,
     /// What this place or one below it has.
     has: Has,
 }
@@ -110,10 +115,12 @@ struct Junctors {
 }
 
 #[derive(Debug, Default, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "a set of them")]
 struct Has {
     defaults: bool,
     embedded: bool,
     unique_lists: bool,
+    rules: bool,
 }
 
 // === impl CustomSchema ===
@@ -161,6 +168,12 @@ impl CustomSchema {
                 write.old.is_some_and(|old| !list::validate(&self.root, old).is_empty());
             if !unchanged {
                 errors.extend(list::validate(&self.root, write.object));
+            }
+        }
+        if self.root.has.rules {
+            match blocks_rules(&errors) {
+                Some(error) => errors.push(error),
+                None => errors.extend(evaluate::validate(&self.root, write.object, write.old)),
             }
         }
         errors

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::limit::Limits;
+use super::rule::Rule;
 use super::{Additional, Has, Junctors, List, Node, Type};
 
 impl Node {
@@ -23,6 +24,7 @@ impl Node {
             items: schema.get("items").map(|items| Box::new(Self::compile(items))),
             limits: Limits::compile(schema),
             junctors: junctors(schema),
+            rules: rules(schema),
             has: Has::default(),
         };
         node.has = node.find();
@@ -52,11 +54,13 @@ impl Node {
             defaults: self.default.is_some(),
             embedded: self.embedded,
             unique_lists: matches!(self.list, List::Set | List::Map(_)),
+            rules: !self.rules.is_empty(),
         };
         for child in self.properties.values().chain(self.values()).chain(self.items.as_deref()) {
             has.defaults |= child.has.defaults;
             has.embedded |= child.has.embedded;
             has.unique_lists |= child.has.unique_lists;
+            has.rules |= child.has.rules;
         }
         has
     }
@@ -82,6 +86,11 @@ fn list(schema: &Map<String, Value>) -> List {
         }
         _ => List::Unsaid,
     }
+}
+
+fn rules(schema: &Map<String, Value>) -> Vec<Rule> {
+    let rules = schema.get("x-kubernetes-validations").and_then(Value::as_array);
+    rules.into_iter().flatten().filter_map(Rule::compile).collect()
 }
 
 fn properties(schema: &Map<String, Value>) -> std::collections::BTreeMap<String, Node> {

@@ -376,3 +376,232 @@ fn patterns_are_read_as_go_reads_them() {
         assert_eq!(compile_pattern(pattern).unwrap_err(), text);
     }
 }
+
+#[test]
+fn rules_are_evaluated_and_name_what_they_find() {
+    let schema = spec(json!({"type": "object", "properties": {
+        "min": {"type": "integer"}, "max": {"type": "integer"}, "kind": {"type": "string"},
+        "name": {"type": "string", "maxLength": 20, "x-kubernetes-validations": [{"rule": "self.startsWith('a')"}]},
+    }, "x-kubernetes-validations": [
+        {"rule": "self.min <= self.max", "message": "min must not be above max"},
+        {"rule": "self.max < 100", "messageExpression": "self.max < 150 ? 'max is a little high' : 'max is far too high'"},
+        {"rule": "self.kind != 'bad'", "reason": "FieldValueForbidden", "fieldPath": ".kind", "message": "bad is no kind"},
+        {"rule": "!has(self.kind) || self.kind != 'dup'", "reason": "FieldValueDuplicate", "message": "dup"},
+    ]}));
+    let cases = [
+        (
+            json!({"min": 2, "max": 1, "kind": "x"}),
+            vec!["spec: Invalid value: \"object\": min must not be above max"],
+        ),
+        (
+            json!({"min": 1, "max": 100, "kind": "x"}),
+            vec!["spec: Invalid value: \"object\": max is a little high"],
+        ),
+        (json!({"min": 1, "max": 2, "kind": "bad"}), vec!["spec.kind: Forbidden: bad is no kind"]),
+        (json!({"min": 1, "max": 2, "kind": "dup"}), vec!["spec: Duplicate value: \"object\""]),
+        (
+            json!({"min": 1, "max": 2, "kind": "x", "name": "bcd"}),
+            vec!["spec.name: Invalid value: \"string\": failed rule: self.startsWith('a')"],
+        ),
+        (
+            json!({"min": 500, "max": 200, "kind": "bad"}),
+            vec![
+                "spec: Invalid value: \"object\": min must not be above max",
+                "spec: Invalid value: \"object\": max is far too high",
+                "spec.kind: Forbidden: bad is no kind",
+            ],
+        ),
+        (
+            json!({"min": 1, "max": 2}),
+            vec![
+                "spec: Invalid value: \"object\": no such key: kind evaluating rule: bad is no kind",
+            ],
+        ),
+        (
+            json!({"min": "a", "max": 2}),
+            vec![
+                "spec.min: Invalid value: \"string\": spec.min in body must be of type integer: \"string\"",
+                "<nil>: Invalid value: \"null\": some validation rules were not checked because the object was invalid; \
+                 correct the existing errors to complete validation",
+            ],
+        ),
+        (json!({"min": 1, "max": 2, "kind": "x", "name": "abc"}), vec![]),
+    ];
+    for (value, texts) in cases {
+        assert_eq!(created(&schema, value.clone()), texts, "{value}");
+    }
+}
+
+#[test]
+fn rules_at_the_root_see_the_name() {
+    let schema = CustomSchema::compile(&json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"x": {"type": "string"}}},
+        "status": {"type": "object", "properties": {"p": {"type": "string"}}},
+    }, "x-kubernetes-validations": [
+        {"rule": "self.metadata.name.startsWith('w-')", "message": "names begin with w-"},
+        {"rule": "!has(self.status) || !has(self.status.p) || self.status.p == self.spec.x", "message": "status follows spec"},
+    ]}));
+    let object = json!({"metadata": {"name": "a"}, "spec": {"x": "1"}});
+    assert_eq!(
+        faults(&schema, &object, None),
+        ["<nil>: Invalid value: \"object\": names begin with w-"]
+    );
+    let object = json!({"metadata": {"name": "w-a"}, "spec": {"x": "1"}, "status": {"p": "2"}});
+    let write = Write { object: &object, old: None, status: true };
+    assert_eq!(
+        schema.validate(write, Vec::new()).iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["<nil>: Invalid value: \"object\": status follows spec"]
+    );
+}
+
+#[test]
+fn rules_about_changes_compare_with_the_old_value() {
+    let schema = spec(json!({"type": "object", "properties": {
+        "fixed": {"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed is immutable"}]},
+        "grow": {"type": "integer", "x-kubernetes-validations": [
+            {"rule": "!oldSelf.hasValue() || self >= oldSelf.value()", "optionalOldSelf": true, "message": "grow only grows"},
+            {"rule": "oldSelf.hasValue() || self < 10", "optionalOldSelf": true, "message": "begin below 10"},
+            {"rule": "oldSelf.optMap(o, o * 3 > self).orValue(true)", "optionalOldSelf": true, "message": "slowly"},
+        ]},
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"},
+            "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "the set is immutable"}]},
+        "short": {"type": "string", "x-kubernetes-validations": [{"rule": "size(self) < 3", "message": "too long"}]},
+    }}));
+    let of = |spec: Value| json!({"spec": spec});
+    let old = of(json!({"fixed": "x", "grow": 5, "set": ["a", "b"], "short": "was long"}));
+    let cases = [
+        (
+            None,
+            json!({"fixed": "x", "grow": 11}),
+            vec!["spec.grow: Invalid value: \"integer\": begin below 10"],
+        ),
+        (
+            Some(&old),
+            json!({"fixed": "y"}),
+            vec!["spec.fixed: Invalid value: \"string\": fixed is immutable"],
+        ),
+        (
+            Some(&old),
+            json!({"grow": 4}),
+            vec!["spec.grow: Invalid value: \"integer\": grow only grows"],
+        ),
+        (Some(&old), json!({"grow": 20}), vec!["spec.grow: Invalid value: \"integer\": slowly"]),
+        (Some(&old), json!({"set": ["b", "a"]}), vec![]),
+        (
+            Some(&old),
+            json!({"set": ["b"]}),
+            vec!["spec.set: Invalid value: \"array\": the set is immutable"],
+        ),
+        (Some(&old), json!({"short": "was long"}), vec![]),
+        (
+            Some(&old),
+            json!({"short": "is long"}),
+            vec!["spec.short: Invalid value: \"string\": too long"],
+        ),
+    ];
+    for (old, new, texts) in cases {
+        assert_eq!(faults(&schema, &of(new.clone()), old), texts, "{new}");
+    }
+}
+
+#[test]
+fn rules_see_values_as_the_schema_says() {
+    let schema = |kind: Value, rule: &str| {
+        let mut kind = kind;
+        kind["x-kubernetes-validations"] = json!([{"rule": rule, "message": "no"}]);
+        spec(kind)
+    };
+    let port = json!({"x-kubernetes-int-or-string": true});
+    let time = json!({"type": "string", "format": "date-time"});
+    let names = json!({"type": "object", "properties": {"namespace": {"type": "string"}, "a-b": {"type": "string"}, "x.y/z": {"type": "string"}}});
+    let cases = [
+        (port.clone(), "type(self) == int ? self > 0 : self.matches('^[0-9]+%$')", json!(5), true),
+        (
+            port.clone(),
+            "type(self) == int ? self > 0 : self.matches('^[0-9]+%$')",
+            json!("5%"),
+            true,
+        ),
+        (port, "type(self) == int ? self > 0 : self.matches('^[0-9]+%$')", json!("x"), false),
+        (
+            time.clone(),
+            "self > timestamp('2024-01-01T00:00:00Z')",
+            json!("2024-06-01T00:00:00Z"),
+            true,
+        ),
+        (time, "self.getFullYear() == 2023", json!("2024-06-01T00:00:00Z"), false),
+        (
+            json!({"type": "string", "format": "duration"}),
+            "self < duration('1h')",
+            json!("59m59s"),
+            true,
+        ),
+        (json!({"type": "number"}), "self * 2.0 == 4.0", json!(2), true),
+        (json!({"type": "string", "format": "byte"}), "size(self) == 1", json!("YQ=="), true),
+        (
+            names.clone(),
+            "self.__namespace__ == 'n' && self.a__dash__b == 'b'",
+            json!({"namespace": "n", "a-b": "b"}),
+            true,
+        ),
+        (names.clone(), "self.x__dot__y__slash__z == 'z'", json!({"x.y/z": "z"}), true),
+        (names, "self.?a__dash__b.orValue('none') == 'none'", json!({}), true),
+        (
+            json!({"type": "object", "additionalProperties": {"type": "integer"}}),
+            "self.all(k, self[k] > 0)",
+            json!({"a.b": 1, "if": 0}),
+            false,
+        ),
+        (
+            json!({"type": "array", "items": {"type": "string"}}),
+            "self.exists_one(x, x.lowerAscii() == 'a')",
+            json!(["A", "b"]),
+            true,
+        ),
+        (
+            json!({"type": "array", "items": {"type": "string"}}),
+            "self.isSorted() && self.join(',') == 'a,b'",
+            json!(["a", "b"]),
+            true,
+        ),
+        (
+            json!({"type": "string"}),
+            "isURL(self) && url(self).getHost() == 'a.b'",
+            json!("https://a.b/c"),
+            true,
+        ),
+        (
+            json!({"type": "string"}),
+            "quantity(self).isLessThan(quantity('1Gi'))",
+            json!("500Mi"),
+            true,
+        ),
+        (
+            json!({"type": "string"}),
+            "isIP(self) && ip(self).family() == 4",
+            json!("10.0.0.1"),
+            true,
+        ),
+    ];
+    for (kind, rule, value, fine) in cases {
+        let faults = created(&schema(kind, rule), value.clone());
+        assert_eq!(faults.is_empty(), fine, "{rule} {value}: {faults:?}");
+    }
+}
+
+#[test]
+fn rules_that_fail_say_why() {
+    let schema = spec(
+        json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "integer"}}, "p": {"x-kubernetes-int-or-string": true}},
+        "x-kubernetes-validations": [{"rule": "self.l[1] > 0"}, {"rule": "self.l[0] / 0 > 0", "message": "m"}, {"rule": "self.p > 3"}]}),
+    );
+    assert_eq!(
+        created(&schema, json!({"l": [1], "p": "x"})),
+        [
+            "spec: Invalid value: \"object\": index out of bounds: 1 evaluating rule: self.l[1] > 0",
+            "spec: Invalid value: \"object\": division by zero evaluating rule: m",
+            "spec: Invalid value: \"object\": 'no such overload': call arguments did not match a supported operator, function or macro \
+             signature for rule: self.p > 3",
+        ]
+    );
+}

@@ -1,0 +1,156 @@
+//! The rules of a schema, evaluated for every value that has some.
+
+use kube_cel::cel::Context;
+use kube_cel::cel::objects::OptionalValue;
+use serde_json::Value;
+
+use std::sync::Arc;
+
+use super::rule::{self, Rule, Verdict};
+use super::{List, Node, convert, limit};
+use crate::field_error::{FieldError, FieldPath};
+
+/// A value with the one that was there before it.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    value: &'a Value,
+    /// What `oldSelf` is.
+    old: Option<&'a Value>,
+    /// What decides whether a fault was there before: more places have such a value than have an `oldSelf`.
+    before: Option<&'a Value>,
+    parent: Option<&'a Place<'a>>,
+    /// The object itself, or an embedded one.
+    resource: bool,
+}
+
+/// The faults that rules find.
+pub(super) fn validate(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let place = Place { value: object, old, before: old, parent: None, resource: true };
+    visit(root, place, &FieldPath::root(), &mut errors);
+    errors
+}
+
+fn visit(node: &Node, place: Place<'_>, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    if !node.has.rules || place.value.is_null() {
+        return;
+    }
+    if !node.rules.is_empty() {
+        evaluate(node, place, path, errors);
+    }
+    match place.value {
+        Value::Object(map) => {
+            if let Some(values) = node.values() {
+                for (key, value) in map {
+                    visit(values, place.field(node, values, key, value), &path.key(key), errors);
+                }
+            }
+            for (name, value) in map {
+                if let Some(child) = node.properties.get(name) {
+                    visit(child, place.field(node, child, name, value), &path.child(name), errors);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if let Some(child) = &node.items {
+                for (index, item) in items.iter().enumerate() {
+                    visit(child, place.item(node, child, index, item), &path.index(index), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn evaluate(node: &Node, place: Place<'_>, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let contexts = Contexts::new(node, place);
+    for rule in &node.rules {
+        let Some(context) = contexts.of(rule) else { continue };
+        match rule.evaluate(context, &contexts.plain) {
+            Verdict::Fine => {}
+            Verdict::Failed(detail) => {
+                errors.push(FieldError::invalid(path, node.type_name(), detail));
+            }
+            Verdict::Violated { kind, field, detail } => {
+                if rule.uses_old || !place.is_unchanged() {
+                    let field = field.map_or_else(|| path.to_string(), |field| below(path, &field));
+                    errors.push(rule::fault(kind, field, node.type_name(), detail));
+                }
+            }
+        }
+    }
+}
+
+fn below(path: &FieldPath<'_>, field: &str) -> String {
+    if path.is_root() { field.to_owned() } else { format!("{path}.{field}") }
+}
+
+/// What the rules of one place see.
+struct Contexts {
+    /// With `oldSelf` if there is an old value.
+    plain: Context<'static>,
+    has_old: bool,
+    /// With `oldSelf` as a value that may be absent.
+    optional: Option<Context<'static>>,
+}
+
+impl Contexts {
+    fn new(node: &Node, place: Place<'_>) -> Self {
+        let new = convert::to_cel(place.value, node, place.resource);
+        let uses_old = node.rules.iter().any(|rule| rule.uses_old);
+        let old = place.old.filter(|old| uses_old && !old.is_null());
+        let old = old.map(|old| convert::old_to_cel(old, place.value, node, place.resource));
+        let optional = node.rules.iter().any(|rule| rule.optional_old).then(|| {
+            let value = old.clone().map_or_else(OptionalValue::none, OptionalValue::of);
+            let mut context = rule::context(new.clone());
+            context
+                .add_variable_from_value("oldSelf", kube_cel::cel::Value::Opaque(Arc::new(value)));
+            context
+        });
+        let mut plain = rule::context(new);
+        let has_old = old.is_some();
+        if let Some(old) = old {
+            plain.add_variable_from_value("oldSelf", old);
+        }
+        Self { plain, has_old, optional }
+    }
+
+    /// What a rule sees; `None` if it is about a change, and there is nothing that changes.
+    fn of(&self, rule: &Rule) -> Option<&Context<'static>> {
+        if rule.optional_old {
+            return self.optional.as_ref();
+        }
+        (self.has_old || !rule.uses_old).then_some(&self.plain)
+    }
+}
+
+// === impl Place ===
+
+impl<'a> Place<'a> {
+    fn field(&'a self, node: &Node, child: &Node, name: &str, value: &'a Value) -> Place<'a> {
+        let old = self.old.filter(|_| !node.atomic_map).and_then(|old| old.get(name));
+        let before = self.before.filter(|_| !node.atomic_map).and_then(|before| before.get(name));
+        Place { value, old, before, parent: Some(self), resource: child.embedded }
+    }
+
+    fn item(&'a self, node: &Node, child: &Node, index: usize, item: &'a Value) -> Place<'a> {
+        let find = |list: Option<&'a Value>, keys: &[String]| {
+            let items = list.and_then(Value::as_array)?;
+            items.iter().find(|old| keys.iter().all(|key| old.get(key) == item.get(key)))
+        };
+        let (old, before) = match &node.list {
+            List::Map(keys) => (find(self.old, keys), find(self.before, keys)),
+            List::Unsaid => (None, self.before.and_then(|before| before.get(index))),
+            List::Set | List::Atomic => (None, None),
+        };
+        Place { value: item, old, before, parent: Some(self), resource: child.embedded }
+    }
+
+    /// Whether the value, or the nearest one around it that can be compared, is what it was before.
+    fn is_unchanged(&self) -> bool {
+        match self.before {
+            Some(before) => limit::equal(before, self.value),
+            None => self.parent.is_some_and(Place::is_unchanged),
+        }
+    }
+}
