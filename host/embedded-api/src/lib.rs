@@ -2,9 +2,14 @@
 #![expect(dead_code, reason = "modules land one by one")]
 
 mod field_error;
+mod fields;
 mod kind;
+mod managed_fields;
 mod name;
+mod patch;
+mod schema;
 mod status;
 mod structural;
+mod typed;
 
 pub use status::{Cause, Failure};

@@ -1,0 +1,262 @@
+//! Sets of fields: who owns what of an object.
+//!
+//! A [`Set`] is a tree of path elements; its JSON form is `FieldsV1` of managedFields, its text form is the one of the messages of
+//! conflicts (`.spec.ports[port=80,protocol="TCP"].name`). The algebra is that of structured-merge-diff's `fieldpath`: a field and
+//! its children are members each for itself.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+mod element;
+mod json;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use element::{Element, compare_values, equal};
+pub(crate) use json::InvalidFields;
+
+/// A path below the root of an object.
+pub(crate) type Path = [Element];
+
+/// A set of fields of one object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Set {
+    /// Sorted by element; none of them is empty.
+    nodes: Vec<Node>,
+}
+
+/// A path element that is in the set, or leads to some that are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Node {
+    element: Element,
+    member: bool,
+    children: Set,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// A field with what is in the set below it; `member`: the field itself is.
+    pub(crate) fn new(element: Element, member: bool, children: Set) -> Self {
+        Self { element, member, children }
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.member && self.children.is_empty()
+    }
+
+    /// The field.
+    pub(crate) fn element(&self) -> &Element {
+        &self.element
+    }
+
+    /// The field itself is in the set.
+    pub(crate) fn is_member(&self) -> bool {
+        self.member
+    }
+
+    /// What is in the set below the field.
+    pub(crate) fn children(&self) -> &Set {
+        &self.children
+    }
+}
+
+// === impl Set ===
+
+impl Set {
+    /// The set of one path.
+    pub(crate) fn of(path: &Path) -> Self {
+        let mut set = Self::default();
+        set.insert(path);
+        set
+    }
+
+    /// The set of paths that consist of field names only.
+    pub(crate) fn of_names(paths: &[&[&str]]) -> Self {
+        let mut set = Self::default();
+        for names in paths {
+            let path: Vec<Element> = names.iter().map(|name| Element::field(name)).collect();
+            set.insert(&path);
+        }
+        set
+    }
+
+    /// The set of these nodes, in whatever order; no two of them have one element.
+    pub(crate) fn from_nodes(mut nodes: Vec<Node>) -> Self {
+        nodes.retain(|node| !node.is_empty());
+        if !nodes.is_sorted_by(|a, b| a.element <= b.element) {
+            nodes.sort_by(|a, b| a.element.cmp(&b.element));
+        }
+        Self { nodes }
+    }
+
+    /// Whether nothing is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The nodes, sorted.
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Adds a path, not its parents; the root itself is owned by no one.
+    pub(crate) fn insert(&mut self, path: &Path) {
+        let Some((first, rest)) = path.split_first() else { return };
+        let at = match self.nodes.binary_search_by(|node| node.element.cmp(first)) {
+            Ok(at) => at,
+            Err(at) => {
+                self.nodes.insert(at, Node::new(first.clone(), false, Self::default()));
+                at
+            }
+        };
+        let node = self.nodes.get_mut(at).expect("a node was found or made there");
+        if rest.is_empty() {
+            node.member = true;
+        } else {
+            node.children.insert(rest);
+        }
+    }
+
+    /// The node of an element of the first level.
+    pub(crate) fn get(&self, element: &Element) -> Option<&Node> {
+        let at = self.nodes.binary_search_by(|node| node.element.cmp(element)).ok()?;
+        self.nodes.get(at)
+    }
+
+    /// What is in the set below a path; empty if nothing is.
+    pub(crate) fn below(&self, path: &Path) -> Option<&Self> {
+        path.iter().try_fold(self, |set, element| set.get(element).map(Node::children))
+    }
+
+    /// Puts `set` below `path`, in addition to what is there.
+    pub(crate) fn nested(path: &Path, set: Self) -> Self {
+        path.iter().rev().fold(set, |children, element| {
+            Self::from_nodes(vec![Node::new(element.clone(), false, children)])
+        })
+    }
+
+    /// What is in one of them.
+    pub(crate) fn union(self, other: Self) -> Self {
+        if self.is_empty() {
+            return other;
+        }
+        let mut nodes = Vec::with_capacity(self.nodes.len().max(other.nodes.len()));
+        let (mut left, mut right) =
+            (self.nodes.into_iter().peekable(), other.nodes.into_iter().peekable());
+        loop {
+            let order = match (left.peek(), right.peek()) {
+                (Some(a), Some(b)) => a.element.cmp(&b.element),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => return Self { nodes },
+            };
+            let from_left = if order.is_le() { left.next() } else { None };
+            let from_right = if order.is_ge() { right.next() } else { None };
+            nodes.extend(match (from_left, from_right) {
+                (Some(a), Some(b)) => Some(Node {
+                    element: a.element,
+                    member: a.member || b.member,
+                    children: a.children.union(b.children),
+                }),
+                (one, other) => one.or(other),
+            });
+        }
+    }
+
+    /// What is in both.
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
+        self.combine(other, &|node, other| {
+            let other = other?;
+            Some(Node {
+                element: node.element.clone(),
+                member: node.member && other.member,
+                children: node.children.intersection(&other.children),
+            })
+        })
+    }
+
+    /// What is in `self` but not in `other`; what is below a member of `other` stays.
+    pub(crate) fn difference(&self, other: &Self) -> Self {
+        self.combine(other, &|node, other| {
+            let Some(other) = other else { return Some(node.clone()) };
+            Some(Node {
+                element: node.element.clone(),
+                member: node.member && !other.member,
+                children: node.children.difference(&other.children),
+            })
+        })
+    }
+
+    /// What is in `self` but neither in `other` nor below one of its members.
+    pub(crate) fn recursive_difference(&self, other: &Self) -> Self {
+        self.combine(other, &|node, other| match other {
+            None => Some(node.clone()),
+            Some(other) if other.member => None,
+            Some(other) => Some(Node {
+                element: node.element.clone(),
+                member: node.member,
+                children: node.children.recursive_difference(&other.children),
+            }),
+        })
+    }
+
+    /// Each node of `self` with the one of `other` that has its element.
+    fn combine(&self, other: &Self, with: &dyn Fn(&Node, Option<&Node>) -> Option<Node>) -> Self {
+        let mut others = other.nodes.iter().peekable();
+        let mut nodes = Vec::new();
+        for node in &self.nodes {
+            while others.next_if(|other| other.element < node.element).is_some() {}
+            let other = others.peek().filter(|other| other.element == node.element).copied();
+            nodes.extend(with(node, other).filter(|node| !node.is_empty()));
+        }
+        Self { nodes }
+    }
+
+    /// Whether all of it is in `other`.
+    pub(crate) fn is_subset(&self, other: &Self) -> bool {
+        self.nodes.iter().all(|node| {
+            other.get(&node.element).is_some_and(|other| {
+                (!node.member || other.member) && node.children.is_subset(&other.children)
+            })
+        })
+    }
+
+    /// All paths in it: members of a level before what is below them.
+    pub(crate) fn paths(&self) -> Vec<Vec<Element>> {
+        let mut paths = Vec::new();
+        self.collect_paths(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn collect_paths(&self, prefix: &mut Vec<Element>, paths: &mut Vec<Vec<Element>>) {
+        for node in self.nodes.iter().filter(|node| node.member) {
+            paths.push([prefix.as_slice(), std::slice::from_ref(&node.element)].concat());
+        }
+        for node in &self.nodes {
+            prefix.push(node.element.clone());
+            node.children.collect_paths(prefix, paths);
+            prefix.pop();
+        }
+    }
+
+    /// Reads `FieldsV1`.
+    pub(crate) fn from_json(fields: &Value) -> Result<Self, InvalidFields> {
+        json::read(fields)
+    }
+
+    /// As `FieldsV1`.
+    pub(crate) fn to_json(&self) -> Map<String, Value> {
+        json::write(self)
+    }
+}
+
+/// A path as in the messages of conflicts.
+pub(crate) fn path_text(path: &Path) -> String {
+    path.iter().map(Element::to_string).collect()
+}
+
+/// The key of a list item.
+pub(crate) type Key = Arc<Vec<(String, Value)>>;

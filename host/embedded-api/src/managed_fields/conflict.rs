@@ -1,0 +1,105 @@
+//! Why an apply was refused.
+
+use std::collections::BTreeMap;
+
+use super::entries::{Entry, InvalidEntries, Operation};
+use crate::fields::{Set, path_text};
+use crate::status::{Cause, Failure};
+
+/// Why an apply was refused.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApplyError {
+    /// The request itself is wrong: 400.
+    #[error("{0}")]
+    BadRequest(String),
+
+    /// What is applied is no object of this kind: 500, as Kubernetes answers it.
+    #[error("{0}")]
+    Typed(String),
+
+    /// The live object's managers cannot be read: 500.
+    #[error("failed to decode managed fields: {0}")]
+    Managers(#[from] InvalidEntries),
+
+    /// Other managers own these fields with other values: 409.
+    #[error("{}", message(.0))]
+    Conflicts(Vec<Conflict>),
+}
+
+/// A field of another manager.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Conflict {
+    /// Sorts managers as Kubernetes does.
+    order: String,
+    /// `"name" using v1`, and so on.
+    manager: String,
+    path: String,
+}
+
+// === impl Conflict ===
+
+impl Conflict {
+    /// The conflicts with one manager.
+    pub(super) fn all<'a>(entry: &'a Entry, set: &Set) -> impl Iterator<Item = Self> + use<'a> {
+        let manager = manager_text(entry);
+        let order = format!(
+            "{} {:?} {} {}",
+            entry.manager, entry.operation, entry.api_version, entry.subresource
+        );
+        set.paths().into_iter().map(move |path| Self {
+            order: order.clone(),
+            manager: manager.clone(),
+            path: path_text(&path),
+        })
+    }
+}
+
+impl From<ApplyError> for Failure {
+    fn from(error: ApplyError) -> Self {
+        let message = error.to_string();
+        match error {
+            ApplyError::BadRequest(_) => Self::bad_request(message),
+            ApplyError::Typed(_) | ApplyError::Managers(_) => Self::unclassified(message),
+            ApplyError::Conflicts(conflicts) => {
+                let causes = conflicts.into_iter().map(|conflict| Cause {
+                    reason: "FieldManagerConflict".to_owned(),
+                    message: format!("conflict with {}", conflict.manager),
+                    field: conflict.path,
+                });
+                Self::apply_conflict(message, causes.collect())
+            }
+        }
+    }
+}
+
+fn manager_text(entry: &Entry) -> String {
+    let mut text = format!("{:?}", entry.manager);
+    if !entry.subresource.is_empty() {
+        text.extend([" with subresource ", &format!("{:?}", entry.subresource)]);
+    }
+    if entry.operation == Operation::Update {
+        text.extend([" using ", &entry.api_version]);
+    }
+    text
+}
+
+fn message(conflicts: &[Conflict]) -> String {
+    if let [only] = conflicts {
+        return format!(
+            "Apply failed with 1 conflict: conflict with {}: {}",
+            only.manager, only.path
+        );
+    }
+    let mut by_manager: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
+    for conflict in conflicts {
+        let paths = by_manager.entry((&conflict.order, &conflict.manager)).or_default();
+        paths.push(format!("- {}", conflict.path));
+    }
+    let parts = by_manager
+        .iter()
+        .flat_map(|((_, manager), paths)| {
+            std::iter::once(format!("conflicts with {manager}:")).chain(paths.iter().cloned())
+        })
+        .collect::<Vec<_>>();
+    format!("Apply failed with {} conflicts: {}", conflicts.len(), parts.join("\n"))
+}

@@ -1,0 +1,308 @@
+//! `Schema`: the types of a kind's fields, as server-side apply and strategic merge patch see them.
+//!
+//! Built from the `OpenAPI` definitions of the built-in kinds and from a CRD version's `openAPIV3Schema`, by the rules with which
+//! kube-openapi makes a schema of structured-merge-diff out of them. It says what may be where, which lists are maps or sets and
+//! what is atomic; it validates no values (`structural` does).
+//!
+//! Definitions refer to each other, some to themselves: a reference is resolved when someone walks into it, once per process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use serde_json::Value;
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+const BUILT_IN: &str = include_str!("schemas-1.34.json");
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// The type of all objects of one kind in one version. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Schema(Arc<Type>);
+
+/// The type of a value; its parts are made when they are asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Type {
+    target: Target,
+    /// Set where a field says that its type is atomic or is not, whatever the type says.
+    atomic: Option<bool>,
+}
+
+#[derive(Debug, Default)]
+enum Target {
+    Atom(Box<Atom>),
+    Definition(&'static Definition),
+    /// Anything: scalars, atomic lists, and maps of which each field counts.
+    Deduced,
+    /// Anything, as a whole.
+    #[default]
+    Untyped,
+}
+
+/// What a value may be: at most one of each. Where more than one is there, the value decides.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Atom {
+    scalar: Option<Scalar>,
+    list: Option<List>,
+    map: Option<Map>,
+}
+
+/// What a scalar may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scalar {
+    /// Integers and floats.
+    Numeric,
+    /// Texts.
+    String,
+    /// `true` and `false`.
+    Boolean,
+    /// Any scalar: quantities, times, texts with a format, int-or-string.
+    Untyped,
+}
+
+/// A list.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct List {
+    /// The type of the items.
+    pub(crate) items: Arc<Type>,
+    /// How its items are told apart.
+    pub(crate) relation: Relation,
+    /// What strategic merge patch does with it.
+    pub(crate) strategy: Strategy,
+}
+
+/// How the items of a list belong together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// The list is one value.
+    #[default]
+    Atomic,
+    /// Each value is there once and stands for itself.
+    Set,
+    /// Items are told apart by these fields.
+    Map(Vec<String>),
+}
+
+/// An object with declared fields, or a map, or both.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Map {
+    /// Sorted by name.
+    fields: Vec<Field>,
+    /// The type of keys that are no field; `None`: there may be no others.
+    rest: Option<Arc<Type>>,
+    /// The object is one value.
+    pub(crate) atomic: bool,
+}
+
+/// A declared field of an object.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    name: String,
+    type_: Arc<Type>,
+    /// What it counts as where it is absent; for keys of list maps.
+    default: Option<Value>,
+    /// What strategic merge patch does with it, lists apart.
+    pub(crate) strategy: Strategy,
+}
+
+/// `x-kubernetes-patch-strategy` and `-merge-key`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Strategy {
+    /// Items are merged; otherwise a list is replaced.
+    pub(crate) merge: bool,
+    /// The field by which items are told apart; absent for scalars.
+    pub(crate) key: Option<String>,
+    /// `$retainKeys` is understood.
+    pub(crate) retain_keys: bool,
+    /// A map is replaced.
+    pub(crate) replace: bool,
+}
+
+/// What a walker does with a value, after the value chose among the parts of its type.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Shape<'a> {
+    /// A value without parts.
+    Scalar(Scalar),
+    /// A list, and whether it is one value.
+    List(&'a List, bool),
+    /// A map, and whether it is one value.
+    Map(&'a Map, bool),
+}
+
+#[derive(Debug)]
+struct Definition {
+    name: String,
+    source: Value,
+    atom: OnceLock<Atom>,
+}
+
+static DEFINITIONS: LazyLock<HashMap<String, Definition>> = LazyLock::new(|| {
+    let definitions: HashMap<String, Value> =
+        serde_json::from_str(BUILT_IN).expect("the schemas that are compiled in are JSON");
+    let each = definitions.into_iter();
+    each.map(|(name, source)| (name.clone(), Definition { name, source, atom: OnceLock::new() }))
+        .collect()
+});
+
+static BY_KIND: LazyLock<HashMap<(String, String), Schema>> = LazyLock::new(|| {
+    let mut kinds = HashMap::new();
+    for definition in DEFINITIONS.values() {
+        for (api_version, kind) in parse::kinds_of(&definition.source) {
+            kinds.insert((api_version, kind), Schema::of_definition(definition));
+        }
+    }
+    kinds
+});
+
+static DEDUCED_TYPE: LazyLock<Type> = LazyLock::new(Type::deduced);
+
+static DEDUCED: LazyLock<Atom> = LazyLock::new(|| Atom {
+    scalar: Some(Scalar::Untyped),
+    list: Some(List::default()),
+    map: Some(Map { rest: Some(Arc::new(Type::deduced())), ..Map::default() }),
+});
+
+static UNTYPED: LazyLock<Atom> = LazyLock::new(|| Atom {
+    scalar: Some(Scalar::Untyped),
+    list: Some(List::default()),
+    map: Some(Map { rest: Some(Arc::default()), atomic: true, ..Map::default() }),
+});
+
+// === impl Schema ===
+
+impl Schema {
+    /// The schema of a built-in kind, by `apiVersion` and `kind`.
+    pub(crate) fn built_in(api_version: &str, kind: &str) -> Option<Self> {
+        BY_KIND.get(&(api_version.to_owned(), kind.to_owned())).cloned()
+    }
+
+    /// The schema of a custom resource, from the `openAPIV3Schema` of one version of its CRD.
+    pub(crate) fn custom(open_api: &Value, preserve_unknown: bool) -> Self {
+        Self(Arc::new(parse::custom_root(open_api, preserve_unknown)))
+    }
+
+    /// For a kind without a schema: all is kept, lists are atomic, metadata is as everywhere.
+    pub(crate) fn untyped() -> Self {
+        Self::custom(&serde_json::json!({"type": "object"}), true)
+    }
+
+    fn of_definition(definition: &'static Definition) -> Self {
+        Self(Arc::new(Type { target: Target::Definition(definition), atomic: None }))
+    }
+
+    /// The type of the whole object.
+    pub(crate) fn root(&self) -> &Type {
+        &self.0
+    }
+}
+
+// === impl Type ===
+
+impl Type {
+    fn deduced() -> Self {
+        Self { target: Target::Deduced, atomic: None }
+    }
+
+    fn inline(atom: Atom) -> Self {
+        Self { target: Target::Atom(Box::new(atom)), atomic: None }
+    }
+
+    /// A definition by name; untyped if there is none.
+    fn named(name: &str, atomic: Option<bool>) -> Self {
+        let target = DEFINITIONS.get(name).map_or(Target::Untyped, Target::Definition);
+        Self { target, atomic }
+    }
+
+    fn atom(&self) -> &Atom {
+        match &self.target {
+            Target::Atom(atom) => atom,
+            Target::Definition(definition) => definition.atom(),
+            Target::Deduced => &DEDUCED,
+            Target::Untyped => &UNTYPED,
+        }
+    }
+
+    /// What to do with `value`: the part of the type that fits it, else the first that there is.
+    pub(crate) fn shape(&self, value: &Value) -> Shape<'_> {
+        let atom = self.atom();
+        let fitting = match value {
+            Value::Null => None,
+            Value::Array(_) => atom.list.as_ref().map(|list| self.list(list)),
+            Value::Object(_) => atom.map.as_ref().map(|map| self.map_of(map)),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => atom.scalar.map(Shape::Scalar),
+        };
+        fitting.unwrap_or_else(|| self.first_shape())
+    }
+
+    /// What a value of unknown form is taken for.
+    pub(crate) fn first_shape(&self) -> Shape<'_> {
+        match self.atom() {
+            Atom { map: Some(map), .. } => self.map_of(map),
+            Atom { scalar: Some(scalar), .. } => Shape::Scalar(*scalar),
+            Atom { list: Some(list), .. } => self.list(list),
+            Atom { .. } => Shape::Scalar(Scalar::Untyped),
+        }
+    }
+
+    fn list<'a>(&self, list: &'a List) -> Shape<'a> {
+        Shape::List(list, self.atomic.unwrap_or(list.relation == Relation::Atomic))
+    }
+
+    fn map_of<'a>(&self, map: &'a Map) -> Shape<'a> {
+        Shape::Map(map, self.atomic.unwrap_or(map.atomic))
+    }
+
+    /// The type of the items, if it may be a list.
+    pub(crate) fn items(&self) -> Option<&Type> {
+        self.atom().list.as_ref().map(|list| &*list.items)
+    }
+
+    /// The part of the type for objects, if it has one.
+    pub(crate) fn map(&self) -> Option<&Map> {
+        self.atom().map.as_ref()
+    }
+}
+
+// === impl Map ===
+
+impl Map {
+    /// The declared field of this name.
+    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
+        let at = self.fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()?;
+        self.fields.get(at)
+    }
+
+    /// The type of the value under this key, declared or not; `None` if there may be no such key.
+    pub(crate) fn type_of(&self, name: &str) -> Option<&Type> {
+        self.field(name).map_or(self.rest.as_deref(), |field| Some(&field.type_))
+    }
+
+    /// The same, for values that were accepted before: what may not be there is of any type.
+    pub(crate) fn type_of_present(&self, name: &str) -> &Type {
+        self.type_of(name).unwrap_or(&DEDUCED_TYPE)
+    }
+}
+
+// === impl Field ===
+
+impl Field {
+    /// Its type.
+    pub(crate) fn type_(&self) -> &Type {
+        &self.type_
+    }
+
+    /// What it counts as where it is absent.
+    pub(crate) fn default(&self) -> Option<&Value> {
+        self.default.as_ref()
+    }
+}
+
+// === impl Definition ===
+
+impl Definition {
+    fn atom(&self) -> &Atom {
+        self.atom.get_or_init(|| parse::definition(&self.name, &self.source))
+    }
+}
