@@ -1,1 +1,3 @@
-//! Tests.
+//! Guests, host and embedded API together: one binary, since each links wasmtime again.
+
+mod guests;

@@ -1,1 +1,5 @@
-//! The harness.
+//! The harness of the tests: guests, built on first use.
+
+mod guest;
+
+pub use guest::guest;

@@ -7,7 +7,7 @@ use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use super::limits::Limits;
-use super::log::Log;
+use super::log::{Line, Log};
 use super::state::Exceeded;
 
 /// Why a processor gave no outcome.
@@ -231,7 +231,16 @@ impl fmt::Display for Trace {
 
 /// What a guest said before it gave up: the panic on its standard error, else its last error in the log.
 fn panic_message(log: &Log) -> Option<String> {
-    message_on_standard_error(&log.tail()).or_else(|| log.last_error().map(str::to_owned))
+    message_on_standard_error(&log.tail()).or_else(|| log.last_error().map(message_in_log))
+}
+
+/// The SDK writes a panic's message to the log, with the place beside it.
+fn message_in_log(line: &Line) -> String {
+    let message = line.message.strip_prefix("panicked: ").unwrap_or(&line.message);
+    match line.fields.iter().find(|(name, _)| name == "location") {
+        Some((_, place)) => format!("{message} ({place})"),
+        None => message.to_owned(),
+    }
 }
 
 /// Finds the panic's text as Rust and Go print it, or what an allocator prints that has nothing left.
@@ -279,10 +288,13 @@ mod tests {
     #[test]
     fn the_last_error_of_the_log_is_the_message_where_nothing_was_printed() {
         let mut log = Log::new(10, 1000);
-        log.write(Level::Error, "panicked: boom".into(), Vec::new());
+        let place = vec![("location".to_owned(), "a.rs:1:1".to_owned())];
+        log.write(Level::Error, "panicked: boom".into(), place);
         log.write(Level::Info, "later".into(), Vec::new());
         log.stream(Source::Output, b"panicked at here\n");
-        assert_eq!(panic_message(&log).as_deref(), Some("panicked: boom"));
+        assert_eq!(panic_message(&log).as_deref(), Some("boom (a.rs:1:1)"));
+        log.write(Level::Error, "out of rules".into(), Vec::new());
+        assert_eq!(panic_message(&log).as_deref(), Some("out of rules"));
     }
 
     #[test]

@@ -90,9 +90,9 @@ impl Log {
     }
 
     /// The last line of level error in the contract's log.
-    pub(super) fn last_error(&self) -> Option<&str> {
+    pub(super) fn last_error(&self) -> Option<&Line> {
         let is_error = |line: &&Line| line.source == Source::Log && line.level == Level::Error;
-        self.lines.iter().rev().find(is_error).map(|line| line.message.as_str())
+        self.lines.iter().rfind(is_error)
     }
 
     fn partial(&mut self, source: Source) -> &mut Vec<u8> {

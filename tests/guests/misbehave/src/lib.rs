@@ -1,0 +1,139 @@
+//! A processor that does wrong what the name of its object says.
+//!
+//! It reconciles `ConfigMaps` with the label `test=misbehave`, may read and write `ConfigMaps`, and nothing else. An object of
+//! another name than those below is served well: it gets a companion `<name>-made`.
+
+mod outcomes;
+mod sandbox;
+
+use std::hint::black_box;
+
+use mortise_sdk::kubernetes::ConfigMap;
+use mortise_sdk::object::Metadata;
+use mortise_sdk::{
+    Description, Failure, Host, Level, Outcome, Processor, Reconciler, Request, Selection, Verbs,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+struct Misbehave;
+
+/// What it does wrong in `describe`.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Config {
+    /// It panics.
+    panic: bool,
+    /// It runs for ever.
+    hang: bool,
+    /// It does not accept this configuration.
+    refuse: bool,
+}
+
+impl Processor for Misbehave {
+    type Config = Config;
+
+    fn describe(config: &Config) -> Result<Description, String> {
+        assert!(!config.panic, "told to panic in describe");
+        if config.hang {
+            hang();
+        }
+        if config.refuse {
+            return Err("`refuse` must be false".into());
+        }
+        let reconciled = Selection::of::<ConfigMap>().labels("test=misbehave");
+        Ok(Description::new("misbehave", "0.1.0")
+            .reconciles(Reconciler::new("config-maps", reconciled))
+            .reads(Selection::of::<ConfigMap>())
+            .writes(Selection::of::<ConfigMap>(), Verbs::CREATE | Verbs::UPDATE))
+    }
+
+    fn reconcile(request: &Request, _: &Config, host: &Host) -> Result<Outcome, Failure> {
+        match request.ref_.name.as_str() {
+            "panics" => panic!("told to panic"),
+            "hangs" => hang(),
+            "allocates" => allocate(),
+            "recurses" => recurse(host),
+            "recurses-with-data" => recurse_with_data(host),
+            "exits" => std::process::exit(3),
+            "chatters" => chatter(host),
+            "prints" => Ok(sandbox::print()),
+            "reads-for-ever" => read_for_ever(host),
+            "asks-clock" => Ok(sandbox::ask_clock(host)),
+            "asks-system-time" => Ok(sandbox::ask_system_time(request)),
+            "asks-random" => Ok(sandbox::ask_random(request)),
+            "hashes" => Ok(sandbox::hash()),
+            "sleeps" => Ok(sandbox::sleep()),
+            "looks-around" => Ok(sandbox::look_around(request)),
+            "nameless" => Ok(outcomes::nameless()),
+            "undeclared-kind" => Ok(outcomes::undeclared_kind(request)),
+            "huge" => Ok(outcomes::huge(request)),
+            "endless-outcome" => Ok(outcomes::endless()),
+            "not-json" => Ok(outcomes::not_json()),
+            _ => Ok(behave(request)),
+        }
+    }
+}
+
+mortise_sdk::export!(Misbehave);
+
+/// As it should be.
+fn behave(request: &Request) -> Outcome {
+    let namespace = request.ref_.namespace.as_deref().unwrap_or_default();
+    let name = format!("{}-made", request.ref_.name);
+    let made = ConfigMap {
+        metadata: Metadata::new(name).namespace(namespace),
+        data: [("made".to_owned(), "yes".to_owned())].into(),
+        ..ConfigMap::default()
+    };
+    Outcome::new().apply(&made)
+}
+
+/// With a name in the backtrace.
+#[inline(never)]
+fn hang() -> ! {
+    let mut turns = 0_u64;
+    loop {
+        turns = black_box(turns.wrapping_add(1));
+    }
+}
+
+fn allocate() -> ! {
+    let mut all = Vec::new();
+    loop {
+        all.push(black_box(vec![1_u8; 1 << 20]));
+    }
+}
+
+/// Small frames: the engine's stack overflows first.
+fn recurse(host: &Host) -> ! {
+    fn down(depth: u64) -> u64 {
+        if black_box(depth) == u64::MAX { depth } else { down(depth + 1) + black_box(1) }
+    }
+    host.log(Level::Info, "reached the bottom", &[("depth", &down(0).to_string())]);
+    panic!("a recursion without end ended")
+}
+
+/// Frames with data in memory: the guest's own stack overflows first.
+fn recurse_with_data(host: &Host) -> ! {
+    fn down(depth: u64) -> u64 {
+        let data = black_box([depth; 512]);
+        if depth == u64::MAX { 0 } else { down(depth + 1) + black_box(data).len() as u64 }
+    }
+    host.log(Level::Info, "reached the bottom", &[("depth", &down(0).to_string())]);
+    panic!("a recursion without end ended")
+}
+
+fn chatter(host: &Host) -> Result<Outcome, Failure> {
+    for line in 0..10_000 {
+        host.log(Level::Info, "still here", &[("line", &line.to_string())]);
+    }
+    Ok(Outcome::new())
+}
+
+fn read_for_ever(host: &Host) -> ! {
+    loop {
+        // Whatever the answer is: what counts is that it was asked.
+        drop(black_box(host.get::<ConfigMap>(Some("default"), "none", &[])));
+    }
+}

@@ -1,0 +1,49 @@
+//! Outcomes that must not be carried out.
+
+use mortise_sdk::kubernetes::ConfigMap;
+use mortise_sdk::object::Metadata;
+use mortise_sdk::{Manifest, Outcome, Request};
+use serde_json::json;
+
+/// Larger than any outcome may be.
+const HUGE: usize = 50 * 1000 * 1000;
+
+pub(crate) fn nameless() -> Outcome {
+    let metadata = json!({"namespace": "default"});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    Outcome::new().apply(Manifest::json(&object))
+}
+
+pub(crate) fn undeclared_kind(request: &Request) -> Outcome {
+    let metadata = json!({"name": "stolen", "namespace": request.ref_.namespace});
+    let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata});
+    Outcome::new().apply(Manifest::json(&object))
+}
+
+pub(crate) fn huge(request: &Request) -> Outcome {
+    let map = ConfigMap {
+        metadata: Metadata::new("huge").namespace(request.ref_.namespace.as_deref().unwrap_or("")),
+        ..ConfigMap::default()
+    };
+    // Not a value in it: to serialise one takes the memory more than once, and this is not about memory.
+    let mut text = String::with_capacity(HUGE + 1024);
+    text.push_str(&Manifest::of(&map).object);
+    text.extend(std::iter::repeat_n(' ', HUGE));
+    Outcome::new().apply(Manifest::text(text))
+}
+
+pub(crate) fn not_json() -> Outcome {
+    Outcome::new().apply(Manifest::text("apiVersion: v1\nkind: ConfigMap\n".into()))
+}
+
+/// A thousand texts that are one and the same megabyte: little memory here, a gigabyte for who copies them.
+#[expect(unsafe_code, reason = "a guest that lies about its memory is what this is for")]
+pub(crate) fn endless() -> Outcome {
+    let text: &'static mut str = Box::leak("x".repeat(1 << 20).into_boxed_str());
+    let length = text.len();
+    let start = text.as_mut_ptr();
+    // SAFETY: none. Were it ever returned, the same memory would be given back a thousand times; the host must not let it
+    // come to that.
+    let alias = || unsafe { String::from_raw_parts(start, length, length) };
+    Outcome::new().finalizers((0..1000).map(|_| alias()))
+}

@@ -1,0 +1,86 @@
+//! Real components through the real processor module: what a guest can find out, and what happens to one that misbehaves.
+
+mod load;
+mod misbehave;
+mod sandbox;
+
+use std::path::Path;
+use std::sync::OnceLock;
+
+use cap_std::fs::Dir;
+use mortise_host::contract::{Kind, ObjectRef, Outcome, Request};
+use mortise_host::processor::{Called, Engine, Error, Limits, Moment, Options, Processor};
+use mortise_host::view::View;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+/// 2023-11-14T22:13:20Z.
+const NOW_MS: u64 = 1_700_000_000_000;
+
+/// One engine for all tests: that a call of one harms no other is part of what they show. It keeps compiled code, so that
+/// each guest is compiled once.
+fn engine() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("code");
+        std::fs::create_dir_all(&path).unwrap();
+        let cache = Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap();
+        Engine::new(Options { cache: Some(cache) }).unwrap()
+    })
+}
+
+async fn processor(guest: &str, limits: Limits) -> Processor {
+    // One after the other: the first compiles, the others find its code.
+    static LOADING: Mutex<()> = Mutex::const_new(());
+    let _loading = LOADING.lock().await;
+    let folder = format!("tests/guests/{guest}");
+    let path = tokio::task::spawn_blocking(move || mortise_tests::guest(&folder)).await.unwrap();
+    let module = std::fs::read(path.unwrap()).unwrap();
+    Processor::load(engine(), guest, module.into(), limits).await.unwrap()
+}
+
+async fn misbehave() -> Processor {
+    processor("misbehave", Limits::default()).await
+}
+
+/// A request for a `ConfigMap` of this name.
+fn request(name: &str) -> Request {
+    let kind = Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() };
+    let metadata = json!({"name": name, "namespace": "default", "labels": {"test": "misbehave"}});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    Request {
+        reconciler: "config-maps".into(),
+        parent: None,
+        context: String::new(),
+        ref_: ObjectRef {
+            cluster: String::new(),
+            kind,
+            namespace: Some("default".into()),
+            name: name.into(),
+        },
+        object: Some(object.to_string()),
+        config: String::new(),
+        attempt: 0,
+        failed_writes: Vec::new(),
+    }
+}
+
+async fn call(processor: &Processor, name: &str) -> Called {
+    let moment = Moment { now_ms: NOW_MS, seed: 7 };
+    processor.call(View::default(), &request(name), moment).await
+}
+
+/// What a call must return that is expected to succeed.
+fn outcome(called: Called) -> Outcome {
+    called.outcome.unwrap().unwrap()
+}
+
+fn error(called: Called) -> Error {
+    called.outcome.unwrap_err()
+}
+
+/// The status of an outcome, as JSON.
+fn status(outcome: &Outcome) -> serde_json::Value {
+    let object: serde_json::Value = serde_json::from_str(outcome.status.as_ref().unwrap()).unwrap();
+    object["status"].clone()
+}

@@ -1,0 +1,75 @@
+//! What a guest can find out about where it runs: nothing, and of time and chance what it is given.
+
+use mortise_host::contract::Level;
+use mortise_host::processor::Source;
+use serde_json::json;
+
+use super::{NOW_MS, call, misbehave, outcome, status};
+
+#[tokio::test]
+async fn there_is_nothing_around_a_guest() {
+    let processor = misbehave().await;
+    let outcome = outcome(call(&processor, "looks-around").await);
+    let nothing =
+        json!({"environment": 0, "arguments": 0, "files": 0, "written": false, "connected": false});
+    assert_eq!(status(&outcome), nothing);
+}
+
+#[tokio::test]
+async fn the_clock_shows_the_time_of_the_call_and_marks_the_run() {
+    let processor = misbehave().await;
+    let called = call(&processor, "asks-clock").await;
+    assert!(called.asked_clock && !called.asked_random);
+    assert_eq!(called.log[0].fields, [("now".to_owned(), NOW_MS.to_string())]);
+    let called = call(&processor, "asks-system-time").await;
+    assert!(called.asked_clock);
+    assert_eq!(status(&outcome(called)), json!({"now": NOW_MS.to_string()}));
+}
+
+#[tokio::test]
+async fn random_bytes_are_never_the_same_and_mark_the_run() {
+    let processor = misbehave().await;
+    let first = call(&processor, "asks-random").await;
+    let second = call(&processor, "asks-random").await;
+    assert!(first.asked_random && !first.asked_clock);
+    assert_ne!(status(&outcome(first)), status(&outcome(second)));
+}
+
+#[tokio::test]
+async fn hash_tables_follow_the_seed_and_mark_nothing() {
+    let processor = misbehave().await;
+    let first = call(&processor, "hashes").await;
+    let second = call(&processor, "hashes").await;
+    assert!(!first.asked_random && !first.asked_clock);
+    assert_eq!(outcome(first), outcome(second));
+}
+
+#[tokio::test]
+async fn a_wait_ends_at_once() {
+    let processor = misbehave().await;
+    let called = call(&processor, "sleeps").await;
+    assert!(!called.asked_clock);
+    outcome(called);
+}
+
+#[tokio::test]
+async fn what_is_printed_goes_to_the_log() {
+    let processor = misbehave().await;
+    let called = call(&processor, "prints").await;
+    let lines: Vec<_> =
+        called.log.iter().map(|line| (line.source, line.level, line.message.as_str())).collect();
+    let expected = [
+        (Source::Output, Level::Info, "to standard output"),
+        (Source::Error, Level::Warn, "to standard error"),
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[tokio::test]
+async fn a_call_that_asks_nothing_is_marked_with_nothing() {
+    let processor = misbehave().await;
+    let called = call(&processor, "good").await;
+    assert!(!called.asked_clock && !called.asked_random);
+    assert!(called.log.is_empty());
+    assert_eq!(called.log_dropped, 0);
+}
