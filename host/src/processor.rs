@@ -141,6 +141,7 @@ impl Processor {
     /// Reconciles one object.
     ///
     /// The future must be awaited to its end, which the deadline bounds: to drop it would end the guest where it stands.
+    #[expect(clippy::missing_panics_doc, reason = "it would be a mistake in this function")]
     pub async fn call(&self, view: View, request: &Request, moment: Moment) -> Called {
         let _slot = self.slot().await;
         let _ticks = self.shared.engine.tick();

@@ -1,3 +1,4 @@
 //! Guests, host and embedded API together: one binary, since each links wasmtime again.
 
+#[cfg(test)]
 mod guests;

@@ -5,7 +5,8 @@ use mortise_sdk::{
     Description, Failure, Host, NoConfig, Outcome, Processor, Reconciler, Request, Selection,
 };
 
-struct Idle;
+/// The processor.
+pub struct Idle;
 
 impl Processor for Idle {
     type Config = NoConfig;

@@ -16,12 +16,13 @@ use mortise_sdk::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-struct Misbehave;
+/// The processor.
+pub struct Misbehave;
 
 /// What it does wrong in `describe`.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct Config {
+pub struct Config {
     /// It panics.
     panic: bool,
     /// It runs for ever.
