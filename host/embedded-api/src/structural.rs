@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::field_error::{FieldError, FieldPath, Kind, Shown};
 
+mod check;
 mod convert;
 mod embedded;
 mod evaluate;
@@ -27,6 +28,8 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
+#[expect(unused_imports, reason = "the users land later")]
+pub(crate) use check::check;
 #[expect(unused_imports, reason = "the users land later")]
 pub(crate) use format::{is_known_format, unrecognized_formats};
 #[cfg_attr(not(test), expect(unused_imports, reason = "the users land later"))]

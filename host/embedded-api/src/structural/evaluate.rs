@@ -31,6 +31,20 @@ pub(super) fn validate(root: &Node, object: &Value, old: Option<&Value>) -> Vec<
     errors
 }
 
+/// The faults that rules find in a default, which is taken to be the old value, too.
+pub(super) fn validate_default(node: &Node, default: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let place = Place {
+        value: default,
+        old: Some(default),
+        before: None,
+        parent: None,
+        resource: node.embedded,
+    };
+    visit(node, place, &FieldPath::root(), &mut errors);
+    errors
+}
+
 fn visit(node: &Node, place: Place<'_>, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     if !node.has.rules || place.value.is_null() {
         return;

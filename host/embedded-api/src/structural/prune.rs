@@ -17,6 +17,13 @@ pub(super) fn prune(object: &mut Value, root: &Node) -> Vec<String> {
     pruning.unknown
 }
 
+/// Drops the unknown fields of a value that is no resource; their paths.
+pub(super) fn prune_plain(value: &mut Value, node: &Node) -> Vec<String> {
+    let mut pruning = Pruning { unknown: Vec::new() };
+    pruning.value(value, Known::of(Some(node)), &FieldPath::root());
+    pruning.unknown
+}
+
 /// Drops null where the schema has a type that is not nullable.
 pub(super) fn drop_nulls(value: &mut Value, node: &Node) {
     match value {
