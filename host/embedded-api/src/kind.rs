@@ -6,13 +6,24 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+mod custom;
+mod described;
 mod registry;
 mod table;
 mod version;
+mod write;
 
+#[expect(unused_imports, reason = "the users land later")]
+pub(crate) use custom::{Column, CustomVersion};
+#[expect(unused_imports, reason = "the users land later")]
+pub(crate) use described::{is_established, storage_version};
 #[expect(unused_imports, reason = "the users land later")]
 pub(crate) use registry::{GroupVersions, Registry};
 pub(crate) use version::by_priority;
+#[expect(unused_imports, reason = "the users land later")]
+pub(crate) use write::Decoded;
+
+use crate::builtin::address::Addresses;
 
 /// One resource in one version, as a path names it: `/apis/<group>/<version>/…/<plural>`.
 #[derive(Debug)]
@@ -36,6 +47,8 @@ pub(crate) struct Resource {
     pub(crate) subresources: Vec<Subresource>,
     pub(crate) scale: Option<Scale>,
     pub(crate) form: Form,
+    /// The addresses in use: those of one cluster, shared by its resources.
+    pub(crate) addresses: Arc<Addresses>,
 }
 
 /// Where a resource is described.
@@ -43,6 +56,8 @@ pub(crate) struct Resource {
 pub(crate) enum Form {
     /// In the definitions of Kubernetes: the name of the definition.
     BuiltIn(&'static str),
+    /// In a CRD.
+    Custom(Arc<CustomVersion>),
     /// Nowhere: everything is kept as it comes.
     Untyped,
 }

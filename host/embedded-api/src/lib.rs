@@ -1,6 +1,7 @@
 //! A Kubernetes API in memory, for people at their desk and for tests.
 #![expect(dead_code, reason = "modules land one by one")]
 
+mod builtin;
 mod field_error;
 mod fields;
 mod kind;

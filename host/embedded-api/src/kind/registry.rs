@@ -4,6 +4,7 @@ use super::table::{self, Row};
 use super::{
     Arc, BTreeMap, Form, HashMap, Resource, Scale, ScaleSelector, Subresource, by_priority,
 };
+use crate::builtin::address::Addresses;
 
 /// All resources that are served.
 #[derive(Debug, Clone)]
@@ -11,6 +12,8 @@ pub(crate) struct Registry {
     groups: HashMap<String, Group>,
     /// Groups in the order of `/apis`: the built-in ones, then the others by name.
     order: Vec<String>,
+    addresses: Arc<Addresses>,
+    stamp: u64,
 }
 
 /// The versions of one group, the preferred one first.
@@ -37,7 +40,12 @@ pub(crate) struct GroupVersions<'a> {
 impl Registry {
     /// With the built-in resources only.
     pub(crate) fn new() -> Self {
-        let mut registry = Self { groups: HashMap::new(), order: Vec::new() };
+        let mut registry = Self {
+            groups: HashMap::new(),
+            order: Vec::new(),
+            addresses: Arc::new(Addresses::new()),
+            stamp: 0,
+        };
         for row in table::ROWS {
             registry.add(built_in(row), true);
         }
@@ -131,7 +139,13 @@ impl Registry {
         self.groups.get(group)?.versions.iter().find(|candidate| candidate.name == version)
     }
 
-    fn add(&mut self, resource: Resource, built_in: bool) {
+    pub(super) fn next_stamp(&mut self) -> u64 {
+        self.stamp += 1;
+        self.stamp
+    }
+
+    pub(super) fn add(&mut self, mut resource: Resource, built_in: bool) {
+        resource.addresses = Arc::clone(&self.addresses);
         if !self.groups.contains_key(&resource.group) {
             self.insert_group(&resource.group, built_in);
         }
@@ -209,6 +223,7 @@ fn built_in(row: &Row) -> Resource {
             selector: ScaleSelector::Labels,
         }),
         form: Form::BuiltIn(row.definition),
+        addresses: Arc::default(),
     }
 }
 
@@ -234,6 +249,7 @@ fn untyped((group, version): (&str, &str), kind: &str, plural: &str, namespaced:
         }],
         scale: None,
         form: Form::Untyped,
+        addresses: Arc::default(),
     }
 }
 

@@ -1,0 +1,178 @@
+//! What the admission plugins of Kubernetes that are on by default do to new objects: accounts, priorities and tolerations of pods,
+//! and the finalizer that protects claims in use.
+
+use std::sync::Arc;
+
+use rand::Rng as _;
+use serde_json::{Value, json};
+
+use super::edit::{at, child, default, is_empty, items, items_mut, set, text};
+use crate::Failure;
+use crate::status::Named;
+
+#[cfg(test)]
+mod tests;
+
+/// Finds a stored object by group, plural name, namespace (empty for none) and name.
+pub(crate) type Find<'a> = &'a dyn Fn(&str, &str, &str, &str) -> Option<Arc<Value>>;
+
+/// Fills in and checks a new object.
+pub(crate) fn admit(definition: &str, object: &mut Value, find: Find<'_>) -> Result<(), Failure> {
+    match definition {
+        "api.core.v1.Pod" => {
+            service_account(object, find)?;
+            priority(object, find)?;
+            tolerations(object);
+            Ok(())
+        }
+        "api.core.v1.PersistentVolumeClaim" => {
+            protect(object, "kubernetes.io/pvc-protection");
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn forbidden(pod: &Value, why: &str) -> Failure {
+    Failure::forbidden(Named::new("", "pods", text(&pod["metadata"], "name")), why)
+}
+
+/// The account has to be there, except for `default`, which no controller makes here. What it says of image secrets holds, and
+/// its token is mounted unless someone said no.
+fn service_account(pod: &mut Value, find: Find<'_>) -> Result<(), Failure> {
+    let namespace = text(&pod["metadata"], "namespace").to_owned();
+    let Some(spec) = child(pod, "spec") else { return Ok(()) };
+    default(spec, "serviceAccountName", "default");
+    let name = text(spec, "serviceAccountName").to_owned();
+    set(spec, "serviceAccount", name.clone());
+    let account = find("", "serviceaccounts", &namespace, &name);
+    if account.is_none() && name != "default" {
+        let why = format!(
+            "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
+        );
+        return Err(forbidden(pod, &why));
+    }
+    let Some(spec) = child(pod, "spec") else { return Ok(()) };
+    let account = account.as_deref();
+    if is_empty(&spec["imagePullSecrets"])
+        && let Some(secrets) = account.map(|account| &account["imagePullSecrets"])
+        && !is_empty(secrets)
+    {
+        set(spec, "imagePullSecrets", secrets.clone());
+    }
+    let asked = [Some(&*spec), account]
+        .into_iter()
+        .flatten()
+        .find_map(|from| from["automountServiceAccountToken"].as_bool());
+    if asked.unwrap_or(true) {
+        mount_token(spec);
+    }
+    Ok(())
+}
+
+const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+fn mount_token(spec: &mut Value) {
+    let name = format!("kube-api-access-{}", suffix());
+    let mut mounted = false;
+    for list in ["initContainers", "containers"] {
+        for container in items_mut(spec, list) {
+            let has = items(&container["volumeMounts"])
+                .iter()
+                .any(|mount| mount["mountPath"] == TOKEN_PATH);
+            if has {
+                continue;
+            }
+            let mount = json!({"name": name, "readOnly": true, "mountPath": TOKEN_PATH});
+            push(container, "volumeMounts", mount);
+            mounted = true;
+        }
+    }
+    if mounted {
+        push(spec, "volumes", token_volume(&name));
+    }
+}
+
+fn token_volume(name: &str) -> Value {
+    let field = json!({"apiVersion": "v1", "fieldPath": "metadata.namespace"});
+    json!({
+        "name": name,
+        "projected": {
+            "defaultMode": 0o644,
+            "sources": [
+                {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
+            ],
+        },
+    })
+}
+
+/// Five letters and digits, none of them easily mistaken for another, as Kubernetes appends to names.
+pub(crate) fn suffix() -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut random = rand::rng();
+    let letters = std::iter::repeat_with(|| LETTERS.get(random.random_range(0..LETTERS.len())));
+    letters.flatten().take(5).map(|&letter| char::from(letter)).collect()
+}
+
+fn push(value: &mut Value, key: &str, item: Value) {
+    default(value, key, json!([]));
+    if let Some(list) = value[key].as_array_mut() {
+        list.push(item);
+    }
+}
+
+fn priority(pod: &mut Value, find: Find<'_>) -> Result<(), Failure> {
+    let name = text(&pod["spec"], "priorityClassName").to_owned();
+    let (priority, policy) = match name.as_str() {
+        "" => (json!(0), json!("PreemptLowerPriority")),
+        "system-cluster-critical" => (json!(2_000_000_000), json!("PreemptLowerPriority")),
+        "system-node-critical" => (json!(2_000_001_000), json!("PreemptLowerPriority")),
+        _ => match find("scheduling.k8s.io", "priorityclasses", "", &name) {
+            Some(class) => {
+                (at(&class, &["value"]).clone(), at(&class, &["preemptionPolicy"]).clone())
+            }
+            None => {
+                return Err(forbidden(
+                    pod,
+                    &format!("no PriorityClass with name {name} was found"),
+                ));
+            }
+        },
+    };
+    let asked = at(pod, &["spec", "priority"]);
+    if !asked.is_null() && *asked != priority {
+        let why = format!(
+            "the integer value of priority ({asked}) must not be provided in pod spec; priority admission controller computed {priority} from the given PriorityClass name"
+        );
+        return Err(forbidden(pod, &why));
+    }
+    if let Some(spec) = child(pod, "spec") {
+        set(spec, "priority", priority);
+        default(spec, "preemptionPolicy", policy);
+    }
+    Ok(())
+}
+
+/// A pod stays for five minutes on a node that is not ready or not reached.
+fn tolerations(pod: &mut Value) {
+    let Some(spec) = child(pod, "spec") else { return };
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = items(&spec["tolerations"]).iter().any(|toleration| {
+            (text(toleration, "key") == key || text(toleration, "key").is_empty())
+                && matches!(text(toleration, "effect"), "NoExecute" | "")
+        });
+        if !tolerated {
+            let toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+            push(spec, "tolerations", toleration);
+        }
+    }
+}
+
+fn protect(object: &mut Value, finalizer: &str) {
+    let Some(metadata) = child(object, "metadata") else { return };
+    if !items(&metadata["finalizers"]).iter().any(|known| known == finalizer) {
+        push(metadata, "finalizers", finalizer.into());
+    }
+}

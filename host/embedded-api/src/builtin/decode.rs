@@ -1,0 +1,277 @@
+//! Reading an object of a built-in kind: types are checked, unknown fields dropped and named, values brought to the form in which
+//! Kubernetes answers them.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::definition::{self, Field, Object, Shape};
+use super::quantity::Quantity;
+
+#[cfg(test)]
+mod tests;
+
+/// What is at the wrong place, as the decoder of Kubernetes would say it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct WrongType(String);
+
+/// Where the reader is.
+struct At<'a> {
+    parent: Option<&'a At<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Field(&'a str),
+    Index(usize),
+}
+
+/// Reads an object. The paths of unknown fields are added to `unknown`, in the order of the object.
+pub(crate) fn object(
+    definition: &Object,
+    value: Value,
+    unknown: &mut Vec<String>,
+) -> Result<Value, WrongType> {
+    fields(definition, value, None, unknown)
+}
+
+fn fields(
+    object: &Object,
+    value: Value,
+    at: Option<&At<'_>>,
+    unknown: &mut Vec<String>,
+) -> Result<Value, WrongType> {
+    let Value::Object(members) = value else {
+        return Err(wrong(&value, at, "object"));
+    };
+    let mut kept = Map::new();
+    for (name, value) in members {
+        let here = At { parent: at, step: Step::Field(&name) };
+        let Some(field) = object.fields.get(&name) else {
+            unknown.push(here.path());
+            continue;
+        };
+        if value.is_null() {
+            continue;
+        }
+        let value = read(&field.shape, value, &here, unknown)?;
+        if !left_out(field, &value) {
+            kept.insert(name, value);
+        }
+    }
+    for (name, field) in &object.fields {
+        if let Some(absent) = &field.always
+            && !kept.contains_key(name)
+        {
+            kept.insert(name.clone(), filled(&field.shape, absent));
+        }
+    }
+    Ok(Value::Object(kept))
+}
+
+/// Whether a value is the same as none: empty lists and maps always, empty texts, zeros and false mostly.
+fn left_out(field: &Field, value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty() && matches!(field.shape, Shape::List(_)),
+        Value::Object(members) => members.is_empty() && matches!(field.shape, Shape::Map(_)),
+        _ if field.keep => false,
+        Value::String(text) => {
+            text.is_empty()
+                && matches!(field.shape, Shape::Text | Shape::Bytes)
+                && field.always.is_none()
+        }
+        Value::Bool(value) => !value && field.shape == Shape::Boolean && field.always.is_none(),
+        Value::Number(number) => {
+            number.as_f64() == Some(0.0)
+                && matches!(field.shape, Shape::Integer | Shape::Number)
+                && field.always.is_none()
+        }
+        Value::Null => false,
+    }
+}
+
+/// What stands for a field that is absent: an object has its own such fields.
+fn filled(shape: &Shape, absent: &Value) -> Value {
+    match (shape, absent) {
+        (Shape::Object(index), Value::Object(_)) => definition::object(*index)
+            .and_then(|object| fields(object, json!({}), None, &mut Vec::new()).ok())
+            .unwrap_or_else(|| absent.clone()),
+        _ => absent.clone(),
+    }
+}
+
+fn read(
+    shape: &Shape,
+    value: Value,
+    at: &At<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<Value, WrongType> {
+    match shape {
+        Shape::Object(index) => match definition::object(*index) {
+            Some(object) => fields(object, value, Some(at), unknown),
+            None => Ok(value),
+        },
+        Shape::ObjectOr(index) => match (definition::object(*index), &value) {
+            (Some(object), Value::Object(_)) => fields(object, value, Some(at), unknown),
+            _ => Ok(value),
+        },
+        Shape::List(item) => list(item, value, at, unknown),
+        Shape::Map(item) => map(item, value, at, unknown),
+        Shape::Any => Ok(value),
+        _ => scalar(shape, &value).ok_or_else(|| wrong(&value, Some(at), shape.word())),
+    }
+}
+
+fn list(
+    item: &Shape,
+    value: Value,
+    at: &At<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<Value, WrongType> {
+    let Value::Array(items) = value else {
+        return Err(wrong(&value, Some(at), "list"));
+    };
+    let items = items.into_iter().enumerate().map(|(index, value)| {
+        let here = At { parent: Some(at), step: Step::Index(index) };
+        let value = if value.is_null() { item.zero() } else { value };
+        read(item, value, &here, unknown)
+    });
+    items.collect()
+}
+
+fn map(
+    item: &Shape,
+    value: Value,
+    at: &At<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<Value, WrongType> {
+    let Value::Object(members) = value else {
+        return Err(wrong(&value, Some(at), "map"));
+    };
+    let mut kept = Map::new();
+    for (name, value) in members {
+        let here = At { parent: Some(at), step: Step::Field(&name) };
+        let value = if value.is_null() { item.zero() } else { value };
+        let value = read(item, value, &here, unknown)?;
+        kept.insert(name, value);
+    }
+    Ok(Value::Object(kept))
+}
+
+/// A scalar in its canonical form; none if the value is of another type.
+fn scalar(shape: &Shape, value: &Value) -> Option<Value> {
+    match (shape, value) {
+        (Shape::Text | Shape::IntOrText, Value::String(_)) | (Shape::Boolean, Value::Bool(_)) => {
+            Some(value.clone())
+        }
+        (Shape::Bytes, Value::String(text)) => bytes(text).map(Value::from),
+        (Shape::Time { micro }, Value::String(text)) => time(text, *micro).map(Value::from),
+        (Shape::Quantity, Value::String(text)) => {
+            Quantity::parse(text).map(|quantity| quantity.text().into())
+        }
+        (Shape::Quantity, Value::Number(number)) => {
+            Quantity::parse(&number.to_string()).map(|quantity| quantity.text().into())
+        }
+        (Shape::Integer | Shape::IntOrText, Value::Number(number)) => whole(number),
+        (Shape::Number, Value::Number(number)) => {
+            Some(whole(number).unwrap_or_else(|| value.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// A whole number, also where it is written as `1.0`.
+fn whole(number: &serde_json::Number) -> Option<Value> {
+    if number.is_i64() || number.is_u64() {
+        return Some(Value::from(number.clone()));
+    }
+    let float = number.as_f64()?;
+    let is_whole = float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0;
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole and in the range of i64")]
+    is_whole.then(|| Value::from(float as i64))
+}
+
+/// Base64, without the line breaks that may be in it.
+fn bytes(text: &str) -> Option<String> {
+    let text: String = text.chars().filter(|letter| !matches!(letter, '\r' | '\n')).collect();
+    STANDARD.decode(&text).ok().map(|bytes| STANDARD.encode(bytes))
+}
+
+/// A time in UTC.
+pub(crate) fn time(text: &str, micro: bool) -> Option<String> {
+    let time: Timestamp = text.parse().ok()?;
+    let format = if micro { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
+    Some(time.strftime(format).to_string())
+}
+
+fn wrong(value: &Value, at: Option<&At<'_>>, wanted: &str) -> WrongType {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let path = at.map(At::path).unwrap_or_default();
+    WrongType(format!("json: cannot unmarshal {found} into field {path} of type {wanted}"))
+}
+
+// === impl At ===
+
+impl At<'_> {
+    fn path(&self) -> String {
+        let mut path = self.parent.map(At::path).unwrap_or_default();
+        match self.step {
+            Step::Field(name) => {
+                if !path.is_empty() {
+                    path.push('.');
+                }
+                path.push_str(name);
+            }
+            Step::Index(index) => {
+                let _ = write!(path, "[{index}]");
+            }
+        }
+        path
+    }
+}
+
+// === impl Shape ===
+
+impl Shape {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Object(_) | Self::ObjectOr(_) => "object",
+            Self::List(_) => "list",
+            Self::Map(_) => "map",
+            Self::Text => "string",
+            Self::Bytes => "bytes (base64)",
+            Self::Time { .. } => "time (RFC 3339)",
+            Self::Quantity => "quantity",
+            Self::IntOrText => "integer or string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+            Self::Any => "any",
+        }
+    }
+
+    /// What null means as an item of a list or map.
+    fn zero(&self) -> Value {
+        match self {
+            Self::Object(_) | Self::ObjectOr(_) | Self::Map(_) => json!({}),
+            Self::List(_) => json!([]),
+            Self::Text | Self::Bytes => json!(""),
+            Self::Quantity => json!("0"),
+            Self::Integer | Self::Number | Self::IntOrText => json!(0),
+            Self::Boolean => json!(false),
+            Self::Time { .. } | Self::Any => Value::Null,
+        }
+    }
+}

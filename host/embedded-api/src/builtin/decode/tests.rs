@@ -1,0 +1,75 @@
+use serde_json::{Value, json};
+
+use super::super::definition;
+
+fn read(definition: &str, value: Value) -> (Result<Value, String>, Vec<String>) {
+    let mut unknown = Vec::new();
+    let read = super::object(definition::find(definition).unwrap(), value, &mut unknown);
+    (read.map_err(|wrong| wrong.to_string()), unknown)
+}
+
+#[test]
+fn values_take_the_form_in_which_kubernetes_answers_them() {
+    let cases = [
+        (
+            "empty maps go, the status shows",
+            "api.apps.v1.Deployment",
+            json!({"metadata": {"labels": {}}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "replicas": 0, "paused": false}}),
+            json!({"metadata": {}, "spec": {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "strategy": {},
+                "template": {"metadata": {}, "spec": {"containers": null}}}, "status": {}}),
+        ),
+        (
+            "a scale of none is empty",
+            "api.autoscaling.v1.Scale",
+            json!({"spec": {"replicas": 0}}),
+            json!({"metadata": {}, "spec": {}, "status": {"replicas": 0}}),
+        ),
+        (
+            "null is absence, but a value in a map of texts",
+            "api.core.v1.ConfigMap",
+            json!({"metadata": null, "data": {"a": null}}),
+            json!({"metadata": {}, "data": {"a": ""}}),
+        ),
+        (
+            "quantities and times",
+            "api.core.v1.ResourceQuota",
+            json!({"metadata": {"creationTimestamp": "2024-01-01T02:00:00+02:00"}, "spec": {"hard": {"cpu": "1000m", "pods": 5}}}),
+            json!({"metadata": {"creationTimestamp": "2024-01-01T00:00:00Z"}, "spec": {"hard": {"cpu": "1", "pods": "5"}}, "status": {}}),
+        ),
+        (
+            "rules of a role always show",
+            "api.rbac.v1.Role",
+            json!({"rules": []}),
+            json!({"metadata": {}, "rules": null}),
+        ),
+    ];
+    for (case, definition, value, expected) in cases {
+        assert_eq!(read(definition, value), (Ok(expected), vec![]), "{case}");
+    }
+}
+
+#[test]
+fn unknown_fields_are_dropped_and_named() {
+    let value = json!({"metadata": {"name": "a", "bogus": 1}, "data": {"k": "v"}, "extra": {}});
+    let (object, unknown) = read("api.core.v1.ConfigMap", value);
+    assert_eq!(object, Ok(json!({"metadata": {"name": "a"}, "data": {"k": "v"}})));
+    assert_eq!(unknown, ["extra", "metadata.bogus"]);
+    let (_, unknown) =
+        read("api.core.v1.Pod", json!({"spec": {"containers": [{"name": "a"}, {"nme": "b"}]}}));
+    assert_eq!(unknown, ["spec.containers[1].nme"]);
+}
+
+#[test]
+fn a_value_of_another_type_is_refused() {
+    let cases = [
+        ("api.core.v1.ConfigMap", json!({"data": {"n": 5}})),
+        ("api.core.v1.ConfigMap", json!({"metadata": "x"})),
+        ("api.core.v1.ConfigMap", json!([])),
+        ("api.core.v1.Secret", json!({"data": {"a": "not base64!"}})),
+        ("api.apps.v1.Deployment", json!({"spec": {"replicas": 1.5}})),
+        ("api.core.v1.Pod", json!({"metadata": {"creationTimestamp": "today"}})),
+    ];
+    for (definition, value) in cases {
+        assert!(read(definition, value.clone()).0.is_err(), "{value}");
+    }
+}

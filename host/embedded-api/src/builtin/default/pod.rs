@@ -1,0 +1,163 @@
+//! Pods, and templates of pods.
+
+use super::{Value, at, child, default, items_mut, json, members, set, text};
+
+/// A pod by itself.
+pub(super) fn pod(object: &mut Value) {
+    let Some(spec) = child(object, "spec") else { return };
+    for list in ["containers", "initContainers"] {
+        items_mut(spec, list).for_each(requests_from_limits);
+    }
+    default(spec, "enableServiceLinks", true);
+    pod_spec(spec);
+}
+
+/// The template of a workload: `spec.template`.
+pub(super) fn template(spec: &mut Value) {
+    if let Some(spec) = child(spec, "template").and_then(|template| child(template, "spec")) {
+        pod_spec(spec);
+    }
+}
+
+fn pod_spec(spec: &mut Value) {
+    default(spec, "dnsPolicy", "ClusterFirst");
+    default(spec, "restartPolicy", "Always");
+    default(spec, "securityContext", json!({}));
+    default(spec, "terminationGracePeriodSeconds", 30);
+    default(spec, "schedulerName", "default-scheduler");
+    service_account(spec);
+    let host_network = spec["hostNetwork"] == true;
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        for container in items_mut(spec, list) {
+            fill_container(container);
+            if host_network {
+                host_ports(container);
+            }
+        }
+    }
+    items_mut(spec, "volumes").for_each(volume);
+}
+
+/// The account has two names, an old one beside the one of today.
+fn service_account(spec: &mut Value) {
+    let names = [text(spec, "serviceAccountName"), text(spec, "serviceAccount")];
+    let Some(name) = names.into_iter().find(|name| !name.is_empty()).map(str::to_owned) else {
+        return;
+    };
+    set(spec, "serviceAccountName", name.clone());
+    set(spec, "serviceAccount", name);
+}
+
+fn fill_container(container: &mut Value) {
+    let policy = if has_moving_tag(text(container, "image")) { "Always" } else { "IfNotPresent" };
+    default(container, "imagePullPolicy", policy);
+    default(container, "terminationMessagePath", "/dev/termination-log");
+    default(container, "terminationMessagePolicy", "File");
+    for port in items_mut(container, "ports") {
+        default(port, "protocol", "TCP");
+    }
+    for variable in items_mut(container, "env") {
+        if let Some(reference) = variable.pointer_mut("/valueFrom/fieldRef") {
+            default(reference, "apiVersion", "v1");
+        }
+    }
+    for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(probe) = container.get_mut(name) {
+            fill_probe(probe);
+        }
+    }
+    for pointer in ["/lifecycle/postStart/httpGet", "/lifecycle/preStop/httpGet"] {
+        if let Some(get) = container.pointer_mut(pointer) {
+            http_get(get);
+        }
+    }
+}
+
+/// Whether an image has neither a tag nor a digest, or the tag `latest`.
+fn has_moving_tag(image: &str) -> bool {
+    if image.is_empty() || image.contains('@') {
+        return image.split('@').next().is_some_and(|name| name.ends_with(":latest"));
+    }
+    let name = image.rsplit('/').next().unwrap_or(image);
+    name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
+}
+
+fn fill_probe(probe: &mut Value) {
+    let numbers = [
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ];
+    for (key, number) in numbers {
+        default(probe, key, number);
+    }
+    if let Some(get) = probe.get_mut("httpGet") {
+        http_get(get);
+    }
+    if let Some(grpc) = probe.get_mut("grpc") {
+        default(grpc, "service", "");
+    }
+}
+
+fn http_get(get: &mut Value) {
+    default(get, "path", "/");
+    default(get, "scheme", "HTTP");
+}
+
+fn host_ports(container: &mut Value) {
+    for port in items_mut(container, "ports") {
+        let number = port["containerPort"].clone();
+        default(port, "hostPort", number);
+    }
+}
+
+/// What is limited but not requested is requested as much as it is limited.
+fn requests_from_limits(container: &mut Value) {
+    let limits = at(container, &["resources", "limits"]).clone();
+    for (resource, limit) in members(&limits) {
+        if let Some(requests) =
+            child(container, "resources").and_then(|resources| child(resources, "requests"))
+        {
+            default(requests, resource, limit.clone());
+        }
+    }
+}
+
+fn volume(volume: &mut Value) {
+    if volume.as_object().is_some_and(|volume| volume.len() == 1 && volume.contains_key("name")) {
+        set(volume, "emptyDir", json!({}));
+    }
+    for source in ["secret", "configMap", "downwardAPI", "projected"] {
+        if let Some(source) = volume.get_mut(source) {
+            default(source, "defaultMode", 0o644);
+        }
+    }
+    if let Some(path) = volume.get_mut("hostPath") {
+        default(path, "type", "");
+    }
+    if let Some(items) = volume.get_mut("downwardAPI") {
+        downward(items);
+    }
+    if let Some(projected) = volume.get_mut("projected") {
+        for source in items_mut(projected, "sources") {
+            if let Some(token) = source.get_mut("serviceAccountToken") {
+                default(token, "expirationSeconds", 3600);
+            }
+            if let Some(items) = source.get_mut("downwardAPI") {
+                downward(items);
+            }
+        }
+    }
+    if let Some(spec) = volume.pointer_mut("/ephemeral/volumeClaimTemplate/spec") {
+        default(spec, "volumeMode", "Filesystem");
+    }
+}
+
+fn downward(source: &mut Value) {
+    for item in items_mut(source, "items") {
+        if let Some(reference) = item.get_mut("fieldRef") {
+            default(reference, "apiVersion", "v1");
+        }
+    }
+}

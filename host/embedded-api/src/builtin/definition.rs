@@ -1,0 +1,146 @@
+//! The types of the built-in kinds: which fields there are, of which type, and which of them show though they are empty.
+//!
+//! Two tables feed it: `schemas-1.34.json`, the definitions of the `OpenAPI` document, and `shapes-1.34.json`, which says for each
+//! definition what the document does not tell: `always`, the fields that are written even when they are absent, with the value
+//! that stands for absence; and `keep`, the texts, numbers and truth values of which absence and emptiness differ. All other
+//! fields are left out when empty.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+/// The published definitions, by full name.
+pub(crate) static PUBLISHED: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("../schemas-1.34.json")).expect("the file is a JSON object")
+});
+
+static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(Definitions::load);
+
+/// A type of the definitions.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Shape {
+    Object(usize),
+    List(Box<Shape>),
+    Map(Box<Shape>),
+    Text,
+    /// Bytes in base64.
+    Bytes,
+    /// A time in seconds, or with microseconds.
+    Time {
+        micro: bool,
+    },
+    Quantity,
+    IntOrText,
+    Integer,
+    Number,
+    Boolean,
+    /// Whatever is there, untouched.
+    Any,
+    /// An object of that type, or anything else.
+    ObjectOr(usize),
+}
+
+/// A field of an object.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) shape: Shape,
+    /// Whether an empty text, zero or false is something else than absence.
+    pub(crate) keep: bool,
+    /// What is written when the field is absent.
+    pub(crate) always: Option<Value>,
+}
+
+/// The fields of an object.
+#[derive(Debug, Default)]
+pub(crate) struct Object {
+    pub(crate) fields: BTreeMap<String, Field>,
+}
+
+struct Definitions {
+    names: HashMap<String, usize>,
+    objects: Vec<Object>,
+}
+
+/// The object type of a definition, `api.core.v1.Pod` or with `io.k8s.` before it.
+pub(crate) fn find(name: &str) -> Option<&'static Object> {
+    DEFINITIONS
+        .names
+        .get(name.strip_prefix("io.k8s.").unwrap_or(name))
+        .and_then(|&index| object(index))
+}
+
+/// The object type that a shape names.
+pub(crate) fn object(index: usize) -> Option<&'static Object> {
+    DEFINITIONS.objects.get(index)
+}
+
+// === impl Definitions ===
+
+impl Definitions {
+    fn load() -> Self {
+        let shapes: BTreeMap<String, Value> =
+            serde_json::from_str(include_str!("../shapes-1.34.json"))
+                .expect("the file is a JSON object");
+        let names = PUBLISHED.keys().enumerate();
+        let names = names.map(|(index, name)| (short(name).to_owned(), index)).collect();
+        let mut definitions = Self { names, objects: Vec::new() };
+        for (name, definition) in PUBLISHED.iter() {
+            let object = definitions.object(definition, shapes.get(name));
+            definitions.objects.push(object);
+        }
+        definitions
+    }
+
+    fn object(&self, definition: &Value, extra: Option<&Value>) -> Object {
+        let keep = extra.and_then(|extra| extra["keep"].as_array());
+        let always = extra.and_then(|extra| extra["always"].as_object());
+        let properties = definition["properties"].as_object().into_iter().flatten();
+        let fields = properties.map(|(name, property)| {
+            let field = Field {
+                shape: self.shape(property),
+                keep: keep.is_some_and(|keep| keep.iter().any(|kept| kept == name)),
+                always: always.and_then(|always| always.get(name)).cloned(),
+            };
+            (name.clone(), field)
+        });
+        Object { fields: fields.collect() }
+    }
+
+    fn shape(&self, schema: &Value) -> Shape {
+        if let Some(reference) = schema["$ref"].as_str() {
+            return self.reference(short(reference.rsplit('/').next().unwrap_or(reference)));
+        }
+        match (schema["type"].as_str(), schema["format"].as_str()) {
+            (Some("string"), Some("byte")) => Shape::Bytes,
+            (Some("string"), _) => Shape::Text,
+            (Some("integer"), _) => Shape::Integer,
+            (Some("number"), _) => Shape::Number,
+            (Some("boolean"), _) => Shape::Boolean,
+            (Some("array"), _) => Shape::List(Box::new(self.shape(&schema["items"]))),
+            (Some("object"), _) if schema["additionalProperties"].is_object() => {
+                Shape::Map(Box::new(self.shape(&schema["additionalProperties"])))
+            }
+            _ => Shape::Any,
+        }
+    }
+
+    fn reference(&self, name: &str) -> Shape {
+        let props = "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
+        match name.rsplit('.').next().unwrap_or(name) {
+            "Quantity" => Shape::Quantity,
+            "IntOrString" => Shape::IntOrText,
+            "Time" => Shape::Time { micro: false },
+            "MicroTime" => Shape::Time { micro: true },
+            "JSON" | "RawExtension" | "FieldsV1" | "JSONSchemaPropsOrStringArray" => Shape::Any,
+            "JSONSchemaPropsOrArray" | "JSONSchemaPropsOrBool" => {
+                self.names.get(props).map_or(Shape::Any, |&index| Shape::ObjectOr(index))
+            }
+            _ => self.names.get(name).map_or(Shape::Any, |&index| Shape::Object(index)),
+        }
+    }
+}
+
+fn short(name: &str) -> &str {
+    name.strip_prefix("io.k8s.").unwrap_or(name)
+}

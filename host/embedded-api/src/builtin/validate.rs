@@ -1,0 +1,152 @@
+//! What makes Kubernetes refuse an object of a built-in kind, in its words.
+//!
+//! The rules are those that a person or an operator meets: names, required fields, values out of range, what may not change. Rules
+//! for fields that only nodes or clouds read are left out.
+
+use serde_json::Value;
+
+use super::address::Addresses;
+use super::edit::{at, is_empty, items, members, text};
+use crate::field_error::{FieldError, FieldPath, Shown};
+use crate::name::{self, MetadataRules, NameRule};
+
+mod data;
+mod number;
+mod other;
+mod pod;
+mod pod_parts;
+mod rbac;
+mod selector;
+mod service;
+mod workload;
+
+#[cfg(test)]
+mod tests;
+
+const CRD: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
+
+/// How the metadata of a kind is checked.
+pub(crate) fn metadata_rules(definition: &str, namespaced: bool) -> MetadataRules {
+    let name = match definition {
+        "api.core.v1.Namespace" => NameRule::Label,
+        "api.core.v1.Service" => NameRule::Label1035,
+        _ if definition.starts_with("api.rbac.v1.") => NameRule::PathSegment,
+        _ => NameRule::Subdomain,
+    };
+    MetadataRules { name, namespaced, qualified_finalizers: definition != CRD }
+}
+
+/// What is wrong with a new object, its metadata included.
+pub(crate) fn create(
+    definition: &str,
+    namespaced: bool,
+    object: &Value,
+    addresses: &Addresses,
+) -> Vec<FieldError> {
+    let rules = metadata_rules(definition, namespaced);
+    let mut errors =
+        name::validate_metadata(&object["metadata"], rules, &FieldPath::new("metadata"));
+    whole(definition, object, &mut errors);
+    match definition {
+        "api.core.v1.Service" if errors.is_empty() => {
+            service::allotted(object, None, addresses, &mut errors);
+        }
+        "api.core.v1.Event" => other::event(object, &mut errors),
+        "api.batch.v1.CronJob" => workload::cron_job_name(object, &mut errors),
+        "api.scheduling.v1.PriorityClass" => other::priority_class(object, &mut errors),
+        _ => {}
+    }
+    errors
+}
+
+/// What is wrong with an update: what may not change, then the object as it would be. The metadata is checked elsewhere.
+pub(crate) fn update(
+    definition: &str,
+    new: &Value,
+    old: &Value,
+    subresource: Option<&str>,
+    addresses: &Addresses,
+) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if subresource.is_some() {
+        return errors;
+    }
+    match definition {
+        "api.core.v1.ConfigMap" | "api.core.v1.Secret" => {
+            data::update(definition, new, old, &mut errors);
+        }
+        "api.core.v1.Service" => service::update(new, old, &mut errors),
+        "api.core.v1.Pod" => return pod::update(new, old),
+        "api.apps.v1.StatefulSet" => workload::stateful_set_update(new, old, &mut errors),
+        "api.batch.v1.Job" => workload::job_update(new, old, &mut errors),
+        "api.rbac.v1.RoleBinding" | "api.rbac.v1.ClusterRoleBinding" => {
+            rbac::binding_update(new, old, &mut errors);
+        }
+        "api.scheduling.v1.PriorityClass" => other::priority_class_update(new, old, &mut errors),
+        "api.core.v1.PersistentVolumeClaim" => other::claim_update(new, old, &mut errors),
+        _ => {}
+    }
+    whole(definition, new, &mut errors);
+    match definition {
+        "api.apps.v1.Deployment" | "api.apps.v1.ReplicaSet" | "api.apps.v1.DaemonSet" => {
+            workload::selector_update(new, old, &mut errors);
+        }
+        "api.core.v1.Service" if errors.is_empty() => {
+            service::allotted(new, Some(old), addresses, &mut errors);
+        }
+        _ => {}
+    }
+    errors
+}
+
+/// The object by itself, without its metadata.
+fn whole(definition: &str, object: &Value, errors: &mut Vec<FieldError>) {
+    match definition {
+        "api.core.v1.ConfigMap" => data::config_map(object, errors),
+        "api.core.v1.Secret" => data::secret(object, errors),
+        "api.core.v1.Service" => service::service(object, errors),
+        "api.core.v1.Pod" => pod::pod(object, errors),
+        "api.core.v1.PersistentVolumeClaim" => other::claim(object, errors),
+        "api.apps.v1.Deployment" => workload::deployment(object, errors),
+        "api.apps.v1.ReplicaSet" => workload::replica_set(object, errors),
+        "api.apps.v1.StatefulSet" => workload::stateful_set(object, errors),
+        "api.apps.v1.DaemonSet" => workload::daemon_set(object, errors),
+        "api.batch.v1.Job" => workload::job(&object["spec"], &FieldPath::new("spec"), errors),
+        "api.batch.v1.CronJob" => workload::cron_job(object, errors),
+        "api.autoscaling.v2.HorizontalPodAutoscaler" => other::autoscaler(object, errors),
+        "api.networking.v1.Ingress" => other::ingress(object, errors),
+        "api.networking.v1.NetworkPolicy" => other::network_policy(object, errors),
+        "api.policy.v1.PodDisruptionBudget" => other::disruption_budget(object, errors),
+        "api.coordination.v1.Lease" => other::lease(object, errors),
+        "api.rbac.v1.Role" => rbac::rules(object, true, errors),
+        "api.rbac.v1.ClusterRole" => rbac::rules(object, false, errors),
+        "api.rbac.v1.RoleBinding" => rbac::binding(object, true, errors),
+        "api.rbac.v1.ClusterRoleBinding" => rbac::binding(object, false, errors),
+        _ => {}
+    }
+}
+
+/// Adds a fault for each text that says what is wrong with a value.
+fn add_invalid(
+    errors: &mut Vec<FieldError>,
+    path: &FieldPath<'_>,
+    value: &str,
+    faults: Vec<String>,
+) {
+    errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, value, fault)));
+}
+
+/// A map or list as Go prints it: one that is not there is `null`.
+fn shown(value: &Value) -> Shown {
+    if value.is_null() { Shown::Raw("null".to_owned()) } else { value.clone().into() }
+}
+
+/// The value must be one of some.
+fn one_of(value: &Value, allowed: &[&str], path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let found = value.as_str().unwrap_or("");
+    if found.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else if !allowed.contains(&found) {
+        errors.push(FieldError::not_supported(path, found, allowed));
+    }
+}

@@ -1,0 +1,281 @@
+//! The other kinds.
+
+use super::number::{number_or_percent, port, port_or_name, positive};
+use super::{
+    FieldError, FieldPath, Value, add_invalid, at, is_empty, items, selector, shown, text,
+};
+use crate::name;
+
+pub(super) fn disruption_budget(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = &object["spec"];
+    let path = FieldPath::new("spec");
+    if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
+        let fault = "minAvailable and maxUnavailable cannot be both set";
+        errors.push(FieldError::invalid(path, spec.clone(), fault));
+    }
+    for field in ["minAvailable", "maxUnavailable"] {
+        if !spec[field].is_null() {
+            number_or_percent(&spec[field], &path.child(field), errors);
+            super::number::at_most_all(&spec[field], &path.child(field), errors);
+        }
+    }
+    selector::validate(&spec["selector"], &path.child("selector"), errors);
+}
+
+pub(super) fn autoscaler(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = &object["spec"];
+    let path = FieldPath::new("spec");
+    let least = spec["minReplicas"].as_i64().unwrap_or(1);
+    let most = spec["maxReplicas"].as_i64().unwrap_or(0);
+    if least < 1 {
+        let fault = "must be greater than or equal to 1";
+        errors.push(FieldError::invalid(path.child("minReplicas"), least, fault));
+    }
+    if most < 1 {
+        errors.push(FieldError::invalid(path.child("maxReplicas"), most, "must be greater than 0"));
+    }
+    if most < least {
+        let fault = "must be greater than or equal to `minReplicas`";
+        errors.push(FieldError::invalid(path.child("maxReplicas"), most, fault));
+    }
+    let here = path.child("scaleTargetRef");
+    for field in ["kind", "name"] {
+        match text(&spec["scaleTargetRef"], field) {
+            "" => errors.push(FieldError::required(here.child(field), "")),
+            value => add_invalid(errors, &here.child(field), value, name::is_path_segment(value)),
+        }
+    }
+}
+
+pub(super) fn lease(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = &object["spec"];
+    let path = FieldPath::new("spec");
+    positive(&spec["leaseDurationSeconds"], &path.child("leaseDurationSeconds"), errors);
+    if let Some(transitions) = spec["leaseTransitions"].as_i64().filter(|count| *count < 0) {
+        let fault = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(path.child("leaseTransitions"), transitions, fault));
+    }
+}
+
+pub(super) fn network_policy(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = &object["spec"];
+    let path = FieldPath::new("spec");
+    selector::validate(&spec["podSelector"], &path.child("podSelector"), errors);
+    for (list, peers) in [("ingress", "from"), ("egress", "to")] {
+        let path = path.child(list);
+        for (index, rule) in items(&spec[list]).iter().enumerate() {
+            let path = path.index(index);
+            policy_ports(rule, &path.child("ports"), errors);
+            let path = path.child(peers);
+            for (index, peer) in items(&rule[peers]).iter().enumerate() {
+                policy_peer(peer, &path.index(index), errors);
+            }
+        }
+    }
+    let path = path.child("policyTypes");
+    for (index, value) in items(&spec["policyTypes"]).iter().enumerate() {
+        let found = value.as_str().unwrap_or("");
+        if !matches!(found, "Ingress" | "Egress") {
+            errors.push(FieldError::not_supported(path.index(index), found, ["Egress", "Ingress"]));
+        }
+    }
+}
+
+fn policy_ports(rule: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    for (index, value) in items(&rule["ports"]).iter().enumerate() {
+        let path = path.index(index);
+        let protocol = text(value, "protocol");
+        if !matches!(protocol, "TCP" | "UDP" | "SCTP") {
+            let known = ["SCTP", "TCP", "UDP"];
+            errors.push(FieldError::not_supported(path.child("protocol"), protocol, known));
+        }
+        if !value["port"].is_null() {
+            port_or_name(&value["port"], &path.child("port"), errors);
+        }
+    }
+}
+
+fn policy_peer(peer: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let kinds = ["podSelector", "namespaceSelector", "ipBlock"];
+    if kinds.iter().all(|kind| peer[kind].is_null()) {
+        errors.push(FieldError::required(path, "must specify a peer"));
+    } else if !peer["ipBlock"].is_null()
+        && kinds.iter().filter(|kind| !peer[kind].is_null()).count() > 1
+    {
+        let fault = "may not specify both ipBlock and another peer";
+        errors.push(FieldError::forbidden(path, fault));
+    }
+    for kind in ["podSelector", "namespaceSelector"] {
+        selector::validate(&peer[kind], &path.child(kind), errors);
+    }
+}
+
+pub(super) fn ingress(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = &object["spec"];
+    let path = FieldPath::new("spec");
+    let rules = items(&spec["rules"]);
+    if rules.is_empty() && spec["defaultBackend"].is_null() {
+        let fault = "either `defaultBackend` or `rules` must be specified";
+        errors.push(FieldError::invalid(path, spec.clone(), fault));
+    }
+    if !spec["defaultBackend"].is_null() {
+        backend(&spec["defaultBackend"], &path.child("defaultBackend"), errors);
+    }
+    let path = path.child("rules");
+    for (index, rule) in rules.iter().enumerate() {
+        let path = path.index(index);
+        let host = text(rule, "host");
+        if !host.is_empty() {
+            let plain = host.strip_prefix("*.").unwrap_or(host);
+            add_invalid(errors, &path.child("host"), host, name::is_subdomain(plain));
+        }
+        if rule["http"].is_null() {
+            continue;
+        }
+        let path = path.child("http");
+        let path = path.child("paths");
+        let paths = items(at(rule, &["http", "paths"]));
+        if paths.is_empty() {
+            errors.push(FieldError::required(path, ""));
+        }
+        for (index, value) in paths.iter().enumerate() {
+            ingress_path(value, &path.index(index), errors);
+        }
+    }
+}
+
+fn ingress_path(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let place = text(value, "path");
+    match value["pathType"].as_str() {
+        None => {
+            errors.push(FieldError::required(path.child("pathType"), "pathType must be specified"));
+        }
+        Some("Exact" | "Prefix") => {
+            if !place.starts_with('/') {
+                let fault = "must be an absolute path";
+                errors.push(FieldError::invalid(path.child("path"), place, fault));
+            }
+            for bad in ["//", "/./", "/../", "%2f", "%2F"] {
+                if place.contains(bad) {
+                    let fault = format!("must not contain '{bad}'");
+                    errors.push(FieldError::invalid(path.child("path"), place, fault));
+                }
+            }
+        }
+        Some("ImplementationSpecific") => {
+            if !place.is_empty() && !place.starts_with('/') {
+                let fault = "must be an absolute path";
+                errors.push(FieldError::invalid(path.child("path"), place, fault));
+            }
+        }
+        Some(other) => {
+            let known = ["Exact", "ImplementationSpecific", "Prefix"];
+            errors.push(FieldError::not_supported(path.child("pathType"), other, known));
+        }
+    }
+    backend(&value["backend"], &path.child("backend"), errors);
+}
+
+fn backend(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let service = &value["service"];
+    match (service.is_null(), value["resource"].is_null()) {
+        (false, false) => {
+            let fault = "cannot set both resource and service backends";
+            errors.push(FieldError::invalid(path, "", fault));
+        }
+        (true, true) => {
+            errors.push(FieldError::required(path, "resource or service backend is required"));
+        }
+        (true, false) => {}
+        (false, true) => {
+            let path = path.child("service");
+            match text(service, "name") {
+                "" => errors.push(FieldError::required(path.child("name"), "")),
+                name => add_invalid(errors, &path.child("name"), name, name::is_label_1035(name)),
+            }
+            let path = path.child("port");
+            let (name, number) =
+                (text(&service["port"], "name"), at(service, &["port", "number"]).as_i64());
+            match (name.is_empty(), number.unwrap_or(0)) {
+                (true, 0) => {
+                    errors.push(FieldError::required(path, "port name or number is required"));
+                }
+                (true, _) => port(at(service, &["port", "number"]), &path.child("number"), errors),
+                (false, 0) => {
+                    add_invalid(errors, &path.child("name"), name, super::number::port_name(name));
+                }
+                (false, _) => {
+                    let fault = "cannot set both port name & port number";
+                    errors.push(FieldError::invalid(path, "", fault));
+                }
+            }
+        }
+    }
+}
+
+/// What an event is about is where the event is; an event about something in no namespace is in `default`.
+pub(super) fn event(object: &Value, errors: &mut Vec<FieldError>) {
+    let namespace = text(&object["metadata"], "namespace");
+    let about = text(&object["involvedObject"], "namespace");
+    let fits = about == namespace || (about.is_empty() && namespace == "default");
+    if !fits {
+        let fault = "does not match event.namespace";
+        errors.push(FieldError::invalid("involvedObject.namespace", about, fault));
+    }
+}
+
+const MOST_PRIORITY: i64 = 1_000_000_000;
+
+pub(super) fn priority_class(object: &Value, errors: &mut Vec<FieldError>) {
+    if text(&object["metadata"], "name").starts_with("system-") {
+        let fault = "priority class names with 'system-' prefix are reserved for system use only. error: not a known system priority class";
+        errors.push(FieldError::forbidden("metadata.name", fault));
+    } else if object["value"].as_i64().is_some_and(|value| value > MOST_PRIORITY) {
+        let fault = format!("maximum allowed value of a user defined priority is {MOST_PRIORITY}");
+        errors.push(FieldError::forbidden("value", fault));
+    }
+}
+
+pub(super) fn priority_class_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    if new["value"] != old["value"] {
+        errors.push(FieldError::forbidden("value", "may not be changed in an update."));
+    }
+    if new["preemptionPolicy"] != old["preemptionPolicy"] {
+        let value = shown(&new["preemptionPolicy"]);
+        errors.push(FieldError::invalid("preemptionPolicy", value, "field is immutable"));
+    }
+}
+
+const ACCESS: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+
+pub(super) fn claim(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = &object["spec"];
+    let path = FieldPath::new("spec");
+    let here = path.child("accessModes");
+    if is_empty(&spec["accessModes"]) {
+        errors.push(FieldError::required(here, "at least 1 access mode is required"));
+    }
+    for mode in items(&spec["accessModes"]).iter().filter_map(Value::as_str) {
+        if !ACCESS.contains(&mode) {
+            errors.push(FieldError::not_supported(here, mode, ACCESS));
+        }
+    }
+    if at(spec, &["resources", "requests", "storage"]).is_null() {
+        errors.push(FieldError::required(path.child("resources").key("storage"), ""));
+    }
+}
+
+/// Of a claim only the size may change, and only grow.
+pub(super) fn claim_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
+    let fixed = |object: &Value| {
+        let mut spec = object["spec"].clone();
+        for field in ["resources", "volumeAttributesClassName", "volumeName"] {
+            crate::builtin::edit::remove(&mut spec, field);
+        }
+        spec
+    };
+    if fixed(new) != fixed(old) {
+        let fault = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        errors.push(FieldError::forbidden("spec", fault));
+    }
+}

@@ -1,0 +1,121 @@
+//! One served version of a custom resource: what its CRD says of it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Scale, ScaleSelector, by_priority};
+use crate::builtin::edit::{at, items, text};
+use crate::structural::CustomSchema;
+
+/// What is special about a version of a custom resource.
+#[derive(Debug)]
+pub(crate) struct CustomVersion {
+    /// The name of the CRD.
+    pub(crate) crd: String,
+    pub(crate) schema: Arc<CustomSchema>,
+    /// `openAPIV3Schema` as it was written.
+    pub(crate) open_api: Value,
+    /// The schema of the version in which objects are stored; none if that is this version, or has the same schema.
+    pub(crate) storage_schema: Option<Arc<CustomSchema>>,
+    /// `additionalPrinterColumns`.
+    pub(crate) columns: Vec<Column>,
+    /// Fields that selectors may name, as `spec.color`.
+    pub(crate) selectable: Vec<String>,
+    pub(crate) deprecation: Option<String>,
+    /// The CRD is being deleted: nothing new may be created.
+    pub(crate) terminating: bool,
+    /// A number that differs when the schema of any version did change.
+    pub(crate) stamp: u64,
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) format: String,
+    pub(crate) description: String,
+    pub(crate) priority: i64,
+    pub(crate) json_path: String,
+}
+
+/// The columns that a version's table has beside the name.
+pub(super) fn columns(version: &Value) -> Vec<Column> {
+    let columns = items(&version["additionalPrinterColumns"]);
+    if columns.is_empty() {
+        let description = "CreationTimestamp is a timestamp representing the server time when this object was created.";
+        return vec![Column {
+            name: "Age".to_owned(),
+            kind: "date".to_owned(),
+            format: String::new(),
+            description: description.to_owned(),
+            priority: 0,
+            json_path: ".metadata.creationTimestamp".to_owned(),
+        }];
+    }
+    columns.iter().map(column).collect()
+}
+
+fn column(column: &Value) -> Column {
+    let name = text(column, "name");
+    let description = match text(column, "description") {
+        "" => format!(
+            "Custom resource definition column (in JSONPath format): {}",
+            text(column, "jsonPath")
+        ),
+        description => description.to_owned(),
+    };
+    Column {
+        name: name.to_owned(),
+        kind: text(column, "type").to_owned(),
+        format: text(column, "format").to_owned(),
+        description,
+        priority: column["priority"].as_i64().unwrap_or(0),
+        json_path: text(column, "jsonPath").to_owned(),
+    }
+}
+
+/// The warning that a deprecated version answers: its own, or one that names the version to use.
+pub(super) fn deprecation(crd: &Value, version: &Value) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(warning) = version["deprecationWarning"].as_str() {
+        return Some(warning.to_owned());
+    }
+    let (group, kind) = (text(&crd["spec"], "group"), text(at(crd, &["spec", "names"]), "kind"));
+    let name = text(version, "name");
+    let warning = format!("{group}/{name} {kind} is deprecated");
+    let better = items(at(crd, &["spec", "versions"]))
+        .iter()
+        .filter(|other| other["served"] == true && other["deprecated"] != true)
+        .map(|other| text(other, "name"))
+        .filter(|other| by_priority(other, name).is_lt())
+        .min_by(|left, right| by_priority(left, right));
+    match better {
+        Some(better) => Some(format!("{warning}; use {group}/{better} {kind}")),
+        None => Some(warning),
+    }
+}
+
+/// `subresources.scale` of a version.
+pub(super) fn scale(version: &Value) -> Option<Scale> {
+    let scale = at(version, &["subresources", "scale"])
+        .as_object()
+        .map(|_| at(version, &["subresources", "scale"]))?;
+    let selector = match text(scale, "labelSelectorPath") {
+        "" => ScaleSelector::None,
+        path => ScaleSelector::Text(keys(path)),
+    };
+    Some(Scale {
+        spec_replicas: keys(text(scale, "specReplicasPath")),
+        status_replicas: keys(text(scale, "statusReplicasPath")),
+        selector,
+    })
+}
+
+/// `.spec.replicas` as keys.
+pub(super) fn keys(path: &str) -> Vec<String> {
+    path.split('.').filter(|key| !key.is_empty()).map(str::to_owned).collect()
+}

@@ -1,0 +1,380 @@
+//! What a resource does to the objects that are written and read.
+
+use serde_json::{Value, json};
+
+use super::{FieldValidation, Form, Resource};
+use crate::Failure;
+use crate::builtin::edit::{at, child, copy, members, remove, set, text};
+use crate::builtin::{admission, decode, default, definition, event, strategy, validate};
+use crate::field_error::{FieldError, FieldPath};
+use crate::name::{self, MetadataRules, NameRule};
+use crate::structural::{Write, integral_floats};
+
+/// An object that was read, and the paths of the fields in it that the schema does not know.
+#[derive(Debug)]
+pub(crate) struct Decoded {
+    pub(crate) object: Value,
+    pub(crate) unknown: Vec<String>,
+}
+
+impl Resource {
+    /// Reads an object of this kind: its types are checked, unknown fields dropped, values brought to their usual form.
+    ///
+    /// An object without `apiVersion` and `kind` gets those of the resource if it is built in.
+    pub(crate) fn decode(&self, mut body: Value) -> Result<Decoded, Failure> {
+        if !body.is_object() {
+            return Err(Failure::bad_request(format!(
+                "{} in version \"{}\" cannot be handled as a {}: json: cannot unmarshal a value that is no object",
+                self.kind, self.version, self.kind
+            )));
+        }
+        self.check_type(&mut body)?;
+        let mut unknown = Vec::new();
+        let object = match &self.form {
+            Form::BuiltIn(name) => match definition::find(name) {
+                Some(definition) => decode::object(definition, body, &mut unknown)
+                    .map_err(|wrong| self.unreadable(&wrong))?,
+                None => body,
+            },
+            Form::Custom(custom) => {
+                self.decode_metadata(&mut body, &mut unknown)?;
+                custom.schema.default(&mut body);
+                integral_floats(&mut body);
+                unknown.extend(custom.schema.prune(&mut body));
+                custom.schema.drop_nulls(&mut body);
+                body
+            }
+            Form::Untyped => {
+                self.decode_metadata(&mut body, &mut unknown)?;
+                body
+            }
+        };
+        Ok(Decoded { object, unknown })
+    }
+
+    /// Refuses unknown fields, or warns about them, as the request wishes.
+    pub(crate) fn refuse_unknown(
+        &self,
+        unknown: &[String],
+        validation: FieldValidation,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Failure> {
+        let texts = unknown.iter().map(|path| format!("unknown field \"{path}\""));
+        match validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => warnings.extend(texts),
+            FieldValidation::Strict if unknown.is_empty() => {}
+            FieldValidation::Strict => {
+                let texts: Vec<_> = texts.collect();
+                return Err(self.strict(&texts.join(", ")));
+            }
+        }
+        Ok(())
+    }
+
+    /// 400: a strict reader found faults.
+    pub(crate) fn strict(&self, faults: &str) -> Failure {
+        Failure::bad_request(format!(
+            "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {faults}",
+            self.kind, self.version, self.kind
+        ))
+    }
+
+    /// Fills in defaults.
+    pub(crate) fn default(&self, object: &mut Value) {
+        match &self.form {
+            Form::BuiltIn(definition) => default::fill(definition, object),
+            Form::Custom(custom) => custom.schema.default(object),
+            Form::Untyped => {}
+        }
+    }
+
+    /// What admission does to a new object, with its name set.
+    pub(crate) fn admit_create(
+        &self,
+        object: &mut Value,
+        find: admission::Find<'_>,
+    ) -> Result<(), Failure> {
+        match &self.form {
+            Form::BuiltIn(definition) => admission::admit(definition, object, find),
+            Form::Custom(custom) if custom.terminating => Err(self.no_creation(object)),
+            Form::Custom(_) | Form::Untyped => Ok(()),
+        }
+    }
+
+    /// Makes a new object ready to be stored; its name and uid are set.
+    pub(crate) fn prepare_create(&self, object: &mut Value) {
+        if let Form::BuiltIn(definition) = &self.form {
+            return strategy::prepare_create(definition, object, &self.addresses);
+        }
+        if self.has_status() {
+            remove(object, "status");
+        }
+        if let Some(metadata) = child(object, "metadata") {
+            set(metadata, "generation", 1);
+        }
+    }
+
+    /// Makes an update ready to be stored: what this path may not change is as it was. Both objects are in this version.
+    pub(crate) fn prepare_update(&self, new: &mut Value, old: &Value, subresource: Option<&str>) {
+        if let Form::BuiltIn(definition) = &self.form {
+            return strategy::prepare_update(definition, new, old, subresource, &self.addresses);
+        }
+        if subresource == Some("status") {
+            return only_status(new, old);
+        }
+        if self.has_status() {
+            copy(new, "status", old);
+        }
+        let has_status = self.has_status();
+        let content = |object| {
+            let members = members(object);
+            members.filter(move |(key, _)| *key != "metadata" && !(has_status && *key == "status"))
+        };
+        let changed = !content(new).eq(content(old));
+        let generation = at(old, &["metadata", "generation"]).as_i64().unwrap_or(0);
+        if let Some(metadata) = child(new, "metadata") {
+            set(metadata, "generation", generation + i64::from(changed));
+        }
+    }
+
+    /// What is wrong with a new object, its metadata included.
+    pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
+        match &self.form {
+            Form::BuiltIn(definition) => {
+                validate::create(definition, self.namespaced, object, &self.addresses)
+            }
+            Form::Custom(custom) => {
+                let mut found = self.validate_metadata(object);
+                found.extend(self.validate_type(object));
+                let mut errors =
+                    custom.schema.validate(Write { object, old: None, status: false }, found);
+                self.validate_scale(object, &mut errors);
+                errors
+            }
+            Form::Untyped => self.validate_metadata(object),
+        }
+    }
+
+    /// What is wrong with an update, but for its metadata.
+    pub(crate) fn validate_update(
+        &self,
+        new: &Value,
+        old: &Value,
+        subresource: Option<&str>,
+        found: Vec<FieldError>,
+    ) -> Vec<FieldError> {
+        match &self.form {
+            Form::BuiltIn(definition) => {
+                let mut errors = found;
+                errors.extend(validate::update(definition, new, old, subresource, &self.addresses));
+                errors
+            }
+            Form::Custom(custom) => {
+                let mut found = found;
+                found.extend(self.validate_type(new));
+                let status = subresource == Some("status");
+                let mut errors =
+                    custom.schema.validate(Write { object: new, old: Some(old), status }, found);
+                if !status {
+                    self.validate_scale(new, &mut errors);
+                }
+                errors
+            }
+            Form::Untyped => found,
+        }
+    }
+
+    /// The fields that a path never writes, and so never owns.
+    pub(crate) fn reset_fields(
+        &self,
+        subresource: Option<&str>,
+    ) -> &'static [&'static [&'static str]] {
+        match (&self.form, subresource) {
+            (Form::BuiltIn(definition), _) => strategy::reset_fields(definition, subresource),
+            (_, Some("status")) => &[&["spec"]],
+            (_, None) if self.has_status() => &[&["status"]],
+            _ => &[],
+        }
+    }
+
+    /// An object of this version as it is stored.
+    pub(crate) fn to_stored(&self, mut object: Value) -> Value {
+        if let Form::Custom(custom) = &self.form
+            && let Some(schema) = &custom.storage_schema
+        {
+            schema.prune(&mut object);
+        }
+        if self.group == "events.k8s.io" {
+            event::to_core(&mut object);
+        }
+        set(&mut object, "apiVersion", self.storage_api_version());
+        object
+    }
+
+    /// A stored object as this version shows it.
+    pub(crate) fn to_version(&self, mut object: Value) -> Value {
+        if let Form::Custom(custom) = &self.form {
+            custom.schema.prune(&mut object);
+            custom.schema.default(&mut object);
+        }
+        if self.group == "events.k8s.io" {
+            event::from_core(&mut object);
+        }
+        set(&mut object, "apiVersion", self.api_version());
+        set(&mut object, "kind", self.kind.clone());
+        object
+    }
+
+    /// A number that differs when objects stored before may show otherwise; zero where they never do.
+    pub(crate) fn stamp(&self) -> u64 {
+        match &self.form {
+            Form::Custom(custom) => custom.stamp,
+            Form::BuiltIn(_) | Form::Untyped => 0,
+        }
+    }
+
+    /// Whether an object stored under a stamp shows in this version as it is, but for `apiVersion` and `kind`.
+    pub(crate) fn shows_as_stored(&self, stamp: u64) -> bool {
+        match &self.form {
+            Form::BuiltIn(_) => self.group != "events.k8s.io",
+            Form::Untyped => true,
+            Form::Custom(custom) => custom.stamp == stamp && custom.storage_schema.is_none(),
+        }
+    }
+
+    /// Notes that an object was stored, changed or removed.
+    pub(crate) fn committed(&self, old: Option<&Value>, new: Option<&Value>) {
+        if self.plural == "services" && self.group.is_empty() {
+            self.addresses.committed(old, new);
+        }
+    }
+
+    /// The warning that every request for a deprecated version is answered with.
+    pub(crate) fn deprecation(&self) -> Option<&str> {
+        match &self.form {
+            Form::Custom(custom) => custom.deprecation.as_deref(),
+            Form::BuiltIn(_) | Form::Untyped => None,
+        }
+    }
+
+    /// 403: the CRD is being deleted.
+    pub(crate) fn no_creation(&self, object: &Value) -> Failure {
+        let name = text(&object["metadata"], "name");
+        let named = crate::status::Named::new(&self.group, &self.plural, name);
+        Failure::forbidden(
+            named,
+            "create not allowed while custom resource definition is terminating",
+        )
+    }
+
+    fn check_type(&self, body: &mut Value) -> Result<(), Failure> {
+        let expected = self.api_version();
+        let found = text(body, "apiVersion").to_owned();
+        let kind = text(body, "kind").to_owned();
+        if self.is_custom() {
+            if kind.is_empty() {
+                return Err(Failure::bad_request("Object 'Kind' is missing"));
+            }
+            if found.is_empty() {
+                return Err(Failure::bad_request("Object 'apiVersion' is missing"));
+            }
+        }
+        if !found.is_empty() && found != expected {
+            return Err(Failure::bad_request(format!(
+                "the API version in the data ({found}) does not match the expected API version ({expected})"
+            )));
+        }
+        if !self.is_custom() && !kind.is_empty() && kind != self.kind {
+            return Err(Failure::bad_request(format!(
+                "{kind} in version \"{}\" cannot be handled as a {}: no conversion of {kind} to {}",
+                self.version, self.kind, self.kind
+            )));
+        }
+        if !self.is_custom() {
+            set(body, "apiVersion", expected);
+            set(body, "kind", self.kind.clone());
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, wrong: &decode::WrongType) -> Failure {
+        Failure::bad_request(format!(
+            "{} in version \"{}\" cannot be handled as a {}: {wrong}",
+            self.kind, self.version, self.kind
+        ))
+    }
+
+    fn decode_metadata(&self, body: &mut Value, unknown: &mut Vec<String>) -> Result<(), Failure> {
+        let metadata = remove(body, "metadata").filter(|metadata| !metadata.is_null());
+        let definition = definition::find("apimachinery.pkg.apis.meta.v1.ObjectMeta");
+        let (Some(metadata), Some(definition)) = (metadata, definition) else {
+            set(body, "metadata", json!({}));
+            return Ok(());
+        };
+        let mut found = Vec::new();
+        let metadata = decode::object(definition, metadata, &mut found)
+            .map_err(|wrong| self.unreadable(&wrong))?;
+        unknown.extend(found.into_iter().map(|path| format!("metadata.{path}")));
+        set(body, "metadata", metadata);
+        Ok(())
+    }
+
+    fn validate_metadata(&self, object: &Value) -> Vec<FieldError> {
+        let rules = MetadataRules {
+            name: NameRule::Subdomain,
+            namespaced: self.namespaced,
+            qualified_finalizers: false,
+        };
+        name::validate_metadata(&object["metadata"], rules, &FieldPath::new("metadata"))
+    }
+
+    /// A custom object must say that it is of this kind and version.
+    fn validate_type(&self, object: &Value) -> Vec<FieldError> {
+        let expected = [("kind", self.kind.clone()), ("apiVersion", self.api_version())];
+        let wrong = expected.into_iter().filter(|(key, expected)| text(object, key) != expected);
+        let errors = wrong.map(|(key, expected)| {
+            FieldError::invalid(key, text(object, key), format!("must be {expected}"))
+        });
+        errors.collect()
+    }
+
+    fn validate_scale(&self, object: &Value, errors: &mut Vec<FieldError>) {
+        let Some(scale) = &self.scale else { return };
+        let path = &scale.spec_replicas;
+        let replicas =
+            path.iter().try_fold(object, |value, key| value.get(key)).and_then(Value::as_i64);
+        let fault = match replicas {
+            Some(replicas) if replicas < 0 => "should be a non-negative integer",
+            Some(replicas) if replicas > i64::from(i32::MAX) => {
+                "should be less than or equal to 2147483647"
+            }
+            _ => return,
+        };
+        let field = format!(".{}", path.join("."));
+        errors.push(FieldError::invalid(field, replicas, fault));
+    }
+}
+
+/// Through the status path, all but the status stays, but for who manages what.
+fn only_status(new: &mut Value, old: &Value) {
+    let status = remove(new, "status");
+    let managed = new["metadata"].get("managedFields").cloned();
+    let version = new["metadata"].get("resourceVersion").cloned();
+    let (api_version, kind) = (new["apiVersion"].clone(), new["kind"].clone());
+    *new = old.clone();
+    set(new, "apiVersion", api_version);
+    set(new, "kind", kind);
+    if let Some(metadata) = child(new, "metadata") {
+        for (key, value) in [("managedFields", managed), ("resourceVersion", version)] {
+            match value {
+                Some(value) => set(metadata, key, value),
+                None => _ = remove(metadata, key),
+            }
+        }
+    }
+    match status {
+        Some(status) => set(new, "status", status),
+        None => _ = remove(new, "status"),
+    }
+}
