@@ -24,6 +24,7 @@ pub(crate) use version::by_priority;
 pub(crate) use write::Decoded;
 
 use crate::builtin::address::Addresses;
+use crate::schema::Schema;
 
 /// One resource in one version, as a path names it: `/apis/<group>/<version>/…/<plural>`.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub(crate) struct Resource {
     /// In the order in which discovery shows them.
     pub(crate) subresources: Vec<Subresource>,
     pub(crate) scale: Option<Scale>,
+    /// The types of the fields, as server-side apply and patches see them.
+    pub(crate) schema: Schema,
     pub(crate) form: Form,
     /// The addresses in use: those of one cluster, shared by its resources.
     pub(crate) addresses: Arc<Addresses>,

@@ -8,6 +8,7 @@ use super::custom::{self, CustomVersion};
 use super::table::READ_AND_CHANGE;
 use super::{Form, Registry, Resource, Subresource};
 use crate::builtin::edit::{at, items, set, text};
+use crate::schema::Schema;
 use crate::structural::CustomSchema;
 
 /// What a custom resource takes, in the order in which the API says it.
@@ -142,6 +143,7 @@ fn resource(spec: &Value, version: &Value, storage: &Value, custom: CustomVersio
         verbs: VERBS,
         subresources: subresources(version, text(names, "kind"), scale.is_some()),
         scale,
+        schema: Schema::custom(&custom.open_api, spec["preserveUnknownFields"] == true),
         form: Form::Custom(Arc::new(custom)),
         addresses: Arc::default(),
     }

@@ -2,9 +2,11 @@
 
 use super::table::{self, Row};
 use super::{
-    Arc, BTreeMap, Form, HashMap, Resource, Scale, ScaleSelector, Subresource, by_priority,
+    Arc, BTreeMap, Form, HashMap, Resource, Scale, ScaleSelector, Subresource, api_version,
+    by_priority,
 };
 use crate::builtin::address::Addresses;
+use crate::schema::Schema;
 
 /// All resources that are served.
 #[derive(Debug, Clone)]
@@ -222,6 +224,8 @@ fn built_in(row: &Row) -> Resource {
             status_replicas: texts(&["status", "replicas"]),
             selector: ScaleSelector::Labels,
         }),
+        schema: Schema::built_in(&api_version(row.group, row.version), row.kind)
+            .unwrap_or_else(Schema::untyped),
         form: Form::BuiltIn(row.definition),
         addresses: Arc::default(),
     }
@@ -248,6 +252,7 @@ fn untyped((group, version): (&str, &str), kind: &str, plural: &str, namespaced:
             verbs: table::READ_AND_CHANGE,
         }],
         scale: None,
+        schema: Schema::untyped(),
         form: Form::Untyped,
         addresses: Arc::default(),
     }
