@@ -1,0 +1,295 @@
+//! The queue: keys that wait to be reconciled, each once, with delays, back-off, priorities and limits per processor.
+//!
+//! *Guarantees.* A key that was added is given out after that, unless its processor is removed first. One key is never given
+//! out twice at once: what is added while it runs is given out after `done`. A run that starts takes all that was waiting
+//! for its key along, its delays too: when to be called again is what the newest outcome says.
+
+mod cause;
+mod core;
+mod lane;
+#[cfg(test)]
+mod tests;
+
+pub use cause::{Cause, Role, What};
+pub use lane::Limits;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use self::core::{Core, Next};
+
+/// What is reconciled: an object, by a reconciler of a processor. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(Arc<Parts>);
+
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Parts {
+    processor: Arc<str>,
+    reconciler: Arc<str>,
+    namespace: Option<Box<str>>,
+    name: Box<str>,
+}
+
+/// What is given out first, within a processor. Lower ones get a share nevertheless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// Something changed.
+    Change,
+    /// Nothing changed, but it is time.
+    Resync,
+    /// When there is nothing else to do.
+    Background,
+}
+
+/// A key that was given out; `Queue::done` must follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// What to reconcile.
+    pub key: Key,
+    /// Why: the first few causes since its last run.
+    pub causes: Vec<Cause>,
+    /// How many causes more there were.
+    pub more_causes: usize,
+    /// How many runs of it in a row have failed.
+    pub attempt: u32,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Well.
+    Success {
+        /// When it is run again though nothing changes, and what that is called.
+        requeue: Option<(Duration, Cause)>,
+    },
+    /// Not well: the next run's `attempt` counts it.
+    Failure(Again),
+}
+
+/// When a run that failed is tried again; a change comes before that in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// 5 ms after the first failure in a row, twice as long after each more, at most 1000 s.
+    BackOff,
+    /// After this long.
+    After(Duration),
+    /// Only when something changes.
+    OnChange,
+}
+
+/// A key that waits for its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delayed {
+    /// The key.
+    pub key: Key,
+    /// How long it still waits.
+    pub due_in: Duration,
+    /// Why it will run. `Coalesced` stands for changes that came within the least interval between runs.
+    pub cause: Cause,
+}
+
+/// How much is where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Keys that could run now.
+    pub ready: usize,
+    /// Keys that run.
+    pub running: usize,
+    /// Keys that wait for their time.
+    pub delayed: usize,
+}
+
+/// The queue. Clones are handles of the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Queue(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Held for a few lines, never while waiting.
+    core: Mutex<Core>,
+    /// Wakes one waiting `next`: there may be something to give out, or an earlier time to wait for.
+    work: Notify,
+    /// Wakes all waiting `idle`.
+    rest: Notify,
+}
+
+// === impl Key ===
+
+impl Key {
+    /// The key of an object; without a namespace, of a cluster-scoped one.
+    pub fn new(
+        processor: &Arc<str>,
+        reconciler: &Arc<str>,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Self {
+        Self(Arc::new(Parts {
+            processor: Arc::clone(processor),
+            reconciler: Arc::clone(reconciler),
+            namespace: namespace.map(Into::into),
+            name: name.into(),
+        }))
+    }
+
+    /// The processor's name.
+    pub fn processor(&self) -> &Arc<str> {
+        &self.0.processor
+    }
+
+    /// The name of its reconciler.
+    pub fn reconciler(&self) -> &Arc<str> {
+        &self.0.reconciler
+    }
+
+    /// The object's namespace; none of a cluster-scoped one.
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.namespace.as_deref()
+    }
+
+    /// The object's name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}/{}:", self.0.processor, self.0.reconciler)?;
+        if let Some(namespace) = self.namespace() {
+            write!(to, "{namespace}/")?;
+        }
+        to.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, to)
+    }
+}
+
+// === impl Queue ===
+
+impl Queue {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a processor's limits; a processor that was never set has the default ones.
+    pub fn set_processor(&self, processor: &Arc<str>, limits: Limits) {
+        self.0.core.lock().set_limits(processor, limits, Instant::now());
+        self.0.work.notify_one();
+    }
+
+    /// Drops all of a processor's keys. Those that run are not given out again.
+    pub fn remove_processor(&self, processor: &str) {
+        self.0.core.lock().remove_processor(processor);
+        self.0.rest.notify_waiters();
+    }
+
+    /// Sets the least time between the end of a run and the next one because of a change: what comes within it is taken
+    /// together. Retries and requeues that are due do not wait for it.
+    pub fn set_min_interval(
+        &self,
+        processor: &Arc<str>,
+        reconciler: &Arc<str>,
+        interval: Duration,
+    ) {
+        self.0.core.lock().set_min_interval(processor, reconciler, interval);
+    }
+
+    /// Asks for a run now.
+    pub fn add(&self, key: &Key, cause: Cause, priority: Priority) {
+        self.0.core.lock().add(key, cause, priority, Instant::now());
+        self.0.work.notify_one();
+    }
+
+    /// Asks for a run after a time. Of two delays the earlier one counts.
+    pub fn add_after(&self, key: &Key, delay: Duration, cause: Cause, priority: Priority) {
+        self.0.core.lock().add_at(key, Instant::now() + delay, cause, priority);
+        self.0.work.notify_one();
+    }
+
+    /// The next key to run; waits for one.
+    pub async fn next(&self) -> Run {
+        loop {
+            let mut woken = std::pin::pin!(self.0.work.notified());
+            woken.as_mut().enable();
+            let next = self.take();
+            match next {
+                Next::Run(run) => return run,
+                Next::At(time) => {
+                    tokio::select! {
+                        () = woken => {}
+                        () = tokio::time::sleep_until(time) => {}
+                    }
+                }
+                Next::Nothing => woken.await,
+            }
+        }
+    }
+
+    /// The next key to run now.
+    pub fn try_next(&self) -> Option<Run> {
+        if let Next::Run(run) = self.take() { Some(run) } else { None }
+    }
+
+    fn take(&self) -> Next {
+        let mut core = self.0.core.lock();
+        let next = core.next(Instant::now());
+        if matches!(next, Next::Run(_)) && core.has_ready() {
+            // One wake-up may stand for several keys that became due at once: each taker wakes the next one.
+            self.0.work.notify_one();
+        }
+        next
+    }
+
+    /// Ends a run.
+    pub fn done(&self, key: &Key, done: Done) {
+        self.0.core.lock().done(key, done, Instant::now());
+        self.0.work.notify_one();
+        self.0.rest.notify_waiters();
+    }
+
+    /// The keys that wait for their time, the earliest first.
+    pub fn delayed(&self) -> Vec<Delayed> {
+        self.0.core.lock().delayed(Instant::now())
+    }
+
+    /// How much is where.
+    pub fn state(&self) -> State {
+        let mut core = self.0.core.lock();
+        core.fire(Instant::now());
+        core.state()
+    }
+
+    /// Whether a key is ready, delayed or running.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.0.core.lock().contains(key)
+    }
+
+    /// Whether nothing is ready and nothing runs. Delayed keys do not count.
+    pub fn is_idle(&self) -> bool {
+        let mut core = self.0.core.lock();
+        core.fire(Instant::now());
+        core.is_idle()
+    }
+
+    /// Waits until the queue is idle.
+    pub async fn idle(&self) {
+        loop {
+            let mut woken = std::pin::pin!(self.0.rest.notified());
+            woken.as_mut().enable();
+            if self.is_idle() {
+                return;
+            }
+            woken.await;
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Why a key runs: for people, and for deciding whether a run may be skipped.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::contract::Kind;
+
+/// Why a key was queued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It was not known before.
+    Start,
+    /// An object changed.
+    Object {
+        /// Its kind.
+        kind: Arc<Kind>,
+        /// Its namespace; none of a cluster-scoped one.
+        namespace: Option<Arc<str>>,
+        /// Its name.
+        name: Arc<str>,
+        /// What happened to it.
+        what: What,
+        /// What it is to the key.
+        role: Role,
+    },
+    /// A kind that was read is now served by the cluster.
+    KindKnown(Arc<Kind>),
+    /// A kind that was read is no longer served by the cluster.
+    KindUnknown(Arc<Kind>),
+    /// The objects of a kind, which could not be read, are now there.
+    Complete(Arc<Kind>),
+    /// So much changed during the run that it cannot be told whether it concerned the key.
+    Overrun,
+    /// Its outcome asked for it.
+    Requeue,
+    /// The reconciler's resync.
+    Resync,
+    /// Its last run failed.
+    Retry,
+    /// Changes that came within the least interval between runs.
+    Coalesced,
+    /// Somebody asked for it.
+    Asked,
+    /// Its processor was loaded anew.
+    NewVersion,
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It was not there before.
+    Created,
+    /// It differs.
+    Changed,
+    /// It is no longer there.
+    Deleted,
+}
+
+/// What an object is to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It is the object that is reconciled.
+    Reconciled,
+    /// It was read.
+    Read,
+    /// It was written.
+    Written,
+    /// It is one that would be pruned.
+    Prunable,
+}
+
+// === impl Cause ===
+
+impl fmt::Display for Cause {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start => to.write_str("new"),
+            Self::Object { kind, namespace, name, what, role } => {
+                let of = match role {
+                    Role::Reconciled | Role::Read => "",
+                    Role::Written => "own ",
+                    Role::Prunable => "leftover ",
+                };
+                write!(to, "{of}{} ", kind.kind)?;
+                if let Some(namespace) = namespace {
+                    write!(to, "{namespace}/")?;
+                }
+                write!(to, "{name} {what}")
+            }
+            Self::KindKnown(kind) => write!(to, "{} is served now", kind.kind),
+            Self::KindUnknown(kind) => write!(to, "{} is no longer served", kind.kind),
+            Self::Complete(kind) => write!(to, "{} can be read now", kind.kind),
+            Self::Overrun => to.write_str("too many changes during the run"),
+            Self::Requeue => to.write_str("requeue"),
+            Self::Resync => to.write_str("resync"),
+            Self::Retry => to.write_str("retry"),
+            Self::Coalesced => to.write_str("changes taken together"),
+            Self::Asked => to.write_str("asked for"),
+            Self::NewVersion => to.write_str("new version"),
+        }
+    }
+}
+
+// === impl What ===
+
+impl fmt::Display for What {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Created => "created",
+            Self::Changed => "changed",
+            Self::Deleted => "deleted",
+        })
+    }
+}

@@ -1,0 +1,330 @@
+//! The queue's state and rules; the time is given. Does not wait and does not wake.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lane::{Lane, Offer, Ticket};
+use super::{Again, Cause, Delayed, Done, Key, Limits, Priority, Run, State};
+
+const FIRST_BACK_OFF: Duration = Duration::from_millis(5);
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(1000);
+
+/// How many causes of one run are kept; more are counted.
+const CAUSES_KEPT: usize = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct Core {
+    slots: HashMap<Key, Slot>,
+    lanes: Vec<Lane>,
+    /// The lane to be asked first.
+    turn: usize,
+    /// Times that were set; one that is no longer its key's own is stale.
+    timers: BinaryHeap<Reverse<(Instant, Key)>>,
+    intervals: HashMap<(Arc<str>, Arc<str>), Duration>,
+    tickets: Ticket,
+    ready: usize,
+    running: usize,
+}
+
+/// What is known of one key.
+#[derive(Debug, Default)]
+struct Slot {
+    ready: Option<(Priority, Ticket)>,
+    delay: Option<Delay>,
+    running: bool,
+    /// Its processor was removed while it ran: how it ends does not matter.
+    dropped: bool,
+    /// Added while it ran.
+    again: Option<Priority>,
+    failures: u32,
+    causes: Vec<Cause>,
+    more_causes: usize,
+    /// When the least interval since the last run is over.
+    rests_until: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Delay {
+    due: Instant,
+    cause: Cause,
+    priority: Priority,
+}
+
+/// What can be given out.
+#[derive(Debug)]
+pub(super) enum Next {
+    Run(Run),
+    /// Nothing before this time.
+    At(Instant),
+    Nothing,
+}
+
+// === impl Core ===
+
+impl Core {
+    pub(super) fn set_limits(&mut self, processor: &Arc<str>, limits: Limits, now: Instant) {
+        match self.lanes.iter_mut().find(|lane| lane.processor == *processor) {
+            Some(lane) => lane.set_limits(limits, now),
+            None => self.lanes.push(Lane::new(processor, limits, now)),
+        }
+    }
+
+    pub(super) fn set_min_interval(
+        &mut self,
+        processor: &Arc<str>,
+        reconciler: &Arc<str>,
+        interval: Duration,
+    ) {
+        self.intervals.insert((Arc::clone(processor), Arc::clone(reconciler)), interval);
+    }
+
+    pub(super) fn remove_processor(&mut self, processor: &str) {
+        self.slots.retain(|key, slot| {
+            if &**key.processor() != processor {
+                return true;
+            }
+            self.ready -= usize::from(slot.ready.is_some());
+            let running = slot.running;
+            *slot = Slot { running, dropped: running, ..Slot::default() };
+            running
+        });
+        self.lanes.retain(|lane| &*lane.processor != processor || lane.running > 0);
+        self.intervals.retain(|(of, _), _| &**of != processor);
+    }
+
+    pub(super) fn add(&mut self, key: &Key, cause: Cause, priority: Priority, now: Instant) {
+        let slot = self.slots.entry(key.clone()).or_default();
+        if slot.running {
+            slot.note(cause);
+            slot.again = Some(slot.again.map_or(priority, |held| held.min(priority)));
+            return;
+        }
+        if let Some(rest) = slot.rests_until.filter(|rest| *rest > now && slot.ready.is_none()) {
+            slot.note(cause);
+            return self.delay(key, Delay { due: rest, cause: Cause::Coalesced, priority });
+        }
+        slot.note(cause);
+        self.make_ready(key, priority, now);
+    }
+
+    pub(super) fn add_at(&mut self, key: &Key, due: Instant, cause: Cause, priority: Priority) {
+        self.slots.entry(key.clone()).or_default();
+        self.delay(key, Delay { due, cause, priority });
+    }
+
+    /// Gives out a key: each processor in turn, within one by priority.
+    pub(super) fn next(&mut self, now: Instant) -> Next {
+        self.fire(now);
+        let mut earliest = self.timers.peek().map(|Reverse((due, _))| *due);
+        for step in 0..self.lanes.len() {
+            let at = (self.turn + step) % self.lanes.len();
+            let Some(lane) = self.lanes.get_mut(at) else { continue };
+            let slots = &self.slots;
+            let is_valid = |key: &Key, ticket| {
+                slots.get(key).and_then(|slot| slot.ready).is_some_and(|(_, held)| held == ticket)
+            };
+            match lane.take(now, is_valid) {
+                Offer::Key(key) => {
+                    self.turn = at + 1;
+                    return Next::Run(self.start(key));
+                }
+                Offer::At(time) => earliest = Some(earliest.map_or(time, |held| held.min(time))),
+                Offer::Nothing => {}
+            }
+        }
+        earliest.map_or(Next::Nothing, Next::At)
+    }
+
+    fn start(&mut self, key: Key) -> Run {
+        let slot = self.slots.entry(key.clone()).or_default();
+        slot.ready = None;
+        slot.delay = None;
+        slot.running = true;
+        self.ready -= 1;
+        self.running += 1;
+        let causes = std::mem::take(&mut slot.causes);
+        Run {
+            key,
+            causes,
+            more_causes: std::mem::take(&mut slot.more_causes),
+            attempt: slot.failures,
+        }
+    }
+
+    /// Ends a run; of a key that does not run nothing happens.
+    pub(super) fn done(&mut self, key: &Key, done: Done, now: Instant) {
+        let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.running) else { return };
+        slot.running = false;
+        self.running -= 1;
+        if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.processor == *key.processor()) {
+            lane.running -= 1;
+        }
+        let interval =
+            self.intervals.get(&(Arc::clone(key.processor()), Arc::clone(key.reconciler())));
+        slot.rests_until =
+            interval.and_then(|interval| now.checked_add(*interval)).filter(|rest| *rest > now);
+        if let Some(rest) = slot.rests_until {
+            self.timers.push(Reverse((rest, key.clone())));
+        }
+        let again = slot.again.take();
+        let requeue = if std::mem::take(&mut slot.dropped) { None } else { slot.end(done) };
+        if let Some((after, cause, priority)) = requeue {
+            // A time too far to be told does not come.
+            if let Some(due) = now.checked_add(after) {
+                self.delay(key, Delay { due, cause, priority });
+            }
+        }
+        match (again, self.slots.get(key).and_then(|slot| slot.rests_until)) {
+            (Some(priority), Some(rest)) => {
+                self.delay(key, Delay { due: rest, cause: Cause::Coalesced, priority })
+            }
+            (Some(priority), None) => self.make_ready(key, priority, now),
+            (None, _) => {}
+        }
+        if self.slots.get(key).is_some_and(Slot::is_blank) {
+            self.slots.remove(key);
+        }
+    }
+
+    pub(super) fn delayed(&mut self, now: Instant) -> Vec<Delayed> {
+        self.fire(now);
+        let mut delayed: Vec<Delayed> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| slot.ready.is_none() && !slot.running)
+            .filter_map(|(key, slot)| Some((key.clone(), slot.delay.clone()?)))
+            .map(|(key, delay)| Delayed { key, due_in: delay.due - now, cause: delay.cause })
+            .collect();
+        delayed.sort_by(|a, b| (a.due_in, &a.key).cmp(&(b.due_in, &b.key)));
+        delayed
+    }
+
+    pub(super) fn state(&self) -> State {
+        let waits = |slot: &&Slot| slot.delay.is_some() && slot.ready.is_none() && !slot.running;
+        let delayed =
+            if self.timers.is_empty() { 0 } else { self.slots.values().filter(waits).count() };
+        State { ready: self.ready, running: self.running, delayed }
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        self.ready > 0
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.ready == 0 && self.running == 0
+    }
+
+    pub(super) fn contains(&self, key: &Key) -> bool {
+        let held = |slot: &Slot| slot.ready.is_some() || slot.running || slot.delay.is_some();
+        self.slots.get(key).is_some_and(held)
+    }
+
+    /// Makes ready what is due.
+    pub(super) fn fire(&mut self, now: Instant) {
+        while let Some(Reverse((due, key))) =
+            self.timers.peek().filter(|Reverse((due, _))| *due <= now).cloned()
+        {
+            self.timers.pop();
+            let Some(slot) = self.slots.get_mut(&key) else { continue };
+            slot.rests_until.take_if(|rest| *rest <= now);
+            let Some(delay) = slot.delay.take_if(|delay| delay.due == due) else {
+                if slot.is_blank() {
+                    self.slots.remove(&key);
+                }
+                continue;
+            };
+            if delay.cause != Cause::Coalesced {
+                slot.note(delay.cause);
+            }
+            if slot.running {
+                slot.again =
+                    Some(slot.again.map_or(delay.priority, |held| held.min(delay.priority)));
+            } else {
+                self.make_ready(&key, delay.priority, now);
+            }
+        }
+    }
+
+    fn make_ready(&mut self, key: &Key, priority: Priority, now: Instant) {
+        let Some(slot) = self.slots.get_mut(key) else { return };
+        match slot.ready {
+            Some((held, _)) if held <= priority => return,
+            Some(_) => {}
+            None => self.ready += 1,
+        }
+        self.tickets += 1;
+        slot.ready = Some((priority, self.tickets));
+        let known = self.lanes.iter().position(|lane| lane.processor == *key.processor());
+        if known.is_none() {
+            self.lanes.push(Lane::new(key.processor(), Limits::default(), now));
+        }
+        let at = known.unwrap_or(self.lanes.len() - 1);
+        if let Some(lane) = self.lanes.get_mut(at) {
+            lane.push(key.clone(), self.tickets, priority);
+        }
+    }
+
+    fn delay(&mut self, key: &Key, delay: Delay) {
+        let Some(slot) = self.slots.get_mut(key) else { return };
+        if slot.delay.as_ref().is_none_or(|held| delay.due < held.due) {
+            self.timers.push(Reverse((delay.due, key.clone())));
+            slot.delay = Some(delay);
+        }
+    }
+}
+
+// === impl Slot ===
+
+impl Slot {
+    fn note(&mut self, cause: Cause) {
+        if self.causes.contains(&cause) {
+            return;
+        }
+        if self.causes.len() < CAUSES_KEPT {
+            self.causes.push(cause)
+        } else {
+            self.more_causes += 1
+        }
+    }
+
+    /// Counts the end of a run; when and why to run again.
+    fn end(&mut self, done: Done) -> Option<(Duration, Cause, Priority)> {
+        let again = match done {
+            Done::Success { requeue } => {
+                self.failures = 0;
+                return requeue.map(|(after, cause)| {
+                    let priority =
+                        if cause == Cause::Resync { Priority::Resync } else { Priority::Change };
+                    (after, cause, priority)
+                });
+            }
+            Done::Failure(again) => again,
+        };
+        self.failures = self.failures.saturating_add(1);
+        let after = match again {
+            Again::BackOff => Some(back_off(self.failures)),
+            Again::After(after) => Some(after),
+            Again::OnChange => None,
+        };
+        after.map(|after| (after, Cause::Retry, Priority::Change))
+    }
+
+    /// Whether nothing is known that a new slot would not say too.
+    fn is_blank(&self) -> bool {
+        let waits = self.ready.is_some() || self.delay.is_some() || self.running;
+        !waits && self.failures == 0 && self.rests_until.is_none()
+    }
+}
+
+/// How long to wait after this many failures in a row.
+fn back_off(failures: u32) -> Duration {
+    let doubled = 2_u32.checked_pow(failures.saturating_sub(1));
+    doubled
+        .and_then(|times| FIRST_BACK_OFF.checked_mul(times))
+        .unwrap_or(LONGEST_BACK_OFF)
+        .min(LONGEST_BACK_OFF)
+}
