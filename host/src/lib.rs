@@ -9,5 +9,6 @@ pub mod labels;
 pub mod own_fields;
 pub mod path;
 pub mod processor;
-pub mod view;
 pub mod queue;
+pub mod store;
+pub mod view;

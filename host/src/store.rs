@@ -1,0 +1,479 @@
+//! The watch cache: what is known of the objects of each kind that is watched, cut down to what is asked for.
+//!
+//! A kind is watched within scopes, and each scope has a table of its own. Watches and the writer tell the stores what they
+//! saw; what changed by that is kept, in order, as events for the triggers. Readers take snapshots. No I/O.
+
+mod entry;
+pub(crate) mod hashed;
+mod overlay;
+mod query;
+mod scope;
+mod snapshot;
+mod sorted;
+mod table;
+#[cfg(test)]
+mod tests;
+mod tombstones;
+
+pub use entry::{Entry, Shape};
+pub use overlay::{differs, lay_over};
+pub use query::Query;
+pub use scope::{Scope, Wanted};
+pub use snapshot::Snapshot;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tracing::warn;
+
+use self::entry::NotKept;
+use self::table::{Difference, Table};
+use crate::contract::{Kind, ObjectRef, Selection};
+use crate::queue::Key;
+
+/// The stores of all kinds. Clones are handles of the same ones.
+#[derive(Clone, Debug)]
+pub struct Stores(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    kinds: RwLock<HashMap<Kind, Arc<OfKind>>>,
+    events: Mutex<Events>,
+    /// There are events.
+    arrived: Notify,
+    progress: watch::Sender<u64>,
+}
+
+/// What happened, in order.
+#[derive(Debug, Default)]
+struct Events {
+    waiting: VecDeque<Event>,
+    sequence: u64,
+    stores: u64,
+}
+
+/// A kind and its stores.
+#[derive(Debug)]
+struct OfKind {
+    kind: Arc<Kind>,
+    state: Mutex<KindState>,
+    stores: RwLock<Vec<Arc<Store>>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct KindState {
+    /// Whether the cluster serves it, once that is known.
+    served: Option<bool>,
+    /// Why its objects could not be asked for, the last time that this was so.
+    unavailable: Option<Arc<str>>,
+}
+
+/// One kind within one scope.
+#[derive(Debug)]
+struct Store {
+    id: StoreId,
+    scope: Arc<Scope>,
+    /// Locked for a few lines; before `events`, where both are.
+    table: Mutex<(Table, u64)>,
+}
+
+/// A store's identity, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StoreId(u64);
+
+/// Something that may concern runs that have ended or are under way.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An object changed.
+    Object(Change),
+    /// The cluster serves a kind that it did not serve, or of which that was not known.
+    Known(Arc<Kind>),
+    /// The cluster serves a kind no longer; its objects are forgotten.
+    Unknown(Arc<Kind>),
+    /// More of a kind can be read than before: its first list has ended, or one with more fields.
+    Complete(Arc<Kind>),
+}
+
+/// A change of one object in one store.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Its number; later changes have higher ones.
+    pub sequence: u64,
+    /// The store.
+    pub store: StoreId,
+    /// The object's kind.
+    pub kind: Arc<Kind>,
+    /// The object before.
+    pub old: Option<Arc<Entry>>,
+    /// The object now.
+    pub new: Option<Arc<Entry>>,
+    /// How it came.
+    pub source: Source,
+}
+
+/// How a change came to be known.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// From a watch.
+    Watch,
+    /// As the answer to a write of ours.
+    Write {
+        /// The key whose run wrote.
+        by: Key,
+        /// What it sent; none for a deletion.
+        sent: Option<Arc<Value>>,
+    },
+}
+
+/// What is known of one object.
+#[derive(Clone, Debug)]
+pub enum Known {
+    /// No complete store would have it.
+    Unwatched,
+    /// It is not there.
+    Absent,
+    /// It is there.
+    Present(Arc<Entry>),
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// How many objects.
+    pub objects: usize,
+    /// The sum of their JSON.
+    pub json: usize,
+    /// What they take with all that is kept of them, estimated.
+    pub total: usize,
+}
+
+/// A kind's stores at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct KindSnapshot {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) served: Option<bool>,
+    pub(crate) unavailable: Option<Arc<str>>,
+    pub(crate) stores: Vec<(StoreId, Arc<Scope>, Snapshot)>,
+}
+
+/// What a table says to something that it was told.
+type Told = Result<(Vec<Difference>, bool), NotKept>;
+
+// === impl Stores ===
+
+impl Default for Stores {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stores {
+    /// No store yet.
+    pub fn new() -> Self {
+        Self(Arc::new(Shared {
+            kinds: RwLock::default(),
+            events: Mutex::default(),
+            arrived: Notify::new(),
+            progress: watch::Sender::new(0),
+        }))
+    }
+
+    /// Makes sure that there is a store for a kind within a scope which holds what is wanted. Says whether its objects must
+    /// be listed (again) for that; until then it serves what it has.
+    pub fn open(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> bool {
+        let of_kind = self.of_kind(kind);
+        let shape = Shape::new(wanted.fields.clone(), wanted.matching.iter().cloned());
+        if let Some(store) = of_kind.find(scope) {
+            return store.table.lock().0.widen(&shape);
+        }
+        let id = {
+            let mut events = self.0.events.lock();
+            events.stores += 1;
+            StoreId(events.stores)
+        };
+        let table = Mutex::new((Table::new(shape), 0));
+        of_kind.stores.write().push(Arc::new(Store { id, scope: Arc::new(scope.clone()), table }));
+        true
+    }
+
+    /// Drops the store of a kind within a scope.
+    pub fn close(&self, kind: &Kind, scope: &Scope) {
+        self.of_kind(kind).stores.write().retain(|store| *store.scope != *scope);
+    }
+
+    /// A list of all objects begins. Readers see what was there before until its end.
+    pub fn begin_list(&self, kind: &Kind, scope: &Scope) {
+        self.tell(kind, scope, |table| {
+            table.begin_list();
+            Ok((Vec::new(), false))
+        });
+    }
+
+    /// An object of the list.
+    pub fn list_item(&self, kind: &Kind, scope: &Scope, object: &Value) {
+        self.tell(kind, scope, |table| Ok((table.list_item(object)?.into_iter().collect(), false)));
+    }
+
+    /// The list is at its end: what was not in it is gone.
+    pub fn end_list(&self, kind: &Kind, scope: &Scope) {
+        self.set_known(kind);
+        self.of_kind(kind).state.lock().unavailable = None;
+        self.tell(kind, scope, |table| Ok(table.end_list()));
+    }
+
+    /// An object was made or changed, says the watch; whole, with `metadata.managedFields`.
+    pub fn upsert(&self, kind: &Kind, scope: &Scope, object: &Value) {
+        self.tell(kind, scope, |table| table.upsert(object));
+    }
+
+    /// An object was deleted or left the scope, says the watch; its last state.
+    pub fn delete(&self, kind: &Kind, scope: &Scope, object: &Value) {
+        self.tell(kind, scope, |table| Ok((table.delete(object), false)));
+    }
+
+    /// The cluster serves a kind.
+    pub fn set_known(&self, kind: &Kind) {
+        let of_kind = self.of_kind(kind);
+        let before = of_kind.state.lock().served.replace(true);
+        if before != Some(true) {
+            self.publish([Event::Known(Arc::clone(&of_kind.kind))]);
+        }
+        self.moved();
+    }
+
+    /// The cluster does not serve a kind. Its objects are forgotten, without a change of each.
+    pub fn set_unknown(&self, kind: &Kind) {
+        let of_kind = self.of_kind(kind);
+        let before = of_kind.state.lock().served.replace(false);
+        if before != Some(false) {
+            for store in of_kind.stores.read().iter() {
+                store.table.lock().0.clear();
+            }
+            self.publish([Event::Unknown(Arc::clone(&of_kind.kind))]);
+        }
+        self.moved();
+    }
+
+    /// A kind's objects could not be asked for, and why. What is known is served on.
+    pub fn set_unavailable(&self, kind: &Kind, why: &str) {
+        self.of_kind(kind).state.lock().unavailable = Some(why.into());
+        self.moved();
+    }
+
+    /// Whether a store has all its objects, or its kind is known not to be served.
+    pub fn is_settled(&self, kind: &Kind, scope: &Scope) -> bool {
+        let of_kind = self.of_kind(kind);
+        let is_unknown = of_kind.state.lock().served == Some(false);
+        is_unknown
+            || of_kind.find(scope).is_some_and(|store| store.table.lock().0.current().is_complete())
+    }
+
+    /// The answer to a write of ours: it is read from now on.
+    pub fn wrote(&self, kind: &Kind, object: &Value, by: &Key, sent: &Arc<Value>) {
+        let of_kind = self.of_kind(kind);
+        let source = Source::Write { by: by.clone(), sent: Some(Arc::clone(sent)) };
+        for store in of_kind.stores.read().iter() {
+            let is_within = store.scope.holds(object);
+            let told = |table: &mut Table| {
+                if is_within { table.wrote(object) } else { Ok(table.left(object)) }
+            };
+            self.tell_store(&of_kind.kind, store, &source, |table| {
+                Ok((told(table)?.into_iter().collect(), false))
+            });
+        }
+        self.moved();
+    }
+
+    /// An object is gone by a deletion of ours, says the API server.
+    pub fn deleted(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: &str,
+        uid: Option<&str>,
+        by: &Key,
+    ) {
+        let of_kind = self.of_kind(kind);
+        let source = Source::Write { by: by.clone(), sent: None };
+        for store in of_kind.stores.read().iter() {
+            let told = |table: &mut Table| table.deleted(namespace.unwrap_or_default(), name, uid);
+            self.tell_store(&of_kind.kind, store, &source, |table| {
+                Ok((told(table).into_iter().collect(), false))
+            });
+        }
+        self.moved();
+    }
+
+    /// What is known of one object.
+    pub fn known(&self, of: &ObjectRef) -> Known {
+        let namespace = of.namespace.as_deref().unwrap_or_default();
+        let mut known = Known::Unwatched;
+        for (_, scope, snapshot) in &self.snapshots(&of.kind).stores {
+            if let Some(entry) = snapshot.get(namespace, &of.name) {
+                return Known::Present(Arc::clone(entry));
+            }
+            if snapshot.is_complete()
+                && scope.covers(&Query::object(of.namespace.as_deref(), &of.name))
+            {
+                known = Known::Absent;
+            }
+        }
+        known
+    }
+
+    /// The objects of a selection, ordered by namespace and name; none where no complete store covers it. The message says
+    /// what of the selection does not parse.
+    pub fn candidates(&self, selection: &Selection) -> Result<Option<Vec<Arc<Entry>>>, String> {
+        let query = Query::new(selection)?;
+        let snapshots = self.snapshots(&selection.kind);
+        let covering = snapshots.covering(&query).filter(|(_, snapshot)| snapshot.is_complete());
+        Ok(covering.map(|(_, snapshot)| snapshot.select(&query, None).cloned().collect()))
+    }
+
+    /// What is known of a kind now.
+    pub(crate) fn snapshots(&self, kind: &Kind) -> KindSnapshot {
+        let of_kind = self.of_kind(kind);
+        let state = of_kind.state.lock().clone();
+        let snapshot = |store: &Arc<Store>| {
+            let (table, sequence) = &mut *store.table.lock();
+            (store.id, Arc::clone(&store.scope), table.snapshot(*sequence))
+        };
+        let stores = of_kind.stores.read().iter().map(snapshot).collect();
+        let kind = Arc::clone(&of_kind.kind);
+        KindSnapshot { kind, served: state.served, unavailable: state.unavailable, stores }
+    }
+
+    /// The versions of all objects: namespace, name, resource version.
+    pub fn resource_versions(
+        &self,
+        kind: &Kind,
+        scope: &Scope,
+    ) -> Vec<(Option<String>, String, String)> {
+        let Some(store) = self.of_kind(kind).find(scope) else { return Vec::new() };
+        let snapshot = store.table.lock().0.current().clone();
+        let version = |entry: &Arc<Entry>| {
+            let namespace = entry.namespace().map(str::to_owned);
+            (namespace, entry.name().to_owned(), entry.resource_version().to_owned())
+        };
+        snapshot.rows().iter().map(version).collect()
+    }
+
+    /// Takes what happened since the last time, in order.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.0.events.lock().waiting).into()
+    }
+
+    /// Waits until there are events to take. Events are taken by one task only.
+    pub async fn changed(&self) {
+        while self.0.events.lock().waiting.is_empty() {
+            self.0.arrived.notified().await;
+        }
+    }
+
+    /// A number that changes whenever the stores were told something, also what they knew.
+    pub fn progress(&self) -> watch::Receiver<u64> {
+        self.0.progress.subscribe()
+    }
+
+    /// How much is kept of all kinds.
+    pub fn memory(&self) -> Memory {
+        let mut memory = Memory::default();
+        for of_kind in self.0.kinds.read().values() {
+            for store in of_kind.stores.read().iter() {
+                let snapshot = store.table.lock().0.current().clone();
+                memory.objects += snapshot.len();
+                memory.json +=
+                    snapshot.rows().iter().map(|entry| entry.json_bytes()).sum::<usize>();
+                memory.total += snapshot.index_bytes();
+                memory.total += snapshot.rows().iter().map(|entry| entry.bytes()).sum::<usize>();
+            }
+        }
+        memory
+    }
+
+    fn of_kind(&self, kind: &Kind) -> Arc<OfKind> {
+        if let Some(of_kind) = self.0.kinds.read().get(kind) {
+            return Arc::clone(of_kind);
+        }
+        let mut kinds = self.0.kinds.write();
+        let new = || {
+            Arc::new(OfKind {
+                kind: Arc::new(kind.clone()),
+                state: Mutex::default(),
+                stores: RwLock::default(),
+            })
+        };
+        Arc::clone(kinds.entry(kind.clone()).or_insert_with(new))
+    }
+
+    fn tell(&self, kind: &Kind, scope: &Scope, what: impl FnOnce(&mut Table) -> Told) {
+        let of_kind = self.of_kind(kind);
+        if let Some(store) = of_kind.find(scope) {
+            self.tell_store(&of_kind.kind, &store, &Source::Watch, what);
+        }
+        self.moved();
+    }
+
+    fn tell_store(
+        &self,
+        kind: &Arc<Kind>,
+        store: &Store,
+        source: &Source,
+        what: impl FnOnce(&mut Table) -> Told,
+    ) {
+        let (table, last) = &mut *store.table.lock();
+        let (differences, completed) = match what(table) {
+            Ok(told) => told,
+            Err(error) => {
+                return warn!(kind = %kind.kind, group = %kind.group, %error, "an object is not kept");
+            }
+        };
+        if differences.is_empty() && !completed {
+            return;
+        }
+        let mut events = self.0.events.lock();
+        for (old, new) in differences {
+            events.sequence += 1;
+            *last = events.sequence;
+            let (kind, source) = (Arc::clone(kind), source.clone());
+            let change = Change { sequence: *last, store: store.id, kind, old, new, source };
+            events.waiting.push_back(Event::Object(change));
+        }
+        if completed {
+            events.waiting.push_back(Event::Complete(Arc::clone(kind)));
+        }
+        drop(events);
+        self.0.arrived.notify_one();
+    }
+
+    fn publish(&self, events: impl IntoIterator<Item = Event>) {
+        self.0.events.lock().waiting.extend(events);
+        self.0.arrived.notify_one();
+    }
+
+    fn moved(&self) {
+        self.0.progress.send_modify(|number| *number += 1);
+    }
+}
+
+// === impl OfKind ===
+
+impl OfKind {
+    fn find(&self, scope: &Scope) -> Option<Arc<Store>> {
+        self.stores.read().iter().find(|store| *store.scope == *scope).cloned()
+    }
+}
+
+// === impl KindSnapshot ===
+
+impl KindSnapshot {
+    /// The store that holds all of a selection; a complete one before others.
+    pub(crate) fn covering(&self, query: &Query) -> Option<(StoreId, &Snapshot)> {
+        let covering = self.stores.iter().filter(|(_, scope, _)| scope.covers(query));
+        let first = covering.max_by_key(|(_, _, snapshot)| snapshot.is_complete());
+        first.map(|(id, _, snapshot)| (*id, snapshot))
+    }
+}

@@ -1,0 +1,405 @@
+//! One object as it is kept: compact JSON, cut down to what is asked for, and what indexes need of the rest.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::hashed::{self, HashedSelector, Space};
+use crate::labels::LabelSelector;
+use crate::own_fields::{self, Digests};
+use crate::path::{Extent, Fields, Part, Path};
+
+/// What is kept of the objects of a kind.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The fields.
+    pub fields: Fields,
+    /// The paths that are indexed, with their half of a term.
+    pub(super) matching: Vec<(Path, u64)>,
+}
+
+/// The keys of an object's labels, hashed and sorted. Many objects share one.
+pub(super) type LabelKeys = Arc<Box<[u64]>>;
+
+/// One object as it is kept. Immutable.
+///
+/// The JSON holds `status` first, and `metadata` last with `generation` and `resourceVersion` at its very end, so that what
+/// counts as a change is one piece of it and two versions are compared without parsing them.
+#[derive(Debug)]
+pub struct Entry {
+    /// Terms (labels in the order of `label_keys`, then those of `matching`, sorted), texts that the JSON holds only in
+    /// an escaped form, then the JSON.
+    data: Box<[u8]>,
+    own: Digests,
+    label_keys: LabelKeys,
+    shape: Arc<Shape>,
+    /// The resource version as a number; 0 where it is none.
+    revision: u64,
+    /// Ends of pieces of the JSON, counted from its start.
+    status_end: u32,
+    counted_end: u32,
+    /// Counted from the start of the data.
+    starts: [u32; 3],
+    lengths: [u16; 3],
+    terms: u16,
+    /// Length of the texts between terms and JSON.
+    texts: u16,
+    version_length: u16,
+}
+
+/// Why a value is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotKept {
+    #[error("it has no `metadata.name`")]
+    NoName,
+    #[error("it is too large")]
+    TooLarge,
+}
+
+const NAMESPACE: usize = 0;
+const NAME: usize = 1;
+const UID: usize = 2;
+
+// === impl Shape ===
+
+impl Shape {
+    pub(super) fn new(fields: Fields, matching: impl IntoIterator<Item = Path>) -> Arc<Self> {
+        let matching = matching.into_iter().map(|path| {
+            let key = path_key(&path);
+            (path, key)
+        });
+        Arc::new(Self { fields, matching: matching.collect() })
+    }
+
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        self.fields.covers_all(&other.fields)
+            && other.matching.iter().all(|path| self.matching.contains(path))
+    }
+
+    pub(super) fn indexes(&self, key: u64) -> bool {
+        self.matching.iter().any(|(_, held)| *held == key)
+    }
+}
+
+/// A path's half of a term.
+pub(super) fn path_key(path: &Path) -> u64 {
+    hashed::key(Space::Path, &path.to_string())
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// What is kept of an object, which must be whole and with its `metadata.managedFields`.
+    pub(super) fn new(
+        object: &Value,
+        shape: &Arc<Shape>,
+        share: impl FnOnce(Vec<u64>) -> LabelKeys,
+    ) -> Result<Self, NotKept> {
+        let mut labels = label_terms(object);
+        labels.sort_unstable();
+        let (keys, mut terms): (Vec<u64>, Vec<u64>) = labels.into_iter().unzip();
+        terms.extend(matching_terms(object, shape));
+        let mut layout = Layout::new(&terms, object);
+        layout.write(&shape.fields.select(object, Extent::Shown)).ok_or(NotKept::TooLarge)?;
+        if layout.lengths.get(NAME).is_none_or(|length| *length == 0) {
+            return Err(NotKept::NoName);
+        }
+        let version = text_at(object, "resourceVersion");
+        let small = |length: usize| u16::try_from(length).map_err(|_| NotKept::TooLarge);
+        Ok(Self {
+            own: own_fields::of(object),
+            label_keys: share(keys),
+            shape: Arc::clone(shape),
+            revision: revision(version),
+            status_end: layout.status_end,
+            counted_end: layout.counted_end,
+            starts: layout.starts,
+            lengths: layout.lengths,
+            terms: small(terms.len())?,
+            texts: small(layout.json_at - terms.len() * size_of::<u64>())?,
+            version_length: small(version.len())?,
+            data: layout.data.into(),
+        })
+    }
+
+    /// Its JSON, with all fields that some processor asks for.
+    pub fn json(&self) -> &str {
+        text(self.data.get(self.json_at()..))
+    }
+
+    /// Its JSON, parsed.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(self.data.get(self.json_at()..).unwrap_or_default())
+            .unwrap_or_default()
+    }
+
+    /// The piece of its JSON that counts as a change where everything kept of it is read.
+    pub fn counted(&self, extent: Extent) -> &[u8] {
+        let (from, to) = match extent {
+            Extent::Shown => (0, self.data.len()),
+            Extent::Counted => (0, self.json_at() + self.counted_end as usize),
+            Extent::WithoutStatus => {
+                (self.status_end as usize, self.json_at() + self.counted_end as usize)
+            }
+        };
+        self.data.get(self.json_at() + from..to).unwrap_or_default()
+    }
+
+    /// Its namespace; none of a cluster-scoped object.
+    pub fn namespace(&self) -> Option<&str> {
+        Some(self.part(NAMESPACE)).filter(|namespace| !namespace.is_empty())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.part(NAME)
+    }
+
+    /// Its uid.
+    pub fn uid(&self) -> Option<&str> {
+        Some(self.part(UID)).filter(|uid| !uid.is_empty())
+    }
+
+    /// Its resource version.
+    pub fn resource_version(&self) -> &str {
+        let length = usize::from(self.version_length);
+        // `"}}` follows.
+        let end = self.data.len().saturating_sub(3);
+        text(self.data.get(end.saturating_sub(length)..end))
+    }
+
+    /// The digests of what `mortise/` managers own of it.
+    pub fn own(&self) -> &Digests {
+        &self.own
+    }
+
+    /// What is kept of it.
+    pub fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// Whether its labels are selected.
+    pub fn matches_labels(&self, selector: &LabelSelector) -> bool {
+        HashedSelector::new(selector).matches(|key| self.label_term(key))
+    }
+
+    /// Its resource version as a number; 0 where it is none.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// The term of the label with this key.
+    pub(super) fn label_term(&self, key: u64) -> Option<u64> {
+        let at = self.label_keys.binary_search(&key).ok()?;
+        self.terms().nth(at)
+    }
+
+    pub(crate) fn label_terms(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.label_keys.iter().copied().zip(self.terms())
+    }
+
+    pub(crate) fn matching_terms(&self) -> impl Iterator<Item = u64> {
+        self.terms().skip(self.label_keys.len())
+    }
+
+    /// Roughly what it takes in memory, without what is shared.
+    pub(super) fn bytes(&self) -> usize {
+        let own =
+            self.own.iter().map(|own| size_of_val(own) + own.manager.len() + own.subresource.len());
+        size_of::<Self>() + 2 * size_of::<usize>() + self.data.len() + own.sum::<usize>()
+    }
+
+    pub(super) fn json_bytes(&self) -> usize {
+        self.data.len() - self.json_at()
+    }
+
+    /// The order of lists: by namespace and name.
+    pub(super) fn order(&self, namespace: &str, name: &str) -> Ordering {
+        self.part(NAMESPACE).cmp(namespace).then_with(|| self.part(NAME).cmp(name))
+    }
+
+    pub(super) fn order_to(&self, other: &Self) -> Ordering {
+        self.order(other.part(NAMESPACE), other.part(NAME))
+    }
+
+    fn terms(&self) -> impl Iterator<Item = u64> {
+        let end = usize::from(self.terms) * size_of::<u64>();
+        let terms = self.data.get(..end).unwrap_or_default().as_chunks().0;
+        terms.iter().map(|bytes| u64::from_ne_bytes(*bytes))
+    }
+
+    fn json_at(&self) -> usize {
+        usize::from(self.terms) * size_of::<u64>() + usize::from(self.texts)
+    }
+
+    fn part(&self, which: usize) -> &str {
+        let start = self.starts.get(which).copied().unwrap_or_default() as usize;
+        let length = usize::from(self.lengths.get(which).copied().unwrap_or_default());
+        text(self.data.get(start..start + length))
+    }
+}
+
+/// The data are made of strings, so this gives them back.
+fn text(bytes: Option<&[u8]>) -> &str {
+    bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+fn text_at<'a>(object: &'a Value, key: &str) -> &'a str {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(key))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// A resource version as a number; 0 where it is none.
+pub(super) fn revision(version: &str) -> u64 {
+    version.parse().unwrap_or_default()
+}
+
+/// An object's resource version as a number.
+pub(super) fn revision_of(object: &Value) -> u64 {
+    revision(text_at(object, "resourceVersion"))
+}
+
+/// An object's namespace (empty where it has none) and name.
+pub(super) fn place_of(object: &Value) -> (&str, &str) {
+    (text_at(object, "namespace"), text_at(object, "name"))
+}
+
+fn label_terms(object: &Value) -> Vec<(u64, u64)> {
+    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    let label = |(key, value): (&String, &Value)| {
+        let key = hashed::key(Space::Label, key);
+        Some((key, hashed::term(key, value.as_str()?)))
+    };
+    labels.into_iter().flatten().filter_map(label).collect()
+}
+
+fn matching_terms(object: &Value, shape: &Shape) -> Vec<u64> {
+    let of = |(path, key): &(Path, u64)| {
+        let terms: Vec<u64> =
+            path.texts(object).iter().map(|text| hashed::term(*key, text)).collect();
+        terms
+    };
+    let mut terms: Vec<u64> = shape.matching.iter().flat_map(of).collect();
+    terms.sort_unstable();
+    terms.dedup();
+    terms
+}
+
+/// Writes an entry's data.
+struct Layout {
+    data: Vec<u8>,
+    json_at: usize,
+    status_end: u32,
+    counted_end: u32,
+    starts: [u32; 3],
+    lengths: [u16; 3],
+}
+
+// === impl Layout ===
+
+impl Layout {
+    fn new(terms: &[u64], object: &Value) -> Self {
+        let mut data: Vec<u8> = terms.iter().flat_map(|term| term.to_ne_bytes()).collect();
+        let mut layout = Self {
+            json_at: 0,
+            status_end: 1,
+            counted_end: 0,
+            starts: [0; 3],
+            lengths: [0; 3],
+            data: Vec::new(),
+        };
+        for (which, key) in [(NAMESPACE, "namespace"), (NAME, "name"), (UID, "uid")] {
+            let text = text_at(object, key);
+            if text.contains(['"', '\\']) || text.contains(char::is_control) {
+                layout.mark(which, data.len(), text.len());
+                data.extend_from_slice(text.as_bytes());
+            }
+        }
+        layout.json_at = data.len();
+        layout.data = data;
+        layout
+    }
+
+    fn mark(&mut self, which: usize, start: usize, length: usize) {
+        if let (Some(held_start), Some(held)) =
+            (self.starts.get_mut(which), self.lengths.get_mut(which))
+        {
+            *held_start = u32::try_from(start).unwrap_or(u32::MAX);
+            *held = u16::try_from(length).unwrap_or(u16::MAX);
+        }
+    }
+
+    /// How long the JSON is by now.
+    fn written(&self) -> Option<u32> {
+        u32::try_from(self.data.len() - self.json_at).ok()
+    }
+
+    fn write(&mut self, object: &Part<'_>) -> Option<()> {
+        self.data.push(b'{');
+        let find = |wanted: &str| {
+            object.entries().iter().find(|(key, _)| *key == wanted).map(|(_, part)| part)
+        };
+        if let Some(status) = find("status") {
+            self.entry("status", status)?;
+            self.data.push(b',');
+        }
+        self.status_end = self.written()?;
+        for (key, part) in
+            object.entries().iter().filter(|(key, _)| !matches!(*key, "status" | "metadata"))
+        {
+            self.entry(key, part)?;
+            self.data.push(b',');
+        }
+        self.data.extend_from_slice(b"\"metadata\":{");
+        self.metadata(find("metadata").map_or(&[], Part::entries))?;
+        self.data.extend_from_slice(b"}}");
+        self.written().map(|_| ())
+    }
+
+    fn metadata(&mut self, entries: &[(&str, Part<'_>)]) -> Option<()> {
+        let round = |key: &str| match key {
+            "generation" => 1,
+            "resourceVersion" => 2,
+            _ => 0,
+        };
+        let mut is_first = true;
+        for now in 0..=2 {
+            for (key, part) in entries.iter().filter(|(key, _)| round(key) == now) {
+                if !std::mem::take(&mut is_first) {
+                    self.data.push(b',');
+                }
+                self.entry(key, part)?;
+                self.mark_place(key, part);
+            }
+            if now == 0 {
+                self.counted_end = self.written()?;
+            }
+        }
+        Some(())
+    }
+
+    fn entry(&mut self, key: &str, part: &Part<'_>) -> Option<()> {
+        serde_json::to_writer(&mut self.data, key).ok()?;
+        self.data.push(b':');
+        serde_json::to_writer(&mut self.data, part).ok()
+    }
+
+    /// Remembers where a name was just written.
+    fn mark_place(&mut self, key: &str, part: &Part<'_>) {
+        let which = match key {
+            "namespace" => NAMESPACE,
+            "name" => NAME,
+            "uid" => UID,
+            _ => return,
+        };
+        if let Part::Whole(Value::String(text)) = part
+            && self.lengths.get(which) == Some(&0)
+        {
+            self.mark(which, self.data.len().saturating_sub(text.len() + 1), text.len());
+        }
+    }
+}

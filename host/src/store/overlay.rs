@@ -1,0 +1,49 @@
+//! What an object would be with a manifest laid over it, and whether two versions of an object differ in substance.
+
+use serde_json::Value;
+
+use crate::path::{Extent, Fields};
+
+/// Keys by which the elements of a list are told apart, where its schema is not known.
+const IDENTITIES: [&str; 5] = ["name", "type", "key", "uid", "port"];
+
+/// The object with the fields of a manifest laid over it: maps are merged, elements of lists too where they can be told apart
+/// by a key that all of them have; other lists and values are replaced.
+pub fn lay_over(live: Option<&Value>, sent: &Value) -> Value {
+    let Some(live) = live else { return sent.clone() };
+    match (live, sent) {
+        (Value::Object(live), Value::Object(sent)) => {
+            let mut laid = live.clone();
+            for (key, value) in sent {
+                laid.insert(key.clone(), lay_over(live.get(key), value));
+            }
+            Value::Object(laid)
+        }
+        (Value::Array(live), Value::Array(sent)) => lay_list(live, sent),
+        (_, sent) => sent.clone(),
+    }
+}
+
+fn lay_list(live: &[Value], sent: &[Value]) -> Value {
+    let is_in_all = |key: &&&str| {
+        let identity = |element: &Value| {
+            element.get(**key).is_some_and(|value| !value.is_object() && !value.is_array())
+        };
+        live.iter().chain(sent).all(identity)
+    };
+    let Some(key) = IDENTITIES.iter().find(is_in_all).filter(|_| !live.is_empty()) else {
+        return Value::Array(sent.to_vec());
+    };
+    let same = |a: &Value, b: &Value| a.get(key) == b.get(key);
+    let kept = live.iter().map(|element| match sent.iter().find(|sent| same(sent, element)) {
+        Some(sent) => lay_over(Some(element), sent),
+        None => element.clone(),
+    });
+    let added = sent.iter().filter(|sent| !live.iter().any(|element| same(sent, element))).cloned();
+    Value::Array(kept.chain(added).collect())
+}
+
+/// Whether two versions of an object differ in more than status, `resourceVersion`, `generation` and `managedFields`.
+pub fn differs(old: &Value, new: &Value) -> bool {
+    Fields::whole().differ(Some(old), Some(new), Extent::WithoutStatus)
+}

@@ -1,0 +1,116 @@
+//! A selection, ready to be compared with what is kept.
+
+use serde_json::Value;
+
+use super::entry::{Entry, path_key};
+use super::hashed::{self, HashedSelector, Space};
+use crate::contract::Selection;
+use crate::labels::LabelSelector;
+use crate::path::Path;
+
+/// Which objects of a kind: a selection without its kind and fields.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Query {
+    /// None: all namespaces. Empty: none, of cluster-scoped objects.
+    pub(crate) namespace: Option<Box<str>>,
+    pub(crate) name: Option<Box<str>>,
+    pub(super) selector: LabelSelector,
+    labels: HashedSelector,
+    matching: Box<[Condition]>,
+}
+
+/// A text that an object must hold at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Condition {
+    path: Path,
+    value: Box<str>,
+    /// The path's half of the term.
+    key: u64,
+    term: u64,
+}
+
+// === impl Query ===
+
+impl Query {
+    /// Reads a selection; the message says what does not parse.
+    pub fn new(selection: &Selection) -> Result<Self, String> {
+        let selector =
+            LabelSelector::parse(&selection.labels).map_err(|invalid| invalid.to_string())?;
+        let condition = |(path, value): &(String, String)| {
+            let path: Path =
+                path.parse().map_err(|invalid: crate::path::Invalid| invalid.to_string())?;
+            let key = path_key(&path);
+            Ok(Condition {
+                key,
+                term: hashed::term(key, value),
+                value: value.as_str().into(),
+                path,
+            })
+        };
+        let matching: Result<Box<[Condition]>, String> =
+            selection.matching.iter().map(condition).collect();
+        Ok(Self {
+            namespace: selection.namespace.as_deref().map(Into::into),
+            name: selection.name.as_deref().map(Into::into),
+            labels: HashedSelector::new(&selector),
+            selector,
+            matching: matching?,
+        })
+    }
+
+    /// One object.
+    pub fn object(namespace: Option<&str>, name: &str) -> Self {
+        Self {
+            namespace: Some(namespace.unwrap_or_default().into()),
+            name: Some(name.into()),
+            labels: HashedSelector::new(&LabelSelector::default()),
+            selector: LabelSelector::default(),
+            matching: Box::default(),
+        }
+    }
+
+    /// Whether an object is selected. A path that is not indexed is looked up in the object's JSON.
+    pub fn matches(&self, entry: &Entry) -> bool {
+        let is = |wanted: &Option<Box<str>>, held: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == held)
+        };
+        is(&self.name, entry.name())
+            && is(&self.namespace, entry.namespace().unwrap_or_default())
+            && self.labels.matches(|key| entry.label_term(key))
+            && self.holds_all(entry)
+    }
+
+    /// The paths and texts that must be held.
+    pub(crate) fn matching(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.matching.iter().map(|condition| (&condition.path, &*condition.value))
+    }
+
+    /// Terms of which each selected object has all: with the key under which they are indexed.
+    pub(crate) fn terms(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.matching
+            .iter()
+            .map(|condition| (condition.key, condition.term))
+            .chain(self.labels.equalities())
+    }
+
+    /// Whether this is a path's half of a term (else a label's).
+    pub(super) fn is_of_path(&self, key: u64) -> bool {
+        self.matching.iter().any(|condition| condition.key == key)
+    }
+
+    /// The term of its name, where it has one.
+    pub(super) fn name_term(&self) -> Option<(u64, u64)> {
+        let key = hashed::key(Space::Place, "name");
+        self.name.as_deref().map(|name| (key, hashed::term(key, name)))
+    }
+
+    fn holds_all(&self, entry: &Entry) -> bool {
+        let mut parsed: Option<Value> = None;
+        self.matching.iter().all(|condition| {
+            if entry.shape().indexes(condition.key) {
+                return entry.matching_terms().any(|term| term == condition.term);
+            }
+            condition.path.holds(parsed.get_or_insert_with(|| entry.value()), &condition.value)
+        })
+    }
+}

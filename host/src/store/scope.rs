@@ -1,0 +1,99 @@
+//! Which part of a kind is watched, and what of its objects is kept.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::entry::place_of;
+use super::query::Query;
+use crate::labels::LabelSelector;
+use crate::path::{Fields, Path, Segment};
+
+/// The part of a kind that one watch sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope {
+    /// None: all namespaces.
+    pub namespace: Option<String>,
+    /// None: every name.
+    pub name: Option<String>,
+    /// A label selector; empty: all. One that does not parse holds nothing.
+    pub labels: String,
+}
+
+/// What is kept of the objects of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The fields.
+    pub fields: Fields,
+    /// The paths to be indexed.
+    pub matching: BTreeSet<Path>,
+    /// Whether it is written, so that digests of what is ours are needed: then the watch must bring whole objects, whatever
+    /// is kept of them.
+    pub written: bool,
+}
+
+// === impl Scope ===
+
+impl Scope {
+    /// Whether an object lies within.
+    pub fn holds(&self, object: &Value) -> bool {
+        let (namespace, name) = place_of(object);
+        self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
+            && self.name.as_deref().is_none_or(|wanted| wanted == name)
+            && (self.labels.is_empty()
+                || LabelSelector::parse(&self.labels)
+                    .is_ok_and(|selector| selector.matches_object(object)))
+    }
+
+    /// Whether all that a selection can find lies within.
+    pub fn covers(&self, query: &Query) -> bool {
+        let covers = |mine: &Option<String>, theirs: Option<&str>| {
+            mine.is_none() || mine.as_deref() == theirs
+        };
+        covers(&self.namespace, query.namespace.as_deref())
+            && covers(&self.name, query.name.as_deref())
+            && (self.labels.is_empty()
+                || LabelSelector::parse(&self.labels)
+                    .is_ok_and(|selector| selector.covers(&query.selector)))
+    }
+
+    /// Whether all of another scope lies within.
+    pub fn covers_scope(&self, other: &Self) -> bool {
+        let covers =
+            |mine: &Option<String>, theirs: &Option<String>| mine.is_none() || mine == theirs;
+        let labels = |text: &str| LabelSelector::parse(text).ok();
+        covers(&self.namespace, &other.namespace)
+            && covers(&self.name, &other.name)
+            && (self.labels.is_empty()
+                || labels(&self.labels)
+                    .zip(labels(&other.labels))
+                    .is_some_and(|(mine, theirs)| mine.covers(&theirs)))
+    }
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    /// What either wants.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self {
+            fields: self.fields.union(&other.fields),
+            matching: self.matching.union(&other.matching).cloned().collect(),
+            written: self.written || other.written,
+        }
+    }
+
+    /// Whether a watch of nothing but metadata brings all that is kept.
+    pub fn is_metadata_only(&self) -> bool {
+        let is_metadata = |path: &Path| matches!(path.segments().first(), Some(Segment::Key(key)) if **key == *"metadata");
+        let bare = Fields::metadata_only();
+        !self.written
+            && !self.fields.is_whole()
+            && self
+                .fields
+                .paths()
+                .chain(&self.matching)
+                .all(|path| is_metadata(path) || bare.covers(path))
+    }
+}

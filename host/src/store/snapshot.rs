@@ -1,0 +1,235 @@
+//! What is known of one kind within one scope at one moment. Immutable where it is read; copies cost nothing.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::entry::{Entry, Shape};
+use super::hashed::{self, Space};
+use super::query::Query;
+use super::sorted::Sorted;
+use super::table::postings;
+
+/// Terms are compared by how many objects have them up to this number, then the first one is taken.
+const WORTH_COUNTING: usize = 64;
+
+/// How many label keys of a kind are indexed at most; selectors with others look at all objects.
+const MOST_INDEXED: usize = 256;
+
+/// The objects of one kind within one scope at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    rows: Sorted<Arc<Entry>>,
+    /// By term, then in the order of the rows.
+    index: Sorted<Posting>,
+    /// The label keys (and the key of names) that are indexed besides the shape's paths.
+    indexed: Arc<HashSet<u64>>,
+    /// Those that were looked for and are not indexed yet.
+    looked_for: Arc<Mutex<HashSet<u64>>>,
+    /// What every entry holds at least.
+    pub(super) shape: Arc<Shape>,
+    /// Whether the first list has ended.
+    pub(super) complete: bool,
+    /// The number of the last change that is in it.
+    sequence: u64,
+}
+
+/// An entry under one of its terms.
+#[derive(Clone, Debug)]
+pub(super) struct Posting {
+    pub(super) term: u64,
+    pub(super) entry: Arc<Entry>,
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    pub(super) fn new(shape: Arc<Shape>) -> Self {
+        Self {
+            rows: Sorted::default(),
+            index: Sorted::default(),
+            indexed: Arc::default(),
+            looked_for: Arc::default(),
+            shape,
+            complete: false,
+            sequence: 0,
+        }
+    }
+
+    /// A copy, with the number of the last change.
+    pub(super) fn at(&self, sequence: u64) -> Self {
+        Self { sequence, ..self.clone() }
+    }
+
+    /// The number of the last change that is in it.
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether all objects are in it.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// What every entry holds at least.
+    pub fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is no object.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// One object; the namespace of a cluster-scoped one is empty.
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Entry>> {
+        self.rows.get(|entry| entry.order(namespace, name))
+    }
+
+    /// The selected objects, ordered by namespace and name, from the first one after a place. The cost follows the number of
+    /// objects that have the rarest of the wanted texts and labels; a label that was never asked for is indexed from the
+    /// next snapshot on.
+    pub fn select<'a>(
+        &'a self,
+        query: &'a Query,
+        after: Option<(&'a str, &'a str)>,
+    ) -> impl Iterator<Item = &'a Arc<Entry>> {
+        self.candidates(query, after).filter(|entry| query.matches(entry))
+    }
+
+    fn candidates<'a>(
+        &'a self,
+        query: &'a Query,
+        after: Option<(&'a str, &'a str)>,
+    ) -> Box<dyn Iterator<Item = &'a Arc<Entry>> + 'a> {
+        let namespace = query.namespace.as_deref();
+        let is_after = move |entry: &&Arc<Entry>| {
+            after.is_none_or(|(namespace, name)| entry.order(namespace, name).is_gt())
+        };
+        if let (Some(namespace), Some(name)) = (namespace, query.name.as_deref()) {
+            return Box::new(self.get(namespace, name).into_iter().filter(is_after));
+        }
+        // Of the namespace's first object and the place to go on from, the later one.
+        let first = after
+            .into_iter()
+            .chain(namespace.map(|namespace| (namespace, "")))
+            .max()
+            .unwrap_or_default();
+        let is_within = move |entry: &&Arc<Entry>| {
+            namespace.is_none_or(|namespace| entry.namespace().unwrap_or_default() == namespace)
+        };
+        if let Some(term) = self.rarest(query) {
+            let postings = self.index.from(move |posting| posting.order(term, first.0, first.1));
+            let of_term = postings
+                .take_while(move |posting| posting.term == term)
+                .map(|posting| &posting.entry);
+            return Box::new(of_term.take_while(is_within).filter(is_after));
+        }
+        Box::new(
+            self.rows
+                .from(move |entry| entry.order(first.0, first.1))
+                .take_while(is_within)
+                .filter(is_after),
+        )
+    }
+
+    /// Of the wanted terms that are indexed, the one that the fewest objects have.
+    fn rarest(&self, query: &Query) -> Option<u64> {
+        let count = |term: u64| {
+            let from = self.index.from(move |posting| posting.term.cmp(&term));
+            from.take_while(|posting| posting.term == term).take(WORTH_COUNTING).count()
+        };
+        let is_indexed = |key: u64| self.indexed.contains(&key) || self.shape.indexes(key);
+        let mut terms: Vec<u64> = Vec::new();
+        for (key, term) in query.terms().chain(query.name_term()) {
+            if is_indexed(key) {
+                terms.push(term);
+            } else if self.indexed.len() < MOST_INDEXED && !query.is_of_path(key) {
+                self.looked_for.lock().insert(key);
+            }
+        }
+        if terms.len() > 1 {
+            terms.into_iter().min_by_key(|term| count(*term))
+        } else {
+            terms.pop()
+        }
+    }
+
+    pub(super) fn rows(&self) -> &Sorted<Arc<Entry>> {
+        &self.rows
+    }
+
+    pub(super) fn index_bytes(&self) -> usize {
+        self.rows.bytes() + self.index.bytes()
+    }
+
+    pub(super) fn put(&mut self, entry: &Arc<Entry>) {
+        let held = self.rows.insert(Arc::clone(entry), |held| held.order_to(entry));
+        let new = postings(entry, &self.indexed);
+        for old in held.iter().flat_map(|held| postings(held, &self.indexed)) {
+            if !new.iter().any(|posting| posting.term == old.term) {
+                self.index.remove(|posting| posting.order_to(&old));
+            }
+        }
+        for posting in new {
+            let order = posting.clone();
+            self.index.insert(posting, |held| held.order_to(&order));
+        }
+    }
+
+    pub(super) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<Entry>> {
+        let held = self.rows.remove(|entry| entry.order(namespace, name))?;
+        for old in postings(&held, &self.indexed) {
+            self.index.remove(|posting| posting.order_to(&old));
+        }
+        Some(held)
+    }
+
+    /// Indexes the label keys that a reader has looked for.
+    pub(super) fn index_what_was_looked_for(&mut self) {
+        let keys = std::mem::take(&mut *self.looked_for.lock());
+        let keys: HashSet<u64> =
+            keys.into_iter().filter(|key| !self.indexed.contains(key)).collect();
+        if keys.is_empty() {
+            return;
+        }
+        for entry in self.rows.iter() {
+            let labels =
+                entry.label_terms().filter(|(key, _)| keys.contains(key)).map(|(_, term)| term);
+            for term in labels.chain(name_term(entry, &keys)) {
+                let posting = Posting { term, entry: Arc::clone(entry) };
+                let order = posting.clone();
+                self.index.insert(posting, |held| held.order_to(&order));
+            }
+        }
+        Arc::make_mut(&mut self.indexed).extend(keys);
+    }
+}
+
+/// The term of an entry's name, where names are indexed.
+pub(super) fn name_term(entry: &Entry, indexed: &HashSet<u64>) -> Option<u64> {
+    if indexed.is_empty() {
+        return None;
+    }
+    let key = hashed::key(Space::Place, "name");
+    indexed.contains(&key).then(|| hashed::term(key, entry.name()))
+}
+
+// === impl Posting ===
+
+impl Posting {
+    fn order(&self, term: u64, namespace: &str, name: &str) -> Ordering {
+        self.term.cmp(&term).then_with(|| self.entry.order(namespace, name))
+    }
+
+    fn order_to(&self, other: &Self) -> Ordering {
+        self.term.cmp(&other.term).then_with(|| self.entry.order_to(&other.entry))
+    }
+}

@@ -1,0 +1,344 @@
+//! The objects of one kind within one scope: what the store knows, and the rules by which it learns.
+//!
+//! *Guarantees.* An object is never replaced by an older version of itself. A late event does not bring a deleted object
+//! back. When a list ends, what is not in it is gone, unless it is newer than the list.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::entry::{self, Entry, LabelKeys, NotKept, Shape};
+use super::snapshot::{Posting, Snapshot};
+use super::tombstones::Tombstones;
+
+/// An object's namespace and name.
+type Place = (Box<str>, Box<str>);
+
+/// What changed: the object before and after.
+pub(super) type Difference = (Option<Arc<Entry>>, Option<Arc<Entry>>);
+
+/// The objects of one kind within one scope.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// What readers see.
+    current: Snapshot,
+    /// What new entries hold: no less than the snapshot's shape.
+    shape: Arc<Shape>,
+    listing: Option<Listing>,
+    /// The shape of the last list, until all entries have it.
+    promised: Option<Arc<Shape>>,
+    tombstones: Tombstones,
+    /// How far lists and the watch have come: all that happened up to this version was seen.
+    seen: u64,
+    /// Own writes that came while a list was running and were not in it; the version says until when this is open.
+    unconfirmed: HashMap<Place, u64>,
+    label_keys: HashSet<LabelKeys>,
+    /// How many sets of label keys make it worth looking for those that nobody holds any more.
+    label_keys_bound: usize,
+}
+
+/// A list that is running.
+#[derive(Debug)]
+struct Listing {
+    shape: Arc<Shape>,
+    seen: HashSet<Place>,
+    /// What did not come from the list since it began.
+    touched: HashSet<Place>,
+    /// The newest version in it; the list is no older.
+    newest: u64,
+}
+
+// === impl Table ===
+
+impl Table {
+    pub(super) fn new(shape: Arc<Shape>) -> Self {
+        Self {
+            current: Snapshot::new(Arc::clone(&shape)),
+            shape,
+            listing: None,
+            promised: None,
+            tombstones: Tombstones::default(),
+            seen: 0,
+            unconfirmed: HashMap::new(),
+            label_keys: HashSet::new(),
+            label_keys_bound: 64,
+        }
+    }
+
+    /// Asks for more; says whether the objects must be listed again for that.
+    pub(super) fn widen(&mut self, shape: &Shape) -> bool {
+        if self.shape.covers(shape) {
+            return false;
+        }
+        let paths = self.shape.matching.iter().chain(&shape.matching).map(|(path, _)| path.clone());
+        let paths: std::collections::BTreeSet<_> = paths.collect();
+        self.shape = Shape::new(self.shape.fields.union(&shape.fields), paths);
+        true
+    }
+
+    /// What is known now, with the number of the last change.
+    pub(super) fn snapshot(&mut self, sequence: u64) -> Snapshot {
+        self.current.index_what_was_looked_for();
+        self.current.at(sequence)
+    }
+
+    pub(super) fn current(&self) -> &Snapshot {
+        &self.current
+    }
+
+    pub(super) fn begin_list(&mut self) {
+        self.listing = Some(Listing {
+            shape: Arc::clone(&self.shape),
+            seen: HashSet::new(),
+            touched: HashSet::new(),
+            newest: 0,
+        });
+    }
+
+    /// An object of the running list.
+    pub(super) fn list_item(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
+        if let Some(listing) = &mut self.listing {
+            listing.seen.insert(place(object));
+            listing.newest = listing.newest.max(entry::revision_of(object));
+        }
+        self.put(object)
+    }
+
+    /// Ends the running list: what was not in it is gone. Says what changed, and whether more can be read than before.
+    pub(super) fn end_list(&mut self) -> (Vec<Difference>, bool) {
+        let Some(listing) = self.listing.take() else { return (Vec::new(), false) };
+        let missing =
+            self.current.rows().iter().filter(|entry| !listing.seen.contains(&place_of(entry)));
+        let mut gone = Vec::new();
+        for entry in missing {
+            let place = place_of(entry);
+            if listing.touched.contains(&place) && entry.revision() > listing.newest {
+                self.unconfirmed.insert(place, entry.revision());
+            } else {
+                gone.push(place);
+            }
+        }
+        self.seen = self.seen.max(listing.newest);
+        let now = Instant::now();
+        let differences = gone
+            .into_iter()
+            .filter_map(|place| self.take(&place, listing.newest, None, now))
+            .collect();
+        let was_complete = std::mem::replace(&mut self.current.complete, true);
+        self.promised = Some(listing.shape);
+        let widened = self.keep_promise();
+        (differences, widened || !was_complete)
+    }
+
+    /// An object as a watch shows it.
+    pub(super) fn upsert(&mut self, object: &Value) -> Result<(Vec<Difference>, bool), NotKept> {
+        self.touch(place(object));
+        let put = self.put(object)?;
+        let mut differences: Vec<Difference> = put.into_iter().collect();
+        differences.extend(self.passed(entry::revision_of(object)));
+        Ok((differences, self.promised.is_some() && self.keep_promise()))
+    }
+
+    /// An object as a write of ours was answered.
+    pub(super) fn wrote(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
+        let place = place(object);
+        let revision = entry::revision_of(object);
+        let is_past = revision != 0 && revision <= self.seen;
+        if is_past && self.current.get(&place.0, &place.1).is_none() {
+            // The answer comes so late that the watch has shown the object's end before it.
+            return Ok(None);
+        }
+        self.touch(place);
+        self.put(object)
+    }
+
+    /// An object that a write of ours put out of the scope.
+    pub(super) fn left(&mut self, object: &Value) -> Option<Difference> {
+        let (namespace, name) = entry::place_of(object);
+        let held = self.current.get(namespace, name)?;
+        let revision = entry::revision_of(object);
+        if is_older(revision, held.revision()) {
+            return None;
+        }
+        self.touch(place(object));
+        self.take(&place(object), revision, None, Instant::now())
+    }
+
+    /// The last state of an object that was deleted or left the scope.
+    pub(super) fn delete(&mut self, object: &Value) -> Vec<Difference> {
+        let revision = entry::revision_of(object);
+        let place = place(object);
+        self.touch(place.clone());
+        let held = self.current.get(&place.0, &place.1).map(|held| held.revision());
+        let mut differences: Vec<Difference> = if held.is_some_and(|held| is_older(revision, held))
+        {
+            Vec::new()
+        } else {
+            self.take(&place, revision, None, Instant::now()).into_iter().collect()
+        };
+        differences.extend(self.passed(revision));
+        differences
+    }
+
+    /// An object that a deletion of ours took away, which the API server confirmed.
+    pub(super) fn deleted(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Option<Difference> {
+        let held = self.current.get(namespace, name);
+        if let (Some(held), Some(uid)) = (held.and_then(|held| held.uid()), uid)
+            && held != uid
+        {
+            return None;
+        }
+        let uid = uid.or_else(|| held.and_then(|held| held.uid())).map(Box::from);
+        self.touch((namespace.into(), name.into()));
+        self.take(&(namespace.into(), name.into()), 0, uid, Instant::now())
+    }
+
+    /// Forgets all objects, without a word: the kind is gone.
+    pub(super) fn clear(&mut self) {
+        self.current = Snapshot::new(Arc::clone(&self.shape));
+        self.listing = None;
+        self.promised = None;
+        self.unconfirmed.clear();
+    }
+
+    fn touch(&mut self, place: Place) {
+        self.unconfirmed.remove(&place);
+        if let Some(listing) = &mut self.listing {
+            listing.touched.insert(place);
+        }
+    }
+
+    /// Keeps an object, unless what is known is newer.
+    fn put(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
+        let (namespace, name) = entry::place_of(object);
+        let revision = entry::revision_of(object);
+        let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+        if self.tombstones.bar(namespace, name, revision, uid) {
+            return Ok(None);
+        }
+        let held = self.current.get(namespace, name).cloned();
+        let is_known = |held: &Arc<Entry>| {
+            let same = revision != 0
+                && held.revision() == revision
+                && Arc::ptr_eq(held.shape(), &self.shape);
+            same || is_older(revision, held.revision())
+        };
+        if held.as_ref().is_some_and(is_known) {
+            return Ok(None);
+        }
+        let label_keys = &mut self.label_keys;
+        let entry = Arc::new(Entry::new(object, &self.shape, |keys| share(label_keys, keys))?);
+        self.current.put(&entry);
+        self.tombstones.remove(namespace, name);
+        self.drop_label_keys();
+        let is_same = |held: &Arc<Entry>| {
+            held.resource_version() == entry.resource_version()
+                && (revision != 0 || held.json() == entry.json())
+        };
+        if held.as_ref().is_some_and(is_same) {
+            // The same version, with more of it kept.
+            return Ok(None);
+        }
+        Ok(Some((held, Some(entry))))
+    }
+
+    /// Takes an object out and leaves a tombstone.
+    fn take(
+        &mut self,
+        place: &Place,
+        revision: u64,
+        uid: Option<Box<str>>,
+        now: Instant,
+    ) -> Option<Difference> {
+        let held = self.current.remove(&place.0, &place.1);
+        let last = held.as_ref().map_or(0, |held| held.revision()).max(revision);
+        self.tombstones.add(place.clone(), last, uid, now);
+        held.map(|held| (Some(held), None))
+    }
+
+    /// The watch has come this far: it would have shown the versions before.
+    fn passed(&mut self, revision: u64) -> Vec<Difference> {
+        self.seen = self.seen.max(revision);
+        if self.unconfirmed.is_empty() {
+            return Vec::new();
+        }
+        let passed: Vec<Place> = self
+            .unconfirmed
+            .iter()
+            .filter(|(_, held)| **held < revision)
+            .map(|(place, _)| place.clone())
+            .collect();
+        let mut differences = Vec::new();
+        for place in passed {
+            let held = self.unconfirmed.remove(&place);
+            let current = self.current.get(&place.0, &place.1).map(|entry| entry.revision());
+            if held == current {
+                differences.extend(self.take(&place, 0, None, Instant::now()));
+            }
+        }
+        differences
+    }
+
+    /// Shows the shape of the last list, once all entries have it: one that was newer than the list may still be without.
+    fn keep_promise(&mut self) -> bool {
+        let Some(promised) = self.promised.take() else { return false };
+        let has_it = |entry: &Arc<Entry>| {
+            Arc::ptr_eq(entry.shape(), &promised) || entry.shape().covers(&promised)
+        };
+        if !self.current.rows().iter().all(has_it) {
+            self.promised = Some(promised);
+            return false;
+        }
+        let is_wider = !self.current.shape.covers(&promised);
+        self.current.shape = promised;
+        is_wider
+    }
+
+    fn drop_label_keys(&mut self) {
+        if self.label_keys.len() > self.label_keys_bound {
+            self.label_keys.retain(|keys| Arc::strong_count(keys) > 1);
+            self.label_keys_bound = (2 * self.label_keys.len()).max(64);
+        }
+    }
+}
+
+/// Whether a version is known to be older; of versions that are no numbers, none is.
+fn is_older(revision: u64, than: u64) -> bool {
+    revision != 0 && revision < than
+}
+
+fn place(object: &Value) -> Place {
+    let (namespace, name) = entry::place_of(object);
+    (namespace.into(), name.into())
+}
+
+fn place_of(entry: &Entry) -> Place {
+    (entry.namespace().unwrap_or_default().into(), entry.name().into())
+}
+
+fn share(shared: &mut HashSet<LabelKeys>, keys: Vec<u64>) -> LabelKeys {
+    let keys = keys.into_boxed_slice();
+    if let Some(held) = shared.get(&keys) {
+        return Arc::clone(held);
+    }
+    let keys = Arc::new(keys);
+    shared.insert(Arc::clone(&keys));
+    keys
+}
+
+// === impl Posting, as the table makes them ===
+
+/// The terms under which an entry is found.
+pub(super) fn postings(entry: &Arc<Entry>, indexed: &HashSet<u64>) -> Vec<Posting> {
+    let labels = entry.label_terms().filter(|(key, _)| indexed.contains(key)).map(|(_, term)| term);
+    let name = super::snapshot::name_term(entry, indexed);
+    let terms = entry.matching_terms().chain(labels).chain(name);
+    terms.map(|term| Posting { term, entry: Arc::clone(entry) }).collect()
+}

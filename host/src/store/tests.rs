@@ -1,0 +1,533 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::path::{Extent, Fields, Path};
+
+fn kind() -> Kind {
+    Kind { group: "g".into(), version: "v1".into(), kind: "Thing".into() }
+}
+
+fn key() -> Key {
+    Key::new(&"p".into(), &"r".into(), Some("default"), "a")
+}
+
+fn wanted(fields: &[&str], matching: &[&str]) -> Wanted {
+    let matching = matching.iter().map(|path| path.parse::<Path>().unwrap()).collect();
+    Wanted { fields: Fields::parse(fields).unwrap(), matching, written: false }
+}
+
+fn thing(namespace: &str, name: &str, revision: u64) -> Value {
+    json!({
+        "apiVersion": "g/v1", "kind": "Thing",
+        "metadata": {"name": name, "namespace": namespace, "uid": format!("{namespace}-{name}"),
+            "resourceVersion": revision.to_string()}
+    })
+}
+
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let mut at = &mut object;
+    for key in pointer.split('/') {
+        at = at.as_object_mut().unwrap().entry(key).or_insert(json!({}));
+    }
+    *at = value;
+    object
+}
+
+fn selection() -> Selection {
+    Selection {
+        cluster: String::new(),
+        kind: kind(),
+        namespace: None,
+        name: None,
+        labels: String::new(),
+        matching: Vec::new(),
+        fields: Vec::new(),
+    }
+}
+
+/// A store of everything, listed: empty.
+fn stores(wanted: &Wanted) -> Stores {
+    let stores = Stores::new();
+    assert!(stores.open(&kind(), &Scope::default(), wanted));
+    list(&stores, &Scope::default(), &[]);
+    stores.take_events();
+    stores
+}
+
+fn list(stores: &Stores, scope: &Scope, objects: &[Value]) {
+    stores.begin_list(&kind(), scope);
+    objects.iter().for_each(|object| stores.list_item(&kind(), scope, object));
+    stores.end_list(&kind(), scope);
+}
+
+fn upsert(stores: &Stores, object: &Value) {
+    stores.upsert(&kind(), &Scope::default(), object);
+}
+
+fn delete(stores: &Stores, object: &Value) {
+    stores.delete(&kind(), &Scope::default(), object);
+}
+
+fn names(stores: &Stores, selection: &Selection) -> Vec<String> {
+    let name =
+        |entry: Arc<Entry>| format!("{}/{}", entry.namespace().unwrap_or_default(), entry.name());
+    stores.candidates(selection).unwrap().unwrap().into_iter().map(name).collect()
+}
+
+/// The changes since the last time, as text.
+fn changes(stores: &Stores) -> Vec<String> {
+    let version = |entry: &Option<Arc<Entry>>| {
+        entry.as_ref().map_or("-", |entry| entry.resource_version()).to_owned()
+    };
+    let change = |event: Event| match event {
+        Event::Object(change) => format!("{} {}", version(&change.old), version(&change.new)),
+        Event::Known(_) => "known".to_owned(),
+        Event::Unknown(_) => "unknown".to_owned(),
+        Event::Complete(_) => "complete".to_owned(),
+    };
+    stores.take_events().into_iter().map(change).collect()
+}
+
+#[test]
+fn an_entry_gives_back_what_was_kept_of_the_object() {
+    let object = json!({
+        "apiVersion": "g/v1", "kind": "Thing", "spec": {"a": 1, "b": [true, null]}, "status": {"phase": "Ready"},
+        "metadata": {"name": "n\"ame", "namespace": "ns", "uid": "u-1", "generation": 3, "resourceVersion": "77",
+            "labels": {"app": "web"}, "managedFields": [{"manager": "me"}]}
+    });
+    let stores = stores(&wanted(&[], &["spec.b[]"]));
+    upsert(&stores, &object);
+    let entry = stores.candidates(&selection()).unwrap().unwrap().remove(0);
+    assert_eq!(entry.value(), Fields::whole().project(&object));
+    let read = (entry.namespace(), entry.name(), entry.uid(), entry.resource_version());
+    assert_eq!(read, (Some("ns"), "n\"ame", Some("u-1"), "77"));
+    let counted = |extent| std::str::from_utf8(entry.counted(extent)).unwrap().to_owned();
+    assert!(entry.json().starts_with(r#"{"status":{"phase":"Ready"},"#), "{}", entry.json());
+    assert!(
+        entry.json().ends_with(r#","generation":3,"resourceVersion":"77"}}"#),
+        "{}",
+        entry.json()
+    );
+    assert!(
+        counted(Extent::Counted).starts_with(r#"{"status":{"#)
+            && !counted(Extent::Counted).contains("77")
+    );
+    assert!(counted(Extent::WithoutStatus).starts_with(r#""apiVersion""#));
+    let selected =
+        |labels: &str| entry.matches_labels(&crate::labels::LabelSelector::parse(labels).unwrap());
+    assert!(selected("app=web,!other") && !selected("app in (a,b)"));
+}
+
+#[test]
+fn an_object_is_not_replaced_by_an_older_version() {
+    let stores = stores(&wanted(&[], &[]));
+    upsert(&stores, &thing("a", "x", 10));
+    upsert(&stores, &thing("a", "x", 9));
+    stores.wrote(&kind(), &thing("a", "x", 9), &key(), &Arc::default());
+    delete(&stores, &thing("a", "x", 9));
+    upsert(&stores, &thing("a", "x", 10));
+    assert_eq!(changes(&stores), ["- 10"]);
+    upsert(&stores, &thing("a", "x", 100));
+    assert_eq!(changes(&stores), ["10 100"]);
+}
+
+#[test]
+fn versions_that_are_no_numbers_count_in_the_order_in_which_they_come() {
+    let stores = stores(&wanted(&[], &[]));
+    let version =
+        |version: &str| with(thing("a", "x", 0), "metadata/resourceVersion", json!(version));
+    for text in ["b", "a", "a"] {
+        upsert(&stores, &version(text));
+    }
+    delete(&stores, &version("c"));
+    upsert(&stores, &version("d"));
+    assert_eq!(changes(&stores), ["- b", "b a", "a -", "- d"]);
+}
+
+#[test]
+fn a_late_event_does_not_bring_a_deleted_object_back() {
+    let stores = stores(&wanted(&[], &[]));
+    upsert(&stores, &thing("a", "x", 10));
+    delete(&stores, &thing("a", "x", 12));
+    for revision in [10, 11, 12] {
+        upsert(&stores, &thing("a", "x", revision));
+        stores.wrote(&kind(), &thing("a", "x", revision), &key(), &Arc::default());
+    }
+    assert_eq!(changes(&stores), ["- 10", "10 -"]);
+    upsert(&stores, &thing("a", "x", 13));
+    assert_eq!(changes(&stores), ["- 13"]);
+}
+
+#[test]
+fn an_object_that_we_deleted_does_not_come_back_in_a_later_version_but_a_new_one_does() {
+    let stores = stores(&wanted(&[], &[]));
+    upsert(&stores, &thing("a", "x", 10));
+    stores.deleted(&kind(), Some("a"), "x", Some("another"), &key());
+    assert_eq!(changes(&stores), ["- 10"], "another object was meant");
+    stores.deleted(&kind(), Some("a"), "x", Some("a-x"), &key());
+    upsert(&stores, &thing("a", "x", 11));
+    delete(&stores, &thing("a", "x", 12));
+    assert_eq!(changes(&stores), ["10 -"]);
+    upsert(&stores, &with(thing("a", "x", 13), "metadata/uid", json!("new")));
+    assert_eq!(changes(&stores), ["- 13"]);
+}
+
+#[test]
+fn what_is_not_in_a_list_is_gone_at_its_end_unless_it_is_newer() {
+    let stores = stores(&wanted(&[], &[]));
+    for (name, revision) in [("gone", 5), ("stays", 6)] {
+        upsert(&stores, &thing("a", name, revision));
+    }
+    stores.take_events();
+    stores.begin_list(&kind(), &Scope::default());
+    stores.list_item(&kind(), &Scope::default(), &thing("a", "stays", 8));
+    stores.wrote(&kind(), &thing("a", "new", 9), &key(), &Arc::default());
+    stores.wrote(&kind(), &thing("a", "newer", 10), &key(), &Arc::default());
+    assert_eq!(names(&stores, &selection()), ["a/gone", "a/new", "a/newer", "a/stays"]);
+    stores.end_list(&kind(), &Scope::default());
+    assert_eq!(names(&stores, &selection()), ["a/new", "a/newer", "a/stays"]);
+    // The watch shows `newer`, but not `new`: it was deleted before the list.
+    upsert(&stores, &thing("a", "newer", 10));
+    assert_eq!(names(&stores, &selection()), ["a/newer", "a/stays"]);
+}
+
+#[test]
+fn an_answer_that_comes_after_the_list_that_lacks_its_object_is_late() {
+    let stores = stores(&wanted(&[], &[]));
+    list(&stores, &Scope::default(), &[thing("a", "other", 20)]);
+    stores.wrote(&kind(), &thing("a", "x", 15), &key(), &Arc::default());
+    assert_eq!(names(&stores, &selection()), ["a/other"]);
+}
+
+#[test]
+fn more_fields_are_read_only_when_all_objects_have_them() {
+    let stores = stores(&wanted(&["spec.a"], &[]));
+    let object = with(with(thing("a", "x", 5), "spec/a", json!(1)), "spec/b", json!(2));
+    upsert(&stores, &object);
+    assert!(!stores.open(&kind(), &Scope::default(), &wanted(&["spec.a"], &[])));
+    assert!(stores.open(&kind(), &Scope::default(), &wanted(&["spec.b"], &["spec.b"])));
+    let shape = || stores.snapshots(&kind()).stores[0].2.shape().fields.clone();
+    assert_eq!(shape(), Fields::parse(&["spec.a"]).unwrap());
+    stores.take_events();
+    list(&stores, &Scope::default(), &[object.clone()]);
+    assert_eq!(changes(&stores), ["complete"]);
+    assert_eq!(shape(), Fields::parse(&["spec.a", "spec.b"]).unwrap());
+    let mut of = selection();
+    of.matching = vec![("spec.b".into(), "2".into())];
+    let found = stores.candidates(&of).unwrap().unwrap();
+    assert_eq!(found[0].value(), object);
+}
+
+#[test]
+fn a_kind_that_is_no_longer_served_is_forgotten_and_can_come_again() {
+    let stores = stores(&wanted(&[], &[]));
+    upsert(&stores, &thing("a", "x", 5));
+    stores.take_events();
+    stores.set_unknown(&kind());
+    stores.set_unknown(&kind());
+    assert!(stores.is_settled(&kind(), &Scope::default()));
+    assert_eq!(changes(&stores), ["unknown"]);
+    list(&stores, &Scope::default(), &[thing("a", "y", 7)]);
+    assert_eq!(changes(&stores), ["- 7", "known", "complete"]);
+    assert_eq!(names(&stores, &selection()), ["a/y"]);
+}
+
+#[test]
+fn what_is_known_depends_on_the_scopes() {
+    let stores = Stores::new();
+    let scope = Scope { namespace: Some("a".into()), ..Scope::default() };
+    stores.open(&kind(), &scope, &wanted(&[], &[]));
+    let of = |namespace: &str| ObjectRef {
+        cluster: String::new(),
+        kind: kind(),
+        namespace: Some(namespace.into()),
+        name: "x".into(),
+    };
+    assert!(matches!(stores.known(&of("a")), Known::Unwatched), "not listed yet");
+    list(&stores, &scope, &[thing("a", "y", 1)]);
+    assert!(matches!(stores.known(&of("a")), Known::Absent));
+    assert!(matches!(stores.known(&of("b")), Known::Unwatched));
+    stores.upsert(&kind(), &scope, &thing("a", "x", 2));
+    assert!(matches!(stores.known(&of("a")), Known::Present(_)));
+    assert!(stores.candidates(&selection()).unwrap().is_none(), "no store covers all namespaces");
+}
+
+#[test]
+fn a_label_is_indexed_once_it_was_asked_for_and_the_cost_follows_the_matches() {
+    let stores = stores(&wanted(&["spec.a"], &[]));
+    for at in 0..500 {
+        let object = with(
+            thing("a", &at.to_string(), at + 1),
+            "metadata/labels",
+            json!({"app": (at % 250).to_string()}),
+        );
+        upsert(&stores, &object);
+    }
+    let mut of = selection();
+    of.labels = "app=7".into();
+    for _ in 0..2 {
+        assert_eq!(names(&stores, &of), ["a/257", "a/7"]);
+    }
+    upsert(&stores, &with(thing("a", "7", 600), "metadata/labels", json!({"app": "8"})));
+    delete(&stores, &thing("a", "257", 601));
+    upsert(&stores, &with(thing("a", "new", 602), "metadata/labels", json!({"app": "7"})));
+    assert_eq!(names(&stores, &of), ["a/new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tombstones_do_not_stay_for_ever() {
+    let mut stones = tombstones::Tombstones::default();
+    let place = |name: &str| ("a".into(), name.into());
+    stones.add(place("x"), 5, None, tokio::time::Instant::now());
+    tokio::time::advance(std::time::Duration::from_secs(601)).await;
+    stones.add(place("y"), 6, None, tokio::time::Instant::now());
+    assert_eq!(stones.len(), 1);
+    assert!(!stones.bar("a", "x", 5, None) && stones.bar("a", "y", 6, None));
+}
+
+/// What a small API server did, and how far each watch has come.
+#[derive(Default)]
+struct Api {
+    objects: BTreeMap<(String, String), Value>,
+    /// The object before and after, with the revision.
+    history: Vec<(u64, Option<Value>, Option<Value>)>,
+    revision: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { name: u8, label: u8, host: u8 },
+    Delete(u8),
+    Watch { scope: u8, count: u8 },
+    Answer(u8),
+    BeginList(u8),
+    ListItems { scope: u8, count: u8 },
+    EndList(u8),
+    Look(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..6_u8, 0..3_u8, 0..3_u8).prop_map(|(name, label, host)| Step::Write { name, label, host }),
+        2 => (0..6_u8).prop_map(Step::Delete),
+        4 => (0..2_u8, 1..4_u8).prop_map(|(scope, count)| Step::Watch { scope, count }),
+        3 => any::<u8>().prop_map(Step::Answer),
+        1 => (0..2_u8).prop_map(Step::BeginList),
+        2 => (0..2_u8, 1..4_u8).prop_map(|(scope, count)| Step::ListItems { scope, count }),
+        1 => (0..2_u8).prop_map(Step::EndList),
+        1 => (0..3_u8).prop_map(Step::Look),
+    ]
+}
+
+/// One watch, as the store sees it.
+struct Watching {
+    scope: Scope,
+    /// The next event of the history.
+    position: usize,
+    /// The rest of a list, the last first.
+    items: Option<Vec<Value>>,
+}
+
+struct World {
+    api: Api,
+    stores: Stores,
+    watches: [Watching; 2],
+}
+
+impl World {
+    fn new() -> Self {
+        let stores = Stores::new();
+        let watches = ["", "app=1"].map(|labels| {
+            let scope = Scope { labels: labels.into(), ..Scope::default() };
+            stores.open(&kind(), &scope, &wanted(&["spec.other"], &["spec.hosts[]"]));
+            Watching { scope, position: 0, items: None }
+        });
+        let mut world = Self { api: Api::default(), stores, watches };
+        (0..2).for_each(|scope| world.relist(scope));
+        world
+    }
+
+    fn write(&mut self, name: u8, new: Option<Value>) {
+        let place = (format!("ns{}", name % 2), name.to_string());
+        self.api.revision += 1;
+        let revision = self.api.revision;
+        let new = new.map(|new| with(new, "metadata/resourceVersion", json!(revision.to_string())));
+        let old = self.api.objects.remove(&place);
+        if let Some(new) = &new {
+            self.api.objects.insert(place, new.clone());
+        }
+        if old.is_some() || new.is_some() {
+            self.api.history.push((revision, old, new));
+        }
+    }
+
+    fn watch(&mut self, scope: u8) {
+        let watching = &mut self.watches[usize::from(scope)];
+        let Some((revision, old, new)) = self.api.history.get(watching.position) else { return };
+        if watching.items.is_some() {
+            return;
+        }
+        watching.position += 1;
+        let is_within = |object: &&Value| watching.scope.holds(object);
+        match (old.as_ref().filter(is_within), new.as_ref().filter(is_within)) {
+            (_, Some(new)) => self.stores.upsert(&kind(), &watching.scope, new),
+            (Some(old), None) => {
+                let last =
+                    with(old.clone(), "metadata/resourceVersion", json!(revision.to_string()));
+                self.stores.delete(&kind(), &watching.scope, &last);
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn begin_list(&mut self, scope: u8) {
+        let watching = &mut self.watches[usize::from(scope)];
+        self.stores.begin_list(&kind(), &watching.scope);
+        let is_within = |object: &&Value| watching.scope.holds(object);
+        watching.items = Some(self.api.objects.values().filter(is_within).cloned().collect());
+        watching.position = self.api.history.len();
+    }
+
+    fn list_item(&mut self, scope: u8) {
+        let watching = &mut self.watches[usize::from(scope)];
+        if let Some(item) = watching.items.as_mut().and_then(Vec::pop) {
+            self.stores.list_item(&kind(), &watching.scope, &item);
+        }
+    }
+
+    fn relist(&mut self, scope: u8) {
+        let at = usize::from(scope);
+        if self.watches[at].items.is_none() {
+            self.begin_list(scope);
+        }
+        while self.watches[at].items.as_ref().is_some_and(|items| !items.is_empty()) {
+            self.list_item(scope);
+        }
+        self.stores.end_list(&kind(), &self.watches[at].scope);
+        self.watches[at].items = None;
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Write { name, label, host } => {
+                let place = (format!("ns{}", name % 2), name.to_string());
+                let uid = match self.api.objects.get(&place) {
+                    Some(held) => held["metadata"]["uid"].clone(),
+                    None => json!(format!("u{}", self.api.revision)),
+                };
+                let object = with(
+                    thing(&place.0, &place.1, 0),
+                    "metadata/labels",
+                    json!({"app": label.to_string()}),
+                );
+                let object =
+                    with(with(object, "metadata/uid", uid), "spec/hosts", json!([host, "all"]));
+                self.write(name, Some(object));
+            }
+            Step::Delete(name) => self.write(name, None),
+            Step::Watch { scope, count } => (0..count).for_each(|_| self.watch(scope)),
+            Step::Answer(at) => {
+                // Of any write, however long ago.
+                let at = usize::from(at) % self.api.history.len().max(1);
+                if let Some((_, _, Some(new))) = self.api.history.get(at) {
+                    self.stores.wrote(&kind(), new, &key(), &Arc::default());
+                }
+            }
+            Step::BeginList(scope) => self.begin_list(scope),
+            Step::ListItems { scope, count } => (0..count).for_each(|_| self.list_item(scope)),
+            Step::EndList(scope) => {
+                if self.watches[usize::from(scope)].items.is_some() {
+                    self.relist(scope);
+                }
+            }
+            Step::Look(label) => {
+                let mut of = selection();
+                of.labels = format!("app={label}");
+                self.stores.candidates(&of).unwrap();
+            }
+        }
+    }
+
+    /// Lets the watches come to the end; the store must be as a list would be then.
+    fn settle(&mut self) {
+        for scope in 0..2 {
+            if self.watches[usize::from(scope)].items.is_some() {
+                self.relist(scope);
+            }
+            // A last write of something else: what the watch shows of it says how far it has come.
+            let object = with(thing("ns0", "8", 0), "metadata/labels", json!({"app": "1"}));
+            self.write(8, Some(object));
+            (0..=self.api.history.len()).for_each(|_| self.watch(scope));
+        }
+        self.watch(0);
+    }
+
+    fn check(&self) {
+        let kept = self.stores.snapshots(&kind());
+        for (watching, (_, _, snapshot)) in self.watches.iter().zip(&kept.stores) {
+            for query in queries() {
+                let expected: Vec<_> = self
+                    .api
+                    .objects
+                    .values()
+                    .filter(|object| watching.scope.holds(object) && selects(&query, object))
+                    .map(|object| object["metadata"]["resourceVersion"].as_str().unwrap())
+                    .collect();
+                let query = Query::new(&query).unwrap();
+                let found: Vec<_> =
+                    snapshot.select(&query, None).map(|entry| entry.resource_version()).collect();
+                assert_eq!(found, expected, "{query:?} in {:?}", watching.scope);
+            }
+        }
+    }
+}
+
+fn queries() -> Vec<Selection> {
+    let mut queries = Vec::new();
+    for namespace in [None, Some("ns0".to_owned()), Some("ns1".to_owned())] {
+        for labels in ["", "app=1", "app in (1,2)", "!app", "app!=1"] {
+            for host in ["", "1", "all", "none"] {
+                for name in [None, Some("3".to_owned())] {
+                    let mut query = selection();
+                    (query.namespace, query.labels, query.name) =
+                        (namespace.clone(), labels.into(), name);
+                    if !host.is_empty() {
+                        query.matching = vec![("spec.hosts[]".into(), host.into())];
+                    }
+                    queries.push(query);
+                }
+            }
+        }
+    }
+    queries
+}
+
+/// What a selection means, said once more and simply.
+fn selects(selection: &Selection, object: &Value) -> bool {
+    let is = |wanted: &Option<String>, key: &str| {
+        wanted.as_ref().is_none_or(|wanted| object["metadata"][key] == **wanted)
+    };
+    let labels = crate::labels::LabelSelector::parse(&selection.labels).unwrap();
+    is(&selection.namespace, "namespace")
+        && is(&selection.name, "name")
+        && labels.matches_object(object)
+        && selection
+            .matching
+            .iter()
+            .all(|(path, value)| path.parse::<Path>().unwrap().holds(object, value))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn after_any_events_the_store_and_its_indexes_equal_the_list(steps in prop::collection::vec(step(), 1..60)) {
+        let mut world = World::new();
+        steps.iter().for_each(|step| world.step(step));
+        world.settle();
+        world.check();
+    }
+}

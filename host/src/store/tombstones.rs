@@ -1,0 +1,83 @@
+//! What was deleted, remembered long enough that a late event cannot bring it back.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// No answer to a write and no page of a list is later than this.
+const AGE: Duration = Duration::from_secs(600);
+/// The oldest go first where more were deleted within `AGE`.
+const MOST: usize = 20_000;
+
+/// Deleted objects.
+#[derive(Debug, Default)]
+pub(super) struct Tombstones {
+    stones: HashMap<(Box<str>, Box<str>), Stone>,
+    /// In the order of their making; one whose time differs from its stone's is stale.
+    order: VecDeque<(Instant, (Box<str>, Box<str>))>,
+}
+
+#[derive(Debug)]
+struct Stone {
+    /// No version up to this one comes back.
+    revision: u64,
+    /// The object with this uid does not come back at all.
+    uid: Option<Box<str>>,
+    made: Instant,
+}
+
+// === impl Tombstones ===
+
+impl Tombstones {
+    pub(super) fn add(
+        &mut self,
+        place: (Box<str>, Box<str>),
+        revision: u64,
+        uid: Option<Box<str>>,
+        now: Instant,
+    ) {
+        let held = self.stones.remove(&place);
+        let revision = held.as_ref().map_or(0, |held| held.revision).max(revision);
+        let uid = uid.or_else(|| held.and_then(|held| held.uid));
+        self.stones.insert(place.clone(), Stone { revision, uid, made: now });
+        self.order.push_back((now, place));
+        let is_over = |made: &Instant, count| now.duration_since(*made) > AGE || count > MOST;
+        while self.order.front().is_some_and(|(made, _)| is_over(made, self.order.len())) {
+            if let Some((made, place)) = self.order.pop_front()
+                && self.stones.get(&place).is_some_and(|stone| stone.made == made)
+            {
+                self.stones.remove(&place);
+            }
+        }
+    }
+
+    /// Whether this version of an object must not come back.
+    pub(super) fn bar(
+        &self,
+        namespace: &str,
+        name: &str,
+        revision: u64,
+        uid: Option<&str>,
+    ) -> bool {
+        if self.stones.is_empty() {
+            return false;
+        }
+        let stone = self.stones.get(&(namespace.into(), name.into()));
+        stone.is_some_and(|stone| {
+            let is_past = revision != 0 && revision <= stone.revision;
+            is_past || uid.is_some() && stone.uid.as_deref() == uid
+        })
+    }
+
+    pub(super) fn remove(&mut self, namespace: &str, name: &str) {
+        if !self.stones.is_empty() {
+            self.stones.remove(&(namespace.into(), name.into()));
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.stones.len()
+    }
+}
