@@ -605,3 +605,79 @@ fn rules_that_fail_say_why() {
         ]
     );
 }
+
+/// The parts of the APIRule schema that have rules, with the size of a usual object.
+fn api_rule_schema() -> CustomSchema {
+    let host = r"self.matches('^(?:\\*\\.(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\\.)+[a-z0-9]{2,63}|(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(?:(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*(?:\\.[a-z0-9]{2,63}))?)$')";
+    let gateway =
+        "self.matches('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$')";
+    let one = "((has(self.extAuth)?1:0)+(has(self.jwt)?1:0)+((has(self.noAuth)&&self.noAuth==true)?1:0))==1";
+    let path = r"^((\/([A-Za-z0-9-._~!$&'()+,;=:@]|%[0-9a-fA-F]{2})*)|(\/\{\*{1,2}\}))+$|^\/\*$";
+    let jwt = json!({"type": "object", "properties": {"authentications": {"type": "array", "items": {"type": "object",
+        "required": ["issuer", "jwksUri"], "properties": {"issuer": {"type": "string"}, "jwksUri": {"type": "string"}}}}}});
+    spec(json!({"type": "object", "required": ["hosts", "rules"], "properties": {
+        "hosts": {"type": "array", "minItems": 1, "maxItems": 1, "items": {"type": "string", "maxLength": 255, "x-kubernetes-validations": [
+            {"rule": host, "message": "Host must be a name"}]}},
+        "gateway": {"type": "string", "maxLength": 127, "x-kubernetes-validations": [
+            {"rule": gateway, "message": "Gateway must be in the namespace/name format"}]},
+        "rules": {"type": "array", "minItems": 1, "items": {"type": "object", "required": ["methods", "path"], "properties": {
+            "path": {"type": "string", "pattern": path}, "noAuth": {"type": "boolean"}, "jwt": jwt,
+            "extAuth": {"type": "object", "properties": {"authorizers": {"type": "array", "items": {"type": "string"}}}},
+            "methods": {"type": "array", "minItems": 1, "items": {"type": "string", "enum": ["GET", "HEAD", "POST"]}},
+        }, "x-kubernetes-validations": [{"rule": one, "message": "One of the following fields must be set: noAuth, jwt, extAuth"}]}},
+    }}))
+}
+
+#[test]
+fn an_api_rule_is_checked() {
+    let schema = api_rule_schema();
+    let rule = json!({"path": "/a/{**}", "methods": ["GET"], "noAuth": true});
+    let fine = json!({"hosts": ["a.example.dev"], "gateway": "ns/gateway", "rules": [rule, {"path": "/*", "methods": ["POST"], "noAuth": false,
+        "jwt": {"authentications": [{"issuer": "https://i", "jwksUri": "https://i/keys"}]}}]});
+    assert_eq!(created(&schema, fine), [""; 0]);
+    let cases = [
+        (
+            json!({"hosts": ["A.b"], "rules": [rule]}),
+            "spec.hosts[0]: Invalid value: \"string\": Host must be a name",
+        ),
+        (
+            json!({"hosts": ["a.dev"], "gateway": "a", "rules": [rule]}),
+            "spec.gateway: Invalid value: \"string\": Gateway must be in the namespace/name format",
+        ),
+        (
+            json!({"hosts": ["abc"], "rules": [rule, {"path": "/", "methods": ["GET"], "noAuth": true, "jwt": {}}]}),
+            "spec.rules[1]: Invalid value: \"object\": One of the following fields must be set: noAuth, jwt, extAuth",
+        ),
+        (
+            json!({"hosts": ["*.local.dev"], "rules": [{"path": "/", "methods": ["GET"]}]}),
+            "spec.rules[0]: Invalid value: \"object\": One of the following fields must be set: noAuth, jwt, extAuth",
+        ),
+    ];
+    for (spec, text) in cases {
+        assert_eq!(created(&schema, spec), [text]);
+    }
+}
+
+#[test]
+#[ignore = "a measurement: run it with --release --nocapture"]
+fn an_api_rule_is_checked_quickly() {
+    let schema = api_rule_schema();
+    let rules: Vec<Value> = (0..8)
+        .map(|number| {
+            json!({"path": format!("/a{number}/{{**}}"), "methods": ["GET", "POST"], "jwt": {"authentications": [
+                {"issuer": "https://issuer.example.dev/oauth2", "jwksUri": "https://issuer.example.dev/oauth2/keys"},
+                {"issuer": "https://other.example.dev/oauth2", "jwksUri": "https://other.example.dev/oauth2/keys"}]}})
+        })
+        .collect();
+    let object = json!({"metadata": {"name": "a"}, "spec": {"hosts": ["a.example.dev"], "gateway": "ns/gateway", "rules": rules}});
+    let write = Write { object: &object, old: Some(&object), status: false };
+    let begin = std::time::Instant::now();
+    for _ in 0..1000 {
+        assert!(schema.validate(write, Vec::new()).is_empty());
+    }
+    println!(
+        "{} bytes: {:?} for each validation",
+        object.to_string().len(),
+        begin.elapsed() / 1000
+    );
+}
