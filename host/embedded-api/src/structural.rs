@@ -17,6 +17,7 @@ mod evaluate;
 mod fill;
 mod format;
 mod function;
+mod infer;
 mod limit;
 mod list;
 mod node;

@@ -106,14 +106,12 @@ fn visit(
     rule::check_texts(rules, schema, &here, &mut found.schema);
     let clean = found.schema.len() == before;
     if let Some(node) = node.filter(|_| clean && scope.rules) {
-        rule::check_programs(
-            rules,
+        let place = rule::Place {
             node,
-            scope.root || node.embedded,
-            scope.incomparable,
-            &here,
-            &mut found.rules,
-        );
+            resource: scope.root || node.embedded,
+            incomparable: scope.incomparable,
+        };
+        rule::check_programs(rules, place, &here, &mut found.rules);
     }
 }
 

@@ -164,14 +164,17 @@ pub(super) fn context(value: Cel) -> Context<'static> {
 
 // === parsing ===
 
-/// Parses an expression; the error is the parser's text.
+/// Parses an expression for evaluation; the error is what the API server would say of it.
 pub(super) fn parse(source: &str) -> Result<Expression, String> {
-    let mut expression = Parser::new()
-        .enable_optional_syntax(true)
-        .parse(source)
-        .map_err(|errors| errors.to_string())?;
+    let mut expression = parse_plain(source)?;
     rewrite(&mut expression);
     Ok(expression)
+}
+
+/// Parses an expression as it is written.
+pub(super) fn parse_plain(source: &str) -> Result<Expression, String> {
+    let parsed = Parser::new().enable_optional_syntax(true).parse(source);
+    parsed.map_err(|errors| errors.to_string().replace("\n| ", "\n | "))
 }
 
 /// Expresses with what the evaluator has what it lacks: fields of optional values, `optMap` and `optFlatMap`.

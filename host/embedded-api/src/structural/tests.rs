@@ -606,7 +606,7 @@ fn rules_that_fail_say_why() {
     );
 }
 
-/// The parts of the APIRule schema that have rules, with the size of a usual object.
+/// The parts of the schema of an `APIRule` that have rules, with the size of a usual object.
 fn api_rule_schema() -> CustomSchema {
     let host = r"self.matches('^(?:\\*\\.(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\\.)+[a-z0-9]{2,63}|(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(?:(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*(?:\\.[a-z0-9]{2,63}))?)$')";
     let gateway =

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::super::Node;
+use super::super::infer::{self, Subject, Wanted};
 use super::super::rule::{self, PathStep};
 use crate::field_error::{FieldError, FieldPath, Shown, go_json};
 
@@ -89,43 +90,59 @@ fn resolve(path: &str, schema: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The faults of the expressions of rules at a place; `resource` if it is that of a whole resource, `incomparable` the place around it below which old and
-/// new values are not compared.
+/// What holds for all rules of a place.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) node: &'a Node,
+    /// The place is that of a whole resource.
+    pub(super) resource: bool,
+    /// The place around it below which old and new values are not compared.
+    pub(super) incomparable: Option<&'a FieldPath<'a>>,
+}
+
+/// The faults of the expressions of rules at a place.
 pub(super) fn check_programs(
     rules: &[Value],
-    _node: &Node,
-    _resource: bool,
-    incomparable: Option<&FieldPath<'_>>,
+    place: Place<'_>,
     path: &FieldPath<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     for (index, rule) in rules.iter().enumerate() {
         let here = path.index(index);
         let text = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or_default();
-        let program = rule::parse(text("rule"));
-        if let Err(fault) = &program {
-            errors.push(FieldError::invalid(
-                here.child("rule"),
-                shown(rule),
-                format!("compilation failed: {fault}"),
-            ));
-        }
-        if !text("messageExpression").is_empty()
-            && let Err(fault) = rule::parse(text("messageExpression"))
-        {
-            let detail = format!("messageExpression compilation failed: {fault}");
-            errors.push(FieldError::invalid(here.child("messageExpression"), shown(rule), detail));
+        let optional = rule.get("optionalOldSelf").and_then(Value::as_bool);
+        let subject = Subject {
+            node: place.node,
+            resource: place.resource,
+            optional_old: optional == Some(true),
+        };
+        let program = rule::parse_plain(text("rule"));
+        let fault = match &program {
+            Ok(program) => infer::fault(text("rule"), program, subject, Wanted::Bool),
+            Err(fault) => Some(format!("compilation failed: {fault}")),
+        };
+        errors.extend(
+            fault.map(|detail| FieldError::invalid(here.child("rule"), shown(rule), detail)),
+        );
+        if !text("messageExpression").is_empty() {
+            let fault = match rule::parse_plain(text("messageExpression")) {
+                Ok(program) => {
+                    infer::fault(text("messageExpression"), &program, subject, Wanted::Text)
+                }
+                Err(fault) => Some(format!("messageExpression compilation failed: {fault}")),
+            };
+            errors.extend(fault.map(|detail| {
+                FieldError::invalid(here.child("messageExpression"), shown(rule), detail)
+            }));
         }
         let uses_old = program.is_ok_and(|program| program.references().has_variable("oldSelf"));
-        if let Some(around) = incomparable.filter(|_| uses_old) {
+        if let Some(around) = place.incomparable.filter(|_| uses_old) {
             let detail = format!(
                 "oldSelf cannot be used on the uncorrelatable portion of the schema within {around}"
             );
             errors.push(FieldError::invalid(here.child("rule"), text("rule"), detail));
         }
-        if let Some(optional) =
-            rule.get("optionalOldSelf").and_then(Value::as_bool).filter(|_| !uses_old)
-        {
+        if let Some(optional) = optional.filter(|_| !uses_old) {
             let detail = "may not be set if oldSelf is not used in rule";
             errors.push(FieldError::invalid(here.child("optionalOldSelf"), optional, detail));
         }

@@ -1,0 +1,138 @@
+//! The tokens of an expression, which tell where its parts are.
+
+use kube_cel::cel::common::ast::operators;
+
+/// Tokens with their places, taken from the first to the last.
+#[derive(Debug)]
+pub(super) struct Tokens<'a> {
+    tokens: Vec<(usize, &'a str)>,
+    next: usize,
+}
+
+/// The sign of an operator with two operands.
+pub(super) fn operator(name: &str) -> Option<&'static str> {
+    Some(match name {
+        operators::LOGICAL_AND => "&&",
+        operators::LOGICAL_OR => "||",
+        operators::ADD => "+",
+        operators::SUBSTRACT => "-",
+        operators::MULTIPLY => "*",
+        operators::DIVIDE => "/",
+        operators::MODULO => "%",
+        operators::EQUALS => "==",
+        operators::NOT_EQUALS => "!=",
+        operators::GREATER_EQUALS => ">=",
+        operators::LESS_EQUALS => "<=",
+        operators::GREATER => ">",
+        operators::LESS => "<",
+        operators::IN => "in",
+        operators::INDEX => "[",
+        operators::OPT_INDEX => "[?",
+        _ => return None,
+    })
+}
+
+impl<'a> Tokens<'a> {
+    pub(super) fn read(source: &'a str) -> Self {
+        let mut tokens = Vec::new();
+        let mut at = 0;
+        while let Some(rest) = source.get(at..).filter(|rest| !rest.is_empty()) {
+            let length = length(rest);
+            if let Some(token) = rest.get(..length).filter(|token| !token.trim().is_empty()) {
+                tokens.push((at, token));
+            }
+            at += length.max(1);
+        }
+        Self { tokens, next: 0 }
+    }
+
+    /// Where the next token is.
+    pub(super) fn position(&self) -> usize {
+        self.tokens.get(self.next).or(self.tokens.last()).map_or(0, |(at, _)| *at)
+    }
+
+    /// Goes behind the next place where these tokens follow each other; where the last of them is.
+    pub(super) fn take(&mut self, wanted: &[&str]) -> usize {
+        self.find(wanted, wanted.len().saturating_sub(1))
+    }
+
+    /// As [`Self::take`], but where the first of them is.
+    pub(super) fn take_first(&mut self, wanted: &[&str]) -> usize {
+        self.find(wanted, 0)
+    }
+
+    fn find(&mut self, wanted: &[&str], shown: usize) -> usize {
+        let rest = self.tokens.get(self.next..).unwrap_or_default();
+        let found = rest
+            .windows(wanted.len().max(1))
+            .position(|window| window.iter().map(|(_, token)| *token).eq(wanted.iter().copied()));
+        let Some(found) = found else { return self.position() };
+        let at = rest.get(found + shown).map_or(0, |(at, _)| *at);
+        self.next += found + wanted.len();
+        at
+    }
+
+    /// Goes behind the next literal.
+    pub(super) fn take_literal(&mut self) {
+        let rest = self.tokens.get(self.next..).unwrap_or_default();
+        let is_literal = |token: &str| {
+            token.starts_with(|first: char| first.is_ascii_digit())
+                || token.ends_with(['\'', '"'])
+                || matches!(token, "true" | "false" | "null")
+        };
+        if let Some(found) = rest.iter().position(|(_, token)| is_literal(token)) {
+            self.next += found + 1;
+        }
+    }
+}
+
+/// How long the first token of a text is.
+fn length(text: &str) -> usize {
+    let while_fits =
+        |fits: fn(char) -> bool| text.find(|character| !fits(character)).unwrap_or(text.len());
+    let prefix = text.len() - text.trim_start_matches(['r', 'R', 'b', 'B']).len();
+    if prefix <= 2 && text.get(prefix..).is_some_and(|rest| rest.starts_with(['\'', '"'])) {
+        return prefix
+            + quoted_length(
+                text.get(prefix..).unwrap_or_default(),
+                text.get(..prefix).unwrap_or_default(),
+            );
+    }
+    let Some(first) = text.chars().next() else { return 0 };
+    if first.is_whitespace() {
+        return while_fits(char::is_whitespace);
+    }
+    if text.starts_with("//") {
+        return text.find('\n').unwrap_or(text.len());
+    }
+    if first.is_alphabetic() || first == '_' {
+        return while_fits(|character| character.is_alphanumeric() || character == '_');
+    }
+    if first.is_ascii_digit() {
+        return while_fits(|character| character.is_ascii_alphanumeric() || character == '.');
+    }
+    let double = ["&&", "||", "==", "!=", "<=", ">=", ".?", "[?"];
+    if double.iter().any(|sign| text.starts_with(sign)) { 2 } else { first.len_utf8() }
+}
+
+fn quoted_length(text: &str, prefix: &str) -> usize {
+    let one = text.get(..1).unwrap_or_default();
+    let three = one.repeat(3);
+    let quote = if text.starts_with(&three) { three.as_str() } else { one };
+    let raw = prefix.contains(['r', 'R']);
+    let mut at = quote.len();
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        if rest.starts_with(quote) {
+            return at + quote.len();
+        }
+        let mut characters = rest.chars();
+        let first = characters.next().map_or(1, char::len_utf8);
+        let skipped = if rest.starts_with('\\') && !raw {
+            characters.next().map_or(0, char::len_utf8)
+        } else {
+            0
+        };
+        at += first + skipped;
+    }
+    text.len()
+}
