@@ -1,0 +1,297 @@
+//! What a processor may write: what its description declares, as questions.
+//!
+//! A description is checked once, when the processor is loaded ([`Grant::new`]); from then on every write of an outcome is asked
+//! of the grant. A question names what it wants, the answer is what it may have or [`Denied`], whose message names what would have
+//! been accepted. Reads are asked of [`crate::view`].
+//!
+//! Pure: no I/O, no clock. Cutting the declaration down to what a ServiceAccount may do is not done here.
+
+use std::{
+    fmt::{self, Display},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use crate::{
+    contract::{Description, Kind, ObjectRef, Selection, Verbs, WriteRule},
+    path::Path,
+};
+
+mod declared;
+pub(crate) mod text;
+mod within;
+
+use declared::{ANY, matches_kind};
+use text::{accepted, display_selection, display_verbs};
+use within::outside;
+
+pub use declared::Declared;
+pub(crate) use text::{display_kind, display_ref};
+
+#[cfg(test)]
+mod tests;
+
+/// What a description declares.
+#[derive(Debug)]
+pub struct Grant {
+    reconcilers: Vec<Reconciled>,
+    reads: Vec<Declared>,
+    writes: Vec<Arc<Rule>>,
+}
+
+/// The objects of one reconciler.
+#[derive(Debug)]
+pub struct Reconciled {
+    /// The reconciler's name.
+    pub name: String,
+    /// The objects.
+    pub of: Declared,
+    /// The finalizers that it may hold on them.
+    pub finalizers: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    of: Declared,
+    verbs: Verbs,
+    /// Limits apply and patch; empty: not limited.
+    fields: Vec<Path>,
+}
+
+/// The rules by which something may be written. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Writable {
+    rules: Vec<Arc<Rule>>,
+}
+
+/// A description that cannot be granted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// A path, selector or name that does not parse.
+    #[error("`{place}`: `{value}`: {reason}")]
+    Malformed {
+        /// Where in the description: `reads[2].labels`.
+        place: String,
+        /// What stands there.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Something that a later version of the host will do.
+    #[error(
+        "`{place}`: cluster `{cluster}`: only the home cluster \"\" is supported by this version of the host"
+    )]
+    OtherCluster {
+        /// Where in the description.
+        place: String,
+        /// The cluster's name.
+        cluster: String,
+    },
+}
+
+/// Something that the description does not declare.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{wanted} is not declared; {accepted}")]
+pub struct Denied {
+    /// What was asked for.
+    wanted: String,
+    /// What would have been accepted.
+    accepted: String,
+}
+
+// === impl Grant ===
+
+impl Grant {
+    /// Parses all that a description declares.
+    pub fn new(description: &Description) -> Result<Self, Invalid> {
+        let mut reconcilers = Vec::new();
+        for (index, reconciler) in description.reconcilers.iter().enumerate() {
+            let place = format!("reconcilers[{index}]");
+            if reconcilers.iter().any(|known: &Reconciled| known.name == reconciler.name) {
+                return Err(malformed(
+                    format!("{place}.name"),
+                    &reconciler.name,
+                    "another reconciler has this name",
+                ));
+            }
+            let of = Declared::parse(&format!("{place}.of"), &reconciler.of)?;
+            if of.kind.kind == ANY || of.kind.group == ANY {
+                return Err(malformed(
+                    format!("{place}.of.kind"),
+                    &display_kind(&of.kind),
+                    "objects of one kind are reconciled, not of any",
+                ));
+            }
+            if let Some(bad) = reconciler.finalizers.iter().find(|name| !is_finalizer(name)) {
+                return Err(malformed(
+                    format!("{place}.finalizers"),
+                    bad,
+                    "a finalizer is named `<domain>/<name>`",
+                ));
+            }
+            reconcilers.push(Reconciled {
+                name: reconciler.name.clone(),
+                of,
+                finalizers: reconciler.finalizers.clone(),
+            });
+        }
+        let reads = numbered("reads", &description.reads)
+            .map(|(place, of)| Declared::parse(&place, of))
+            .collect::<Result<_, _>>()?;
+        let writes = numbered("writes", &description.writes)
+            .map(|(place, rule)| Rule::parse(&place, rule).map(Arc::new))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { reconcilers, reads, writes })
+    }
+
+    /// The reconciler of that name.
+    pub fn reconciler(&self, name: &str) -> Option<&Reconciled> {
+        self.reconcilers.iter().find(|reconciler| reconciler.name == name)
+    }
+
+    /// The rules by which one object may be written with all of these verbs; each verb may come from another rule.
+    pub fn may_write(&self, verbs: Verbs, wanted: &ObjectRef) -> Result<Writable, Denied> {
+        let rules = self
+            .writes
+            .iter()
+            .filter(|rule| rule.of.could_hold(wanted) && rule.verbs.intersects(verbs))
+            .cloned()
+            .collect();
+        self.write(rules, verbs, || display_ref(wanted), &wanted.kind)
+    }
+
+    /// The rules by which all objects of a selection may be deleted.
+    pub fn may_prune(&self, wanted: &Selection) -> Result<Writable, Denied> {
+        let rules = self
+            .writes
+            .iter()
+            .filter(|rule| rule.of.covers(wanted) && rule.verbs.contains(Verbs::DELETE))
+            .cloned()
+            .collect();
+        self.write(rules, Verbs::DELETE, || display_selection(wanted), &wanted.kind)
+    }
+
+    fn write(
+        &self,
+        rules: Vec<Arc<Rule>>,
+        verbs: Verbs,
+        wanted: impl Fn() -> String,
+        kind: &Kind,
+    ) -> Result<Writable, Denied> {
+        let held = rules.iter().fold(Verbs::empty(), |held, rule| held | rule.verbs);
+        if !held.contains(verbs) {
+            let of_kind = self.writes.iter().filter(|rule| matches_kind(&rule.of.kind, kind));
+            let wanted = format!("{} of {}", display_verbs(verbs ^ (verbs & held)), wanted());
+            return Err(Denied {
+                wanted,
+                accepted: accepted("writes of that kind", of_kind.map(ToString::to_string)),
+            });
+        }
+        Ok(Writable { rules })
+    }
+
+    /// Whether an object is among those that the processor has to do with, so that an event may be put on it.
+    pub fn may_mention(&self, wanted: &ObjectRef) -> Result<(), Denied> {
+        let known = self
+            .readable()
+            .chain(self.writes.iter().map(|rule| &rule.of))
+            .any(|declared| declared.could_hold(wanted));
+        if known {
+            return Ok(());
+        }
+        let all = self
+            .readable()
+            .map(ToString::to_string)
+            .chain(self.writes.iter().map(|rule| rule.of.to_string()));
+        Err(Denied { wanted: display_ref(wanted), accepted: accepted("objects", all) })
+    }
+
+    fn readable(&self) -> impl Iterator<Item = &Declared> {
+        self.reconcilers.iter().map(|reconciler| &reconciler.of).chain(&self.reads)
+    }
+}
+
+// === impl Writable ===
+
+impl Writable {
+    /// The first field of a manifest that no rule with this verb lets be written, if there is one.
+    pub(crate) fn outside(&self, verb: Verbs, fields: &Value) -> Option<String> {
+        if self.with(verb).any(|rule| rule.fields.is_empty()) {
+            return None;
+        }
+        outside(fields, self.with(verb).flat_map(|rule| &rule.fields))
+    }
+
+    /// Whether a path lies within what may be written.
+    pub(crate) fn allows(&self, path: &Path) -> bool {
+        self.rules.iter().any(|rule| {
+            rule.fields.is_empty() || rule.fields.iter().any(|field| field.covers(path))
+        })
+    }
+
+    /// The paths that may be written, for messages.
+    pub(crate) fn accepted_fields(&self) -> String {
+        accepted(
+            "fields",
+            self.rules.iter().flat_map(|rule| &rule.fields).map(|path| format!("`{path}`")),
+        )
+    }
+
+    /// Whether every object of that name may be written, whatever its labels and fields.
+    pub(crate) fn unconditional(&self, verb: Verbs) -> bool {
+        self.with(verb).any(|rule| rule.of.unconditional())
+    }
+
+    /// Whether an object with these labels and fields may be written.
+    pub(crate) fn holds(&self, verb: Verbs, object: &Value) -> bool {
+        self.with(verb).any(|rule| rule.of.holds(object))
+    }
+
+    /// The declarations, for messages.
+    pub(crate) fn accepted(&self) -> String {
+        accepted("writes", self.rules.iter().map(|rule| rule.to_string()))
+    }
+
+    fn with(&self, verb: Verbs) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().map(AsRef::as_ref).filter(move |rule| rule.verbs.contains(verb))
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    fn parse(place: &str, rule: &WriteRule) -> Result<Self, Invalid> {
+        let field = |text: &String| {
+            text.parse().map_err(|error: crate::path::Invalid| {
+                malformed(format!("{place}.fields"), text, &error.to_string())
+            })
+        };
+        Ok(Self {
+            of: Declared::parse(&format!("{place}.of"), &rule.of)?,
+            verbs: rule.verbs,
+            fields: rule.fields.iter().map(field).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} of {}", display_verbs(self.verbs), self.of)
+    }
+}
+
+fn numbered<'a, T>(list: &'a str, items: &'a [T]) -> impl Iterator<Item = (String, &'a T)> {
+    items.iter().enumerate().map(move |(index, item)| (format!("{list}[{index}]"), item))
+}
+
+fn malformed(place: String, value: &str, reason: &str) -> Invalid {
+    Invalid::Malformed { place, value: value.to_owned(), reason: reason.to_owned() }
+}
+
+/// `<domain>/<name>`, as the API server asks of finalizers on new objects.
+fn is_finalizer(name: &str) -> bool {
+    name.split_once('/')
+        .is_some_and(|(domain, rest)| !domain.is_empty() && !rest.is_empty() && !rest.contains('/'))
+}

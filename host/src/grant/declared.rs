@@ -1,0 +1,134 @@
+//! A declared selection.
+
+use std::fmt::{self, Display};
+
+use serde_json::Value;
+
+use super::{
+    Invalid, malformed,
+    text::{display_kind, write_place},
+};
+use crate::{
+    contract::{Kind, ObjectRef, Selection},
+    labels::LabelSelector,
+    path::Path,
+};
+
+/// A declared selection, parsed.
+#[derive(Debug)]
+pub struct Declared {
+    pub(crate) kind: Kind,
+    namespace: Option<String>,
+    name: Option<String>,
+    labels: LabelSelector,
+    /// As it was written.
+    shown_labels: String,
+    matching: Vec<(Path, String)>,
+}
+
+/// What stands for every kind of a group, for every group, and in `matching` for any value.
+pub(crate) const ANY: &str = "*";
+
+impl Declared {
+    pub(crate) fn parse(place: &str, of: &Selection) -> Result<Self, Invalid> {
+        if !of.cluster.is_empty() && of.cluster != ANY {
+            return Err(Invalid::OtherCluster {
+                place: format!("{place}.cluster"),
+                cluster: of.cluster.clone(),
+            });
+        }
+        let kind = &of.kind;
+        if kind.kind.is_empty()
+            || kind.version.is_empty()
+            || (kind.group == ANY && kind.kind != ANY)
+        {
+            let reason = "a kind has a version and a name; group `*` stands beside kind `*` only";
+            return Err(malformed(format!("{place}.kind"), &display_kind(kind), reason));
+        }
+        let labels = LabelSelector::parse(&of.labels).map_err(|error| {
+            malformed(format!("{place}.labels"), &of.labels, &error.to_string())
+        })?;
+        let path = |field: &str, text: &String| {
+            text.parse().map_err(|error: crate::path::Invalid| {
+                malformed(format!("{place}.{field}"), text, &error.to_string())
+            })
+        };
+        let matching = of.matching.iter().map(|(key, value)| Ok((path("matching", key)?, value)));
+        let matching = matching.collect::<Result<Vec<_>, Invalid>>()?.into_iter();
+        Ok(Self {
+            kind: kind.clone(),
+            namespace: of.namespace.clone(),
+            name: of.name.clone(),
+            labels,
+            shown_labels: of.labels.clone(),
+            // `*` asks for an index, it limits nothing.
+            matching: matching
+                .filter(|(_, value)| *value != ANY)
+                .map(|(path, value)| (path, value.clone()))
+                .collect(),
+        })
+    }
+
+    /// Whether the object is in the selection as far as kind and names tell.
+    pub fn could_hold(&self, object: &ObjectRef) -> bool {
+        object.cluster.is_empty()
+            && matches_kind(&self.kind, &object.kind)
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|namespace| Some(namespace) == object.namespace.as_ref())
+            && self.name.as_ref().is_none_or(|name| *name == object.name)
+    }
+
+    /// Whether kind and names tell all.
+    pub(crate) fn unconditional(&self) -> bool {
+        self.labels.is_empty() && self.matching.is_empty()
+    }
+
+    /// Whether an object of a fitting kind and name has the labels and fields of the selection.
+    pub(crate) fn holds(&self, object: &Value) -> bool {
+        self.labels.matches_object(object)
+            && self.matching.iter().all(|(path, wanted)| path.holds(object, wanted))
+    }
+
+    /// Whether every object of `narrower` is in this selection, as far as can be told from the two alone: labels and matching
+    /// of this one must stand in the other too.
+    pub fn covers(&self, narrower: &Selection) -> bool {
+        let Ok(labels) = LabelSelector::parse(&narrower.labels) else { return false };
+        narrower.cluster.is_empty()
+            && matches_kind(&self.kind, &narrower.kind)
+            && self
+                .namespace
+                .as_ref()
+                .is_none_or(|namespace| Some(namespace) == narrower.namespace.as_ref())
+            && self.name.as_ref().is_none_or(|name| Some(name) == narrower.name.as_ref())
+            && self.labels.covers(&labels)
+            && self.matching.iter().all(|(path, value)| {
+                narrower
+                    .matching
+                    .iter()
+                    .any(|(key, wanted)| wanted == value && *key == path.to_string())
+            })
+    }
+}
+
+impl Display for Declared {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", display_kind(&self.kind))?;
+        write_place(formatter, self.namespace.as_deref(), self.name.as_deref())?;
+        if !self.labels.is_empty() {
+            write!(formatter, " with labels `{}`", self.shown_labels)?;
+        }
+        for (path, value) in &self.matching {
+            write!(formatter, " with `{path}` = `{value}`")?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn matches_kind(declared: &Kind, kind: &Kind) -> bool {
+    let group = declared.group == ANY || declared.group == kind.group;
+    let version =
+        declared.version == kind.version || declared.version == ANY || declared.group == ANY;
+    group && version && (declared.kind == ANY || declared.kind == kind.kind)
+}

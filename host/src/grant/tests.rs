@@ -1,0 +1,298 @@
+use serde_json::json;
+
+use super::*;
+use crate::contract::{Reconciler, Selection};
+
+fn kind(group: &str, kind: &str) -> Kind {
+    Kind { group: group.into(), version: "v1".into(), kind: kind.into() }
+}
+
+fn selection(kind: Kind) -> Selection {
+    Selection {
+        cluster: String::new(),
+        kind,
+        namespace: None,
+        name: None,
+        labels: String::new(),
+        matching: vec![],
+        fields: vec![],
+    }
+}
+
+fn object(kind: Kind, namespace: Option<&str>, name: &str) -> ObjectRef {
+    ObjectRef {
+        cluster: String::new(),
+        kind,
+        namespace: namespace.map(str::to_owned),
+        name: name.into(),
+    }
+}
+
+fn rule(of: Selection, verbs: Verbs, fields: &[&str]) -> WriteRule {
+    WriteRule { of, verbs, fields: fields.iter().map(|&field| field.into()).collect() }
+}
+
+fn description(writes: Vec<WriteRule>) -> Description {
+    Description {
+        name: "p".into(),
+        version: "1".into(),
+        reconcilers: vec![],
+        reads: vec![],
+        writes,
+        config_schema: None,
+    }
+}
+
+fn grant(writes: Vec<WriteRule>) -> Grant {
+    Grant::new(&description(writes)).unwrap()
+}
+
+fn config_maps() -> Selection {
+    selection(kind("", "ConfigMap"))
+}
+
+#[test]
+fn a_verb_is_held_only_for_the_objects_that_the_rule_names() {
+    let of = Selection { namespace: Some("a".into()), name: Some("n".into()), ..config_maps() };
+    let grant = grant(vec![rule(of, Verbs::UPDATE, &[])]);
+    let config_map = || kind("", "ConfigMap");
+    let cases = [
+        ("all as declared", Verbs::UPDATE, object(config_map(), Some("a"), "n"), true),
+        ("other verb", Verbs::DELETE, object(config_map(), Some("a"), "n"), false),
+        (
+            "one verb of two",
+            Verbs::CREATE | Verbs::UPDATE,
+            object(config_map(), Some("a"), "n"),
+            false,
+        ),
+        ("other kind", Verbs::UPDATE, object(kind("", "Secret"), Some("a"), "n"), false),
+        ("other group", Verbs::UPDATE, object(kind("x.dev", "ConfigMap"), Some("a"), "n"), false),
+        (
+            "other version",
+            Verbs::UPDATE,
+            object(Kind { version: "v2".into(), ..config_map() }, Some("a"), "n"),
+            false,
+        ),
+        ("other namespace", Verbs::UPDATE, object(config_map(), Some("b"), "n"), false),
+        ("other name", Verbs::UPDATE, object(config_map(), Some("a"), "m"), false),
+        (
+            "other cluster",
+            Verbs::UPDATE,
+            ObjectRef { cluster: "x/y/z".into(), ..object(config_map(), Some("a"), "n") },
+            false,
+        ),
+    ];
+    for (case, verbs, to, allowed) in cases {
+        assert_eq!(grant.may_write(verbs, &to).is_ok(), allowed, "{case}");
+    }
+}
+
+#[test]
+fn the_verbs_of_one_write_may_come_from_two_rules() {
+    let grant = grant(vec![
+        rule(config_maps(), Verbs::UPDATE, &["data.a"]),
+        rule(config_maps(), Verbs::CREATE, &[]),
+    ]);
+    let writable = grant
+        .may_write(Verbs::CREATE | Verbs::UPDATE, &object(kind("", "ConfigMap"), Some("a"), "n"))
+        .unwrap();
+    let sent = json!({"data": {"a": "1", "b": "2"}});
+    assert_eq!(writable.outside(Verbs::UPDATE, &sent).as_deref(), Some("data.b"));
+    assert_eq!(writable.outside(Verbs::CREATE, &sent), None);
+}
+
+#[test]
+fn a_denial_names_what_would_have_been_accepted() {
+    let grant = grant(vec![rule(
+        Selection { labels: "app=x".into(), ..config_maps() },
+        Verbs::UPDATE | Verbs::CREATE,
+        &[],
+    )]);
+    let denied = grant
+        .may_write(Verbs::UPDATE | Verbs::DELETE, &object(kind("", "ConfigMap"), Some("a"), "n"))
+        .unwrap_err();
+    assert_eq!(
+        denied.to_string(),
+        "`delete` of ConfigMap v1 `a/n` is not declared; declared writes of that kind: `create`, `update` of ConfigMap v1 with labels `app=x`"
+    );
+    let denied = grant
+        .may_write(Verbs::CREATE, &object(kind("apps", "Deployment"), Some("a"), "n"))
+        .unwrap_err();
+    assert_eq!(
+        denied.to_string(),
+        "`create` of Deployment apps/v1 `a/n` is not declared; no writes of that kind are declared"
+    );
+}
+
+#[test]
+fn any_kind_of_a_group_or_of_every_group_can_be_declared() {
+    let any = |group: &str, version: &str| {
+        selection(Kind { group: group.into(), version: version.into(), kind: "*".into() })
+    };
+    let role = object(kind("rbac.authorization.k8s.io", "Role"), Some("a"), "n");
+    let cases = [
+        ("its group", any("rbac.authorization.k8s.io", "v1"), true),
+        ("its group, any version", any("rbac.authorization.k8s.io", "*"), true),
+        ("its group, other version", any("rbac.authorization.k8s.io", "v2"), false),
+        ("other group", any("apps", "v1"), false),
+        ("every group", any("*", "*"), true),
+    ];
+    for (case, of, allowed) in cases {
+        assert_eq!(
+            grant(vec![rule(of, Verbs::DELETE, &[])]).may_write(Verbs::DELETE, &role).is_ok(),
+            allowed,
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn only_a_selection_within_a_declared_one_can_be_pruned() {
+    let declared = Selection {
+        namespace: Some("a".into()),
+        labels: "app in (x,y)".into(),
+        matching: vec![("spec.host".into(), "h".into())],
+        ..config_maps()
+    };
+    let grant = grant(vec![rule(declared.clone(), Verbs::DELETE, &[])]);
+    let cases = [
+        ("the same", declared.clone(), true),
+        ("fewer labels", Selection { labels: "app=x,tier=web".into(), ..declared.clone() }, true),
+        ("other labels", Selection { labels: "app=z".into(), ..declared.clone() }, false),
+        ("no labels", Selection { labels: String::new(), ..declared.clone() }, false),
+        ("all namespaces", Selection { namespace: None, ..declared.clone() }, false),
+        ("no matching", Selection { matching: vec![], ..declared.clone() }, false),
+        (
+            "other matching",
+            Selection { matching: vec![("spec.host".into(), "g".into())], ..declared },
+            false,
+        ),
+    ];
+    for (case, of, allowed) in cases {
+        assert_eq!(grant.may_prune(&of).is_ok(), allowed, "{case}");
+    }
+}
+
+#[test]
+fn a_rule_with_labels_or_matching_holds_for_objects_that_have_them() {
+    let of = Selection {
+        labels: "app=x".into(),
+        matching: vec![("data.k".into(), "v".into())],
+        ..config_maps()
+    };
+    let grant = grant(vec![rule(of, Verbs::UPDATE, &[])]);
+    let writable =
+        grant.may_write(Verbs::UPDATE, &object(kind("", "ConfigMap"), None, "n")).unwrap();
+    assert!(!writable.unconditional(Verbs::UPDATE));
+    assert!(
+        writable.holds(
+            Verbs::UPDATE,
+            &json!({"metadata": {"labels": {"app": "x"}}, "data": {"k": "v"}})
+        )
+    );
+    assert!(!writable.holds(Verbs::UPDATE, &json!({"metadata": {"labels": {"app": "x"}}})));
+    assert!(
+        !writable.holds(
+            Verbs::UPDATE,
+            &json!({"metadata": {"labels": {"app": "y"}}, "data": {"k": "v"}})
+        )
+    );
+    assert!(
+        !writable.holds(
+            Verbs::DELETE,
+            &json!({"metadata": {"labels": {"app": "x"}}, "data": {"k": "v"}})
+        )
+    );
+}
+
+#[test]
+fn a_field_outside_of_the_declared_paths_is_found() {
+    let paths = [
+        "metadata.annotations[\"a.b/c\"]",
+        "spec.containers[name=app].image",
+        "spec.hosts[]",
+        "data",
+    ];
+    let paths: Vec<Path> = paths.iter().map(|path| path.parse().unwrap()).collect();
+    let cases = [
+        ("nothing", json!({}), Some("")),
+        ("quoted key", json!({"metadata": {"annotations": {"a.b/c": "1"}}}), None),
+        (
+            "other key",
+            json!({"metadata": {"annotations": {"a.b/c": "1", "x.y": "2"}}}),
+            Some("metadata.annotations[\"x.y\"]"),
+        ),
+        ("element by key", json!({"spec": {"containers": [{"name": "app", "image": "i"}]}}), None),
+        ("element alone", json!({"spec": {"containers": [{"name": "app"}]}}), None),
+        (
+            "other field of it",
+            json!({"spec": {"containers": [{"name": "app", "args": []}]}}),
+            Some("spec.containers[0].args"),
+        ),
+        (
+            "other element",
+            json!({"spec": {"containers": [{"name": "b", "image": "i"}]}}),
+            Some("spec.containers[0]"),
+        ),
+        ("every element", json!({"spec": {"hosts": ["a", "b"]}}), None),
+        ("below", json!({"data": {"a": {"b": 1}}}), None),
+        ("above", json!({"spec": "x"}), Some("spec")),
+        ("map without fields", json!({"spec": {}}), Some("spec")),
+        ("list without elements", json!({"spec": {"hosts": []}}), Some("spec.hosts")),
+        ("null", json!({"metadata": null}), Some("metadata")),
+    ];
+    for (case, fields, expected) in cases {
+        assert_eq!(outside(&fields, &paths).as_deref(), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_description_that_cannot_be_read_names_the_place() {
+    let with_read =
+        |of: Selection| Description { reads: vec![config_maps(), of], ..description(vec![]) };
+    let reconciler = |name: &str, of: Selection, finalizers: &[&str]| Reconciler {
+        name: name.into(),
+        of,
+        finalizers: finalizers.iter().map(|&name| name.into()).collect(),
+        resync: 0,
+        triggered_by_status: false,
+        min_interval: 0,
+    };
+    let of = |reconcilers: Vec<Reconciler>| Description { reconcilers, ..description(vec![]) };
+    let cases = [
+        (with_read(Selection { labels: "a in b".into(), ..config_maps() }), "`reads[1].labels`"),
+        (
+            with_read(Selection {
+                matching: vec![("a..b".into(), String::new())],
+                ..config_maps()
+            }),
+            "`reads[1].matching`",
+        ),
+        (with_read(Selection { cluster: "a/b/c".into(), ..config_maps() }), "`reads[1].cluster`"),
+        (with_read(selection(kind("*", "Role"))), "`reads[1].kind`"),
+        (with_read(selection(kind("", ""))), "`reads[1].kind`"),
+        (description(vec![rule(config_maps(), Verbs::UPDATE, &["a["])]), "`writes[0].fields`"),
+        (of(vec![reconciler("a", config_maps(), &["plain"])]), "`reconcilers[0].finalizers`"),
+        (of(vec![reconciler("a", selection(kind("", "*")), &[])]), "`reconcilers[0].of.kind`"),
+        (
+            of(vec![reconciler("a", config_maps(), &[]), reconciler("a", config_maps(), &[])]),
+            "`reconcilers[1].name`",
+        ),
+    ];
+    for (description, place) in cases {
+        let message = Grant::new(&description).unwrap_err().to_string();
+        assert!(message.starts_with(place), "{message} should name {place}");
+    }
+}
+
+#[test]
+fn what_is_reconciled_read_or_written_may_be_mentioned_and_nothing_else() {
+    let description = Description {
+        reads: vec![config_maps()],
+        ..description(vec![rule(selection(kind("apps", "Deployment")), Verbs::UPDATE, &[])])
+    };
+    let grant = Grant::new(&description).unwrap();
+    assert!(grant.may_mention(&object(kind("", "ConfigMap"), Some("a"), "n")).is_ok());
+    assert!(grant.may_mention(&object(kind("apps", "Deployment"), Some("a"), "n")).is_ok());
+    assert!(grant.may_mention(&object(kind("", "Secret"), Some("a"), "n")).is_err());
+}
