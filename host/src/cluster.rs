@@ -1,0 +1,259 @@
+//! One cluster: its client, and what kinds it serves.
+//!
+//! Discovery is asked per group and version, when a kind of it is first looked for, and remembered. [`Cluster::forget`] drops what is
+//! remembered of a group: whoever sees a CustomResourceDefinition change calls it. That a kind is *not* served is believed for
+//! [`UNKNOWN_FOR`] only, so that a kind that comes without anyone telling is found too.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use kube::Client;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::contract::Kind;
+
+mod request;
+#[cfg(test)]
+pub(crate) use request::Cause;
+pub use request::Policy;
+pub(crate) use request::{Answer, Method, Outgoing, Refusal, encoded};
+
+#[cfg(test)]
+mod tests;
+
+/// How long it is believed that a kind is not served.
+pub const UNKNOWN_FOR: Duration = Duration::from_secs(5);
+
+/// A cluster that objects are read from and written to. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    policy: Policy,
+    served: Arc<Mutex<HashMap<GroupVersion, Served>>>,
+}
+
+/// One kind as the cluster serves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// The kind.
+    pub kind: Kind,
+    /// The name in URLs.
+    pub plural: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Whether it has the subresource `status`.
+    pub status: bool,
+    /// What can be done with it: `get`, `list`, `watch`, `create`, …
+    pub verbs: Vec<String>,
+}
+
+/// What kinds are, as far as they are known: the answer to all kinds of an outcome at once.
+#[derive(Clone, Debug, Default)]
+pub struct Kinds(HashMap<Kind, Arc<Resource>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct GroupVersion {
+    group: String,
+    version: String,
+}
+
+struct Served {
+    since: Instant,
+    kinds: HashMap<String, Arc<Resource>>,
+}
+
+/// The cluster did not say what it serves.
+#[derive(Debug, thiserror::Error)]
+#[error("could not ask the cluster whether it serves `{kind}` of `{group}/{version}`: {message}")]
+pub struct Unavailable {
+    group: String,
+    version: String,
+    kind: String,
+    message: String,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// A cluster behind a client, with the usual [`Policy`] for requests that find it busy or away.
+    pub fn new(client: Client) -> Self {
+        Self::with_policy(client, Policy::default())
+    }
+
+    /// A cluster with a policy of one's own.
+    pub fn with_policy(client: Client, policy: Policy) -> Self {
+        Self { client, policy, served: Arc::default() }
+    }
+
+    /// The client, for watches.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// How the cluster serves a kind; none if it does not.
+    pub async fn resolve(&self, kind: &Kind) -> Result<Option<Arc<Resource>>, Unavailable> {
+        let of = GroupVersion { group: kind.group.clone(), version: kind.version.clone() };
+        if let Some(known) = self.remembered(&of, &kind.kind) {
+            return Ok(known);
+        }
+        let served = self.discover(&of).await.map_err(|refusal| Unavailable {
+            group: kind.group.clone(),
+            version: kind.version.clone(),
+            kind: kind.kind.clone(),
+            message: refusal.to_string(),
+        })?;
+        let found = served.get(&kind.kind).cloned();
+        self.served.lock().insert(of, Served { since: Instant::now(), kinds: served });
+        Ok(found)
+    }
+
+    /// Looks up several kinds; those that are not served are not in the answer.
+    pub async fn resolve_all<'a>(
+        &self,
+        kinds: impl IntoIterator<Item = &'a Kind>,
+    ) -> Result<Kinds, Unavailable> {
+        let mut found = Kinds::default();
+        for kind in kinds {
+            if let Some(resource) = self.resolve(kind).await? {
+                found.insert(resource);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Forgets what a group serves: one of its CustomResourceDefinitions has changed.
+    pub fn forget(&self, group: &str) {
+        self.served.lock().retain(|of, _| of.group != group);
+    }
+
+    fn remembered(&self, of: &GroupVersion, kind: &str) -> Option<Option<Arc<Resource>>> {
+        let served = self.served.lock();
+        let known = served.get(of)?;
+        let found = known.kinds.get(kind).cloned();
+        (found.is_some() || known.since.elapsed() < UNKNOWN_FOR).then_some(found)
+    }
+
+    async fn discover(&self, of: &GroupVersion) -> Result<HashMap<String, Arc<Resource>>, Refusal> {
+        let path = api_path(&of.group, &of.version);
+        match self.send(&Outgoing::get(path)).await {
+            Ok(answer) => Ok(parse(of, &answer.body)),
+            Err(refusal) if refusal.code == 404 => Ok(HashMap::new()),
+            Err(refusal) => Err(refusal),
+        }
+    }
+}
+
+/// `/api/v1`, `/apis/apps/v1`.
+fn api_path(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+}
+
+/// Reads an `APIResourceList`.
+fn parse(of: &GroupVersion, list: &Value) -> HashMap<String, Arc<Resource>> {
+    let entries = || list.get("resources").and_then(Value::as_array).into_iter().flatten();
+    let text = |entry: &Value, key: &str| {
+        entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let has =
+        |name: &str| entries().any(|entry| entry.get("name").and_then(Value::as_str) == Some(name));
+    let resources = entries().filter(|entry| !text(entry, "name").contains('/')).map(|entry| {
+        let plural = text(entry, "name");
+        let verbs = entry.get("verbs").and_then(Value::as_array).into_iter().flatten();
+        let resource = Resource {
+            kind: Kind {
+                group: of.group.clone(),
+                version: of.version.clone(),
+                kind: text(entry, "kind"),
+            },
+            namespaced: entry.get("namespaced").and_then(Value::as_bool).unwrap_or_default(),
+            status: has(&format!("{plural}/status")),
+            verbs: verbs.filter_map(Value::as_str).map(ToOwned::to_owned).collect(),
+            plural,
+        };
+        (resource.kind.kind.clone(), Arc::new(resource))
+    });
+    resources.collect()
+}
+
+// === impl Resource ===
+
+impl Resource {
+    /// As kube has it, for watches.
+    pub fn api_resource(&self) -> kube::core::ApiResource {
+        let Kind { group, version, kind } = &self.kind;
+        kube::core::ApiResource::from_gvk_with_plural(
+            &kube::core::GroupVersionKind::gvk(group, version, kind),
+            &self.plural,
+        )
+    }
+
+    /// The path of its objects, in one namespace or in all.
+    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
+        let base = api_path(&self.kind.group, &self.kind.version);
+        match namespace {
+            Some(namespace) if self.namespaced => {
+                format!("{base}/namespaces/{}/{}", request::encoded(namespace), self.plural)
+            }
+            _ => format!("{base}/{}", self.plural),
+        }
+    }
+
+    /// The path of one object.
+    pub(crate) fn path_of(&self, namespace: Option<&str>, name: &str) -> String {
+        format!("{}/{}", self.path(namespace), request::encoded(name))
+    }
+
+    /// What a CustomResourceDefinition defines, one for each served version.
+    pub fn of_definition(definition: &Value) -> Vec<Self> {
+        let text = |pointer: &str| {
+            definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let versions =
+            definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+        let served = versions
+            .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or_default());
+        served
+            .map(|version| Self {
+                kind: Kind {
+                    group: text("/spec/group"),
+                    version: version
+                        .get("name")
+                        .and_then(Value::as_str)
+                        .unwrap_or_default()
+                        .to_owned(),
+                    kind: text("/spec/names/kind"),
+                },
+                plural: text("/spec/names/plural"),
+                namespaced: text("/spec/scope") == "Namespaced",
+                status: version.pointer("/subresources/status").is_some(),
+                verbs: [
+                    "create",
+                    "delete",
+                    "deletecollection",
+                    "get",
+                    "list",
+                    "patch",
+                    "update",
+                    "watch",
+                ]
+                .map(str::to_owned)
+                .to_vec(),
+            })
+            .collect()
+    }
+}
+
+// === impl Kinds ===
+
+impl Kinds {
+    /// How a kind is served, if it is.
+    pub fn get(&self, kind: &Kind) -> Option<&Arc<Resource>> {
+        self.0.get(kind)
+    }
+
+    /// Adds a kind.
+    pub fn insert(&mut self, resource: Arc<Resource>) {
+        self.0.insert(resource.kind.clone(), resource);
+    }
+}

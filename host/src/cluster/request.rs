@@ -1,0 +1,296 @@
+//! One request to the API server and its answer, asked again while the server is busy or away.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use kube::client::Body;
+use serde_json::Value;
+use tokio::time;
+
+use super::Cluster;
+
+/// How long a request is tried.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// How often at most, the first time included.
+    pub attempts: u32,
+    /// The wait after the first try where the server names none; doubled each time.
+    pub first_wait: Duration,
+    /// The longest wait, also where the server asks for a longer one.
+    pub longest_wait: Duration,
+    /// How long an answer is waited for.
+    pub answer: Duration,
+    /// How long a CustomResourceDefinition may take to be established.
+    pub established: Duration,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            first_wait: Duration::from_millis(200),
+            longest_wait: Duration::from_secs(10),
+            answer: Duration::from_secs(30),
+            established: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What is done with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    Post,
+    Delete,
+    Apply,
+    JsonPatch,
+    MergePatch,
+}
+
+/// A request to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) method: Method,
+    /// With the query.
+    pub(crate) path: String,
+    pub(crate) body: Option<Value>,
+    /// Ask for metadata only.
+    pub(crate) metadata_only: bool,
+    /// Take a 404 for a server that does not serve a new kind yet.
+    pub(crate) retry_not_found: bool,
+}
+
+/// A 2xx answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) created: bool,
+    pub(crate) body: Value,
+}
+
+/// An answer that is a refusal, or none at all (`code` 0).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: u16,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) causes: Vec<Cause>,
+    pub(crate) retry_after: Option<Duration>,
+}
+
+/// One of `details.causes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cause {
+    pub(crate) reason: String,
+    pub(crate) field: String,
+    pub(crate) message: String,
+}
+
+// === impl Outgoing ===
+
+impl Outgoing {
+    pub(crate) fn new(method: Method, path: String, body: Option<Value>) -> Self {
+        Self { method, path, body, metadata_only: false, retry_not_found: false }
+    }
+
+    pub(crate) fn get(path: String) -> Self {
+        Self::new(Method::Get, path, None)
+    }
+
+    fn to_http(&self) -> Result<Request<Body>, http::Error> {
+        let (method, content_type) = match self.method {
+            Method::Get => (http::Method::GET, None),
+            Method::Post => (http::Method::POST, Some("application/json")),
+            Method::Delete => (http::Method::DELETE, Some("application/json")),
+            Method::Apply => (http::Method::PATCH, Some("application/apply-patch+yaml")),
+            Method::JsonPatch => (http::Method::PATCH, Some("application/json-patch+json")),
+            Method::MergePatch => (http::Method::PATCH, Some("application/merge-patch+json")),
+        };
+        let accept = if self.metadata_only {
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+        } else {
+            "application/json"
+        };
+        let mut request =
+            Request::builder().method(method).uri(&self.path).header(header::ACCEPT, accept);
+        if let (Some(content_type), Some(_)) = (content_type, &self.body) {
+            request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        request.body(
+            self.body
+                .as_ref()
+                .map_or_else(Body::empty, |body| Body::from(body.to_string().into_bytes())),
+        )
+    }
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// Sends a request, and again after a 429, a 5xx or no answer, as long as the policy allows.
+    pub(crate) async fn send(&self, outgoing: &Outgoing) -> Result<Answer, Refusal> {
+        let mut wait = self.policy.first_wait;
+        let mut attempt = 1;
+        loop {
+            let refusal = match self.send_once(outgoing).await {
+                Ok(answer) => return Ok(answer),
+                Err(refusal) => refusal,
+            };
+            let may_pass =
+                refusal.is_passing() || (outgoing.retry_not_found && refusal.code == 404);
+            if attempt >= self.policy.attempts || !may_pass {
+                return Err(refusal);
+            }
+            let asked = refusal.retry_after.unwrap_or(wait).min(self.policy.longest_wait);
+            tracing::debug!(path = outgoing.path, attempt, %refusal, wait = ?asked, "trying again");
+            time::sleep(asked).await;
+            wait = wait.saturating_mul(2);
+            attempt += 1;
+        }
+    }
+
+    async fn send_once(&self, outgoing: &Outgoing) -> Result<Answer, Refusal> {
+        let request = outgoing.to_http().map_err(|error| Refusal::unsendable(&error))?;
+        let exchange = async {
+            let (head, body) = self
+                .client
+                .send(request)
+                .await
+                .map_err(|error| Refusal::no_answer(&error))?
+                .into_parts();
+            let bytes = body.collect_bytes().await.map_err(|error| Refusal::no_answer(&error))?;
+            Ok((head, bytes))
+        };
+        let answered = time::timeout(self.policy.answer, exchange).await;
+        let (head, bytes) = answered.unwrap_or_else(|_| {
+            Err(Refusal {
+                message: format!("no answer within {:?}", self.policy.answer),
+                ..Refusal::default()
+            })
+        })?;
+        read_answer(&head, &bytes)
+    }
+
+    /// How long requests are tried.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+}
+
+fn read_answer(head: &http::response::Parts, bytes: &Bytes) -> Result<Answer, Refusal> {
+    let body = serde_json::from_slice::<Value>(bytes);
+    if head.status.is_success() {
+        let body = body.map_err(|error| Refusal {
+            message: format!("the answer is not JSON: {error}"),
+            ..Refusal::default()
+        })?;
+        return Ok(Answer { created: head.status == StatusCode::CREATED, body });
+    }
+    let header =
+        head.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    Err(Refusal::read(head.status, header, body.ok().as_ref(), bytes))
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    fn read(
+        status: StatusCode,
+        retry_after: Option<u64>,
+        body: Option<&Value>,
+        bytes: &Bytes,
+    ) -> Self {
+        let text = |value: Option<&Value>, key: &str| {
+            value.and_then(|value| value.get(key)?.as_str()).unwrap_or_default().to_owned()
+        };
+        let body = body.filter(|body| body.get("kind").and_then(Value::as_str) == Some("Status"));
+        let causes =
+            body.and_then(|body| body.pointer("/details/causes")?.as_array()).into_iter().flatten();
+        let in_body = body
+            .and_then(|body| body.pointer("/details/retryAfterSeconds")?.as_u64())
+            .filter(|seconds| *seconds > 0);
+        let message = match text(body, "message") {
+            empty if empty.is_empty() => {
+                String::from_utf8_lossy(bytes).trim().chars().take(1000).collect()
+            }
+            message => message,
+        };
+        Self {
+            code: status.as_u16(),
+            reason: text(body, "reason"),
+            message,
+            causes: causes
+                .map(|cause| Cause {
+                    reason: text(Some(cause), "reason"),
+                    field: text(Some(cause), "field"),
+                    message: text(Some(cause), "message"),
+                })
+                .collect(),
+            retry_after: retry_after.or(in_body).map(Duration::from_secs),
+        }
+    }
+
+    fn no_answer(error: &kube::Error) -> Self {
+        let mut message = error.to_string();
+        let mut source = std::error::Error::source(error);
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            if !message.contains(&text) {
+                message = format!("{message}: {text}");
+            }
+            source = cause.source();
+        }
+        Self { message, ..Self::default() }
+    }
+
+    /// A request that cannot be written down: a name that no URL can hold. Trying again does not help.
+    fn unsendable(error: &http::Error) -> Self {
+        Self {
+            code: 400,
+            reason: "BadRequest".to_owned(),
+            message: error.to_string(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the same request may be taken later on.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self.code {
+            0 => true,
+            // A disruption budget is an answer; it does not change within a moment.
+            429 => !self.has_cause("DisruptionBudget"),
+            // The API server answers an apply that does not fit the schema so.
+            500 => !self.message.contains("failed to create typed patch object"),
+            501 | 505 => false,
+            502.. => self.code < 600,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn has_cause(&self, reason: &str) -> bool {
+        self.causes.iter().any(|cause| cause.reason == reason)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code {
+            0 => write!(formatter, "no answer: {}", self.message),
+            code => write!(formatter, "{code}: {}", self.message),
+        }
+    }
+}
+
+/// A text as part of a URL's path or query.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => {
+                result.push(byte.into());
+            }
+            _ => result.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    result
+}
