@@ -2,13 +2,17 @@
 //! WebAssembly components.
 
 pub mod args;
+pub mod cluster;
 pub mod contract;
 pub mod files;
+pub mod grant;
 pub mod guest;
 pub mod labels;
+pub mod outcome;
 pub mod own_fields;
 pub mod path;
 pub mod processor;
 pub mod queue;
 pub mod store;
 pub mod view;
+pub mod write;

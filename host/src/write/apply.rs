@@ -1,0 +1,297 @@
+//! Server-side apply of one object: skipped if all is so, first without force.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::Value;
+
+use super::{
+    Action, Run, Stop,
+    contention::{Conflict, MOST, WITHIN, conflicts},
+    live::{addressed, resource_version},
+    memory::Identity,
+};
+use crate::{
+    cluster::{Answer, Method, Outgoing, Refusal, Resource},
+    contract::{self, ObjectRef},
+    grant::display_ref,
+    outcome::Manifest,
+    own_fields::{self, Pair},
+    store::Known,
+};
+
+/// Where an apply goes.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) resource: &'a Resource,
+    pub(super) to: &'a ObjectRef,
+    pub(super) manager: &'a str,
+    pub(super) subresource: &'a str,
+}
+
+/// What is ours after an apply, and the object as it was answered (none: nothing was sent).
+pub(super) struct Applied {
+    pub(super) own: Option<Pair>,
+    pub(super) answer: Option<Value>,
+}
+
+impl Run<'_> {
+    pub(super) async fn apply(&mut self, manifest: &Manifest) {
+        let manager = self.managers.apply.clone();
+        let own = match self.try_apply(manifest, &manager).await {
+            Ok(own) => {
+                self.remember_uid(&manifest.to);
+                own
+            }
+            Err(stop) => {
+                self.stopped(contract::Action::Apply, &manifest.to, stop);
+                None
+            }
+        };
+        self.wrote(manifest, &manager, own);
+    }
+
+    async fn try_apply(
+        &mut self,
+        manifest: &Manifest,
+        manager: &str,
+    ) -> Result<Option<Pair>, Stop> {
+        let resource = self.resource(&manifest.to).await?;
+        let object = self.with_owners(manifest)?;
+        if manifest.create_only {
+            return self.create(&resource, manifest, &object).await.map(|()| None);
+        }
+        self.check_preconditions(&resource, manifest).await?;
+        let target = Target { resource: &resource, to: &manifest.to, manager, subresource: "" };
+        let applied = if manifest.leave.is_empty() && !self.may_hold_initial(&manifest.to) {
+            self.apply_to(target, &object).await?
+        } else {
+            self.apply_leaving(target, &object, &manifest.leave).await?
+        };
+        self.remove_absent(&target, manifest, applied.answer).await?;
+        Ok(applied.own)
+    }
+
+    /// Of an object that was not sent. (Of others, the answer has told it.)
+    fn remember_uid(&mut self, of: &ObjectRef) {
+        if let Known::Present(entry) = self.writer.stores.known(of)
+            && let Some(uid) = entry.uid()
+        {
+            self.uids.insert(Identity::from(of), uid.to_owned());
+        }
+    }
+
+    /// Whether fields were left alone that may have to be given up now.
+    fn may_hold_initial(&self, of: &ObjectRef) -> bool {
+        matches!(self.writer.stores.known(of), Known::Present(entry) if entry.own().get(&self.managers.initial, "").is_some())
+    }
+
+    /// Applies an object or status unless all is so already.
+    pub(super) async fn apply_to(
+        &mut self,
+        target: Target<'_>,
+        object: &Value,
+    ) -> Result<Applied, Stop> {
+        if let Some(own) = self.is_so(&target, object) {
+            self.written.skipped += 1;
+            return Ok(Applied { own, answer: None });
+        }
+        self.apply_now(target, object).await
+    }
+
+    /// What is ours, if the manifest is what is there already.
+    pub(super) fn is_so(&mut self, target: &Target<'_>, object: &Value) -> Option<Option<Pair>> {
+        let place = self.place(target.manager, target.to);
+        self.touched.insert(place.clone());
+        let Known::Present(entry) = self.writer.stores.known(target.to) else { return None };
+        let held = |key: &str, held: Option<&str>| {
+            object.pointer(key).and_then(Value::as_str).is_none_or(|wanted| held == Some(wanted))
+        };
+        if !held("/metadata/uid", entry.uid())
+            || !held("/metadata/resourceVersion", Some(entry.resource_version()))
+        {
+            return None;
+        }
+        let own = entry.own().get(target.manager, target.subresource);
+        let manifest = own_fields::of_manifest(object);
+        let is_same = own.is_some_and(|own| own.values == manifest);
+        (is_same || self.writer.memory.led_to(self.managers.hash(), &place, manifest, own))
+            .then_some(own)
+    }
+
+    /// Applies without asking whether it is so already.
+    pub(super) async fn apply_now(
+        &mut self,
+        target: Target<'_>,
+        object: &Value,
+    ) -> Result<Applied, Stop> {
+        let before = self.writer.stores.known(target.to);
+        let answer = self.apply_by_force_if_need_be(target, object).await?;
+        let own = self.applied(&target, object, &answer.body);
+        let is_new = !matches!(&before, Known::Present(entry) if Some(entry.resource_version()) == resource_version(&answer.body));
+        if is_new {
+            let action = match (answer.created, target.subresource) {
+                (true, _) => Action::Create,
+                (false, "") => Action::Update,
+                (false, _) => Action::Status,
+            };
+            self.changed(action, target.to, answer.body.clone());
+        }
+        Ok(Applied { own, answer: Some(answer.body) })
+    }
+
+    /// Keeps what an apply led to: in the store, in memory, among the uids.
+    fn applied(&mut self, target: &Target<'_>, object: &Value, answer: &Value) -> Option<Pair> {
+        let own = own_fields::of(answer).get(target.manager, target.subresource);
+        let place = self.place(target.manager, target.to);
+        self.writer.memory.sent(self.managers.hash(), place, own_fields::of_manifest(object), own);
+        self.store(target.to, answer, &Arc::new(object.clone()));
+        own
+    }
+
+    /// First without force; on a conflict with people and other controllers, with it.
+    async fn apply_by_force_if_need_be(
+        &mut self,
+        target: Target<'_>,
+        object: &Value,
+    ) -> Result<Answer, Stop> {
+        let refusal = match self.send_apply(target, object, false).await {
+            Ok(answer) => return Ok(answer),
+            Err(refusal) => refusal,
+        };
+        let conflicts = conflicts(&refusal);
+        if conflicts.is_empty() {
+            return Err(Stop::of(refusal, target.to));
+        }
+        if conflicts.iter().any(|conflict| self.managers.is_other(&conflict.manager)) {
+            return Err(Stop::Failed { refusal, managers: managers(&conflicts) });
+        }
+        if let Err(contended) = self.writer.contention.take(target.to, &conflicts) {
+            return Err(self.contended(&target, &contended, refusal, &conflicts));
+        }
+        self.send_apply(target, object, true).await.map_err(|refusal| Stop::of(refusal, target.to))
+    }
+
+    fn contended(
+        &mut self,
+        target: &Target<'_>,
+        contended: &Conflict,
+        refusal: Refusal,
+        conflicts: &[Conflict],
+    ) -> Stop {
+        let message = format!(
+            "`{}` of {} was taken from `{}` by `{}` {MOST} times within {} minutes, and is not taken again for now",
+            contended.field,
+            display_ref(target.to),
+            contended.manager,
+            target.manager,
+            WITHIN.as_secs() / 60,
+        );
+        tracing::warn!(key = %self.context.key, object = display_ref(target.to), field = contended.field, theirs = contended.manager, ours = target.manager, "two managers take a field from each other");
+        self.written.warnings.push(message.clone());
+        Stop::Failed { refusal: Refusal { message, ..refusal }, managers: managers(conflicts) }
+    }
+
+    pub(super) async fn send_apply(
+        &self,
+        target: Target<'_>,
+        object: &Value,
+        force: bool,
+    ) -> Result<Answer, Refusal> {
+        let path = addressed(target.resource, target.to, target.subresource, target.manager, force);
+        self.send(Outgoing::new(Method::Apply, path, Some(object.clone())), target.to).await
+    }
+
+    /// Makes an object that is not there, and leaves one alone that is.
+    async fn create(
+        &mut self,
+        resource: &Resource,
+        manifest: &Manifest,
+        object: &Value,
+    ) -> Result<(), Stop> {
+        let to = &manifest.to;
+        if matches!(self.writer.stores.known(to), Known::Present(_)) {
+            self.written.skipped += 1;
+            return Ok(());
+        }
+        let path = format!(
+            "{}?fieldManager={}",
+            resource.path(to.namespace.as_deref()),
+            crate::cluster::encoded(&self.managers.apply)
+        );
+        match self.send(Outgoing::new(Method::Post, path, Some(object.clone())), to).await {
+            Ok(answer) => {
+                self.store(to, &answer.body, &Arc::new(object.clone()));
+                self.changed(Action::Create, to, answer.body);
+            }
+            Err(refusal) if refusal.code == 409 && refusal.reason == "AlreadyExists" => {
+                // Maybe made by us, with the answer lost: what comes after must see it.
+                if let Some(live) = self.live(resource, to).await? {
+                    self.store(to, &live, &Arc::new(object.clone()));
+                }
+                self.written.skipped += 1;
+            }
+            Err(refusal) => return Err(Stop::of(refusal, to)),
+        }
+        Ok(())
+    }
+
+    /// An apply with a resourceVersion would make an object that is not there: a precondition asks for one that is.
+    async fn check_preconditions(
+        &self,
+        resource: &Resource,
+        manifest: &Manifest,
+    ) -> Result<(), Stop> {
+        let has = |key: &str| manifest.object.pointer(key).is_some();
+        if !has("/metadata/resourceVersion") || self.uid(resource, &manifest.to).await?.is_some() {
+            return Ok(());
+        }
+        let message = format!(
+            "{} is not there with the resourceVersion that is asked for",
+            display_ref(&manifest.to)
+        );
+        Err(Stop::unsent(409, "Conflict", message))
+    }
+
+    /// The object with the uids of owners that this plan makes.
+    fn with_owners<'a>(&self, manifest: &'a Manifest) -> Result<Cow<'a, Value>, Stop> {
+        if manifest.made_owners.is_empty() {
+            return Ok(Cow::Borrowed(&manifest.object));
+        }
+        let mut object = manifest.object.clone();
+        for (index, owner) in &manifest.made_owners {
+            let refuse = |why: &str| {
+                Stop::unsent(
+                    409,
+                    "Conflict",
+                    format!(
+                        "the owner {} of {} {why}",
+                        display_ref(owner),
+                        display_ref(&manifest.to)
+                    ),
+                )
+            };
+            let Some(uid) = self.uids.get(&Identity::from(owner)) else {
+                return Err(refuse("is written later than it"));
+            };
+            let given = object
+                .pointer_mut(&format!("/metadata/ownerReferences/{index}"))
+                .and_then(Value::as_object_mut);
+            let held =
+                given.map(|given| given.entry("uid").or_insert_with(|| Value::String(uid.clone())));
+            match held {
+                Some(held) if held.as_str() == Some("") => *held = Value::String(uid.clone()),
+                Some(held) if held.as_str() == Some(uid) => {}
+                _ => return Err(refuse("has another uid")),
+            }
+        }
+        Ok(Cow::Owned(object))
+    }
+}
+
+fn managers(conflicts: &[Conflict]) -> Vec<String> {
+    let mut managers: Vec<String> =
+        conflicts.iter().map(|conflict| conflict.manager.clone()).collect();
+    managers.sort();
+    managers.dedup();
+    managers
+}

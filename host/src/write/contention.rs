@@ -1,0 +1,138 @@
+//! Who takes whose fields, and how often.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::{cluster::Refusal, contract::ObjectRef, grant::display_ref};
+
+/// How often one field is taken from one manager within [`WITHIN`] before we back off.
+pub(super) const MOST: usize = 5;
+/// The time in which takings are counted.
+pub(super) const WITHIN: Duration = Duration::from_mins(10);
+
+/// A field that another manager holds with another value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Conflict {
+    pub(super) field: String,
+    pub(super) manager: String,
+}
+
+/// The forced takings of the last minutes.
+#[derive(Debug, Default)]
+pub(super) struct Contention(Mutex<HashMap<Taking, VecDeque<Instant>>>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Taking {
+    object: String,
+    field: String,
+    manager: String,
+}
+
+impl Contention {
+    /// Counts that these fields are taken now; or tells which of them was taken too often, and counts nothing.
+    pub(super) fn take(&self, object: &ObjectRef, conflicts: &[Conflict]) -> Result<(), Conflict> {
+        /// When to look for what is over; in between the map grows by what is really contended only.
+        const MANY: usize = 1024;
+        let now = Instant::now();
+        let is_over = |taken: &Instant| now.duration_since(*taken) >= WITHIN;
+        let taking = |conflict: &Conflict| Taking {
+            object: display_ref(object),
+            field: conflict.field.clone(),
+            manager: conflict.manager.clone(),
+        };
+        let mut takings = self.0.lock();
+        if takings.len() > MANY {
+            takings.retain(|_, times| times.back().is_some_and(|last| !is_over(last)));
+        }
+        for conflict in conflicts {
+            if let Some(times) = takings.get_mut(&taking(conflict)) {
+                times.retain(|time| !is_over(time));
+                if times.len() >= MOST {
+                    return Err(conflict.clone());
+                }
+            }
+        }
+        for conflict in conflicts {
+            takings.entry(taking(conflict)).or_default().push_back(now);
+        }
+        Ok(())
+    }
+}
+
+/// The conflicts that a 409 names; none if it is another 409.
+pub(super) fn conflicts(refusal: &Refusal) -> Vec<Conflict> {
+    let causes = refusal
+        .causes
+        .iter()
+        .filter(|cause| refusal.code == 409 && cause.reason == "FieldManagerConflict");
+    causes
+        .map(|cause| Conflict {
+            field: cause.field.clone(),
+            manager: manager_in(&cause.message).unwrap_or_else(|| cause.message.clone()),
+        })
+        .collect()
+}
+
+/// The manager in `conflict with "kubectl-edit" using v1`, quoted as Go does.
+fn manager_in(message: &str) -> Option<String> {
+    let quoted = message.get(message.find('"')?..)?;
+    serde_json::Deserializer::from_str(quoted).into_iter::<String>().next()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cluster::Cause, contract::Kind};
+
+    fn object() -> ObjectRef {
+        let kind = Kind { group: String::new(), version: "v1".into(), kind: "ConfigMap".into() };
+        ObjectRef { cluster: String::new(), kind, namespace: Some("a".into()), name: "n".into() }
+    }
+
+    fn conflict(field: &str) -> Conflict {
+        Conflict { field: field.into(), manager: "kubectl-edit".into() }
+    }
+
+    #[test]
+    fn the_causes_of_a_conflict_name_field_and_manager() {
+        let cause = |message: &str| Cause {
+            reason: "FieldManagerConflict".into(),
+            field: ".data.a".into(),
+            message: message.into(),
+        };
+        let refusal = Refusal {
+            code: 409,
+            causes: vec![cause(
+                "conflict with \"a \\\"b\\\"\" with subresource \"status\" using v1",
+            )],
+            ..Refusal::default()
+        };
+        assert_eq!(
+            conflicts(&refusal),
+            [Conflict { field: ".data.a".into(), manager: "a \"b\"".into() }]
+        );
+        assert_eq!(conflicts(&Refusal { code: 409, ..Refusal::default() }), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_field_is_taken_five_times_in_ten_minutes_and_again_when_they_are_over() {
+        let contention = Contention::default();
+        for _ in 0..MOST {
+            contention.take(&object(), &[conflict(".data.a")]).unwrap();
+            tokio::time::advance(Duration::from_secs(60)).await;
+        }
+        assert_eq!(
+            contention.take(&object(), &[conflict(".data.b"), conflict(".data.a")]),
+            Err(conflict(".data.a"))
+        );
+        contention.take(&object(), &[conflict(".data.b")]).unwrap();
+        tokio::time::advance(Duration::from_secs(5 * 60)).await;
+        contention.take(&object(), &[conflict(".data.a")]).unwrap();
+        contention.take(&object(), &[conflict(".data.a")]).unwrap_err();
+    }
+}

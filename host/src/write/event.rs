@@ -1,0 +1,389 @@
+//! Events: core/v1, counted up where the same is said again, as client-go's recorder does.
+//!
+//! The same event within [`RECENT`] is counted, not made again. More than [`SIMILAR`] that differ in their message only become one.
+//! Each object has [`BURST`] events at once and one more every [`REFILL`]; what is over is dropped. An event that is refused is no
+//! failure of the run: it is logged.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    Action, Clock, Run,
+    live::{api_version, resource_version, uid},
+};
+use crate::{
+    cluster::{Method, Outgoing, Refusal, encoded},
+    contract::{EventType, Kind, ObjectRef},
+    grant::display_ref,
+    outcome::{Event, Plan},
+    own_fields::digest,
+    store::Known,
+};
+
+/// How long an event is counted up, and similar ones are counted.
+const RECENT: Duration = Duration::from_mins(10);
+/// How many events may differ in their message only.
+const SIMILAR: usize = 10;
+/// How many events an object may have at once.
+const BURST: u32 = 25;
+/// How often an object may have one more.
+const REFILL: Duration = Duration::from_mins(5);
+/// How many events and objects are remembered.
+const REMEMBERED: usize = 4096;
+/// The API server's limit for a message.
+const LONGEST_MESSAGE: usize = 1024;
+
+/// What was said lately.
+pub(super) struct Recorder {
+    clock: Clock,
+    said: Mutex<Said>,
+}
+
+#[derive(Default)]
+struct Said {
+    events: HashMap<u128, Counted>,
+    similar: HashMap<u128, Similar>,
+    buckets: HashMap<u128, Bucket>,
+    order: VecDeque<(Table, u128)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Events,
+    Similar,
+    Buckets,
+}
+
+/// An event that is in the cluster.
+#[derive(Clone)]
+struct Counted {
+    name: String,
+    count: u64,
+    last: Instant,
+}
+
+#[derive(Default)]
+struct Similar {
+    messages: HashSet<u128>,
+    last: Option<Instant>,
+}
+
+struct Bucket {
+    tokens: u32,
+    filled: Instant,
+}
+
+/// What is to be sent.
+enum Saying {
+    Dropped,
+    New { key: u128, message: String },
+    Again { key: u128, name: String, count: u64, message: String },
+}
+
+impl Recorder {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, said: Mutex::default() }
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        (self.clock)()
+    }
+}
+
+impl Run<'_> {
+    pub(super) async fn events(&mut self, plan: &Plan) {
+        for event in &plan.events {
+            self.event(event).await;
+        }
+    }
+
+    async fn event(&mut self, event: &Event) {
+        let reconciled = &self.context.reconciled.reference;
+        let on = event.on.as_ref().unwrap_or(reconciled).clone();
+        let involved = self.involved(&on);
+        let source = format!("{}/{}", self.context.namespace, self.context.processor);
+        let saying = self.writer.recorder.said.lock().say(&source, &involved, event);
+        let sent = match saying {
+            Saying::Dropped => {
+                tracing::debug!(key = %self.context.key, object = display_ref(&on), reason = event.reason, "too many events, dropped");
+                return;
+            }
+            Saying::New { key, message } => self.make_event(key, &involved, event, &message).await,
+            Saying::Again { key, name, count, message } => {
+                match self.count_event(key, &involved, &name, count, &message).await {
+                    // It has expired.
+                    Err(refusal) if refusal.code == 404 => {
+                        self.make_event(key, &involved, event, &message).await
+                    }
+                    sent => sent,
+                }
+            }
+        };
+        match sent {
+            Ok(Some(answer)) => {
+                let of = event_ref(
+                    &namespace_of(&involved),
+                    answer.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default(),
+                );
+                self.changed(Action::Event, &of, answer);
+            }
+            Ok(None) => {}
+            Err(refusal) => {
+                tracing::warn!(key = %self.context.key, object = display_ref(&on), reason = event.reason, %refusal, "an event was refused")
+            }
+        }
+    }
+
+    /// An `ObjectReference`.
+    fn involved(&self, on: &ObjectRef) -> Value {
+        let mut involved =
+            json!({"apiVersion": api_version(on), "kind": on.kind.kind, "name": on.name});
+        let (uid, version) = if on == &self.context.reconciled.reference {
+            let object = self.context.reconciled.object.as_ref();
+            (
+                object.and_then(uid).map(str::to_owned),
+                object.and_then(resource_version).map(str::to_owned),
+            )
+        } else if let Known::Present(entry) = self.writer.stores.known(on) {
+            (entry.uid().map(str::to_owned), Some(entry.resource_version().to_owned()))
+        } else {
+            (None, None)
+        };
+        if let Some(involved) = involved.as_object_mut() {
+            let known =
+                [("namespace", on.namespace.clone()), ("uid", uid), ("resourceVersion", version)];
+            involved.extend(
+                known
+                    .into_iter()
+                    .filter_map(|(key, held)| Some((key.to_owned(), Value::String(held?)))),
+            );
+        }
+        involved
+    }
+
+    async fn make_event(
+        &self,
+        key: u128,
+        involved: &Value,
+        event: &Event,
+        message: &str,
+    ) -> Result<Option<Value>, Refusal> {
+        let recorder = &self.writer.recorder;
+        let now = recorder.now();
+        let namespace = namespace_of(involved);
+        let name = event_name(involved, key, now);
+        let time = seconds(now);
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": involved,
+            "type": if event.event_type == EventType::Warning { "Warning" } else { "Normal" },
+            "reason": event.reason,
+            "message": message,
+            "source": {"component": self.context.processor},
+            "reportingComponent": self.context.processor,
+            "reportingInstance": "",
+            "firstTimestamp": time,
+            "lastTimestamp": time,
+            "count": 1,
+        });
+        let path =
+            format!("{}?fieldManager={}", events_path(&namespace), encoded(&self.managers.edit));
+        let sent = self.writer.cluster.send(&Outgoing::new(Method::Post, path, Some(object))).await;
+        match sent {
+            Ok(answer) => {
+                recorder.said.lock().remember(key, name);
+                Ok(Some(answer.body))
+            }
+            // Made by a request whose answer was lost.
+            Err(refusal) if refusal.code == 409 => {
+                recorder.said.lock().remember(key, name);
+                Ok(None)
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn count_event(
+        &self,
+        key: u128,
+        involved: &Value,
+        name: &str,
+        count: u64,
+        message: &str,
+    ) -> Result<Option<Value>, Refusal> {
+        let recorder = &self.writer.recorder;
+        let patch =
+            json!({"count": count, "lastTimestamp": seconds(recorder.now()), "message": message});
+        let path = format!(
+            "{}/{}?fieldManager={}",
+            events_path(&namespace_of(involved)),
+            encoded(name),
+            encoded(&self.managers.edit)
+        );
+        let answer =
+            self.writer.cluster.send(&Outgoing::new(Method::MergePatch, path, Some(patch))).await;
+        if answer.is_err() {
+            recorder.said.lock().events.remove(&key);
+        }
+        Ok(Some(answer?.body))
+    }
+}
+
+// === impl Said ===
+
+impl Said {
+    /// What is to be sent, counted as said.
+    fn say(&mut self, source: &str, involved: &Value, event: &Event) -> Saying {
+        let now = Instant::now();
+        let object = json!([
+            source,
+            involved.get("apiVersion"),
+            involved.get("kind"),
+            involved.get("namespace"),
+            involved.get("name"),
+            involved.get("uid")
+        ]);
+        if !self.take_token(digest(&object), now) {
+            return Saying::Dropped;
+        }
+        let group = digest(&json!([object, event.reason, event.event_type == EventType::Warning]));
+        let is_combined =
+            self.is_one_of_many(group, digest(&Value::String(event.message.clone())), now);
+        let (key, message) = if is_combined {
+            (group, format!("(combined from similar events): {}", event.message))
+        } else {
+            (
+                digest(&json!([
+                    object,
+                    event.reason,
+                    event.event_type == EventType::Warning,
+                    event.message
+                ])),
+                event.message.clone(),
+            )
+        };
+        let message = shortened(message);
+        match self.events.get_mut(&key).filter(|known| now.duration_since(known.last) < RECENT) {
+            Some(known) => {
+                known.count += 1;
+                known.last = now;
+                Saying::Again { key, name: known.name.clone(), count: known.count, message }
+            }
+            None => Saying::New { key, message },
+        }
+    }
+
+    fn remember(&mut self, key: u128, name: String) {
+        self.events.insert(key, Counted { name, count: 1, last: Instant::now() });
+        self.bound(Table::Events, key);
+    }
+
+    /// Whether there are too many already that differ in their message only.
+    fn is_one_of_many(&mut self, group: u128, message: u128, now: Instant) -> bool {
+        let similar = self.similar.entry(group).or_default();
+        let is_new = similar.last.is_none();
+        if similar.last.is_some_and(|last| now.duration_since(last) >= RECENT) {
+            similar.messages.clear();
+        }
+        similar.last = Some(now);
+        if similar.messages.len() < SIMILAR {
+            similar.messages.insert(message);
+        }
+        let is_many = !similar.messages.contains(&message);
+        if is_new {
+            self.bound(Table::Similar, group);
+        }
+        is_many
+    }
+
+    fn take_token(&mut self, object: u128, now: Instant) -> bool {
+        let is_new = !self.buckets.contains_key(&object);
+        let bucket = self.buckets.entry(object).or_insert(Bucket { tokens: BURST, filled: now });
+        let due = now.duration_since(bucket.filled).as_secs() / REFILL.as_secs();
+        if due > 0 {
+            bucket.tokens =
+                bucket.tokens.saturating_add(u32::try_from(due).unwrap_or(BURST)).min(BURST);
+            bucket.filled = now;
+        }
+        let has = bucket.tokens > 0;
+        bucket.tokens = bucket.tokens.saturating_sub(1);
+        if is_new {
+            self.bound(Table::Buckets, object);
+        }
+        has
+    }
+
+    /// Forgets the oldest beyond what is remembered.
+    fn bound(&mut self, table: Table, key: u128) {
+        self.order.push_back((table, key));
+        while self.order.len() > REMEMBERED {
+            match self.order.pop_front() {
+                Some((Table::Events, key)) => _ = self.events.remove(&key),
+                Some((Table::Similar, key)) => _ = self.similar.remove(&key),
+                Some((Table::Buckets, key)) => _ = self.buckets.remove(&key),
+                None => break,
+            }
+        }
+    }
+}
+
+// === texts ===
+
+/// Events on objects without a namespace live in `default`.
+fn namespace_of(involved: &Value) -> String {
+    involved.get("namespace").and_then(Value::as_str).unwrap_or("default").to_owned()
+}
+
+fn events_path(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{}/events", encoded(namespace))
+}
+
+fn event_ref(namespace: &str, name: &str) -> ObjectRef {
+    let kind = Kind { group: String::new(), version: "v1".to_owned(), kind: "Event".to_owned() };
+    ObjectRef {
+        cluster: String::new(),
+        kind,
+        namespace: Some(namespace.to_owned()),
+        name: name.to_owned(),
+    }
+}
+
+/// The object's name and a hash of what is said and when it was said first.
+fn event_name(involved: &Value, key: u128, now: jiff::Timestamp) -> String {
+    /// What the API server allows, less a dot and 16 digits.
+    const ROOM: usize = 253 - 17;
+    let name: String = involved
+        .get("name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .chars()
+        .take(ROOM)
+        .collect();
+    let hash = digest(&json!([key.to_string(), now.as_nanosecond().to_string()]));
+    format!("{name}.{:016x}", hash & u128::from(u64::MAX))
+}
+
+fn seconds(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn shortened(mut message: String) -> String {
+    const MORE: &str = "...";
+    if message.len() > LONGEST_MESSAGE {
+        let end = (0..=LONGEST_MESSAGE - MORE.len())
+            .rev()
+            .find(|end| message.is_char_boundary(*end))
+            .unwrap_or_default();
+        message.truncate(end);
+        message.push_str(MORE);
+    }
+    message
+}

@@ -1,0 +1,176 @@
+//! The names of our field managers: `mortise/<namespace>/<processor>/<letter><hash>`.
+//!
+//! The hash is of the processor, the reconciler and the reconciled object, the same across versions and restarts; the letter
+//! tells for what the fields are owned. So another's name tells whether it applied an object or only patched it, and whether
+//! it is of the same reconciled object.
+
+use std::fmt::Write;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::Context;
+use crate::own_fields::MANAGER_PREFIX;
+
+/// What the API server allows.
+const LONGEST: usize = 128;
+/// What of a name is not namespace and processor: prefix, slash, letter and hash, `/initial`.
+const FIXED: usize = MANAGER_PREFIX.len() + 1 + 33 + INITIAL.len();
+const INITIAL: &str = "/initial";
+
+/// The field managers of one reconciled object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FieldManagers {
+    /// Of `apply`.
+    pub(crate) apply: String,
+    /// Of the fields that are left alone after the creation.
+    pub(crate) initial: String,
+    /// Of `patch`.
+    pub(crate) patch: String,
+    /// Of the status.
+    pub(crate) status: String,
+    /// Of what is not applied: finalizers, removals, events.
+    pub(crate) edit: String,
+    hash: String,
+}
+
+/// What a name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parts<'a> {
+    /// `a`, `p`, `s` or `e`.
+    pub(crate) letter: char,
+    pub(crate) hash: &'a str,
+}
+
+impl FieldManagers {
+    pub(crate) fn new(context: &Context<'_>) -> Self {
+        let object = &context.reconciled.reference;
+        let mut text = String::new();
+        // Without the version: the same object in another version of its kind.
+        let parts = [
+            context.namespace,
+            context.processor,
+            context.key.reconciler(),
+            &object.cluster,
+            &object.kind.group,
+            &object.kind.kind,
+            object.namespace.as_deref().unwrap_or_default(),
+            &object.name,
+        ];
+        for part in parts {
+            _ = write!(text, "{}:{part}", part.len());
+        }
+        let hash = format!("{:032x}", xxh3_128(text.as_bytes()));
+        let owner = shortened(&format!("{}/{}", context.namespace, context.processor));
+        let name = |letter: char| format!("{MANAGER_PREFIX}{owner}/{letter}{hash}");
+        Self {
+            apply: name('a'),
+            initial: format!("{}{INITIAL}", name('a')),
+            patch: name('p'),
+            status: name('s'),
+            edit: name('e'),
+            hash,
+        }
+    }
+
+    /// What all names of the key have in common.
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// Whether a manager is another's of this host (of another reconciled object, or of another processor).
+    pub(crate) fn is_other(&self, manager: &str) -> bool {
+        manager.starts_with(MANAGER_PREFIX)
+            && parts(manager).is_none_or(|parts| parts.hash != self.hash)
+    }
+
+    /// Whether another of this host's has applied (not only patched) what it manages.
+    pub(crate) fn is_other_apply(&self, manager: &str) -> bool {
+        self.is_other(manager) && parts(manager).is_none_or(|parts| parts.letter == 'a')
+    }
+}
+
+/// What a name of ours says; none if it is not of this form.
+pub(crate) fn parts(manager: &str) -> Option<Parts<'_>> {
+    let name = manager.strip_prefix(MANAGER_PREFIX)?;
+    let name = name.strip_suffix(INITIAL).unwrap_or(name);
+    let (_, last) = name.rsplit_once('/')?;
+    let letter = last.chars().next().filter(|letter| "apse".contains(*letter))?;
+    Some(Parts { letter, hash: last.get(1..)? })
+}
+
+/// Cuts the middle away.
+fn shortened(owner: &str) -> String {
+    const ROOM: usize = LONGEST - FIXED;
+    const GAP: &str = "..";
+    if owner.len() <= ROOM {
+        return owner.to_owned();
+    }
+    let half = (ROOM - GAP.len()) / 2;
+    let start: String = owner.chars().take(half).collect();
+    let end: String =
+        owner.chars().rev().take(half).collect::<Vec<_>>().into_iter().rev().collect();
+    format!("{start}{GAP}{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        contract::{Kind, ObjectRef},
+        outcome::Reconciled,
+        queue::Key,
+    };
+
+    fn managers(
+        namespace: &str,
+        processor: &str,
+        reconciler: &str,
+        version: &str,
+        name: &str,
+    ) -> FieldManagers {
+        let kind = Kind { group: "x.dev".into(), version: version.into(), kind: "Rule".into() };
+        let reference = ObjectRef {
+            cluster: String::new(),
+            kind,
+            namespace: Some("default".into()),
+            name: name.into(),
+        };
+        let key = Key::new(&processor.into(), &reconciler.into(), Some("default"), name);
+        let reconciled = Reconciled { reference, object: None };
+        FieldManagers::new(&Context { key: &key, namespace, processor, reconciled: &reconciled })
+    }
+
+    #[test]
+    fn a_manager_belongs_to_one_reconciled_object_and_outlives_versions() {
+        let own = managers("kyma", "api-rule", "rule", "v1", "a");
+        assert!(own.apply.starts_with("mortise/kyma/api-rule/a"), "{}", own.apply);
+        assert_eq!(own, managers("kyma", "api-rule", "rule", "v2", "a"));
+        let others = [
+            managers("other", "api-rule", "rule", "v1", "a"),
+            managers("kyma", "other", "rule", "v1", "a"),
+            managers("kyma", "api-rule", "other", "v1", "a"),
+            managers("kyma", "api-rule", "rule", "v1", "b"),
+        ];
+        for other in others {
+            assert_ne!(own.hash, other.hash);
+            assert!(own.is_other(&other.patch) && !own.is_other_apply(&other.patch));
+            assert!(own.is_other_apply(&other.apply) && own.is_other_apply(&other.initial));
+        }
+        let mine = [&own.apply, &own.initial, &own.patch, &own.status, &own.edit];
+        assert_eq!(std::collections::BTreeSet::from(mine).len(), mine.len());
+        assert!(mine.iter().all(|manager| !own.is_other(manager)) && !own.is_other("kubectl-edit"));
+    }
+
+    #[test]
+    fn a_manager_has_at_most_128_bytes() {
+        let long = managers(&"n".repeat(63), &"p".repeat(253), "rule", "v1", "a");
+        assert!(long.initial.len() <= 128, "{} bytes", long.initial.len());
+        assert!(long.initial.contains("nn..pp"), "the middle is cut: {}", long.initial);
+        assert_ne!(
+            long.apply,
+            managers(&"n".repeat(63), &"p".repeat(252), "rule", "v1", "a").apply
+        );
+        let parts = parts(&long.initial).unwrap();
+        assert_eq!((parts.letter, parts.hash), ('a', long.hash()));
+    }
+}

@@ -1,0 +1,151 @@
+//! Objects as they are in the cluster now, and how they are addressed.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::{Run, Stop};
+use crate::{
+    cluster::{Answer, Method, Outgoing, Refusal, Resource},
+    contract::{Kind, ObjectRef, Verbs},
+    grant::{Writable, display_ref},
+    store::Known,
+};
+
+impl Run<'_> {
+    /// How a kind is served: by this plan's own definitions, or as the cluster says.
+    pub(super) async fn resource(&self, of: &ObjectRef) -> Result<Arc<Resource>, Stop> {
+        self.resource_of(&of.kind).await?.ok_or_else(|| {
+            Stop::unsent(
+                404,
+                "NotFound",
+                format!("the cluster does not know the kind of {}", display_ref(of)),
+            )
+        })
+    }
+
+    /// None if the kind is not served.
+    pub(super) async fn resource_of(&self, kind: &Kind) -> Result<Option<Arc<Resource>>, Stop> {
+        if let Some(defined) = self.defined.get(kind) {
+            return Ok(Some(Arc::clone(defined)));
+        }
+        self.writer
+            .cluster
+            .resolve(kind)
+            .await
+            .map_err(|error| Stop::unsent(0, "", error.to_string()))
+    }
+
+    pub(super) async fn send(&self, outgoing: Outgoing, of: &ObjectRef) -> Result<Answer, Refusal> {
+        let retry_not_found = self.defined.contains_key(&of.kind);
+        self.writer.cluster.send(&Outgoing { retry_not_found, ..outgoing }).await
+    }
+
+    /// The object as it is now, whole; none where there is none.
+    pub(super) async fn live(
+        &self,
+        resource: &Resource,
+        of: &ObjectRef,
+    ) -> Result<Option<Value>, Stop> {
+        let path = resource.path_of(of.namespace.as_deref(), &of.name);
+        match self.writer.cluster.send(&Outgoing::get(path)).await {
+            Ok(answer) => Ok(Some(answer.body)),
+            Err(refusal) if refusal.code == 404 => Ok(None),
+            Err(refusal) => Err(Stop::of(refusal, of)),
+        }
+    }
+
+    /// The uid of an object: from the store, else from a live GET; none where there is no object.
+    pub(super) async fn uid(
+        &self,
+        resource: &Resource,
+        of: &ObjectRef,
+    ) -> Result<Option<String>, Stop> {
+        if let Known::Present(entry) = self.writer.stores.known(of)
+            && let Some(uid) = entry.uid()
+        {
+            return Ok(Some(uid.to_owned()));
+        }
+        Ok(self.live(resource, of).await?.as_ref().and_then(uid).map(str::to_owned))
+    }
+
+    /// Whether the live object is one that the declaration lets be written.
+    pub(super) async fn check_within(
+        &self,
+        resource: &Resource,
+        of: &ObjectRef,
+        verb: Verbs,
+        within: &Writable,
+    ) -> Result<(), Stop> {
+        let live = self.live(resource, of).await?.ok_or_else(|| Stop::not_found(of))?;
+        if within.holds(verb, &live) {
+            return Ok(());
+        }
+        Err(Stop::unsent(
+            403,
+            "Forbidden",
+            format!("{} lies outside of what is declared; {}", display_ref(of), within.accepted()),
+        ))
+    }
+
+    /// A JSON patch under the manager of edits.
+    pub(super) fn json_patch(
+        &self,
+        resource: &Resource,
+        of: &ObjectRef,
+        operations: Vec<Value>,
+    ) -> Outgoing {
+        let path = addressed(resource, of, "", &self.managers.edit, false);
+        Outgoing::new(Method::JsonPatch, path, Some(Value::Array(operations)))
+    }
+}
+
+/// The path to an object or its subresource, with the manager of a write.
+pub(super) fn addressed(
+    resource: &Resource,
+    of: &ObjectRef,
+    subresource: &str,
+    manager: &str,
+    force: bool,
+) -> String {
+    let mut path = resource.path_of(of.namespace.as_deref(), &of.name);
+    if !subresource.is_empty() {
+        path.push('/');
+        path.push_str(subresource);
+    }
+    path.push_str("?fieldManager=");
+    path.push_str(&crate::cluster::encoded(manager));
+    if force {
+        path.push_str("&force=true");
+    }
+    path
+}
+
+/// No more of an object than what names it.
+pub(super) fn named(of: &ObjectRef, uid: Option<&str>) -> Value {
+    let text = |key: &str, held: Option<&str>| {
+        held.map(|held| (key.to_owned(), Value::String(held.to_owned())))
+    };
+    let metadata: Map<String, Value> = [
+        text("name", Some(&of.name)),
+        text("namespace", of.namespace.as_deref()),
+        text("uid", uid),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    json!({"apiVersion": api_version(of), "kind": of.kind.kind, "metadata": metadata})
+}
+
+pub(super) fn api_version(of: &ObjectRef) -> String {
+    let version = &of.kind.version;
+    if of.kind.group.is_empty() { version.clone() } else { format!("{}/{version}", of.kind.group) }
+}
+
+pub(super) fn uid(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/uid")?.as_str()
+}
+
+pub(super) fn resource_version(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/resourceVersion")?.as_str()
+}
