@@ -16,6 +16,9 @@ use super::{Moment, imports::Reading};
 /// Elements of all tables together: functions of a module that can be called through a pointer.
 const TABLE_ELEMENTS: usize = 1_000_000;
 
+/// WASI resources (streams, pollables) that a guest may hold at the same time: each takes memory of the host.
+const RESOURCES: usize = 1_000;
+
 /// A limit of the call that was passed. Raised as a trap, told apart in `error.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Exceeded {
@@ -54,6 +57,8 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(reading: Reading, moment: Moment, limits: &Limits, start: Instant) -> Self {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(RESOURCES);
         Self {
             reading,
             log: Arc::new(Mutex::new(Log::new(limits.log_lines, limits.log_bytes))),
@@ -61,7 +66,7 @@ impl State {
             asked_clock: false,
             asked_random: false,
             chance: Chance::new(moment.seed),
-            table: ResourceTable::new(),
+            table,
             wasi: None,
             deadline: start + limits.deadline,
             memory_limit: limits.memory,

@@ -37,7 +37,11 @@ pub(crate) fn not_json() -> Outcome {
 }
 
 /// A thousand texts that are one and the same megabyte: little memory here, a gigabyte for who copies them.
-#[expect(unsafe_code, reason = "a guest that lies about its memory is what this is for")]
+#[expect(
+    unsafe_code,
+    clippy::same_length_and_capacity,
+    reason = "a guest that lies about its memory is what this is for"
+)]
 pub(crate) fn endless() -> Outcome {
     let text: &'static mut str = Box::leak("x".repeat(1 << 20).into_boxed_str());
     let length = text.len();
