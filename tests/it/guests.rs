@@ -1,5 +1,6 @@
 //! Real components through the real processor module: what a guest can find out, and what happens to one that misbehaves.
 
+mod contract;
 mod load;
 mod misbehave;
 mod sandbox;
