@@ -13,7 +13,6 @@ mod table;
 mod version;
 mod write;
 
-#[expect(unused_imports, reason = "the users land later")]
 pub(crate) use custom::{Column, CustomVersion};
 #[expect(unused_imports, reason = "the users land later")]
 pub(crate) use described::{is_established, storage_version};

@@ -11,6 +11,7 @@ mod patch;
 mod schema;
 mod status;
 mod structural;
+mod table;
 mod typed;
 
 pub use status::{Cause, Failure};

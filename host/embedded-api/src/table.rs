@@ -1,0 +1,115 @@
+//! Tables: what `kubectl get` prints, as the server answers it.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::builtin::edit::{at, set, text};
+use crate::kind::{Column, Form, Resource};
+
+mod age;
+mod cell;
+mod column;
+mod path;
+mod pod;
+
+#[cfg(test)]
+mod tests;
+
+/// Makes a table of objects of one resource.
+///
+/// `list_metadata` becomes the metadata of the table; `include_object` is the query parameter of that name; without `with_columns` the
+/// columns are not described, as from the second event of a watch on.
+pub(crate) fn table(
+    resource: &Resource,
+    objects: &[Value],
+    list_metadata: Value,
+    include_object: &str,
+    with_columns: bool,
+    now: Timestamp,
+) -> Result<Value, Failure> {
+    if !matches!(include_object, "" | "Metadata" | "Object" | "None") {
+        return Err(Failure::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: \"{include_object}\": must be 'Metadata', 'Object', 'None', or empty"
+        )));
+    }
+    let rows = objects.iter().map(|object| {
+        json!({"cells": cells(resource, object, now), "object": shown(object, include_object)})
+    });
+    let rows: Vec<_> = rows.collect();
+    let columns = if with_columns { columns(resource) } else { Value::Null };
+    let mut table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1"});
+    set(&mut table, "metadata", list_metadata);
+    set(&mut table, "columnDefinitions", columns);
+    set(&mut table, "rows", rows);
+    Ok(table)
+}
+
+/// What of an object stands beside its cells.
+fn shown(object: &Value, include_object: &str) -> Value {
+    match include_object {
+        "Object" => object.clone(),
+        "None" => Value::Null,
+        _ => json!({
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": object["metadata"],
+        }),
+    }
+}
+
+fn columns(resource: &Resource) -> Value {
+    let name = definition("Name", "string", "name", "", 0);
+    match &resource.form {
+        Form::BuiltIn(_) => column::of(&resource.kind)
+            .iter()
+            .map(|&(name, kind, priority)| {
+                definition(name, kind, if name == "Name" { "name" } else { "" }, "", priority)
+            })
+            .collect(),
+        Form::Custom(custom) => {
+            let columns = custom.columns.iter().map(|column| {
+                let Column { name, kind, format, description, priority, .. } = column;
+                definition(name, kind, format, description, *priority)
+            });
+            std::iter::once(name).chain(columns).collect()
+        }
+        Form::Untyped => json!([name, definition("Age", "date", "", "", 0)]),
+    }
+}
+
+fn definition(name: &str, kind: &str, format: &str, description: &str, priority: i64) -> Value {
+    json!({"name": name, "type": kind, "format": format, "description": description, "priority": priority})
+}
+
+fn cells(resource: &Resource, object: &Value, now: Timestamp) -> Vec<Value> {
+    let name = Value::from(text(&object["metadata"], "name"));
+    match &resource.form {
+        Form::BuiltIn(_) => cell::of(&resource.kind, object, now),
+        Form::Custom(custom) => {
+            let cells = custom.columns.iter().map(|column| custom_cell(column, object, now));
+            std::iter::once(name).chain(cells).collect()
+        }
+        Form::Untyped => {
+            vec![name, age::since(at(object, &["metadata", "creationTimestamp"]), now)]
+        }
+    }
+}
+
+/// The first value that the path of a column leads to, if it is of the column's type.
+fn custom_cell(column: &Column, object: &Value, now: Timestamp) -> Value {
+    let Some(found) = path::first(&column.json_path, object) else { return Value::Null };
+    match (column.kind.as_str(), found) {
+        (_, Value::Null) => Value::Null,
+        ("string", Value::String(text)) => text.clone().into(),
+        ("string", other) => other.to_string().into(),
+        ("integer", Value::Number(number)) => {
+            #[expect(clippy::cast_possible_truncation, reason = "the fraction is meant to be cut")]
+            let whole = number.as_i64().or_else(|| number.as_f64().map(|float| float as i64));
+            whole.into()
+        }
+        ("number", Value::Number(_)) | ("boolean", Value::Bool(_)) => found.clone(),
+        ("date", Value::String(_)) => age::since(found, now),
+        _ => Value::Null,
+    }
+}

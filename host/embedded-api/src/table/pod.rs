@@ -1,0 +1,138 @@
+//! The cells of a pod: how many containers are ready, what holds it up, and how often containers were restarted.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::age;
+use crate::builtin::edit::{at, items, text};
+
+/// How the containers stand.
+#[derive(Default)]
+struct Counted {
+    ready: usize,
+    restarts: i64,
+    last_restart: Option<Value>,
+}
+
+pub(super) fn cells(object: &Value, old: Value, now: Timestamp) -> Vec<Value> {
+    let (spec, status) = (&object["spec"], &object["status"]);
+    let mut counted = Counted::default();
+    let mut reason = initializing(spec, status, &mut counted);
+    if reason.is_none() {
+        counted = Counted::default();
+        reason = Some(running(status, &mut counted));
+    }
+    let gone = !at(object, &["metadata", "deletionTimestamp"]).is_null();
+    let reason = match text(status, "reason") {
+        "NodeLost" if gone => "Unknown".to_owned(),
+        _ if gone => "Terminating".to_owned(),
+        _ => reason.unwrap_or_default(),
+    };
+    let restarts = match &counted.last_restart {
+        Some(last) if counted.restarts > 0 => {
+            let ago = age::since(last, now);
+            format!("{} ({} ago)", counted.restarts, ago.as_str().unwrap_or(""))
+        }
+        _ => counted.restarts.to_string(),
+    };
+    let none = |text: &str| Value::from(if text.is_empty() { "<none>" } else { text });
+    let gates = items(&spec["readinessGates"]);
+    vec![
+        text(&object["metadata"], "name").into(),
+        format!("{}/{}", counted.ready, items(&spec["containers"]).len()).into(),
+        reason.into(),
+        restarts.into(),
+        old,
+        none(text(status, "podIP")),
+        none(text(spec, "nodeName")),
+        none(text(status, "nominatedNodeName")),
+        none(&gates_text(gates, status)),
+    ]
+}
+
+fn gates_text(gates: &[Value], status: &Value) -> String {
+    if gates.is_empty() {
+        return String::new();
+    }
+    let conditions = items(&status["conditions"]);
+    let open = gates.iter().filter(|gate| {
+        let holds = |condition: &Value| {
+            condition["type"] == gate["conditionType"] && condition["status"] == "True"
+        };
+        conditions.iter().any(holds)
+    });
+    format!("{}/{}", open.count(), gates.len())
+}
+
+impl Counted {
+    fn add(&mut self, container: &Value) {
+        self.restarts += container["restartCount"].as_i64().unwrap_or(0);
+        let finished = at(container, &["lastState", "terminated", "finishedAt"]);
+        if finished.as_str() > self.last_restart.as_ref().and_then(Value::as_str) {
+            self.last_restart = Some(finished.clone());
+        }
+    }
+}
+
+/// What an init container that is not done says.
+fn initializing(spec: &Value, status: &Value, counted: &mut Counted) -> Option<String> {
+    let total = items(&spec["initContainers"]).len();
+    for (index, container) in items(&status["initContainerStatuses"]).iter().enumerate() {
+        counted.add(container);
+        let state = &container["state"];
+        let terminated = &state["terminated"];
+        if terminated["exitCode"] == 0 {
+            continue;
+        }
+        if !terminated.is_null() {
+            return Some(format!("Init:{}", exit(terminated)));
+        }
+        let waiting = text(&state["waiting"], "reason");
+        return Some(match waiting {
+            "" | "PodInitializing" => format!("Init:{index}/{total}"),
+            reason => format!("Init:{reason}"),
+        });
+    }
+    None
+}
+
+fn running(status: &Value, counted: &mut Counted) -> String {
+    let phase = text(status, "phase");
+    let mut reason = match text(status, "reason") {
+        "" => phase.to_owned(),
+        reason => reason.to_owned(),
+    };
+    let gated = items(&status["conditions"]).iter().any(|condition| {
+        condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated"
+    });
+    if gated {
+        "SchedulingGated".clone_into(&mut reason);
+    }
+    let mut has_running = false;
+    for container in items(&status["containerStatuses"]).iter().rev() {
+        counted.add(container);
+        let state = &container["state"];
+        let waiting = text(&state["waiting"], "reason");
+        if !waiting.is_empty() {
+            waiting.clone_into(&mut reason);
+        } else if !state["terminated"].is_null() {
+            reason = exit(&state["terminated"]);
+        } else if container["ready"] == true && !state["running"].is_null() {
+            has_running = true;
+            counted.ready += 1;
+        }
+    }
+    if reason == "Completed" && has_running {
+        "Running".clone_into(&mut reason);
+    }
+    reason
+}
+
+/// How a container ended.
+fn exit(terminated: &Value) -> String {
+    match (text(terminated, "reason"), terminated["signal"].as_i64().unwrap_or(0)) {
+        ("", 0) => format!("ExitCode:{}", terminated["exitCode"].as_i64().unwrap_or(0)),
+        ("", signal) => format!("Signal:{signal}"),
+        (reason, _) => reason.to_owned(),
+    }
+}
