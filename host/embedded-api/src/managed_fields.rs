@@ -173,8 +173,9 @@ fn without_managed_fields(object: &Value) -> Value {
     Value::Object(bare.collect())
 }
 
-fn put_managed_fields(object: &mut Value, entries: Entries) {
+fn put_managed_fields(object: &mut Value, mut entries: Entries) {
     take_managed_fields(object);
+    entries.retain(|entry| !entry.set.is_empty());
     if entries.is_empty() {
         return;
     }

@@ -132,9 +132,8 @@ impl Entries {
         Ok(entries)
     }
 
-    /// As `metadata.managedFields`, in the order of Kubernetes; empty entries are left out.
+    /// As `metadata.managedFields`, in the order of Kubernetes.
     pub(super) fn write(mut self) -> Value {
-        self.0.retain(|entry| !entry.set.is_empty());
         self.0.sort_by(|a, b| a.order().cmp(&b.order()));
         Value::Array(self.0.into_iter().map(Entry::write).collect())
     }
