@@ -4,13 +4,15 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
+use chrono::SecondsFormat;
 use kube_cel::KubeCelExt as _;
 use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::Opaque;
-use kube_cel::cel::{Context, ExecutionError, ResolveResult, Value};
+use kube_cel::cel::{Context, ExecutionError, Program, ResolveResult, Value};
 use regex::Regex;
 
 use super::re2;
+use crate::field_error::go_float;
 
 /// How many patterns a thread remembers; rules have constant ones, so that there are few.
 const PATTERNS: usize = 512;
@@ -19,6 +21,8 @@ const PATTERNS: usize = 512;
 pub(super) static ROOT: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     context.add_function("matches", matches);
+    context.add_function("size", size);
+    context.add_function("string", to_string);
     context.add_function("dyn", ResolveResult::Ok as fn(Value) -> ResolveResult);
     context.add_function("bool", to_bool);
     context.add_function("type", type_of);
@@ -29,6 +33,9 @@ pub(super) static ROOT: LazyLock<Context<'static>> = LazyLock::new(|| {
     }
     context
 });
+
+/// The functions as the library has them, for what ours do not do themselves.
+static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
 
 /// A type as a value: `type(self) == string`.
 #[derive(Debug, PartialEq, Eq)]
@@ -69,6 +76,47 @@ fn type_of(value: Value) -> ResolveResult {
     };
     Ok(TypeName(name).into_value())
 }
+
+/// How many characters, bytes, items or entries a value has.
+#[expect(clippy::needless_pass_by_value, reason = "the form that functions of rules have")]
+fn size(This(value): This<Value>) -> ResolveResult {
+    let size = match &value {
+        Value::String(text) => text.chars().count(),
+        Value::Bytes(bytes) => bytes.len(),
+        Value::List(items) => items.len(),
+        Value::Map(map) => map.map.len(),
+        _ => return Err(ExecutionError::NoSuchOverload),
+    };
+    i64::try_from(size).map(Value::Int).map_err(|_| ExecutionError::NoSuchOverload)
+}
+
+/// A value as a text; what libraries bring is written by them.
+fn to_string(This(value): This<Value>) -> ResolveResult {
+    let text = match value {
+        Value::Bool(value) => value.to_string(),
+        Value::Float(value) => go_float(value),
+        Value::Timestamp(time) => time.to_utc().to_rfc3339_opts(SecondsFormat::AutoSi, true),
+        Value::Duration(duration) => {
+            let nanoseconds = duration.num_nanoseconds().ok_or(ExecutionError::NoSuchOverload)?;
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "Go writes durations by way of floats, too"
+            )]
+            let seconds = nanoseconds as f64 / 1e9;
+            format!("{}s", go_float(seconds))
+        }
+        other => {
+            let mut context = LIBRARY.new_inner_scope();
+            context.add_variable_from_value("value", other);
+            return STRING.execute(&context);
+        }
+    };
+    Ok(Value::String(Arc::new(text)))
+}
+
+static STRING: LazyLock<Program> = LazyLock::new(|| {
+    Program::compile("string(value)").expect("the expression is written here, and tested")
+});
 
 fn to_bool(value: Value) -> ResolveResult {
     match &value {

@@ -255,7 +255,13 @@ fn optional_map(called: &mut CallExpr) -> Option<Expr> {
 
 /// Whether the expression is the access to a part that may be absent.
 fn is_optional(expression: &IdedExpr) -> bool {
-    matches!(&expression.expr, Expr::Call(call) if call.func_name == operators::OPT_INDEX)
+    match &expression.expr {
+        Expr::Call(call) if call.func_name == operators::OPT_INDEX => true,
+        Expr::Call(call) if call.func_name == operators::INDEX => {
+            call.args.first().is_some_and(is_optional)
+        }
+        _ => false,
+    }
 }
 
 fn ided(expr: Expr) -> IdedExpr {

@@ -576,6 +576,26 @@ fn rules_see_values_as_the_schema_says() {
             json!("500Mi"),
             true,
         ),
+        (json!({"type": "string"}), "size(self) == 3 && self.size() == 3", json!("äöü"), true),
+        (json!({"type": "string"}), "string(duration('60s')) == self", json!("60s"), true),
+        (
+            json!({"type": "string"}),
+            "string(timestamp('2024-01-01T00:00:00Z')) == self",
+            json!("2024-01-01T00:00:00Z"),
+            true,
+        ),
+        (
+            json!({"type": "string"}),
+            "string(ip(self)) == self && string(true) == 'true' && string(1) == '1'",
+            json!("10.0.0.1"),
+            true,
+        ),
+        (
+            json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "string"}}}}}}),
+            "self.?l[0].n.orValue('d') == 'a' && !self.?l[1].n.hasValue()",
+            json!({"l": [{"n": "a"}]}),
+            true,
+        ),
         (
             json!({"type": "string"}),
             "isIP(self) && ip(self).family() == 4",

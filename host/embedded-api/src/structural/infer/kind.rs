@@ -48,7 +48,9 @@ pub(super) struct Shape<'a> {
 impl<'a> Kind<'a> {
     /// The type of values of a schema; `None` for those that rules do not see.
     pub(super) fn of(node: &'a Node, resource: bool) -> Option<Self> {
-        if node.int_or_string {
+        if node.int_or_string
+            || (node.nullable && !matches!(node.kind, None | Some(Type::Object | Type::Array)))
+        {
             return Some(Self::Dyn);
         }
         Some(match node.kind? {
