@@ -4,6 +4,7 @@
 mod builtin;
 mod field_error;
 mod fields;
+mod go;
 mod kind;
 mod managed_fields;
 mod name;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::{Number, Value};
 
 use super::Key;
+use crate::field_error::go_quote;
 
 /// One step of a path.
 #[derive(Debug, Clone)]
@@ -104,6 +105,7 @@ impl fmt::Display for Text<'_> {
             Value::Object(map) => {
                 map.iter().try_for_each(|(key, value)| write!(f, "{key}={}", Text(value)))
             }
+            Value::String(text) => f.write_str(&go_quote(text)),
             scalar => write!(f, "{scalar}"),
         }
     }

@@ -7,6 +7,7 @@ use serde_json::{Map as Object, Value};
 
 use super::PatchError;
 use super::merge::without_nulls;
+use crate::go::Plain;
 use crate::schema::{Map, Schema, Shape, Strategy, Type};
 
 mod order;
@@ -38,12 +39,14 @@ fn merge_maps(
     mut patch: Entries,
     type_: Option<&Map>,
 ) -> Result<Entries, PatchError> {
-    if let Some(directive) = patch.remove(PATCH) {
-        return match directive.as_str() {
-            Some("replace") => Ok(patch),
-            Some("delete") => Ok(Entries::new()),
-            _ => Err(unknown_directive(&directive)),
-        };
+    match patch.get(PATCH).map(Value::as_str) {
+        None => {}
+        Some(Some("replace")) => {
+            patch.remove(PATCH);
+            return Ok(patch);
+        }
+        Some(Some("delete")) => return Ok(Entries::new()),
+        Some(_) => return Err(unknown_directive(&Value::Object(patch))),
     }
     retain_keys(&mut original, &mut patch)?;
     merge_ordered_lists(&mut original, &mut patch, type_)?;
@@ -204,20 +207,21 @@ fn merge_keyed(
     key: &str,
     item_type: Option<&Map>,
 ) -> Result<Vec<Value>, PatchError> {
-    let no_key = |item: &Value| {
-        PatchError::Unclassified(format!("map: {item} does not contain declared merge key: {key}"))
-    };
     let mut plain = Vec::with_capacity(change.len());
     let mut replaces = false;
     for item in change {
-        match item.get(PATCH).map(|directive| (directive, directive.as_str())) {
+        match item.get(PATCH).map(Value::as_str) {
             None => plain.push(item),
-            Some((_, Some("replace"))) => replaces = true,
-            Some((_, Some("delete"))) => {
-                let gone = item.get(key).ok_or_else(|| no_key(&item))?;
+            Some(Some("replace")) => replaces = true,
+            Some(Some("delete")) => {
+                let gone = item.get(key).ok_or_else(|| order::no_key(&item, key))?;
                 there.retain(|other| other.get(key) != Some(gone));
             }
-            Some((directive, _)) => return Err(unknown_directive(directive)),
+            Some(Some("merge")) => {
+                let message = "merging lists cannot yet be specified in the patch";
+                return Err(PatchError::Unclassified(message.to_owned()));
+            }
+            Some(_) => return Err(unknown_directive(&item)),
         }
     }
     if replaces {
@@ -225,7 +229,7 @@ fn merge_keyed(
     }
     let mut merged = there.clone();
     for item in &plain {
-        let value = item.get(key).ok_or_else(|| no_key(item))?;
+        let value = item.get(key).ok_or_else(|| order::no_key(item, key))?;
         match merged.iter_mut().find(|other| other.get(key) == Some(value)) {
             Some(Value::Object(same)) => {
                 let item = item.as_object().cloned().unwrap_or_default();
@@ -258,6 +262,8 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-fn unknown_directive(directive: &Value) -> PatchError {
-    PatchError::Unclassified(format!("unknown patch type found: {directive}"))
+fn unknown_directive(map: &Value) -> PatchError {
+    let directive = map.get(PATCH).unwrap_or(&Value::Null);
+    let message = format!("unknown patch type: {} in map: {}", Plain(directive), Plain(map));
+    PatchError::Unclassified(message)
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::item_element;
 use crate::fields::Element;
+use crate::go::{Plain, Syntax, type_name};
 use crate::schema::{List, Map, Relation, Scalar, Shape, Type};
 
 /// What does not fit, each with its path.
@@ -137,62 +138,6 @@ impl Step<'_> {
             Self::Key(key) => format!(".{key}"),
             Self::Index(index) => format!("[{index}]"),
             Self::Element(element) => element.to_string(),
-        }
-    }
-}
-
-/// The name that Go has for the type of a JSON value.
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// A value as Go prints it plainly.
-struct Plain<'a>(&'a Value);
-
-impl fmt::Display for Plain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Value::Null => f.write_str("<nil>"),
-            Value::String(text) => f.write_str(text),
-            Value::Array(items) => {
-                let each: Vec<String> = items.iter().map(|item| Plain(item).to_string()).collect();
-                write!(f, "[{}]", each.join(" "))
-            }
-            Value::Object(map) => {
-                let each: Vec<String> =
-                    map.iter().map(|(key, value)| format!("{key}:{}", Plain(value))).collect();
-                write!(f, "map[{}]", each.join(" "))
-            }
-            scalar => write!(f, "{scalar}"),
-        }
-    }
-}
-
-/// A value as Go would write it in source.
-struct Syntax<'a>(&'a Value);
-
-impl fmt::Display for Syntax<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Value::Null => f.write_str("interface {}(nil)"),
-            Value::Array(items) => {
-                let each: Vec<String> = items.iter().map(|item| Syntax(item).to_string()).collect();
-                write!(f, "[]interface {{}}{{{}}}", each.join(", "))
-            }
-            Value::Object(map) => {
-                let each: Vec<String> =
-                    map.iter().map(|(key, value)| format!("{key:?}:{}", Syntax(value))).collect();
-                write!(f, "map[string]interface {{}}{{{}}}", each.join(", "))
-            }
-            scalar => write!(f, "{scalar}"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::go::Plain;
 use crate::patch::PatchError;
 
 /// How the items of a list are told apart, and so put in order.
@@ -48,8 +49,7 @@ impl<'a> Order<'a> {
             self.key,
             merged.iter().find(|item| self.key.is_some_and(|key| item.get(key).is_none())),
         ) {
-            let message = format!("map: {item} does not contain declared merge key: {key}");
-            return Err(PatchError::Unclassified(message));
+            return Err(no_key(item, key));
         }
         let (mut patched, mut others): (Vec<Value>, Vec<Value>) =
             merged.into_iter().partition(|item| self.position(wanted, item).is_some());
@@ -69,4 +69,20 @@ impl<'a> Order<'a> {
         sorted.extend(others);
         Ok(sorted)
     }
+}
+
+/// An item cannot be told from others.
+pub(super) fn no_key(item: &Value, key: &str) -> PatchError {
+    let message = format!("map: {} does not contain declared merge key: {key}", Plain(item));
+    PatchError::Unclassified(message)
+}
+
+/// The patch has items that its own order does not name, or in another order.
+pub(super) fn broken(patch: Vec<Value>, wanted: &[Value]) -> PatchError {
+    let (patch, wanted) = (Value::Array(patch), Value::Array(wanted.to_vec()));
+    PatchError::Unclassified(format!(
+        "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
+        Plain(&patch),
+        Plain(&wanted)
+    ))
 }
