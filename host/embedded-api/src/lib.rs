@@ -2,12 +2,14 @@
 #![expect(dead_code, reason = "modules land one by one")]
 
 mod builtin;
+mod discovery;
 mod field_error;
 mod fields;
 mod go;
 mod kind;
 mod managed_fields;
 mod name;
+mod openapi;
 mod patch;
 mod schema;
 mod status;

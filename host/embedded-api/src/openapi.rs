@@ -1,0 +1,275 @@
+//! The schemas of all that is served, as `OpenAPI` documents: an index and a document for each group and version in version 3, one
+//! document for everything in version 2.
+//!
+//! Only JSON is answered. A client that asks for the protobuf form of version 2 alone is told so, and goes on with version 3. The
+//! built-in definitions have no descriptions.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::builtin::definition::PUBLISHED;
+use crate::builtin::edit::{members, set};
+use crate::discovery::Document;
+use crate::kind::{Form, Registry, Resource};
+
+#[cfg(test)]
+mod tests;
+
+const SCHEMAS: &str = "#/components/schemas/";
+const DEFINITIONS: &str = "#/definitions/";
+const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+
+/// Answers a path below `/openapi`.
+pub(crate) fn answer(registry: &Registry, path: &[&str], accept: &str) -> Option<Document> {
+    let found = match path {
+        ["v2"] => version2(registry),
+        ["v3"] => index(registry),
+        ["v3", "version"] => json!({"openapi": "3.0.0", "info": info(), "paths": {}}),
+        ["v3", "api", version] => version3(registry, "", version)?,
+        ["v3", "apis", group, version] if !group.is_empty() => version3(registry, group, version)?,
+        _ => return None,
+    };
+    if takes_json(accept) {
+        Some(Document::Json(found))
+    } else {
+        Some(Document::NotAcceptable("application/json"))
+    }
+}
+
+fn takes_json(accept: &str) -> bool {
+    let types = accept.split(',').map(|part| part.split(';').next().unwrap_or("").trim());
+    accept.trim().is_empty()
+        || types
+            .into_iter()
+            .any(|kind| matches!(kind, "application/json" | "application/*" | "*/*"))
+}
+
+fn info() -> Value {
+    json!({"title": "Kubernetes", "version": "v1.34.4"})
+}
+
+/// `api/v1`, `apis/apps/v1`.
+fn root(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+/// Where each document is, with a hash that changes with it.
+fn index(registry: &Registry) -> Value {
+    let mut paths = Map::new();
+    for group in registry.groups() {
+        for version in &group.versions {
+            let root = root(group.group, version);
+            let stamps = registry.resources(group.group, version).map(|resource| resource.stamp());
+            let stamp: u64 = stamps.fold(0, |sum, stamp| sum.wrapping_mul(31).wrapping_add(stamp));
+            let url = format!("/openapi/v3/{root}?hash={stamp:016X}");
+            paths.insert(root, json!({"serverRelativeURL": url}));
+        }
+    }
+    json!({"paths": paths})
+}
+
+fn version3(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+    if !registry.has_version(group, version) {
+        return None;
+    }
+    let (mut paths, mut schemas) = (Map::new(), Map::new());
+    for resource in registry.resources(group, version) {
+        add_paths(resource, &mut paths);
+        add_schemas(resource, SCHEMAS, &mut schemas);
+    }
+    Some(json!({
+        "openapi": "3.0.0",
+        "info": info(),
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }))
+}
+
+fn version2(registry: &Registry) -> Value {
+    let (mut paths, mut schemas) = (Map::new(), Map::new());
+    for resource in registry.all() {
+        add_paths(resource, &mut paths);
+        add_schemas(resource, DEFINITIONS, &mut schemas);
+    }
+    json!({"swagger": "2.0", "info": info(), "paths": paths, "definitions": schemas})
+}
+
+fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
+    let base = format!("/{}", root(&resource.group, &resource.version));
+    let all = format!("{base}/{}", resource.plural);
+    let collection = if resource.namespaced {
+        format!("{base}/namespaces/{{namespace}}/{}", resource.plural)
+    } else {
+        all.clone()
+    };
+    let kind = json!({"group": resource.group, "kind": resource.kind, "version": resource.version});
+    let operation = |verb: &str, action: &str, parameters: &[&str]| {
+        let parameters = parameters.iter().map(|name| parameter(name));
+        resource.verbs.contains(&verb).then(|| {
+            json!({
+                "x-kubernetes-action": action,
+                "x-kubernetes-group-version-kind": kind,
+                "parameters": parameters.collect::<Vec<_>>(),
+                "responses": {"200": {"description": "OK"}},
+            })
+        })
+    };
+    let writing = ["dryRun", "fieldManager", "fieldValidation"];
+    let patching = ["dryRun", "fieldManager", "fieldValidation", "force"];
+    if resource.namespaced {
+        insert(paths, all, [("get", operation("list", "list", &[]))]);
+    }
+    insert(
+        paths,
+        collection.clone(),
+        [
+            ("get", operation("list", "list", &[])),
+            ("post", operation("create", "post", &writing)),
+            ("delete", operation("deletecollection", "deletecollection", &["dryRun"])),
+        ],
+    );
+    insert(
+        paths,
+        format!("{collection}/{{name}}"),
+        [
+            ("get", operation("get", "get", &[])),
+            ("put", operation("update", "put", &writing)),
+            ("patch", operation("patch", "patch", &patching)),
+            ("delete", operation("delete", "delete", &["dryRun"])),
+        ],
+    );
+}
+
+fn insert<const N: usize>(
+    paths: &mut Map<String, Value>,
+    path: String,
+    operations: [(&str, Option<Value>); N],
+) {
+    let known =
+        operations.into_iter().filter_map(|(name, operation)| Some((name.to_owned(), operation?)));
+    let known: Map<String, Value> = known.collect();
+    if !known.is_empty() {
+        paths.insert(path, Value::Object(known));
+    }
+}
+
+fn parameter(name: &str) -> Value {
+    let kind = if name == "force" { "boolean" } else { "string" };
+    json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}})
+}
+
+/// The schema of a kind, that of its list, and all that they refer to.
+fn add_schemas(resource: &Resource, prefix: &str, schemas: &mut Map<String, Value>) {
+    let name = match &resource.form {
+        Form::BuiltIn(definition) => {
+            let name = format!("io.k8s.{definition}");
+            add_definition(&name, prefix, schemas);
+            name
+        }
+        Form::Custom(custom) => add_custom(resource, &custom.open_api, prefix, schemas),
+        Form::Untyped => {
+            let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+            add_custom(resource, &anything, prefix, schemas)
+        }
+    };
+    if resource.is_stored() {
+        add_definition(LIST_METADATA, prefix, schemas);
+        schemas.insert(format!("{name}List"), list(resource, &name, prefix));
+    }
+}
+
+/// A published definition, and those that it refers to.
+fn add_definition(name: &str, prefix: &str, schemas: &mut Map<String, Value>) {
+    let mut waiting = vec![name.to_owned()];
+    let mut seen = BTreeSet::new();
+    while let Some(name) = waiting.pop() {
+        if schemas.contains_key(&name) || !seen.insert(name.clone()) {
+            continue;
+        }
+        let Some(definition) = PUBLISHED.get(&name) else { continue };
+        let mut definition = definition.clone();
+        redirect(&mut definition, prefix, &mut waiting);
+        schemas.insert(name, definition);
+    }
+}
+
+/// Lets references lead to another place, and notes where they lead.
+fn redirect(schema: &mut Value, prefix: &str, found: &mut Vec<String>) {
+    match schema {
+        Value::Object(members) => {
+            for (key, value) in members {
+                match value.as_str().and_then(|text| text.strip_prefix(DEFINITIONS)) {
+                    Some(name) if key == "$ref" => {
+                        found.push(name.to_owned());
+                        *value = format!("{prefix}{name}").into();
+                    }
+                    _ => redirect(value, prefix, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redirect(item, prefix, found)),
+        _ => {}
+    }
+}
+
+/// `dev.example.widgets.v1.Widget` in the group `widgets.example.dev`.
+fn custom_name(resource: &Resource) -> String {
+    let group: Vec<_> = resource.group.split('.').rev().collect();
+    format!("{}.{}.{}", group.join("."), resource.version, resource.kind)
+}
+
+const API_VERSION: &str = "The versioned schema of this object: group and version.";
+const KIND: &str = "The kind that this object is of, in camel case and singular.";
+const OBJECT_METADATA: &str = "The usual metadata of an object.";
+const METADATA_OF_LIST: &str = "The usual metadata of a list.";
+
+fn type_fields(metadata: &str, description: &str, prefix: &str) -> Map<String, Value> {
+    let fields = json!({
+        "apiVersion": {"type": "string", "description": API_VERSION},
+        "kind": {"type": "string", "description": KIND},
+        "metadata": {"allOf": [{"$ref": format!("{prefix}{metadata}")}], "description": description},
+    });
+    members(&fields).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+fn add_custom(
+    resource: &Resource,
+    open_api: &Value,
+    prefix: &str,
+    schemas: &mut Map<String, Value>,
+) -> String {
+    let name = custom_name(resource);
+    add_definition(METADATA, prefix, schemas);
+    let mut schema = open_api.clone();
+    let mut properties = type_fields(METADATA, OBJECT_METADATA, prefix);
+    for (key, value) in members(&open_api["properties"]) {
+        properties.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    set(&mut schema, "properties", Value::Object(properties));
+    set(
+        &mut schema,
+        "x-kubernetes-group-version-kind",
+        json!([group_version_kind(resource, &resource.kind)]),
+    );
+    schemas.insert(name.clone(), schema);
+    name
+}
+
+fn group_version_kind(resource: &Resource, kind: &str) -> Value {
+    json!({"group": resource.group, "kind": kind, "version": resource.version})
+}
+
+fn list(resource: &Resource, item: &str, prefix: &str) -> Value {
+    let mut properties = type_fields(LIST_METADATA, METADATA_OF_LIST, prefix);
+    let items = json!({"type": "array", "items": {"$ref": format!("{prefix}{item}")}});
+    properties.insert("items".to_owned(), items);
+    let mut list = json!({"type": "object", "required": ["items"], "properties": properties});
+    set(
+        &mut list,
+        "x-kubernetes-group-version-kind",
+        json!([group_version_kind(resource, &resource.list_kind)]),
+    );
+    list
+}
