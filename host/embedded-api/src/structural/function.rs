@@ -78,7 +78,6 @@ fn type_of(value: Value) -> ResolveResult {
 }
 
 /// How many characters, bytes, items or entries a value has.
-#[expect(clippy::needless_pass_by_value, reason = "the form that functions of rules have")]
 fn size(This(value): This<Value>) -> ResolveResult {
     let size = match &value {
         Value::String(text) => text.chars().count(),
