@@ -56,6 +56,8 @@
     reason = "generated from wit/"
 )]
 pub mod bindings;
+#[cfg(not(target_family = "wasm"))]
+pub mod crd;
 mod description;
 mod error;
 mod host;

@@ -118,6 +118,15 @@ impl Manifest {
         Self::text(object::to_json(&T::kind(), object))
     }
 
+    /// An object to apply of a kind that its Rust type does not name.
+    ///
+    /// # Panics
+    ///
+    /// As [`Manifest::of`].
+    pub fn with_kind(kind: &Kind, object: &impl Serialize) -> Self {
+        Self::text(object::to_json(kind, object))
+    }
+
     /// An object to apply, with apiVersion, kind and metadata.name in it.
     pub fn json(object: &serde_json::Value) -> Self {
         Self::text(object.to_string())

@@ -1,0 +1,262 @@
+//! The APIRule, as versions v2 and v2alpha1 have it. The CRD is made from these types.
+//!
+//! Reading is lenient: an object that was stored under an older schema, or past validation, gets a status that says what is
+//! wrong with it.
+
+#[cfg(not(target_family = "wasm"))]
+mod crd;
+mod schema;
+
+use std::collections::BTreeMap;
+
+use mortise_sdk::{Object, object::Metadata};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+#[cfg(not(target_family = "wasm"))]
+pub use crd::definition;
+
+/// Exposes services of the cluster on a host.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ApiRule {
+    /// Its metadata.
+    #[schemars(skip)]
+    pub metadata: Metadata,
+    /// What is exposed, and to whom.
+    #[serde(deserialize_with = "null_is_default")]
+    pub spec: ApiRuleSpec,
+    /// How far that is done.
+    #[serde(deserialize_with = "null_is_default")]
+    pub status: Option<ApiRuleStatus>,
+}
+
+/// The version that is stored: its schema does not require a spec, so a status can be written to every object.
+impl Object for ApiRule {
+    const GROUP: &'static str = "gateway.kyma-project.io";
+    const VERSION: &'static str = "v2alpha1";
+    const KIND: &'static str = "APIRule";
+}
+
+/// What an APIRule exposes, and to whom.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(extend("required" = ["hosts", "rules"]))]
+pub struct ApiRuleSpec {
+    /// The host: a name within the Gateway's domain, a fully qualified domain name, or a wildcard domain name.
+    #[serde(deserialize_with = "null_is_default")]
+    #[schemars(transform = schema::hosts)]
+    pub hosts: Vec<String>,
+    /// The service behind all rules that name none.
+    pub service: Option<Service>,
+    /// The Istio Gateway through which the host is reached, as namespace/name.
+    #[schemars(transform = schema::gateway)]
+    pub gateway: Option<String>,
+    /// The ExternalGateway through which the host is reached, as namespace/name.
+    #[schemars(transform = schema::external_gateway)]
+    pub external_gateway: Option<String>,
+    /// What browsers may do from other origins.
+    pub cors_policy: Option<CorsPolicy>,
+    /// Who may do what on which path.
+    #[serde(deserialize_with = "null_is_default")]
+    #[schemars(length(min = 1))]
+    pub rules: Vec<Rule>,
+    /// How many seconds a request may take on all rules that do not say so.
+    #[schemars(transform = schema::timeout)]
+    pub timeout: Option<i64>,
+}
+
+/// A service of the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["name", "port"]))]
+pub struct Service {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its namespace; that of the APIRule if there is none.
+    #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub namespace: Option<String>,
+    /// Its port.
+    #[schemars(transform = schema::port)]
+    pub port: i64,
+    /// Accepted for compatibility, without effect.
+    pub external: Option<bool>,
+}
+
+/// Who may do what on one path.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(extend("required" = ["path", "methods"]), transform = schema::one_access_strategy)]
+pub struct Rule {
+    /// The path: `{*}` stands for one segment, `{**}` for any number of them, `/*` for every path.
+    #[serde(deserialize_with = "null_is_default")]
+    #[schemars(transform = schema::path)]
+    pub path: String,
+    /// The service behind this path.
+    pub service: Option<Service>,
+    /// The HTTP methods that are let through.
+    #[serde(deserialize_with = "null_is_default")]
+    #[schemars(transform = schema::methods)]
+    pub methods: Vec<String>,
+    /// Lets everybody through.
+    pub no_auth: Option<bool>,
+    /// Lets those through who show a token.
+    pub jwt: Option<JwtConfig>,
+    /// Asks others who is let through.
+    pub ext_auth: Option<ExtAuth>,
+    /// How many seconds a request may take.
+    #[schemars(transform = schema::timeout)]
+    pub timeout: Option<i64>,
+    /// What is changed in a request before the service gets it.
+    pub request: Option<RequestChange>,
+}
+
+/// Which tokens are accepted, and what they must hold.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct JwtConfig {
+    /// Whose tokens are accepted.
+    #[serde(deserialize_with = "null_is_default")]
+    pub authentications: Vec<JwtAuthentication>,
+    /// What they must hold: one of these.
+    pub authorizations: Option<Vec<Option<JwtAuthorization>>>,
+}
+
+/// Whose tokens are accepted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(extend("required" = ["issuer", "jwksUri"]))]
+pub struct JwtAuthentication {
+    /// Who signs them.
+    #[serde(deserialize_with = "null_is_default")]
+    pub issuer: String,
+    /// Where the keys to check them are.
+    #[serde(deserialize_with = "null_is_default")]
+    pub jwks_uri: String,
+    /// In which header they come.
+    #[serde(deserialize_with = "null_is_default")]
+    pub from_headers: Vec<JwtHeader>,
+    /// In which query parameter they come.
+    #[serde(deserialize_with = "null_is_default")]
+    pub from_params: Vec<String>,
+}
+
+/// A header that holds a token.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["name"]))]
+pub struct JwtHeader {
+    /// Its name.
+    #[serde(deserialize_with = "null_is_default")]
+    pub name: String,
+    /// What comes before the token in its value.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
+    pub prefix: String,
+}
+
+/// What a token must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct JwtAuthorization {
+    /// All of these scopes.
+    pub required_scopes: Option<Vec<String>>,
+    /// All of these audiences.
+    pub audiences: Option<Vec<String>>,
+}
+
+/// Who is asked whether a request is let through.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(extend("required" = ["authorizers"]))]
+pub struct ExtAuth {
+    /// Names of extension providers in Istio's mesh configuration; all of them must agree.
+    #[serde(deserialize_with = "null_is_default")]
+    #[schemars(length(min = 1))]
+    pub authorizers: Vec<String>,
+    /// Which tokens are needed besides.
+    pub restrictions: Option<JwtConfig>,
+}
+
+/// What is changed in a request before the service gets it.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct RequestChange {
+    /// Cookies that are set.
+    pub cookies: Option<BTreeMap<String, String>>,
+    /// Headers that are set.
+    pub headers: Option<BTreeMap<String, String>>,
+}
+
+/// What browsers may do from other origins.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct CorsPolicy {
+    /// Headers that a request may have.
+    #[serde(deserialize_with = "null_is_default")]
+    pub allow_headers: Vec<String>,
+    /// Methods that a request may have.
+    #[serde(deserialize_with = "null_is_default")]
+    pub allow_methods: Vec<String>,
+    /// The origins, each by `exact`, `prefix` or `regex`. Without any, the whole policy has no effect.
+    #[serde(deserialize_with = "null_is_default")]
+    pub allow_origins: Vec<BTreeMap<String, String>>,
+    /// Whether credentials may be sent.
+    pub allow_credentials: Option<bool>,
+    /// Headers that a page may read.
+    #[serde(deserialize_with = "null_is_default")]
+    pub expose_headers: Vec<String>,
+    /// How many seconds a browser may keep the answer.
+    #[schemars(range(min = 1))]
+    pub max_age: Option<i64>,
+}
+
+/// How far an APIRule is carried out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(extend("required" = ["state"]))]
+pub struct ApiRuleStatus {
+    /// When it last came to say something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub last_processed_time: Option<String>,
+    /// Ready, or what keeps it from being so.
+    #[schemars(transform = schema::state)]
+    pub state: String,
+    /// The same in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// A field that is there, but null, is as one that is not there.
+fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl ApiRule {
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The service behind a rule.
+    pub fn service<'a>(&'a self, rule: &'a Rule) -> Option<&'a Service> {
+        rule.service.as_ref().or(self.spec.service.as_ref())
+    }
+
+    /// The namespace of the service behind a rule: the one that the spec's service names counts for a rule's own as well.
+    pub fn service_namespace<'a>(&'a self, rule: &'a Rule) -> &'a str {
+        let of = |service: &'a Option<Service>| service.as_ref().and_then(|service| service.namespace.as_deref());
+        let of_rule = of(&rule.service);
+        of_rule.or_else(|| of(&self.spec.service)).unwrap_or_else(|| self.namespace())
+    }
+}
+
+impl Rule {
+    /// The tokens that are needed: by `jwt`, or as restrictions of `extAuth`.
+    pub fn tokens(&self) -> Option<&JwtConfig> {
+        self.jwt.as_ref().or_else(|| self.ext_auth.as_ref()?.restrictions.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,26 @@
+//! The `CustomResourceDefinition` of the APIRule.
+
+use mortise_sdk::{
+    Object,
+    crd::{Column, Definition, object_schema},
+};
+use serde_json::{Value, json};
+
+use super::ApiRule;
+
+/// The definition: versions v2 and v2alpha1 share one schema and need no conversion.
+pub fn definition() -> Value {
+    let stored = object_schema::<ApiRule>();
+    let mut newest = stored.clone();
+    newest["required"] = json!(["spec"]);
+    let columns = [
+        Column { name: "Status", column_type: "string", json_path: ".status.state" },
+        Column { name: "Hosts", column_type: "string", json_path: ".spec.hosts" },
+    ];
+    Definition::new(&ApiRule::kind(), "apirules")
+        .category("kyma-api-gateway")
+        .version("v2", false, newest, &columns)
+        .version("v2alpha1", true, stored, &columns)
+        .conversion(json!({"strategy": "None"}))
+        .build()
+}

@@ -1,0 +1,116 @@
+//! The `AuthorizationPolicies` of an APIRule: who is let through to the workloads.
+
+use crate::{
+    api::{ApiRule, ExtAuth, JwtAuthorization, JwtConfig, Rule},
+    hash, istio, path,
+    workload::Labels,
+};
+
+/// As whom Istio's ingress gateway calls.
+const INGRESS: &str = "cluster.local/ns/istio-system/sa/istio-ingressgateway-service-account";
+/// Where issuers put the scopes of a token.
+const SCOPE_CLAIMS: [&str; 3] =
+    ["request.auth.claims[scp]", "request.auth.claims[scope]", "request.auth.claims[scopes]"];
+const AUDIENCE_CLAIM: &str = "request.auth.claims[aud]";
+
+/// A policy, and the labels by which it is found again.
+pub(crate) struct Policy {
+    pub(crate) hash: String,
+    pub(crate) index: String,
+    pub(crate) spec: istio::AuthorizationPolicySpec,
+}
+
+/// The policies of one rule, for fully qualified hosts and the workloads behind the rule.
+pub(crate) fn build(rule: &ApiRule, at: usize, hosts: &[String], labels: &Labels) -> Vec<Policy> {
+    let Some(of) = rule.spec.rules.get(at) else { return Vec::new() };
+    let operation = istio::Operation {
+        hosts: hosts.to_vec(),
+        methods: of.methods.clone(),
+        not_paths: paths_of_earlier_rules(&rule.spec.rules, of),
+        paths: vec![path::operator(&of.path).to_owned()],
+    };
+    let hash = hash::label(rule.service_namespace(of), labels, &[&operation]);
+    let draft = Draft { operation, labels };
+    let custom = of.ext_auth.iter().flat_map(|ext_auth| draft.asked(ext_auth));
+    let allow = draft.allowed(of.tokens());
+    let specs = custom.chain(allow).enumerate();
+    specs.map(|(index, spec)| Policy { hash: hash.clone(), index: index.to_string(), spec }).collect()
+}
+
+/// The paths of earlier rules that share a method, so that a broad rule does not open what a strict one guards. A path
+/// that is every path would leave nothing.
+fn paths_of_earlier_rules(rules: &[Rule], of: &Rule) -> Vec<String> {
+    rules
+        .iter()
+        .take_while(|earlier| earlier.path != of.path)
+        .filter(|earlier| earlier.methods.iter().any(|method| of.methods.contains(method)))
+        .filter(|earlier| ![path::EVERY, path::EVERY_OPERATOR, "/"].contains(&earlier.path.as_str()))
+        .map(|earlier| earlier.path.clone())
+        .collect()
+}
+
+/// What all policies of one rule share.
+struct Draft<'a> {
+    operation: istio::Operation,
+    labels: &'a Labels,
+}
+
+impl Draft<'_> {
+    /// One policy for each authorizer, all of which must agree.
+    fn asked(&self, ext_auth: &ExtAuth) -> Vec<istio::AuthorizationPolicySpec> {
+        let policy = |name: &String| {
+            let provider = Some(istio::Provider { name: name.clone() });
+            self.policy(Some("CUSTOM"), provider, vec![self.rule(Vec::new(), Vec::new())])
+        };
+        ext_auth.authorizers.iter().map(policy).collect()
+    }
+
+    /// One policy for each authorization, one of which must agree.
+    fn allowed(&self, tokens: Option<&JwtConfig>) -> Vec<istio::AuthorizationPolicySpec> {
+        let from = source(tokens);
+        let authorizations = tokens.and_then(|tokens| tokens.authorizations.as_deref()).unwrap_or_default();
+        if authorizations.is_empty() {
+            return vec![self.policy(None, None, vec![self.rule(from, Vec::new())])];
+        }
+        let policy = |authorization: &Option<JwtAuthorization>| {
+            let conditions = conditions(authorization.as_ref()).into_iter();
+            self.policy(None, None, conditions.map(|when| self.rule(from.clone(), when)).collect())
+        };
+        authorizations.iter().map(policy).collect()
+    }
+
+    fn policy(
+        &self,
+        action: Option<&'static str>,
+        provider: Option<istio::Provider>,
+        rules: Vec<istio::PolicyRule>,
+    ) -> istio::AuthorizationPolicySpec {
+        let selector = istio::Selector { match_labels: self.labels.clone() };
+        istio::AuthorizationPolicySpec { action, provider, rules, selector }
+    }
+
+    fn rule(&self, from: Vec<istio::From>, when: Vec<istio::Condition>) -> istio::PolicyRule {
+        istio::PolicyRule { from, to: [istio::To { operation: self.operation.clone() }], when }
+    }
+}
+
+/// Only through the ingress gateway, and where tokens are asked for, only with one.
+fn source(tokens: Option<&JwtConfig>) -> Vec<istio::From> {
+    let authentications = tokens.map(|tokens| tokens.authentications.as_slice()).unwrap_or_default();
+    let request_principals = authentications.iter().map(|authentication| format!("{}/*", authentication.issuer)).collect();
+    vec![istio::From { source: istio::Source { principals: [INGRESS], request_principals } }]
+}
+
+/// The conditions of each rule of a policy: scopes are looked for under three names.
+fn conditions(authorization: Option<&JwtAuthorization>) -> Vec<Vec<istio::Condition>> {
+    let list = |values: Option<&Option<Vec<String>>>| values.and_then(Option::as_deref).unwrap_or_default().to_vec();
+    let scopes = list(authorization.map(|authorization| &authorization.required_scopes));
+    let audiences = list(authorization.map(|authorization| &authorization.audiences));
+    let condition = |key, value: &String| istio::Condition { key, values: [value.clone()] };
+    let of_audiences = || audiences.iter().map(|audience| condition(AUDIENCE_CLAIM, audience));
+    if scopes.is_empty() {
+        return vec![of_audiences().collect()];
+    }
+    let of_claim = |claim| scopes.iter().map(|scope| condition(claim, scope)).chain(of_audiences()).collect();
+    SCOPE_CLAIMS.map(of_claim).into()
+}

@@ -1,0 +1,80 @@
+//! The objects that exist for an APIRule. They are found by labels, in all namespaces.
+
+use std::collections::BTreeMap;
+
+use mortise_sdk::{Error, Host, Kind, Selection, object::Metadata};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::api::ApiRule;
+
+/// Whose object it is: the name of the APIRule.
+pub(crate) const OWNER_NAME: &str = "apirule.gateway.kyma-project.io/name";
+/// Whose object it is: the namespace of the APIRule.
+pub(crate) const OWNER_NAMESPACE: &str = "apirule.gateway.kyma-project.io/namespace";
+/// Whose object it is, in former times: `<name>.<namespace>`. It wins over the two others.
+pub(crate) const LEGACY_OWNER: &str = "apirule.gateway.kyma-project.io/v1beta1";
+/// The hash by which an `AuthorizationPolicy` is found again.
+pub(crate) const HASH: &str = "gateway.kyma-project.io/hash";
+/// Which of the policies with one hash it is.
+pub(crate) const INDEX: &str = "gateway.kyma-project.io/index";
+
+/// The longest value of a label.
+pub(crate) const LONGEST_LABEL: usize = 63;
+
+const MODULE_LABELS: [&str; 4] = [
+    "app.kubernetes.io/component",
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/part-of",
+    "kyma-project.io/module",
+];
+
+/// An object that exists.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Existing {
+    pub(crate) metadata: Metadata,
+    #[serde(default)]
+    pub(crate) spec: Value,
+}
+
+/// What is read of an object that may be changed: all that an update replaces.
+pub(crate) const FIELDS: [&str; 2] = ["metadata.labels", "spec"];
+/// What is read of an object that can only be deleted.
+pub(crate) const NAME_ONLY: [&str; 1] = ["metadata.uid"];
+
+/// The objects of a kind that belong to an APIRule, ordered by namespace and name.
+pub(crate) fn list(host: &Host, kind: &Kind, rule: &ApiRule, fields: &[&str]) -> Result<Vec<Existing>, Error> {
+    let (name, namespace) = (rule.metadata.name.as_str(), rule.namespace());
+    let mut found = BTreeMap::new();
+    let legacy = format!("{name}.{namespace}");
+    let mut selectors = vec![format!("{OWNER_NAME}={name},{OWNER_NAMESPACE}={namespace}")];
+    if legacy.len() <= LONGEST_LABEL {
+        selectors.push(format!("{LEGACY_OWNER}={legacy}"));
+    }
+    for selector in selectors {
+        let selection = Selection::new(kind.clone()).labels(selector).fields(fields.iter().copied());
+        for existing in host.objects::<Existing>(&selection, 0) {
+            let existing = existing?;
+            let place = (existing.metadata.namespace.clone(), existing.metadata.name.clone());
+            found.entry(place).or_insert(existing);
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Whether labels say that an object belongs to an APIRule.
+pub(crate) fn is_owned(labels: &BTreeMap<String, String>, rule: &ApiRule) -> bool {
+    let (name, namespace) = (rule.metadata.name.as_str(), rule.namespace());
+    if let Some(owner) = labels.get(LEGACY_OWNER) {
+        return owner.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')) == Some(namespace);
+    }
+    let is = |label, value: &str| labels.get(label).is_some_and(|other| other == value);
+    is(OWNER_NAME, name) && is(OWNER_NAMESPACE, namespace)
+}
+
+/// The labels that an object of an APIRule carries.
+pub(crate) fn labels(rule: &ApiRule) -> BTreeMap<String, String> {
+    let owner = [(OWNER_NAME, rule.metadata.name.as_str()), (OWNER_NAMESPACE, rule.namespace())];
+    let module = MODULE_LABELS.map(|label| (label, "api-gateway"));
+    owner.into_iter().chain(module).map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,227 @@
+//! The parts of Istio's kinds that are read and written. Fields are in alphabetical order, as the API server answers them.
+
+use std::collections::BTreeMap;
+
+use mortise_sdk::{Kind, object::Metadata};
+use serde::{Deserialize, Serialize};
+
+use crate::api::JwtHeader;
+
+/// `VirtualService`.
+pub(crate) fn virtual_service() -> Kind {
+    Kind::new("networking.istio.io", "v1beta1", "VirtualService")
+}
+
+/// `Gateway`.
+pub(crate) fn gateway() -> Kind {
+    Kind::new("networking.istio.io", "v1beta1", "Gateway")
+}
+
+/// `AuthorizationPolicy`.
+pub(crate) fn authorization_policy() -> Kind {
+    Kind::new("security.istio.io", "v1beta1", "AuthorizationPolicy")
+}
+
+/// `RequestAuthentication`.
+pub(crate) fn request_authentication() -> Kind {
+    Kind::new("security.istio.io", "v1beta1", "RequestAuthentication")
+}
+
+/// Ory Oathkeeper's `Rule`, of which none are made any more.
+pub(crate) fn ory_rule() -> Kind {
+    Kind::new("oathkeeper.ory.sh", "v1alpha1", "Rule")
+}
+
+/// A `Gateway`, as far as its hosts go.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Gateway {
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: GatewaySpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct GatewaySpec {
+    pub(crate) servers: Vec<Server>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Server {
+    pub(crate) hosts: Vec<String>,
+}
+
+/// The spec of a `VirtualService`.
+#[derive(Debug, Serialize)]
+pub(crate) struct VirtualServiceSpec {
+    pub(crate) gateways: Vec<String>,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) http: Vec<HttpRoute>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HttpRoute {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cors_policy: Option<CorsPolicy>,
+    pub(crate) headers: Headers,
+    #[serde(rename = "match")]
+    pub(crate) matches: [HttpMatch; 1],
+    pub(crate) route: [Route; 1],
+    pub(crate) timeout: String,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CorsPolicy {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) allow_credentials: Option<bool>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) allow_headers: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) allow_methods: Vec<String>,
+    pub(crate) allow_origins: Vec<StringMatch>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) expose_headers: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_age: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Headers {
+    pub(crate) request: RequestHeaders,
+    pub(crate) response: ResponseHeaders,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RequestHeaders {
+    pub(crate) set: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ResponseHeaders {
+    pub(crate) remove: &'static [&'static str],
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct HttpMatch {
+    pub(crate) method: StringMatch,
+    pub(crate) uri: StringMatch,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum StringMatch {
+    Exact(String),
+    Prefix(String),
+    Regex(String),
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Route {
+    pub(crate) destination: Destination,
+    pub(crate) weight: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Destination {
+    pub(crate) host: String,
+    pub(crate) port: Port,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Port {
+    pub(crate) number: i64,
+}
+
+/// The spec of an `AuthorizationPolicy`.
+#[derive(Debug, Serialize)]
+pub(crate) struct AuthorizationPolicySpec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) action: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) provider: Option<Provider>,
+    pub(crate) rules: Vec<PolicyRule>,
+    pub(crate) selector: Selector,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Provider {
+    pub(crate) name: String,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct PolicyRule {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) from: Vec<From>,
+    pub(crate) to: [To; 1],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) when: Vec<Condition>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct From {
+    pub(crate) source: Source,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Source {
+    pub(crate) principals: [&'static str; 1],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) request_principals: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct To {
+    pub(crate) operation: Operation,
+}
+
+/// Which requests a rule of a policy is about.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Operation {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) hosts: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) methods: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) not_paths: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) paths: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Condition {
+    pub(crate) key: &'static str,
+    pub(crate) values: [String; 1],
+}
+
+/// The workloads that something is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Selector {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) match_labels: BTreeMap<String, String>,
+}
+
+/// The spec of a `RequestAuthentication`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct RequestAuthenticationSpec {
+    pub(crate) jwt_rules: Vec<JwtRule>,
+    pub(crate) selector: Selector,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct JwtRule {
+    pub(crate) forward_original_token: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) from_headers: Vec<JwtHeader>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) from_params: Vec<String>,
+    pub(crate) issuer: String,
+    pub(crate) jwks_uri: String,
+}

@@ -1,0 +1,157 @@
+//! Paths of rules: `{*}` stands for one segment, `{**}` for any number of them, and `/*` for every path.
+
+use std::collections::BTreeMap;
+
+use crate::istio::StringMatch;
+
+/// Every path, as it may be written.
+pub(crate) const EVERY: &str = "/*";
+/// Every path, as an `AuthorizationPolicy` writes it.
+pub(crate) const EVERY_OPERATOR: &str = "/{**}";
+/// One segment.
+pub(crate) const ONE: &str = "{*}";
+/// Any number of segments.
+pub(crate) const MANY: &str = "{**}";
+
+const ONE_REGEX: &str = "([A-Za-z0-9-._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+";
+const MANY_REGEX: &str = "([A-Za-z0-9-._~!$&'()*+,;=:@/]|%[0-9a-fA-F]{2})*";
+
+/// The path as an `AuthorizationPolicy` writes it.
+pub(crate) fn operator(path: &str) -> &str {
+    if path == EVERY { EVERY_OPERATOR } else { path }
+}
+
+/// The path as a `VirtualService` matches it. Its own characters stand for themselves.
+pub(crate) fn uri_match(path: &str) -> StringMatch {
+    if path == EVERY {
+        return StringMatch::Prefix("/".to_owned());
+    }
+    let mut regex = "^".to_owned();
+    let mut rest = path;
+    while let Some(character) = rest.chars().next() {
+        let length = if rest.starts_with(MANY) {
+            regex.push_str(MANY_REGEX);
+            MANY.len()
+        } else if rest.starts_with(ONE) {
+            regex.push_str(ONE_REGEX);
+            ONE.len()
+        } else {
+            if r"\.+*?()|[]{}^$".contains(character) {
+                regex.push('\\');
+            }
+            regex.push(character);
+            character.len_utf8()
+        };
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    regex.push('$');
+    StringMatch::Regex(regex)
+}
+
+/// The paths that were seen so far, by segments.
+#[derive(Default)]
+pub(crate) struct Trie<'a> {
+    root: Node<'a>,
+}
+
+#[derive(Default)]
+struct Node<'a> {
+    /// Whether a path ended here when it was made. An inner node does not become an end later on, as in the original.
+    end: bool,
+    children: BTreeMap<&'a str, Node<'a>>,
+    /// What may follow after `{**}`.
+    suffixes: Vec<Vec<&'a str>>,
+}
+
+impl<'a> Trie<'a> {
+    /// Adds a path, unless one that is here covers it.
+    pub(crate) fn insert(&mut self, path: &'a str) -> bool {
+        let segments: Vec<&str> = operator(path).trim_start_matches('/').split('/').collect();
+        if self.root.covers(&segments) {
+            return false;
+        }
+        self.root.insert(&segments);
+        true
+    }
+}
+
+impl<'a> Node<'a> {
+    fn insert(&mut self, segments: &[&'a str]) {
+        let Some((segment, rest)) = segments.split_first() else { return };
+        if *segment == MANY {
+            self.children.entry(segment).or_default().suffixes.push(rest.to_vec());
+            return;
+        }
+        let child = self.children.entry(segment).or_insert_with(|| Node { end: rest.is_empty(), ..Node::default() });
+        child.insert(rest);
+    }
+
+    fn covers(&self, segments: &[&str]) -> bool {
+        let Some((segment, rest)) = segments.split_first() else { return self.end };
+        let child = |name: &str| self.children.get(name);
+        let ends = |suffix: &Vec<&str>| segments.ends_with(suffix);
+        child(segment).is_some_and(|child| child.covers(rest))
+            || child(ONE).is_some_and(|child| child.covers(rest))
+            || child(MANY).is_some_and(|child| child.suffixes.iter().any(ends))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_matched_as_it_is_written() {
+        let one = "([A-Za-z0-9-._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+";
+        let many = "([A-Za-z0-9-._~!$&'()*+,;=:@/]|%[0-9a-fA-F]{2})*";
+        let cases = [
+            ("/", "^/$".to_owned()),
+            ("/a/b", "^/a/b$".to_owned()),
+            ("/a/{*}/b", format!("^/a/{one}/b$")),
+            ("/{**}/b", format!("^/{many}/b$")),
+            ("/a.b/$x(y)+z;=:@%20'", r"^/a\.b/\$x\(y\)\+z;=:@%20'$".to_owned()),
+        ];
+        for (path, regex) in cases {
+            assert_eq!(uri_match(path), StringMatch::Regex(regex), "{path}");
+        }
+        assert_eq!(uri_match("/*"), StringMatch::Prefix("/".to_owned()));
+    }
+
+    #[test]
+    fn a_path_that_an_earlier_one_covers_is_found() {
+        let cases: [(&[&str], &str, bool); 27] = [
+            (&["/a"], "/a", true),
+            (&["/"], "/", true),
+            (&["/a/b"], "/a/b", true),
+            (&["/a/{*}"], "/a/b", true),
+            (&["/a/{*}"], "/a/{*}", true),
+            (&["/a/{*}"], "/a/{**}", true),
+            (&["/{*}/{*}"], "/a/b", true),
+            (&["/a/{*}/c"], "/a/b/c", true),
+            (&["/{**}"], "/a", true),
+            (&["/{**}"], "/a/{*}/b", true),
+            (&["/{**}"], "/{**}", true),
+            (&["/*"], "/a", true),
+            (&["/*"], "/{**}", true),
+            (&["/{**}"], "/*", true),
+            (&["/{**}/x"], "/a/b/x", true),
+            (&["/{**}/x"], "/x", true),
+            (&["/a/{**}"], "/a/", true),
+            (&["/a/b"], "/a/{*}", false),
+            (&["/a/{*}/b"], "/a/{**}", false),
+            (&["/a"], "/{**}", false),
+            (&["/a"], "/a/", false),
+            (&["/{**}/x"], "/{**}/y", false),
+            (&["/a/{**}"], "/a", false),
+            (&["/a/{*}"], "/a/b/c", false),
+            (&["/a/{*}/c"], "/a/b/d", false),
+            (&["/a/b"], "/a", false),
+            (&["/a/b", "/a"], "/a", false),
+        ];
+        for (before, path, covered) in cases {
+            let mut trie = Trie::default();
+            assert!(before.iter().all(|path| trie.insert(path)), "{before:?}");
+            assert_eq!(trie.insert(path), !covered, "{path} after {before:?}");
+        }
+    }
+}

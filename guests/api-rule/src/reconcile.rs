@@ -1,0 +1,285 @@
+//! From an APIRule to what has to happen.
+
+use std::time::Duration;
+
+use mortise_sdk::{Error, Failure, Host, Kind, Level, Outcome, Request};
+
+use crate::{
+    api::{ApiRule, ApiRuleStatus},
+    authorization_policy,
+    change::{self, Change, Comparison, Desired},
+    config,
+    describe::FINALIZER,
+    existing::{self, Existing, HASH, INDEX, LONGEST_LABEL},
+    gateway::{self, Choice, Lookup, Selected},
+    hash, istio, request_authentication, status,
+    validation::{self, Failure as Wrong},
+    virtual_service,
+    workload::{Labels, Missing, Workloads},
+};
+
+/// After a failure an APIRule is tried again, though nothing that was read has changed.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// Why an APIRule is not carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// Something is wrong: what the status says in the state Error.
+    Wrong(String),
+    /// Something must be installed first: what the status says in the state Warning.
+    Waiting(String),
+    /// Something is wrong of which the status says nothing.
+    Untold(String),
+    /// It cannot be told now.
+    Unavailable(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Unavailable { .. } => Self::Unavailable(error),
+            error => Self::Wrong(status::general(&error.to_string())),
+        }
+    }
+}
+
+/// Reconciles one APIRule.
+pub fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failure> {
+    let rule = match request.object::<ApiRule>() {
+        Ok(Some(rule)) => rule,
+        Ok(None) => return Ok(Outcome::new().requeue_never()),
+        Err(error) => {
+            let status = status::stamp(&ApiRule::default(), status::error(status::general(&error.to_string())), host);
+            return Err(Failure::from(error).status(request, &status));
+        }
+    };
+    if !request.failed_writes.is_empty() {
+        let description = status::describe_failed_writes(&request.failed_writes, host);
+        let status = status::stamp(&rule, status::error(description), host);
+        return Ok(Outcome::new().status(request, &status).requeue_after(RETRY));
+    }
+    if rule.metadata.is_deleted() {
+        return delete(&rule, host);
+    }
+    let with_status = |status: ApiRuleStatus| {
+        let status = status::stamp(&rule, status, host);
+        Outcome::new().status(request, &status).finalizers([FINALIZER])
+    };
+    match changes(&rule, host) {
+        Ok(changes) => Ok(change::carry_out(changes, with_status(status::ready()))),
+        Err(Stop::Waiting(description)) => Ok(with_status(status::warning(description))),
+        Err(Stop::Wrong(description)) => {
+            let failure = Failure::new(&description).retry_after(RETRY);
+            let status = status::stamp(&rule, status::error(description), host);
+            Err(failure.status(request, &status))
+        }
+        Err(Stop::Untold(message)) => Err(Failure::new(message).retry_after(RETRY)),
+        Err(Stop::Unavailable(error)) => Err(error.into()),
+    }
+}
+
+/// All that is wrong with an APIRule, whether or not its gateway can be found.
+pub fn validate(rule: &ApiRule, host: &Host) -> Result<Vec<Wrong>, Error> {
+    validation::validate(rule, &gateway::look_up(rule, host)?, &Workloads::new(host), host)
+}
+
+/// The changes that an APIRule needs, if nothing is wrong with it.
+pub fn changes(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
+    let lookup = gateway::look_up(rule, host)?;
+    if let Choice::Gateway(name) = lookup.choice
+        && gateway::split(name).is_none()
+    {
+        return Err(Stop::Untold(format!("expected Gateway {name} to be in the namespace/name format")));
+    }
+    if let Some(wrong) = validation::discover(&lookup) {
+        return Err(Stop::Wrong(validation::describe(&[wrong])));
+    }
+    if rule.metadata.name.len() > LONGEST_LABEL {
+        let message = format!("the name is longer than {LONGEST_LABEL} characters, which is the most that a label holds");
+        return Err(Stop::Wrong(status::general(&message)));
+    }
+    let existing = Produced::list(rule, host)?;
+    if let Err(message) = config::check_jwt_handler(host)? {
+        return Err(Stop::Wrong(validation::describe(&[Wrong::new("", message)])));
+    }
+    let workloads = Workloads::new(host);
+    let wrong = validation::validate(rule, &lookup, &workloads, host)?;
+    if !wrong.is_empty() {
+        return Err(Stop::Wrong(validation::describe(&wrong)));
+    }
+    compare(rule, &lookup, existing, &workloads)
+}
+
+/// The changes that an APIRule needs, whatever may be wrong with it: what `changes` goes on to.
+pub fn changes_unchecked(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
+    let existing = Produced::list(rule, host)?;
+    compare(rule, &gateway::look_up(rule, host)?, existing, &Workloads::new(host))
+}
+
+/// Deletes what was made, then lets the APIRule go.
+fn delete(rule: &ApiRule, host: &Host) -> Result<Outcome, Failure> {
+    if !rule.metadata.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+        return Ok(Outcome::new().requeue_never());
+    }
+    let kinds = [
+        istio::authorization_policy(),
+        istio::request_authentication(),
+        istio::virtual_service(),
+        istio::ory_rule(),
+    ];
+    let mut changes = Vec::new();
+    for kind in kinds {
+        let existing = known(existing::list(host, &kind, rule, &existing::NAME_ONLY))?;
+        changes.extend(change::deletions(&kind, existing.unwrap_or_default()));
+    }
+    let no_finalizers: [&str; 0] = [];
+    Ok(change::carry_out(changes, Outcome::new().finalizers(no_finalizers).requeue_never()))
+}
+
+/// None where the cluster does not know the kind.
+fn known<T>(read: Result<T, Error>) -> Result<Option<T>, Error> {
+    match read {
+        Err(error) if error.is_unknown_kind() => Ok(None),
+        read => read.map(Some),
+    }
+}
+
+/// The objects that exist for an APIRule.
+struct Produced {
+    virtual_services: Vec<Existing>,
+    authorization_policies: Vec<Existing>,
+    request_authentications: Vec<Existing>,
+    ory_rules: Vec<Existing>,
+}
+
+impl Produced {
+    fn list(rule: &ApiRule, host: &Host) -> Result<Self, Stop> {
+        let list = |kind: Kind, plural| required(existing::list(host, &kind, rule, &existing::FIELDS), plural, host);
+        Ok(Self {
+            virtual_services: list(istio::virtual_service(), "virtualservices.networking.istio.io")?,
+            authorization_policies: list(istio::authorization_policy(), "authorizationpolicies.security.istio.io")?,
+            request_authentications: list(istio::request_authentication(), "requestauthentications.security.istio.io")?,
+            ory_rules: known(existing::list(host, &istio::ory_rule(), rule, &existing::NAME_ONLY))?.unwrap_or_default(),
+        })
+    }
+}
+
+fn required<T>(read: Result<T, Error>, crd: &str, host: &Host) -> Result<T, Stop> {
+    read.map_err(|error| match error {
+        Error::UnknownKind { .. } => Stop::Waiting(format!(
+            "CRD {crd} is not present. Make sure to install required dependencies for the component"
+        )),
+        Error::Unavailable { .. } => Stop::Unavailable(error),
+        error => {
+            host.log(Level::Warn, "cannot read a dependency", &[("crd", crd), ("error", &error.to_string())]);
+            Stop::Wrong("Error happened during discovering dependencies".to_owned())
+        }
+    })
+}
+
+fn compare(
+    rule: &ApiRule,
+    lookup: &Lookup<'_>,
+    existing: Produced,
+    workloads: &Workloads<'_>,
+) -> Result<Vec<Change>, Stop> {
+    let Some(gateway) = &lookup.gateway else {
+        let message = "gateway must be provided when using short host name";
+        return Err(Stop::Wrong(status::general(message)));
+    };
+    let hosts: Result<Vec<String>, _> = rule.spec.hosts.iter().map(|name| gateway.qualified(name)).collect();
+    let hosts = hosts.map_err(|error| Stop::Wrong(status::general(&format!("getting hosts from api rule: {error}"))))?;
+    let labels = labels_of_rules(rule, workloads)?;
+    let mut changes = compare_virtual_services(rule, &hosts, gateway, existing.virtual_services);
+    changes.extend(compare_authorization_policies(rule, &hosts, &labels, existing.authorization_policies));
+    changes.extend(compare_request_authentications(rule, &labels, existing.request_authentications));
+    changes.extend(change::deletions(&istio::ory_rule(), existing.ory_rules));
+    Ok(changes)
+}
+
+/// For each rule, the labels of the Pods behind it.
+fn labels_of_rules(rule: &ApiRule, workloads: &Workloads<'_>) -> Result<Vec<Labels>, Stop> {
+    let labels = |of| match workloads.selector(rule, of).as_ref() {
+        Ok(labels) => Ok(labels.clone()),
+        Err(Missing::Service(message)) => Err(Stop::Wrong(status::general(message))),
+        Err(Missing::Unavailable(error)) => Err(Stop::Unavailable(error.clone())),
+    };
+    rule.spec.rules.iter().map(labels).collect()
+}
+
+/// There is one. Where several are found, one of the APIRule's own namespace is taken, and the others stay as they are.
+fn compare_virtual_services(
+    rule: &ApiRule,
+    hosts: &[String],
+    gateway: &Selected,
+    mut existing: Vec<Existing>,
+) -> Vec<Change> {
+    existing.sort_by_key(|object| object.metadata.namespace.as_deref() != Some(rule.namespace()));
+    existing.truncate(1);
+    let comparison = Comparison {
+        rule,
+        kind: istio::virtual_service(),
+        key_of_existing: |_: &Existing| Some(String::new()),
+        key_of_desired: |_: &Desired<_>| String::new(),
+        keep_others: true,
+    };
+    let there = existing.first().and_then(|object| object.metadata.namespace.clone());
+    let desired = Desired {
+        namespace: there.unwrap_or_else(|| rule.namespace().to_owned()),
+        labels: existing::labels(rule),
+        spec: virtual_service::build(rule, hosts, &gateway.name),
+    };
+    comparison.changes(existing, vec![desired])
+}
+
+fn compare_authorization_policies(
+    rule: &ApiRule,
+    hosts: &[String],
+    labels: &[Labels],
+    existing: Vec<Existing>,
+) -> Vec<Change> {
+    let key = |namespace: &str, labels: &Labels| {
+        let (hash, index) = (labels.get(HASH)?, labels.get(INDEX)?);
+        // In former times the hash started with the namespace itself.
+        let hash = match hash.strip_prefix(namespace).filter(|rest| rest.starts_with('.')) {
+            Some(rest) => format!("{}{rest}", hash::of_namespace(namespace)),
+            None => hash.clone(),
+        };
+        Some(format!("{namespace}/{hash}/{index}"))
+    };
+    let comparison = Comparison {
+        rule,
+        kind: istio::authorization_policy(),
+        key_of_existing: |object: &Existing| key(object.metadata.namespace.as_deref()?, &object.metadata.labels),
+        key_of_desired: |object: &Desired<_>| key(&object.namespace, &object.labels).unwrap_or_default(),
+        keep_others: false,
+    };
+    let rules = rule.spec.rules.iter().zip(labels).enumerate();
+    let desired = rules.flat_map(|(at, (of, labels))| {
+        authorization_policy::build(rule, at, hosts, labels).into_iter().map(|policy| {
+            let mut labels = existing::labels(rule);
+            labels.extend([(HASH.to_owned(), policy.hash), (INDEX.to_owned(), policy.index)]);
+            Desired { namespace: rule.service_namespace(of).to_owned(), labels, spec: policy.spec }
+        })
+    });
+    comparison.changes(existing, desired.collect())
+}
+
+fn compare_request_authentications(rule: &ApiRule, labels: &[Labels], existing: Vec<Existing>) -> Vec<Change> {
+    let key_of_existing = |object: &Existing| {
+        let spec = serde_json::from_value(object.spec.clone()).ok()?;
+        Some(request_authentication::key(object.metadata.namespace.as_deref()?, &spec))
+    };
+    let comparison = Comparison {
+        rule,
+        kind: istio::request_authentication(),
+        key_of_existing,
+        key_of_desired: |object: &Desired<_>| request_authentication::key(&object.namespace, &object.spec),
+        keep_others: false,
+    };
+    let desired = rule.spec.rules.iter().zip(labels).filter_map(|(of, labels)| {
+        let spec = request_authentication::build(of.tokens()?, labels);
+        Some(Desired { namespace: rule.service_namespace(of).to_owned(), labels: existing::labels(rule), spec })
+    });
+    comparison.changes(existing, desired.collect())
+}

@@ -1,0 +1,33 @@
+//! The `RequestAuthentications` of an APIRule: whose tokens the workloads accept.
+
+use std::fmt::Write;
+
+use crate::{
+    api::JwtConfig,
+    istio::{JwtRule, RequestAuthenticationSpec, Selector},
+    workload::Labels,
+};
+
+/// The spec for the workloads with these labels.
+pub(crate) fn build(tokens: &JwtConfig, labels: &Labels) -> RequestAuthenticationSpec {
+    let jwt_rules = tokens.authentications.iter().map(|authentication| JwtRule {
+        forward_original_token: true,
+        from_headers: authentication.from_headers.clone(),
+        from_params: authentication.from_params.clone(),
+        issuer: authentication.issuer.clone(),
+        jwks_uri: authentication.jwks_uri.clone(),
+    });
+    RequestAuthenticationSpec { jwt_rules: jwt_rules.collect(), selector: Selector { match_labels: labels.clone() } }
+}
+
+/// What tells one from another: workloads, issuers and their keys, and the namespace.
+pub(crate) fn key(namespace: &str, spec: &RequestAuthenticationSpec) -> String {
+    let mut key = format!("{namespace}/");
+    for (label, value) in &spec.selector.match_labels {
+        let _infallible = write!(key, "{label}={value},");
+    }
+    for rule in &spec.jwt_rules {
+        let _infallible = write!(key, "{}:{}", rule.issuer, rule.jwks_uri);
+    }
+    key
+}

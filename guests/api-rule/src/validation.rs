@@ -1,0 +1,240 @@
+//! Everything that can be wrong with an APIRule, in the order and the words of the original.
+
+mod ext_auth;
+mod jwt;
+
+use mortise_sdk::{Error, Host, Selection, object::Metadata};
+use serde::Deserialize;
+
+use crate::{
+    api::{ApiRule, ApiRuleSpec, Rule},
+    existing::{self, LEGACY_OWNER, OWNER_NAME, OWNER_NAMESPACE},
+    gateway::{Choice, Lookup},
+    hostname, istio,
+    path::{MANY, ONE, Trie},
+    workload::{Missing, Workloads},
+};
+use ext_auth::Providers;
+pub(crate) use ext_auth::{MESH, MESH_FIELDS};
+
+const TROUBLESHOOTING: &str =
+    "https://kyma-project.io/#/api-gateway/user/troubleshooting-guides/03-70-empty-apirule-spec";
+const SHORT_HOST_GATEWAY: &str = "Lowercase RFC 1123 label (short host) is only supported as the APIRule host when \
+    selected Gateway has a single host definition matching *.<fqdn> format";
+const ONE_GATEWAY: &str = "Either gateway or externalGateway must be specified";
+
+/// Something that is wrong, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The field, from `.spec` on.
+    pub attribute_path: String,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(attribute_path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { attribute_path: attribute_path.into(), message: message.into() }
+    }
+}
+
+/// All that is wrong with an APIRule. An error only says that it cannot be told now.
+pub(crate) fn validate(
+    rule: &ApiRule,
+    lookup: &Lookup<'_>,
+    workloads: &Workloads<'_>,
+    host: &Host,
+) -> Result<Vec<Failure>, Error> {
+    if rule.spec == ApiRuleSpec::default() {
+        let message =
+            format!("APIRule in version v2alpha1 contains an empty spec. To troubleshoot, see {TROUBLESHOOTING}.");
+        return Ok(vec![Failure::new(".spec", message)]);
+    }
+    let mut failures = Vec::new();
+    validate_rules(rule, workloads, host, &mut failures)?;
+    validate_hosts(rule, lookup, host, &mut failures)?;
+    failures.extend(validate_gateway(lookup));
+    Ok(failures)
+}
+
+fn validate_rules(
+    rule: &ApiRule,
+    workloads: &Workloads<'_>,
+    host: &Host,
+    failures: &mut Vec<Failure>,
+) -> Result<(), Error> {
+    if rule.spec.rules.is_empty() {
+        failures.push(Failure::new(".spec.rules", "No rules defined"));
+        return Ok(());
+    }
+    let mut providers = Providers::new(host);
+    for (index, of) in rule.spec.rules.iter().enumerate() {
+        let path = format!(".spec.rules[{index}]");
+        if rule.service(of).is_none() {
+            let message = "The rule must define a service, because no service is defined on spec level";
+            failures.push(Failure::new(format!("{path}.service"), message));
+        }
+        if let Some(config) = &of.jwt {
+            jwt::validate(config, &format!("{path}.jwt"), failures);
+        }
+        validate_workload(rule, of, &path, workloads, failures)?;
+        if let Some(ext_auth) = &of.ext_auth {
+            providers.validate(ext_auth, &format!("{path}.extAuth"), failures)?;
+        }
+        failures.extend(validate_path(&of.path).map(|message| Failure::new(format!("{path}.path"), message)));
+    }
+    failures.extend(validate_conflicts(&rule.spec.rules));
+    jwt::validate_differing(&rule.spec.rules, failures);
+    Ok(())
+}
+
+fn validate_workload(
+    rule: &ApiRule,
+    of: &Rule,
+    path: &str,
+    workloads: &Workloads<'_>,
+    failures: &mut Vec<Failure>,
+) -> Result<(), Error> {
+    let selector = workloads.selector(rule, of);
+    match selector.as_ref() {
+        Err(Missing::Unavailable(error)) => return Err(error.clone()),
+        Err(Missing::Service(message)) => {
+            let message = format!("Failed to execute sidecar injection validation, err: {message}");
+            failures.push(Failure::new(path, message));
+        }
+        Ok(labels) if labels.is_empty() => {
+            let message = "Target service label selectors are not defined";
+            failures.push(Failure::new(format!("{path}.injection"), message));
+        }
+        Ok(labels) => {
+            let pods = workloads.pods_without_sidecar(rule, of, labels)?;
+            failures.extend(pods.iter().map(|pod| {
+                Failure::new(path, format!("Pod {pod} does not have an injected istio sidecar"))
+            }));
+        }
+    }
+    Ok(())
+}
+
+fn validate_path(path: &str) -> Option<&'static str> {
+    let segments: Vec<&str> = path.split('/').collect();
+    let many = |segment: &&&str| **segment == MANY;
+    if segments.iter().filter(many).count() > 1 {
+        return Some("Only one {**} operator is allowed in the path.");
+    }
+    let after = segments.iter().skip_while(|segment| **segment != MANY);
+    let one_after_many = after.skip(1).any(|segment| *segment == ONE);
+    one_after_many.then_some("The {**} operator must be the last operator in the path.")
+}
+
+/// The first path that an earlier one covers, for a method that both have.
+fn validate_conflicts(rules: &[Rule]) -> Option<Failure> {
+    let mut methods: Vec<&str> = Vec::new();
+    for method in rules.iter().flat_map(|rule| &rule.methods) {
+        if !methods.contains(&method.as_str()) {
+            methods.push(method);
+        }
+    }
+    methods.into_iter().find_map(|method| {
+        let mut trie = Trie::default();
+        let mut of_method = rules.iter().filter(|rule| rule.methods.iter().any(|other| other == method));
+        let rule = of_method.find(|rule| !trie.insert(&rule.path))?;
+        let message =
+            format!("Path {} with method {method} conflicts with at least one of the previous rule paths", rule.path);
+        Some(Failure::new(".spec.rules", message))
+    })
+}
+
+fn validate_hosts(rule: &ApiRule, lookup: &Lookup<'_>, host: &Host, failures: &mut Vec<Failure>) -> Result<(), Error> {
+    if rule.spec.hosts.is_empty() {
+        failures.push(Failure::new(".spec.hosts", "No hosts defined"));
+    }
+    for (index, name) in rule.spec.hosts.iter().enumerate() {
+        let path = format!(".spec.hosts[{index}]");
+        match qualify(name, lookup) {
+            Err(message) => failures.push(Failure::new(path, message)),
+            Ok(None) => {}
+            Ok(Some(qualified)) => {
+                for _ in 0..occupants(rule, &qualified, host)? {
+                    failures.push(Failure::new(&path, "Host is occupied by another Virtual Service"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The host as a fully qualified domain name; none where a missing choice of the gateway is reported anyway.
+fn qualify(name: &str, lookup: &Lookup<'_>) -> Result<Option<String>, String> {
+    if hostname::is_qualified(name) {
+        return Ok(Some(name.to_owned()));
+    }
+    if !hostname::is_short(name) {
+        return Err("Host must be a valid FQDN or short host name".to_owned());
+    }
+    let (Choice::Gateway(asked) | Choice::External(asked)) = lookup.choice else { return Ok(None) };
+    let Some(gateway) = &lookup.gateway else { return Err(format!("Unable to find Gateway \"{asked}\"")) };
+    if !gateway.has_one_wildcard_host() {
+        return Err(SHORT_HOST_GATEWAY.to_owned());
+    }
+    gateway.qualified(name).map(Some).map_err(ToOwned::to_owned)
+}
+
+/// How many `VirtualService`s of others have the host. Found by an index: the cost follows the number of those.
+fn occupants(rule: &ApiRule, qualified: &str, host: &Host) -> Result<usize, Error> {
+    #[derive(Deserialize)]
+    struct Labelled {
+        metadata: Metadata,
+    }
+    let selection = Selection::new(istio::virtual_service())
+        .matching("spec.hosts[]", qualified)
+        .fields([OWNER_NAME, OWNER_NAMESPACE, LEGACY_OWNER].map(|label| format!("metadata.labels[\"{label}\"]")));
+    let found: Vec<Labelled> = host.list(&selection)?;
+    Ok(found.iter().filter(|service| !existing::is_owned(&service.metadata.labels, rule)).count())
+}
+
+fn validate_gateway(lookup: &Lookup<'_>) -> Option<Failure> {
+    match lookup.choice {
+        Choice::Neither => Some(Failure::new(".spec", ONE_GATEWAY)),
+        Choice::Both => Some(Failure::new(".spec", "Only one of gateway or externalGateway can be specified")),
+        Choice::Gateway(_) => lookup.gateway.is_none().then(|| Failure::new(".spec.gateway", "Gateway not found")),
+        Choice::External(_) => {
+            (!lookup.external).then(|| Failure::new(".spec.externalGateway", "ExternalGateway not found"))
+        }
+    }
+}
+
+/// What the choice of the gateway lacks, before anything else is looked at. The original has other words here.
+pub(crate) fn discover(lookup: &Lookup<'_>) -> Option<Failure> {
+    match lookup.choice {
+        Choice::Neither | Choice::Both => Some(Failure::new("spec", ONE_GATEWAY)),
+        Choice::Gateway(_) => {
+            lookup.gateway.is_none().then(|| Failure::new("spec.gateway", "Could not get specified Gateway"))
+        }
+        Choice::External(_) if !lookup.external => {
+            Some(Failure::new("spec.externalGateway", "Could not get specified ExternalGateway"))
+        }
+        Choice::External(_) => lookup.gateway.is_none().then(|| {
+            let expected = lookup.expected.as_deref().unwrap_or_default();
+            let message = format!("Could not find generated Gateway for ExternalGateway (expected: {expected})");
+            Failure::new("spec.externalGateway", message)
+        }),
+    }
+}
+
+/// Failures as a status describes them: up to three, and how many more there are.
+pub(crate) fn describe(failures: &[Failure]) -> String {
+    const SHOWN: usize = 3;
+    let mut lines: Vec<String> = failures
+        .iter()
+        .take(SHOWN)
+        .map(|failure| format!("Attribute '{}': {}", failure.attribute_path, failure.message))
+        .collect();
+    if failures.len() > SHOWN {
+        lines.push(format!("{} more error(s)...", failures.len() - SHOWN));
+    }
+    format!("Validation errors: {}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! The services behind an APIRule, and the Pods behind those. Each is read once, however many rules name it.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+use mortise_sdk::{
+    Error, Host, Selection,
+    kubernetes::{Pod, Service},
+};
+
+use crate::api::{ApiRule, Rule};
+
+/// What is read of a Service.
+pub(crate) const SERVICE_FIELDS: [&str; 1] = ["spec.selector"];
+/// What is read of a Pod.
+pub(crate) const POD_FIELDS: [&str; 2] = ["spec.containers[].name", "spec.initContainers[].name"];
+
+const SIDECAR: &str = "istio-proxy";
+
+/// The labels of Pods.
+pub(crate) type Labels = BTreeMap<String, String>;
+
+/// Services that were read in this call.
+pub(crate) struct Workloads<'a> {
+    host: &'a Host,
+    selectors: RefCell<BTreeMap<(String, String), Rc<Result<Labels, Missing>>>>,
+    bare_pods: RefCell<BTreeMap<(String, String), Rc<Vec<String>>>>,
+}
+
+/// Why there are no labels.
+#[derive(Debug, Clone)]
+pub(crate) enum Missing {
+    /// In words, for the status.
+    Service(String),
+    /// It cannot be told now.
+    Unavailable(Error),
+}
+
+impl<'a> Workloads<'a> {
+    pub(crate) fn new(host: &'a Host) -> Self {
+        Self { host, selectors: RefCell::default(), bare_pods: RefCell::default() }
+    }
+
+    /// The labels by which the service behind a rule selects its Pods.
+    pub(crate) fn selector(&self, rule: &ApiRule, of: &Rule) -> Rc<Result<Labels, Missing>> {
+        let name = rule.service(of).and_then(|service| service.name.as_deref()).filter(|name| !name.is_empty());
+        let Some(name) = name else {
+            return Rc::new(Err(Missing::Service("service name is required but missing".to_owned())));
+        };
+        let key = (namespace(rule, of).to_owned(), name.to_owned());
+        if let Some(known) = self.selectors.borrow().get(&key) {
+            return Rc::clone(known);
+        }
+        let read = Rc::new(self.read_selector(&key.0, name));
+        self.selectors.borrow_mut().insert(key, Rc::clone(&read));
+        read
+    }
+
+    fn read_selector(&self, namespace: &str, name: &str) -> Result<Labels, Missing> {
+        match self.host.get::<Service>(Some(namespace), name, &SERVICE_FIELDS) {
+            Ok(Some(service)) => Ok(service.spec.selector),
+            Ok(None) => Err(Missing::Service(format!("services {name:?} not found"))),
+            Err(error @ Error::Unavailable { .. }) => Err(Missing::Unavailable(error)),
+            Err(error) => Err(Missing::Service(error.to_string())),
+        }
+    }
+
+    /// The Pods behind a rule that have no sidecar, as namespace/name.
+    pub(crate) fn pods_without_sidecar(&self, rule: &ApiRule, of: &Rule, labels: &Labels) -> Result<Rc<Vec<String>>, Error> {
+        let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let key = (namespace(rule, of).to_owned(), selector.join(","));
+        if let Some(known) = self.bare_pods.borrow().get(&key) {
+            return Ok(Rc::clone(known));
+        }
+        let selection = Selection::of::<Pod>().namespace(&key.0).labels(&key.1).fields(POD_FIELDS);
+        let mut bare = Vec::new();
+        for pod in self.host.objects::<Pod>(&selection, 0) {
+            let pod = pod?;
+            let mut containers = pod.spec.containers.iter().chain(&pod.spec.init_containers);
+            if !containers.any(|container| container.name == SIDECAR) {
+                bare.push(format!("{}/{}", key.0, pod.metadata.name));
+            }
+        }
+        let bare = Rc::new(bare);
+        self.bare_pods.borrow_mut().insert(key, Rc::clone(&bare));
+        Ok(bare)
+    }
+}
+
+/// Where the service behind a rule is. No name at all is the namespace `default`, as in the original.
+fn namespace<'a>(rule: &'a ApiRule, of: &'a Rule) -> &'a str {
+    match rule.service_namespace(of) {
+        "" => "default",
+        namespace => namespace,
+    }
+}

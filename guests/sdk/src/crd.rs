@@ -1,0 +1,254 @@
+//! `CustomResourceDefinition`s from Rust types, for the folder `crds/` (not in a component).
+//!
+//! A type for a whole object holds `spec` and `status`; apiVersion, kind and metadata are added here. Its schema comes from
+//! `schemars`, and is made structural: everything in place, no `null`, no formats that Kubernetes does not know, and of
+//! the defaults only those that say something (not `0`, `false`, or what is empty).
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use crate::Kind;
+
+/// A definition under construction.
+pub struct Definition {
+    group: String,
+    kind: String,
+    plural: String,
+    scope: &'static str,
+    categories: Vec<String>,
+    versions: Vec<Value>,
+    conversion: Option<Value>,
+}
+
+/// One column of `kubectl get`.
+pub struct Column {
+    /// Its heading.
+    pub name: &'static str,
+    /// `string`, `integer`, `date`, …
+    pub column_type: &'static str,
+    /// Where its value is.
+    pub json_path: &'static str,
+}
+
+impl Definition {
+    /// A namespaced kind without versions yet; the version in `kind` does not matter.
+    pub fn new(kind: &Kind, plural: &str) -> Self {
+        Self {
+            group: kind.group.clone(),
+            kind: kind.kind.clone(),
+            plural: plural.to_owned(),
+            scope: "Namespaced",
+            categories: Vec::new(),
+            versions: Vec::new(),
+            conversion: None,
+        }
+    }
+
+    /// Makes the kind cluster-scoped.
+    #[must_use]
+    pub fn cluster_scoped(mut self) -> Self {
+        self.scope = "Cluster";
+        self
+    }
+
+    /// Adds a category.
+    #[must_use]
+    pub fn category(mut self, category: &str) -> Self {
+        self.categories.push(category.to_owned());
+        self
+    }
+
+    /// Adds a served version with a status subresource. Exactly one version is the one that is stored.
+    #[must_use]
+    pub fn version(mut self, name: &str, stored: bool, schema: Value, columns: &[Column]) -> Self {
+        let columns: Vec<Value> = columns.iter().map(Column::json).collect();
+        self.versions.push(json!({
+            "name": name,
+            "served": true,
+            "storage": stored,
+            "schema": {"openAPIV3Schema": schema},
+            "subresources": {"status": {}},
+            "additionalPrinterColumns": columns,
+        }));
+        self
+    }
+
+    /// Says how one version becomes another.
+    #[must_use]
+    pub fn conversion(mut self, conversion: Value) -> Self {
+        self.conversion = Some(conversion);
+        self
+    }
+
+    /// The `CustomResourceDefinition` object.
+    pub fn build(self) -> Value {
+        let mut names = json!({
+            "kind": self.kind,
+            "listKind": format!("{}List", self.kind),
+            "plural": self.plural,
+            "singular": self.kind.to_lowercase(),
+        });
+        if !self.categories.is_empty() {
+            names["categories"] = self.categories.into();
+        }
+        let mut definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{}.{}", self.plural, self.group)},
+            "spec": {"group": self.group, "names": names, "scope": self.scope, "versions": self.versions},
+        });
+        if let Some(conversion) = self.conversion {
+            definition["spec"]["conversion"] = conversion;
+        }
+        definition
+    }
+}
+
+impl Column {
+    fn json(&self) -> Value {
+        json!({"name": self.name, "type": self.column_type, "jsonPath": self.json_path})
+    }
+}
+
+/// The structural schema of a whole object of this type.
+pub fn object_schema<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::openapi3().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    clean(&mut schema);
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        for (name, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
+            properties.insert(name.to_owned(), json!({"type": kind}));
+        }
+    }
+    schema
+}
+
+/// Formats of JSON schema that say how Rust holds a number, and nothing to Kubernetes.
+const RUST_FORMATS: [&str; 8] = ["uint8", "uint16", "uint32", "uint64", "uint", "int8", "int16", "int"];
+
+fn clean(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    for key in ["title", "nullable", "definitions", "$defs", "components"] {
+        schema.remove(key);
+    }
+    if schema.get("default").is_some_and(says_nothing) {
+        schema.remove("default");
+    }
+    if schema.get("format").and_then(Value::as_str).is_some_and(|format| RUST_FORMATS.contains(&format)) {
+        schema.remove("format");
+    }
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        properties.values_mut().for_each(clean);
+    }
+    for key in ["items", "additionalProperties", "not"] {
+        if let Some(inner) = schema.get_mut(key) {
+            clean(inner);
+        }
+    }
+    for key in ["allOf", "anyOf", "oneOf"] {
+        if let Some(list) = schema.get_mut(key).and_then(Value::as_array_mut) {
+            list.iter_mut().for_each(clean);
+        }
+    }
+    join_lines(schema);
+}
+
+/// What Rust fills in where a field is absent is no default of the API, unless it says something.
+fn says_nothing(default: &Value) -> bool {
+    match default {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.values().all(says_nothing),
+    }
+}
+
+/// Doc comments are broken into lines for the source's width; a schema has no width.
+fn join_lines(schema: &mut Map<String, Value>) {
+    let Some(Value::String(description)) = schema.get_mut("description") else { return };
+    let paragraphs: Vec<String> = description.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();
+    *description = paragraphs.join("\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(dead_code, reason = "only their schemas are looked at")]
+
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// A thing.
+    #[derive(JsonSchema)]
+    #[serde(rename_all = "camelCase")]
+    struct Thing {
+        spec: Spec,
+        status: Option<Status>,
+    }
+
+    /// What it is,
+    /// over two lines.
+    #[derive(JsonSchema)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        how_many: Option<u32>,
+        #[serde(default)]
+        limit: u32,
+        #[serde(default = "yes")]
+        enforce: bool,
+        names: Vec<Option<String>>,
+        notes: BTreeMap<String, String>,
+    }
+
+    #[derive(JsonSchema)]
+    struct Status {}
+
+    fn yes() -> bool {
+        true
+    }
+
+    #[test]
+    fn a_schema_is_structural() {
+        let expected = json!({
+            "description": "A thing.",
+            "type": "object",
+            "properties": {
+                "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
+                "spec": {
+                    "description": "What it is, over two lines.",
+                    "type": "object",
+                    "properties": {
+                        "howMany": {"type": "integer", "minimum": 0},
+                        "limit": {"type": "integer", "minimum": 0},
+                        "enforce": {"type": "boolean", "default": true},
+                        "names": {"type": "array", "items": {"type": "string"}},
+                        "notes": {"type": "object", "additionalProperties": {"type": "string"}},
+                    },
+                    "required": ["names", "notes"],
+                },
+                "status": {"type": "object"},
+            },
+            "required": ["spec"],
+        });
+        assert_eq!(object_schema::<Thing>(), expected);
+    }
+
+    #[test]
+    fn a_definition_names_what_kubectl_shows() {
+        let column = Column { name: "State", column_type: "string", json_path: ".status.state" };
+        let definition = Definition::new(&Kind::new("example.com", "", "Thing"), "things")
+            .category("all")
+            .version("v1", true, object_schema::<Thing>(), &[column])
+            .build();
+        assert_eq!(definition["metadata"]["name"], "things.example.com");
+        let names = json!({"kind": "Thing", "listKind": "ThingList", "plural": "things", "singular": "thing", "categories": ["all"]});
+        assert_eq!(definition["spec"]["names"], names);
+        let column = &definition["spec"]["versions"][0]["additionalPrinterColumns"][0];
+        assert_eq!(column, &json!({"name": "State", "type": "string", "jsonPath": ".status.state"}));
+    }
+}
