@@ -20,6 +20,16 @@ pub(crate) struct Policy {
     pub(crate) spec: istio::AuthorizationPolicySpec,
 }
 
+/// What tells one policy from another, by the labels that it carries.
+///
+/// In former times a hash started with the namespace itself.
+pub(crate) fn key(namespace: &str, hash: &str, index: &str) -> String {
+    match hash.strip_prefix(namespace).filter(|rest| rest.starts_with('.')) {
+        Some(rest) => format!("{namespace}/{}{rest}/{index}", hash::of_namespace(namespace)),
+        None => format!("{namespace}/{hash}/{index}"),
+    }
+}
+
 /// The policies of one rule, for fully qualified hosts and the workloads behind the rule.
 pub(crate) fn build(rule: &ApiRule, at: usize, hosts: &[String], labels: &Labels) -> Vec<Policy> {
     let Some(of) = rule.spec.rules.get(at) else { return Vec::new() };

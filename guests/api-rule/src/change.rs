@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mortise_sdk::{Deletion, Kind, Manifest, ObjectRef, Outcome, derived_name, object::Metadata};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use crate::{api::ApiRule, existing::Existing};
 
@@ -25,84 +25,76 @@ pub enum Change {
 }
 
 /// An object as it should be.
-pub(crate) struct Desired<S> {
+pub(crate) struct Desired {
+    /// By what it is told from others of its kind.
+    pub(crate) key: String,
     pub(crate) namespace: String,
     pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) spec: S,
+    pub(crate) spec: Box<RawValue>,
 }
 
-/// How the objects of one kind are compared.
-pub(crate) struct Comparison<'a, E, D> {
+/// The objects of one kind, as they are and as they should be.
+pub(crate) struct Comparison<'a> {
     pub(crate) rule: &'a ApiRule,
     pub(crate) kind: Kind,
-    /// By what an existing object is told from others; none if it cannot be the one that is meant.
-    pub(crate) key_of_existing: E,
-    /// By what one that should be is.
-    pub(crate) key_of_desired: D,
-    /// Leaves existing objects alone that are not matched.
-    pub(crate) keep_others: bool,
+    /// With the key of each; none if it cannot be one that is meant.
+    pub(crate) existing: Vec<(Option<String>, Existing)>,
+    pub(crate) desired: Vec<Desired>,
 }
 
-impl<E, D> Comparison<'_, E, D> {
-    /// The changes that lead from one set of objects to the other. Of several with one key the last one counts.
-    pub(crate) fn changes<S>(&self, existing: Vec<Existing>, desired: Vec<Desired<S>>) -> Vec<Change>
-    where
-        S: Serialize,
-        E: Fn(&Existing) -> Option<String>,
-        D: Fn(&Desired<S>) -> String,
-    {
-        let mut wanted: BTreeMap<String, Desired<S>> = BTreeMap::new();
-        for object in desired {
-            wanted.insert((self.key_of_desired)(&object), object);
+impl Comparison<'_> {
+    /// The changes that lead from one to the other. Of several that should be with one key, the last one counts.
+    pub(crate) fn changes(self) -> Vec<Change> {
+        let mut wanted: BTreeMap<String, Desired> = BTreeMap::new();
+        for object in self.desired {
+            wanted.insert(object.key.clone(), object);
         }
         let mut others = Vec::new();
         let mut changes = Vec::new();
-        for object in existing {
-            match (self.key_of_existing)(&object).and_then(|key| wanted.remove(&key)) {
-                Some(desired) => changes.push(self.update(&object, &desired)),
+        for (key, object) in self.existing {
+            match key.and_then(|key| wanted.remove(&key)) {
+                Some(desired) => changes.push(update(&self.kind, &object, &desired)),
                 None => others.push(object),
             }
         }
-        for (key, desired) in wanted {
-            let name = self.name(&key, &desired.namespace);
+        for desired in wanted.into_values() {
+            let identity = [self.rule.namespace(), &self.kind.kind, &desired.namespace, &desired.key];
+            let name = derived_name(&self.rule.metadata.name, &identity);
             // Its key was lost (somebody took the labels off), its name was not.
             let lost = others.iter().position(|other| {
                 other.metadata.name == name && other.metadata.namespace.as_ref() == Some(&desired.namespace)
             });
             changes.push(match lost {
-                Some(index) => self.update(&others.remove(index), &desired),
-                None => Change::Create(self.manifest(&name, &desired)),
+                Some(index) => update(&self.kind, &others.remove(index), &desired),
+                None => Change::Create(manifest(&self.kind, &name, &desired)),
             });
         }
-        if !self.keep_others {
-            changes.extend(deletions(&self.kind, others));
-        }
+        changes.extend(deletions(&self.kind, others));
         changes
     }
+}
 
-    fn name(&self, key: &str, namespace: &str) -> String {
-        derived_name(&self.rule.metadata.name, &[self.rule.namespace(), &self.kind.kind, namespace, key])
+fn manifest(kind: &Kind, name: &str, desired: &Desired) -> Manifest {
+    #[derive(Serialize)]
+    struct Object<'a> {
+        metadata: Metadata,
+        spec: &'a RawValue,
     }
+    let mut metadata = Metadata::new(name).namespace(&desired.namespace);
+    metadata.labels.clone_from(&desired.labels);
+    Manifest::with_kind(kind, &Object { metadata, spec: &desired.spec })
+}
 
-    fn manifest<S: Serialize>(&self, name: &str, desired: &Desired<S>) -> Manifest {
-        #[derive(Serialize)]
-        struct Object<'a, S> {
-            metadata: Metadata,
-            spec: &'a S,
-        }
-        let mut metadata = Metadata::new(name).namespace(&desired.namespace);
-        metadata.labels.clone_from(&desired.labels);
-        Manifest::with_kind(&self.kind, &Object { metadata, spec: &desired.spec })
+fn update(kind: &Kind, existing: &Existing, desired: &Desired) -> Change {
+    let mut manifest = manifest(kind, &existing.metadata.name, desired);
+    let former = existing.metadata.labels.keys().filter(|label| !desired.labels.contains_key(*label));
+    manifest.absent.extend(former.map(|label| member("metadata.labels", label)));
+    let parse = |spec: &RawValue| serde_json::from_str::<Value>(spec.get()).unwrap_or_default();
+    // Mostly nothing has changed, and the API server writes fields in the same order.
+    if let Some(spec) = existing.spec.as_deref().filter(|spec| spec.get() != desired.spec.get()) {
+        add_absent(&parse(spec), &parse(&desired.spec), "spec", &mut manifest.absent);
     }
-
-    fn update<S: Serialize>(&self, existing: &Existing, desired: &Desired<S>) -> Change {
-        let mut manifest = self.manifest(&existing.metadata.name, desired);
-        let former = existing.metadata.labels.keys().filter(|label| !desired.labels.contains_key(*label));
-        manifest.absent.extend(former.map(|label| member("metadata.labels", label)));
-        let spec = serde_json::to_value(&desired.spec).unwrap_or_default();
-        add_absent(&existing.spec, &spec, "spec", &mut manifest.absent);
-        Change::Update(manifest)
-    }
+    Change::Update(manifest)
 }
 
 /// Deletes objects, unless that is under way.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mortise_sdk::{Error, Host, Kind, Selection, object::Metadata};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::api::ApiRule;
 
@@ -33,8 +33,8 @@ const MODULE_LABELS: [&str; 4] = [
 #[derive(Debug, Deserialize)]
 pub(crate) struct Existing {
     pub(crate) metadata: Metadata,
-    #[serde(default)]
-    pub(crate) spec: Value,
+    /// As text, since it is seldom looked into.
+    pub(crate) spec: Option<Box<RawValue>>,
 }
 
 /// What is read of an object that may be changed: all that an update replaces.

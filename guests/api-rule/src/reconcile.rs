@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use mortise_sdk::{Error, Failure, Host, Kind, Level, Outcome, Request};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::{
     api::{ApiRule, ApiRuleStatus},
@@ -12,7 +14,7 @@ use crate::{
     describe::FINALIZER,
     existing::{self, Existing, HASH, INDEX, LONGEST_LABEL},
     gateway::{self, Choice, Lookup, Selected},
-    hash, istio, request_authentication, status,
+    istio, request_authentication, status,
     validation::{self, Failure as Wrong},
     virtual_service,
     workload::{Labels, Missing, Workloads},
@@ -190,9 +192,9 @@ fn compare(
     let hosts: Result<Vec<String>, _> = rule.spec.hosts.iter().map(|name| gateway.qualified(name)).collect();
     let hosts = hosts.map_err(|error| Stop::Wrong(status::general(&format!("getting hosts from api rule: {error}"))))?;
     let labels = labels_of_rules(rule, workloads)?;
-    let mut changes = compare_virtual_services(rule, &hosts, gateway, existing.virtual_services);
-    changes.extend(compare_authorization_policies(rule, &hosts, &labels, existing.authorization_policies));
-    changes.extend(compare_request_authentications(rule, &labels, existing.request_authentications));
+    let mut changes = compare_virtual_services(rule, &hosts, gateway, existing.virtual_services)?;
+    changes.extend(compare_authorization_policies(rule, &hosts, &labels, existing.authorization_policies)?);
+    changes.extend(compare_request_authentications(rule, &labels, existing.request_authentications)?);
     changes.extend(change::deletions(&istio::ory_rule(), existing.ory_rules));
     Ok(changes)
 }
@@ -213,23 +215,18 @@ fn compare_virtual_services(
     hosts: &[String],
     gateway: &Selected,
     mut existing: Vec<Existing>,
-) -> Vec<Change> {
+) -> Result<Vec<Change>, Stop> {
     existing.sort_by_key(|object| object.metadata.namespace.as_deref() != Some(rule.namespace()));
     existing.truncate(1);
-    let comparison = Comparison {
-        rule,
-        kind: istio::virtual_service(),
-        key_of_existing: |_: &Existing| Some(String::new()),
-        key_of_desired: |_: &Desired<_>| String::new(),
-        keep_others: true,
-    };
     let there = existing.first().and_then(|object| object.metadata.namespace.clone());
     let desired = Desired {
+        key: String::new(),
         namespace: there.unwrap_or_else(|| rule.namespace().to_owned()),
         labels: existing::labels(rule),
-        spec: virtual_service::build(rule, hosts, &gateway.name),
+        spec: raw(&virtual_service::build(rule, hosts, &gateway.name))?,
     };
-    comparison.changes(existing, vec![desired])
+    let existing = existing.into_iter().map(|object| (Some(String::new()), object)).collect();
+    Ok(Comparison { rule, kind: istio::virtual_service(), existing, desired: vec![desired] }.changes())
 }
 
 fn compare_authorization_policies(
@@ -237,49 +234,47 @@ fn compare_authorization_policies(
     hosts: &[String],
     labels: &[Labels],
     existing: Vec<Existing>,
-) -> Vec<Change> {
-    let key = |namespace: &str, labels: &Labels| {
-        let (hash, index) = (labels.get(HASH)?, labels.get(INDEX)?);
-        // In former times the hash started with the namespace itself.
-        let hash = match hash.strip_prefix(namespace).filter(|rest| rest.starts_with('.')) {
-            Some(rest) => format!("{}{rest}", hash::of_namespace(namespace)),
-            None => hash.clone(),
-        };
-        Some(format!("{namespace}/{hash}/{index}"))
-    };
-    let comparison = Comparison {
-        rule,
-        kind: istio::authorization_policy(),
-        key_of_existing: |object: &Existing| key(object.metadata.namespace.as_deref()?, &object.metadata.labels),
-        key_of_desired: |object: &Desired<_>| key(&object.namespace, &object.labels).unwrap_or_default(),
-        keep_others: false,
-    };
-    let rules = rule.spec.rules.iter().zip(labels).enumerate();
-    let desired = rules.flat_map(|(at, (of, labels))| {
-        authorization_policy::build(rule, at, hosts, labels).into_iter().map(|policy| {
+) -> Result<Vec<Change>, Stop> {
+    let mut desired = Vec::new();
+    for (at, (of, labels)) in rule.spec.rules.iter().zip(labels).enumerate() {
+        let namespace = rule.service_namespace(of);
+        for policy in authorization_policy::build(rule, at, hosts, labels) {
             let mut labels = existing::labels(rule);
+            let key = authorization_policy::key(namespace, &policy.hash, &policy.index);
             labels.extend([(HASH.to_owned(), policy.hash), (INDEX.to_owned(), policy.index)]);
-            Desired { namespace: rule.service_namespace(of).to_owned(), labels, spec: policy.spec }
-        })
-    });
-    comparison.changes(existing, desired.collect())
+            desired.push(Desired { key, namespace: namespace.to_owned(), labels, spec: raw(&policy.spec)? });
+        }
+    }
+    let key = |object: &Existing| {
+        let labels = &object.metadata.labels;
+        Some(authorization_policy::key(object.metadata.namespace.as_deref()?, labels.get(HASH)?, labels.get(INDEX)?))
+    };
+    let existing = existing.into_iter().map(|object| (key(&object), object)).collect();
+    Ok(Comparison { rule, kind: istio::authorization_policy(), existing, desired }.changes())
 }
 
-fn compare_request_authentications(rule: &ApiRule, labels: &[Labels], existing: Vec<Existing>) -> Vec<Change> {
-    let key_of_existing = |object: &Existing| {
-        let spec = serde_json::from_value(object.spec.clone()).ok()?;
+fn compare_request_authentications(
+    rule: &ApiRule,
+    labels: &[Labels],
+    existing: Vec<Existing>,
+) -> Result<Vec<Change>, Stop> {
+    let mut desired = Vec::new();
+    for (of, labels) in rule.spec.rules.iter().zip(labels) {
+        let Some(tokens) = of.tokens() else { continue };
+        let spec = request_authentication::build(tokens, labels);
+        let namespace = rule.service_namespace(of);
+        let key = request_authentication::key(namespace, &spec);
+        let labels = existing::labels(rule);
+        desired.push(Desired { key, namespace: namespace.to_owned(), labels, spec: raw(&spec)? });
+    }
+    let key = |object: &Existing| {
+        let spec = serde_json::from_str(object.spec.as_deref()?.get()).ok()?;
         Some(request_authentication::key(object.metadata.namespace.as_deref()?, &spec))
     };
-    let comparison = Comparison {
-        rule,
-        kind: istio::request_authentication(),
-        key_of_existing,
-        key_of_desired: |object: &Desired<_>| request_authentication::key(&object.namespace, &object.spec),
-        keep_others: false,
-    };
-    let desired = rule.spec.rules.iter().zip(labels).filter_map(|(of, labels)| {
-        let spec = request_authentication::build(of.tokens()?, labels);
-        Some(Desired { namespace: rule.service_namespace(of).to_owned(), labels: existing::labels(rule), spec })
-    });
-    comparison.changes(existing, desired.collect())
+    let existing = existing.into_iter().map(|object| (key(&object), object)).collect();
+    Ok(Comparison { rule, kind: istio::request_authentication(), existing, desired }.changes())
+}
+
+fn raw(spec: &impl Serialize) -> Result<Box<RawValue>, Stop> {
+    to_raw_value(spec).map_err(|error| Stop::Wrong(status::general(&error.to_string())))
 }
