@@ -228,7 +228,9 @@ pub struct ApiRuleStatus {
 }
 
 /// A field that is there, but null, is as one that is not there.
-fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
@@ -245,7 +247,9 @@ impl ApiRule {
 
     /// The namespace of the service behind a rule: the one that the spec's service names counts for a rule's own as well.
     pub fn service_namespace<'a>(&'a self, rule: &'a Rule) -> &'a str {
-        let of = |service: &'a Option<Service>| service.as_ref().and_then(|service| service.namespace.as_deref());
+        let of = |service: &'a Option<Service>| {
+            service.as_ref().and_then(|service| service.namespace.as_deref())
+        };
         let of_rule = of(&rule.service);
         of_rule.or_else(|| of(&self.spec.service)).unwrap_or_else(|| self.namespace())
     }

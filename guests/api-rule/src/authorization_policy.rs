@@ -44,7 +44,9 @@ pub(crate) fn build(rule: &ApiRule, at: usize, hosts: &[String], labels: &Labels
     let custom = of.ext_auth.iter().flat_map(|ext_auth| draft.asked(ext_auth));
     let allow = draft.allowed(of.tokens());
     let specs = custom.chain(allow).enumerate();
-    specs.map(|(index, spec)| Policy { hash: hash.clone(), index: index.to_string(), spec }).collect()
+    specs
+        .map(|(index, spec)| Policy { hash: hash.clone(), index: index.to_string(), spec })
+        .collect()
 }
 
 /// The paths of earlier rules that share a method, so that a broad rule does not open what a strict one guards. A path
@@ -54,7 +56,9 @@ fn paths_of_earlier_rules(rules: &[Rule], of: &Rule) -> Vec<String> {
         .iter()
         .take_while(|earlier| earlier.path != of.path)
         .filter(|earlier| earlier.methods.iter().any(|method| of.methods.contains(method)))
-        .filter(|earlier| ![path::EVERY, path::EVERY_OPERATOR, "/"].contains(&earlier.path.as_str()))
+        .filter(|earlier| {
+            ![path::EVERY, path::EVERY_OPERATOR, "/"].contains(&earlier.path.as_str())
+        })
         .map(|earlier| earlier.path.clone())
         .collect()
 }
@@ -78,7 +82,8 @@ impl Draft<'_> {
     /// One policy for each authorization, one of which must agree.
     fn allowed(&self, tokens: Option<&JwtConfig>) -> Vec<istio::AuthorizationPolicySpec> {
         let from = source(tokens);
-        let authorizations = tokens.and_then(|tokens| tokens.authorizations.as_deref()).unwrap_or_default();
+        let authorizations =
+            tokens.and_then(|tokens| tokens.authorizations.as_deref()).unwrap_or_default();
         if authorizations.is_empty() {
             return vec![self.policy(None, None, vec![self.rule(from, Vec::new())])];
         }
@@ -106,14 +111,20 @@ impl Draft<'_> {
 
 /// Only through the ingress gateway, and where tokens are asked for, only with one.
 fn source(tokens: Option<&JwtConfig>) -> Vec<istio::From> {
-    let authentications = tokens.map(|tokens| tokens.authentications.as_slice()).unwrap_or_default();
-    let request_principals = authentications.iter().map(|authentication| format!("{}/*", authentication.issuer)).collect();
+    let authentications =
+        tokens.map(|tokens| tokens.authentications.as_slice()).unwrap_or_default();
+    let request_principals = authentications
+        .iter()
+        .map(|authentication| format!("{}/*", authentication.issuer))
+        .collect();
     vec![istio::From { source: istio::Source { principals: [INGRESS], request_principals } }]
 }
 
 /// The conditions of each rule of a policy: scopes are looked for under three names.
 fn conditions(authorization: Option<&JwtAuthorization>) -> Vec<Vec<istio::Condition>> {
-    let list = |values: Option<&Option<Vec<String>>>| values.and_then(Option::as_deref).unwrap_or_default().to_vec();
+    let list = |values: Option<&Option<Vec<String>>>| {
+        values.and_then(Option::as_deref).unwrap_or_default().to_vec()
+    };
     let scopes = list(authorization.map(|authorization| &authorization.required_scopes));
     let audiences = list(authorization.map(|authorization| &authorization.audiences));
     let condition = |key, value: &String| istio::Condition { key, values: [value.clone()] };
@@ -121,6 +132,7 @@ fn conditions(authorization: Option<&JwtAuthorization>) -> Vec<Vec<istio::Condit
     if scopes.is_empty() {
         return vec![of_audiences().collect()];
     }
-    let of_claim = |claim| scopes.iter().map(|scope| condition(claim, scope)).chain(of_audiences()).collect();
+    let of_claim =
+        |claim| scopes.iter().map(|scope| condition(claim, scope)).chain(of_audiences()).collect();
     SCOPE_CLAIMS.map(of_claim).into()
 }

@@ -58,11 +58,13 @@ impl Comparison<'_> {
             }
         }
         for desired in wanted.into_values() {
-            let identity = [self.rule.namespace(), &self.kind.kind, &desired.namespace, &desired.key];
+            let identity =
+                [self.rule.namespace(), &self.kind.kind, &desired.namespace, &desired.key];
             let name = derived_name(&self.rule.metadata.name, &identity);
             // Its key was lost (somebody took the labels off), its name was not.
             let lost = others.iter().position(|other| {
-                other.metadata.name == name && other.metadata.namespace.as_ref() == Some(&desired.namespace)
+                other.metadata.name == name
+                    && other.metadata.namespace.as_ref() == Some(&desired.namespace)
             });
             changes.push(match lost {
                 Some(index) => update(&self.kind, &others.remove(index), &desired),
@@ -87,7 +89,8 @@ fn manifest(kind: &Kind, name: &str, desired: &Desired) -> Manifest {
 
 fn update(kind: &Kind, existing: &Existing, desired: &Desired) -> Change {
     let mut manifest = manifest(kind, &existing.metadata.name, desired);
-    let former = existing.metadata.labels.keys().filter(|label| !desired.labels.contains_key(*label));
+    let former =
+        existing.metadata.labels.keys().filter(|label| !desired.labels.contains_key(*label));
     manifest.absent.extend(former.map(|label| member("metadata.labels", label)));
     let parse = |spec: &RawValue| serde_json::from_str::<Value>(spec.get()).unwrap_or_default();
     // Mostly nothing has changed, and the API server writes fields in the same order.
@@ -99,9 +102,15 @@ fn update(kind: &Kind, existing: &Existing, desired: &Desired) -> Change {
 
 /// Deletes objects, unless that is under way.
 pub(crate) fn deletions(kind: &Kind, objects: Vec<Existing>) -> impl Iterator<Item = Change> {
-    objects.into_iter().filter(|object| !object.metadata.is_deleted()).map(|object| Change::Delete {
-        reference: ObjectRef::new(kind.clone(), object.metadata.namespace.as_deref(), object.metadata.name),
-        uid: object.metadata.uid,
+    objects.into_iter().filter(|object| !object.metadata.is_deleted()).map(|object| {
+        Change::Delete {
+            reference: ObjectRef::new(
+                kind.clone(),
+                object.metadata.namespace.as_deref(),
+                object.metadata.name,
+            ),
+            uid: object.metadata.uid,
+        }
     })
 }
 
@@ -132,7 +141,8 @@ fn add_absent(existing: &Value, desired: &Value, path: &str, absent: &mut Vec<St
 }
 
 fn member(path: &str, key: &str) -> String {
-    let plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    let plain =
+        key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if plain { format!("{path}.{key}") } else { format!("{path}[\"{key}\"]") }
 }
 

@@ -36,7 +36,8 @@ pub(crate) const CONFIG_MAP_FIELDS: [&str; 1] = ["data[\"api-gateway-config\"]"]
 
 /// Checks the JWT handler, which has no effect any more, but must be one that is known.
 pub(crate) fn check_jwt_handler(host: &Host) -> Result<Result<(), String>, Error> {
-    let handler = match host.get::<ConfigMap>(Some(CONFIG_MAP.0), CONFIG_MAP.1, &CONFIG_MAP_FIELDS) {
+    let handler = match host.get::<ConfigMap>(Some(CONFIG_MAP.0), CONFIG_MAP.1, &CONFIG_MAP_FIELDS)
+    {
         Ok(None) => "ory".to_owned(),
         Ok(Some(map)) => jwt_handler(&map).unwrap_or_default(),
         Err(error @ Error::Unavailable { .. }) => return Err(error),

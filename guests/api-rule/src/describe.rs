@@ -36,7 +36,9 @@ fn produced() -> [Kind; 3] {
 }
 
 fn reads() -> Vec<Selection> {
-    let named = |(namespace, name): (&str, &str)| Selection::of::<ConfigMap>().namespace(namespace).name(name);
+    let named = |(namespace, name): (&str, &str)| {
+        Selection::of::<ConfigMap>().namespace(namespace).name(name)
+    };
     let mut reads = vec![
         named(CONFIG_MAP).fields(CONFIG_MAP_FIELDS),
         named(MESH).fields(MESH_FIELDS),
@@ -48,5 +50,11 @@ fn reads() -> Vec<Selection> {
     ];
     let owned = produced().map(|kind| Selection::new(kind).fields(existing::FIELDS));
     reads.extend(owned);
+    // By which host a `VirtualService` is found.
+    reads.push(
+        Selection::new(istio::virtual_service())
+            .matching("spec.hosts[]", "*")
+            .fields(existing::OWNERS),
+    );
     reads
 }

@@ -39,11 +39,22 @@ pub(crate) struct Existing {
 
 /// What is read of an object that may be changed: all that an update replaces.
 pub(crate) const FIELDS: [&str; 2] = ["metadata.labels", "spec"];
+/// What is read of an object that may belong to another APIRule, or to nobody.
+pub(crate) const OWNERS: [&str; 3] = [
+    "metadata.labels[\"apirule.gateway.kyma-project.io/name\"]",
+    "metadata.labels[\"apirule.gateway.kyma-project.io/namespace\"]",
+    "metadata.labels[\"apirule.gateway.kyma-project.io/v1beta1\"]",
+];
 /// What is read of an object that can only be deleted.
 pub(crate) const NAME_ONLY: [&str; 1] = ["metadata.uid"];
 
 /// The objects of a kind that belong to an APIRule, ordered by namespace and name.
-pub(crate) fn list(host: &Host, kind: &Kind, rule: &ApiRule, fields: &[&str]) -> Result<Vec<Existing>, Error> {
+pub(crate) fn list(
+    host: &Host,
+    kind: &Kind,
+    rule: &ApiRule,
+    fields: &[&str],
+) -> Result<Vec<Existing>, Error> {
     let (name, namespace) = (rule.metadata.name.as_str(), rule.namespace());
     let mut found = BTreeMap::new();
     let legacy = format!("{name}.{namespace}");
@@ -52,7 +63,8 @@ pub(crate) fn list(host: &Host, kind: &Kind, rule: &ApiRule, fields: &[&str]) ->
         selectors.push(format!("{LEGACY_OWNER}={legacy}"));
     }
     for selector in selectors {
-        let selection = Selection::new(kind.clone()).labels(selector).fields(fields.iter().copied());
+        let selection =
+            Selection::new(kind.clone()).labels(selector).fields(fields.iter().copied());
         for existing in host.objects::<Existing>(&selection, 0) {
             let existing = existing?;
             let place = (existing.metadata.namespace.clone(), existing.metadata.name.clone());

@@ -9,8 +9,17 @@ use crate::istio::Operation;
 const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// The hash label of a policy in this namespace, for these workloads, with this `to` in its first rule.
-pub(crate) fn label(namespace: &str, selector: &BTreeMap<String, String>, to: &[&Operation]) -> String {
-    format!("{}.{}.{}", of_namespace(namespace), text(of_selector(selector), 32), text(of_to(to), 32))
+pub(crate) fn label(
+    namespace: &str,
+    selector: &BTreeMap<String, String>,
+    to: &[&Operation],
+) -> String {
+    format!(
+        "{}.{}.{}",
+        of_namespace(namespace),
+        text(of_selector(selector), 32),
+        text(of_to(to), 32)
+    )
 }
 
 /// The first part of a label.
@@ -22,13 +31,16 @@ fn of_selector(selector: &BTreeMap<String, String>) -> u64 {
     if selector.is_empty() {
         return finish(0); // a selector that is not there
     }
-    let entries = selector.iter().map(|(key, value)| ordered(fnv(key.as_bytes()), fnv(value.as_bytes())));
+    let entries =
+        selector.iter().map(|(key, value)| ordered(fnv(key.as_bytes()), fnv(value.as_bytes())));
     let map = finish(entries.fold(0, |hash, entry| hash ^ entry));
     structure("WorkloadSelector", &[("MatchLabels", map)])
 }
 
 fn of_to(to: &[&Operation]) -> u64 {
-    to.iter().map(|operation| structure("Rule_To", &[("Operation", of_operation(operation))])).fold(0, |hash, to| hash ^ to)
+    to.iter()
+        .map(|operation| structure("Rule_To", &[("Operation", of_operation(operation))]))
+        .fold(0, |hash, to| hash ^ to)
 }
 
 fn of_operation(operation: &Operation) -> u64 {
@@ -52,7 +64,9 @@ fn strings(list: &[String]) -> u64 {
 }
 
 fn structure(name: &str, fields: &[(&str, u64)]) -> u64 {
-    fields.iter().fold(fnv(name.as_bytes()), |hash, (field, value)| finish(hash ^ ordered(fnv(field.as_bytes()), *value)))
+    fields.iter().fold(fnv(name.as_bytes()), |hash, (field, value)| {
+        finish(hash ^ ordered(fnv(field.as_bytes()), *value))
+    })
 }
 
 fn ordered(a: u64, b: u64) -> u64 {
@@ -68,7 +82,9 @@ fn fnv(bytes: &[u8]) -> u64 {
 }
 
 fn continue_fnv(hash: u64, bytes: &[u8]) -> u64 {
-    bytes.iter().fold(hash, |hash, byte| hash.wrapping_mul(0x0000_0100_0000_01b3) ^ u64::from(*byte))
+    bytes
+        .iter()
+        .fold(hash, |hash, byte| hash.wrapping_mul(0x0000_0100_0000_01b3) ^ u64::from(*byte))
 }
 
 fn text(mut number: u64, base: u64) -> String {
@@ -87,9 +103,19 @@ fn text(mut number: u64, base: u64) -> String {
 mod tests {
     use super::*;
 
-    fn operation(hosts: &[&str], methods: &[&str], paths: &[&str], not_paths: &[&str]) -> Operation {
+    fn operation(
+        hosts: &[&str],
+        methods: &[&str],
+        paths: &[&str],
+        not_paths: &[&str],
+    ) -> Operation {
         let own = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-        Operation { hosts: own(hosts), methods: own(methods), not_paths: own(not_paths), paths: own(paths) }
+        Operation {
+            hosts: own(hosts),
+            methods: own(methods),
+            not_paths: own(not_paths),
+            paths: own(paths),
+        }
     }
 
     #[test]

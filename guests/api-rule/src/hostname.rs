@@ -7,7 +7,9 @@ pub(crate) fn is_short(host: &str) -> bool {
 
 /// Whether it is a fully qualified domain name, or one with `*` as its first label.
 pub(crate) fn is_qualified(host: &str) -> bool {
-    let Some((name, top)) = host.strip_prefix("*.").unwrap_or(host).rsplit_once('.') else { return false };
+    let Some((name, top)) = host.strip_prefix("*.").unwrap_or(host).rsplit_once('.') else {
+        return false;
+    };
     host.len() <= 255
         && (2..=63).contains(&top.len())
         && top.bytes().all(is_alphanumeric)

@@ -82,7 +82,10 @@ impl<'a> Node<'a> {
             self.children.entry(segment).or_default().suffixes.push(rest.to_vec());
             return;
         }
-        let child = self.children.entry(segment).or_insert_with(|| Node { end: rest.is_empty(), ..Node::default() });
+        let child = self
+            .children
+            .entry(segment)
+            .or_insert_with(|| Node { end: rest.is_empty(), ..Node::default() });
         child.insert(rest);
     }
 

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// After a failure an APIRule is tried again, though nothing that was read has changed.
-const RETRY: Duration = Duration::from_secs(60);
+const RETRY: Duration = Duration::from_mins(1);
 
 /// Why an APIRule is not carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,11 @@ pub fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failure> {
         Ok(Some(rule)) => rule,
         Ok(None) => return Ok(Outcome::new().requeue_never()),
         Err(error) => {
-            let status = status::stamp(&ApiRule::default(), status::error(status::general(&error.to_string())), host);
+            let status = status::stamp(
+                &ApiRule::default(),
+                status::error(status::general(&error.to_string())),
+                host,
+            );
             return Err(Failure::from(error).status(request, &status));
         }
     };
@@ -91,13 +95,17 @@ pub fn changes(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
     if let Choice::Gateway(name) = lookup.choice
         && gateway::split(name).is_none()
     {
-        return Err(Stop::Untold(format!("expected Gateway {name} to be in the namespace/name format")));
+        return Err(Stop::Untold(format!(
+            "expected Gateway {name} to be in the namespace/name format"
+        )));
     }
     if let Some(wrong) = validation::discover(&lookup) {
         return Err(Stop::Wrong(validation::describe(&[wrong])));
     }
     if rule.metadata.name.len() > LONGEST_LABEL {
-        let message = format!("the name is longer than {LONGEST_LABEL} characters, which is the most that a label holds");
+        let message = format!(
+            "the name is longer than {LONGEST_LABEL} characters, which is the most that a label holds"
+        );
         return Err(Stop::Wrong(status::general(&message)));
     }
     let existing = Produced::list(rule, host)?;
@@ -156,12 +164,24 @@ struct Produced {
 
 impl Produced {
     fn list(rule: &ApiRule, host: &Host) -> Result<Self, Stop> {
-        let list = |kind: Kind, plural| required(existing::list(host, &kind, rule, &existing::FIELDS), plural, host);
+        let list = |kind: Kind, plural| {
+            required(existing::list(host, &kind, rule, &existing::FIELDS), plural, host)
+        };
         Ok(Self {
-            virtual_services: list(istio::virtual_service(), "virtualservices.networking.istio.io")?,
-            authorization_policies: list(istio::authorization_policy(), "authorizationpolicies.security.istio.io")?,
-            request_authentications: list(istio::request_authentication(), "requestauthentications.security.istio.io")?,
-            ory_rules: known(existing::list(host, &istio::ory_rule(), rule, &existing::NAME_ONLY))?.unwrap_or_default(),
+            virtual_services: list(
+                istio::virtual_service(),
+                "virtualservices.networking.istio.io",
+            )?,
+            authorization_policies: list(
+                istio::authorization_policy(),
+                "authorizationpolicies.security.istio.io",
+            )?,
+            request_authentications: list(
+                istio::request_authentication(),
+                "requestauthentications.security.istio.io",
+            )?,
+            ory_rules: known(existing::list(host, &istio::ory_rule(), rule, &existing::NAME_ONLY))?
+                .unwrap_or_default(),
         })
     }
 }
@@ -173,7 +193,11 @@ fn required<T>(read: Result<T, Error>, crd: &str, host: &Host) -> Result<T, Stop
         )),
         Error::Unavailable { .. } => Stop::Unavailable(error),
         error => {
-            host.log(Level::Warn, "cannot read a dependency", &[("crd", crd), ("error", &error.to_string())]);
+            host.log(
+                Level::Warn,
+                "cannot read a dependency",
+                &[("crd", crd), ("error", &error.to_string())],
+            );
             Stop::Wrong("Error happened during discovering dependencies".to_owned())
         }
     })
@@ -189,12 +213,24 @@ fn compare(
         let message = "gateway must be provided when using short host name";
         return Err(Stop::Wrong(status::general(message)));
     };
-    let hosts: Result<Vec<String>, _> = rule.spec.hosts.iter().map(|name| gateway.qualified(name)).collect();
-    let hosts = hosts.map_err(|error| Stop::Wrong(status::general(&format!("getting hosts from api rule: {error}"))))?;
+    let hosts: Result<Vec<String>, _> =
+        rule.spec.hosts.iter().map(|name| gateway.qualified(name)).collect();
+    let hosts = hosts.map_err(|error| {
+        Stop::Wrong(status::general(&format!("getting hosts from api rule: {error}")))
+    })?;
     let labels = labels_of_rules(rule, workloads)?;
     let mut changes = compare_virtual_services(rule, &hosts, gateway, existing.virtual_services)?;
-    changes.extend(compare_authorization_policies(rule, &hosts, &labels, existing.authorization_policies)?);
-    changes.extend(compare_request_authentications(rule, &labels, existing.request_authentications)?);
+    changes.extend(compare_authorization_policies(
+        rule,
+        &hosts,
+        &labels,
+        existing.authorization_policies,
+    )?);
+    changes.extend(compare_request_authentications(
+        rule,
+        &labels,
+        existing.request_authentications,
+    )?);
     changes.extend(change::deletions(&istio::ory_rule(), existing.ory_rules));
     Ok(changes)
 }
@@ -226,7 +262,8 @@ fn compare_virtual_services(
         spec: raw(&virtual_service::build(rule, hosts, &gateway.name))?,
     };
     let existing = existing.into_iter().map(|object| (Some(String::new()), object)).collect();
-    Ok(Comparison { rule, kind: istio::virtual_service(), existing, desired: vec![desired] }.changes())
+    Ok(Comparison { rule, kind: istio::virtual_service(), existing, desired: vec![desired] }
+        .changes())
 }
 
 fn compare_authorization_policies(
@@ -242,12 +279,21 @@ fn compare_authorization_policies(
             let mut labels = existing::labels(rule);
             let key = authorization_policy::key(namespace, &policy.hash, &policy.index);
             labels.extend([(HASH.to_owned(), policy.hash), (INDEX.to_owned(), policy.index)]);
-            desired.push(Desired { key, namespace: namespace.to_owned(), labels, spec: raw(&policy.spec)? });
+            desired.push(Desired {
+                key,
+                namespace: namespace.to_owned(),
+                labels,
+                spec: raw(&policy.spec)?,
+            });
         }
     }
     let key = |object: &Existing| {
         let labels = &object.metadata.labels;
-        Some(authorization_policy::key(object.metadata.namespace.as_deref()?, labels.get(HASH)?, labels.get(INDEX)?))
+        Some(authorization_policy::key(
+            object.metadata.namespace.as_deref()?,
+            labels.get(HASH)?,
+            labels.get(INDEX)?,
+        ))
     };
     let existing = existing.into_iter().map(|object| (key(&object), object)).collect();
     Ok(Comparison { rule, kind: istio::authorization_policy(), existing, desired }.changes())
@@ -278,3 +324,6 @@ fn compare_request_authentications(
 fn raw(spec: &impl Serialize) -> Result<Box<RawValue>, Stop> {
     to_raw_value(spec).map_err(|error| Stop::Wrong(status::general(&error.to_string())))
 }
+
+#[cfg(test)]
+mod tests;

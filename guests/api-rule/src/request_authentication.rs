@@ -17,7 +17,10 @@ pub(crate) fn build(tokens: &JwtConfig, labels: &Labels) -> RequestAuthenticatio
         issuer: authentication.issuer.clone(),
         jwks_uri: authentication.jwks_uri.clone(),
     });
-    RequestAuthenticationSpec { jwt_rules: jwt_rules.collect(), selector: Selector { match_labels: labels.clone() } }
+    RequestAuthenticationSpec {
+        jwt_rules: jwt_rules.collect(),
+        selector: Selector { match_labels: labels.clone() },
+    }
 }
 
 /// What tells one from another: workloads, issuers and their keys, and the namespace.

@@ -21,7 +21,11 @@ pub(crate) fn error(description: String) -> ApiRuleStatus {
 }
 
 fn say(state: &str, description: String) -> ApiRuleStatus {
-    ApiRuleStatus { last_processed_time: None, state: state.to_owned(), description: Some(description) }
+    ApiRuleStatus {
+        last_processed_time: None,
+        state: state.to_owned(),
+        description: Some(description),
+    }
 }
 
 /// The status with its time, which stays what it is while the rest does.
@@ -44,8 +48,11 @@ pub(crate) fn describe_failed_writes(failures: &[WriteFailure], host: &Host) -> 
     let classified: Vec<(&str, &str)> =
         failures.iter().map(|failure| (class(failure, host), failure.message.as_str())).collect();
     let lines = CLASSES.iter().filter_map(|class| {
-        let of_class: Vec<&str> =
-            classified.iter().filter(|(other, _)| other == class).map(|(_, message)| *message).collect();
+        let of_class: Vec<&str> = classified
+            .iter()
+            .filter(|(other, _)| other == class)
+            .map(|(_, message)| *message)
+            .collect();
         (!of_class.is_empty()).then(|| format!("{class}Errors: {}", of_class.join(", ")))
     });
     lines.collect::<Vec<String>>().join("\n")
@@ -55,7 +62,9 @@ fn class(failure: &WriteFailure, host: &Host) -> &'static str {
     let kind = failure.ref_.kind.kind.as_str();
     match (failure.action, kind) {
         (Action::Apply, "VirtualService") if exists(&failure.ref_, host) => "VirtualService",
-        (Action::Apply, "RequestAuthentication") if exists(&failure.ref_, host) => "RequestAuthentication",
+        (Action::Apply, "RequestAuthentication") if exists(&failure.ref_, host) => {
+            "RequestAuthentication"
+        }
         (Action::Delete, "VirtualService") => "VirtualService",
         (Action::Delete, "RequestAuthentication") => "RequestAuthentication",
         (Action::Delete, "AuthorizationPolicy") => "AuthorizationPolicy",

@@ -67,7 +67,9 @@ fn check_host(host: &str) -> Result<(), String> {
         host.rfind(':').and_then(|index| host.get(index..)).unwrap_or_default()
     };
     let digits = port.strip_prefix(':').unwrap_or(port);
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) || (!port.is_empty() && !port.starts_with(':')) {
+    if !digits.bytes().all(|byte| byte.is_ascii_digit())
+        || (!port.is_empty() && !port.starts_with(':'))
+    {
         return Err(format!("invalid port {port:?} after host"));
     }
     check_escapes(host, true)
@@ -80,7 +82,9 @@ fn check_escapes(text: &str, host: bool) -> Result<(), String> {
         let length = if character == '%' { 3 } else { character.len_utf8() };
         if character == '%' {
             let hex = rest.get(1..3).filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
-            let ascii = hex.is_some_and(|hex| hex.as_bytes().first().is_some_and(|byte| (b'0'..b'8').contains(byte)));
+            let ascii = hex.is_some_and(|hex| {
+                hex.as_bytes().first().is_some_and(|byte| (b'0'..b'8').contains(byte))
+            });
             if hex.is_none() || (host && ascii && hex != Some("25")) {
                 let escape: String = rest.chars().take(3).collect();
                 return Err(format!("invalid URL escape {escape:?}"));

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::{
     api::{ApiRule, ApiRuleSpec, Rule},
-    existing::{self, LEGACY_OWNER, OWNER_NAME, OWNER_NAMESPACE},
+    existing,
     gateway::{Choice, Lookup},
     hostname, istio,
     path::{MANY, ONE, Trie},
@@ -46,8 +46,9 @@ pub(crate) fn validate(
     host: &Host,
 ) -> Result<Vec<Failure>, Error> {
     if rule.spec == ApiRuleSpec::default() {
-        let message =
-            format!("APIRule in version v2alpha1 contains an empty spec. To troubleshoot, see {TROUBLESHOOTING}.");
+        let message = format!(
+            "APIRule in version v2alpha1 contains an empty spec. To troubleshoot, see {TROUBLESHOOTING}."
+        );
         return Ok(vec![Failure::new(".spec", message)]);
     }
     let mut failures = Vec::new();
@@ -71,7 +72,8 @@ fn validate_rules(
     for (index, of) in rule.spec.rules.iter().enumerate() {
         let path = format!(".spec.rules[{index}]");
         if rule.service(of).is_none() {
-            let message = "The rule must define a service, because no service is defined on spec level";
+            let message =
+                "The rule must define a service, because no service is defined on spec level";
             failures.push(Failure::new(format!("{path}.service"), message));
         }
         if let Some(config) = &of.jwt {
@@ -81,7 +83,9 @@ fn validate_rules(
         if let Some(ext_auth) = &of.ext_auth {
             providers.validate(ext_auth, &format!("{path}.extAuth"), failures)?;
         }
-        failures.extend(validate_path(&of.path).map(|message| Failure::new(format!("{path}.path"), message)));
+        failures.extend(
+            validate_path(&of.path).map(|message| Failure::new(format!("{path}.path"), message)),
+        );
     }
     failures.extend(validate_conflicts(&rule.spec.rules));
     jwt::validate_differing(&rule.spec.rules, failures);
@@ -137,15 +141,23 @@ fn validate_conflicts(rules: &[Rule]) -> Option<Failure> {
     }
     methods.into_iter().find_map(|method| {
         let mut trie = Trie::default();
-        let mut of_method = rules.iter().filter(|rule| rule.methods.iter().any(|other| other == method));
+        let mut of_method =
+            rules.iter().filter(|rule| rule.methods.iter().any(|other| other == method));
         let rule = of_method.find(|rule| !trie.insert(&rule.path))?;
-        let message =
-            format!("Path {} with method {method} conflicts with at least one of the previous rule paths", rule.path);
+        let message = format!(
+            "Path {} with method {method} conflicts with at least one of the previous rule paths",
+            rule.path
+        );
         Some(Failure::new(".spec.rules", message))
     })
 }
 
-fn validate_hosts(rule: &ApiRule, lookup: &Lookup<'_>, host: &Host, failures: &mut Vec<Failure>) -> Result<(), Error> {
+fn validate_hosts(
+    rule: &ApiRule,
+    lookup: &Lookup<'_>,
+    host: &Host,
+    failures: &mut Vec<Failure>,
+) -> Result<(), Error> {
     if rule.spec.hosts.is_empty() {
         failures.push(Failure::new(".spec.hosts", "No hosts defined"));
     }
@@ -156,7 +168,8 @@ fn validate_hosts(rule: &ApiRule, lookup: &Lookup<'_>, host: &Host, failures: &m
             Ok(None) => {}
             Ok(Some(qualified)) => {
                 for _ in 0..occupants(rule, &qualified, host)? {
-                    failures.push(Failure::new(&path, "Host is occupied by another Virtual Service"));
+                    failures
+                        .push(Failure::new(&path, "Host is occupied by another Virtual Service"));
                 }
             }
         }
@@ -173,7 +186,9 @@ fn qualify(name: &str, lookup: &Lookup<'_>) -> Result<Option<String>, String> {
         return Err("Host must be a valid FQDN or short host name".to_owned());
     }
     let (Choice::Gateway(asked) | Choice::External(asked)) = lookup.choice else { return Ok(None) };
-    let Some(gateway) = &lookup.gateway else { return Err(format!("Unable to find Gateway \"{asked}\"")) };
+    let Some(gateway) = &lookup.gateway else {
+        return Err(format!("Unable to find Gateway \"{asked}\""));
+    };
     if !gateway.has_one_wildcard_host() {
         return Err(SHORT_HOST_GATEWAY.to_owned());
     }
@@ -188,7 +203,7 @@ fn occupants(rule: &ApiRule, qualified: &str, host: &Host) -> Result<usize, Erro
     }
     let selection = Selection::new(istio::virtual_service())
         .matching("spec.hosts[]", qualified)
-        .fields([OWNER_NAME, OWNER_NAMESPACE, LEGACY_OWNER].map(|label| format!("metadata.labels[\"{label}\"]")));
+        .fields(existing::OWNERS);
     let found: Vec<Labelled> = host.list(&selection)?;
     Ok(found.iter().filter(|service| !existing::is_owned(&service.metadata.labels, rule)).count())
 }
@@ -196,11 +211,14 @@ fn occupants(rule: &ApiRule, qualified: &str, host: &Host) -> Result<usize, Erro
 fn validate_gateway(lookup: &Lookup<'_>) -> Option<Failure> {
     match lookup.choice {
         Choice::Neither => Some(Failure::new(".spec", ONE_GATEWAY)),
-        Choice::Both => Some(Failure::new(".spec", "Only one of gateway or externalGateway can be specified")),
-        Choice::Gateway(_) => lookup.gateway.is_none().then(|| Failure::new(".spec.gateway", "Gateway not found")),
-        Choice::External(_) => {
-            (!lookup.external).then(|| Failure::new(".spec.externalGateway", "ExternalGateway not found"))
+        Choice::Both => {
+            Some(Failure::new(".spec", "Only one of gateway or externalGateway can be specified"))
         }
+        Choice::Gateway(_) => {
+            lookup.gateway.is_none().then(|| Failure::new(".spec.gateway", "Gateway not found"))
+        }
+        Choice::External(_) => (!lookup.external)
+            .then(|| Failure::new(".spec.externalGateway", "ExternalGateway not found")),
     }
 }
 
@@ -208,15 +226,18 @@ fn validate_gateway(lookup: &Lookup<'_>) -> Option<Failure> {
 pub(crate) fn discover(lookup: &Lookup<'_>) -> Option<Failure> {
     match lookup.choice {
         Choice::Neither | Choice::Both => Some(Failure::new("spec", ONE_GATEWAY)),
-        Choice::Gateway(_) => {
-            lookup.gateway.is_none().then(|| Failure::new("spec.gateway", "Could not get specified Gateway"))
-        }
+        Choice::Gateway(_) => lookup
+            .gateway
+            .is_none()
+            .then(|| Failure::new("spec.gateway", "Could not get specified Gateway")),
         Choice::External(_) if !lookup.external => {
             Some(Failure::new("spec.externalGateway", "Could not get specified ExternalGateway"))
         }
         Choice::External(_) => lookup.gateway.is_none().then(|| {
             let expected = lookup.expected.as_deref().unwrap_or_default();
-            let message = format!("Could not find generated Gateway for ExternalGateway (expected: {expected})");
+            let message = format!(
+                "Could not find generated Gateway for ExternalGateway (expected: {expected})"
+            );
             Failure::new("spec.externalGateway", message)
         }),
     }

@@ -60,7 +60,8 @@ fn request_headers(of: &Rule, hosts: &[String]) -> BTreeMap<String, String> {
     set.extend(change.headers.iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
     // No cookies at all are as good as none said: an empty header would take away those of the client.
     if let Some(cookies) = change.cookies.as_ref().filter(|cookies| !cookies.is_empty()) {
-        let cookies: Vec<String> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let cookies: Vec<String> =
+            cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         set.insert("Cookie".to_owned(), cookies.join("; "));
     }
     set

@@ -22,9 +22,14 @@ pub(crate) type Labels = BTreeMap<String, String>;
 /// Services that were read in this call.
 pub(crate) struct Workloads<'a> {
     host: &'a Host,
-    selectors: RefCell<BTreeMap<(String, String), Rc<Result<Labels, Missing>>>>,
-    bare_pods: RefCell<BTreeMap<(String, String), Rc<Vec<String>>>>,
+    /// By namespace and name of the service.
+    selectors: Known<Result<Labels, Missing>>,
+    /// By namespace and label selector.
+    bare_pods: Known<Vec<String>>,
 }
+
+/// What was read, by where.
+type Known<T> = RefCell<BTreeMap<(String, String), Rc<T>>>;
 
 /// Why there are no labels.
 #[derive(Debug, Clone)]
@@ -42,9 +47,14 @@ impl<'a> Workloads<'a> {
 
     /// The labels by which the service behind a rule selects its Pods.
     pub(crate) fn selector(&self, rule: &ApiRule, of: &Rule) -> Rc<Result<Labels, Missing>> {
-        let name = rule.service(of).and_then(|service| service.name.as_deref()).filter(|name| !name.is_empty());
+        let name = rule
+            .service(of)
+            .and_then(|service| service.name.as_deref())
+            .filter(|name| !name.is_empty());
         let Some(name) = name else {
-            return Rc::new(Err(Missing::Service("service name is required but missing".to_owned())));
+            return Rc::new(Err(Missing::Service(
+                "service name is required but missing".to_owned(),
+            )));
         };
         let key = (namespace(rule, of).to_owned(), name.to_owned());
         if let Some(known) = self.selectors.borrow().get(&key) {
@@ -65,8 +75,14 @@ impl<'a> Workloads<'a> {
     }
 
     /// The Pods behind a rule that have no sidecar, as namespace/name.
-    pub(crate) fn pods_without_sidecar(&self, rule: &ApiRule, of: &Rule, labels: &Labels) -> Result<Rc<Vec<String>>, Error> {
-        let selector: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    pub(crate) fn pods_without_sidecar(
+        &self,
+        rule: &ApiRule,
+        of: &Rule,
+        labels: &Labels,
+    ) -> Result<Rc<Vec<String>>, Error> {
+        let selector: Vec<String> =
+            labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let key = (namespace(rule, of).to_owned(), selector.join(","));
         if let Some(known) = self.bare_pods.borrow().get(&key) {
             return Ok(Rc::clone(known));

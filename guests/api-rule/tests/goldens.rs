@@ -1,5 +1,13 @@
 //! The recorded cases of the original operator, mode v2, natively: what is wrong, what changes, and what the status says.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::too_many_lines,
+    reason = "all of it is a test"
+)]
+
 use std::{env, fs, path::PathBuf};
 
 use api_rule::{
@@ -24,9 +32,15 @@ fn wanted_differences() -> Vec<(&'static str, &'static str, Value, &'static str)
     let short_host = "Lowercase RFC 1123 label (short host) is only supported as the APIRule host when selected Gateway has a single host definition matching *.<fqdn> format";
     let failure = |path: &str, message: &str| json!({"attributePath": format!(".spec.rules[0].{path}"), "message": message});
     let line = |failure: &Value| {
-        format!("Attribute '{}': {}", failure["attributePath"].as_str().unwrap(), failure["message"].as_str().unwrap())
+        format!(
+            "Attribute '{}': {}",
+            failure["attributePath"].as_str().unwrap(),
+            failure["message"].as_str().unwrap()
+        )
     };
-    let two = |one: &Value, other: &Value| error(&format!("Validation errors: {}\n{}", line(one), line(other)));
+    let two = |one: &Value, other: &Value| {
+        error(&format!("Validation errors: {}\n{}", line(one), line(other)))
+    };
     let no_authorizations =
         failure("extAuth.authorizations", "authorizations defined, but no configuration exists");
     let no_authentications =
@@ -34,9 +48,24 @@ fn wanted_differences() -> Vec<(&'static str, &'static str, Value, &'static str)
     let no_audiences = failure("jwt.authorizations[0].audiences", "value is empty");
     let empty_audience = failure("jwt.authorizations[1].audiences", "audience value is empty");
     vec![
-        ("v2-broken-kyma-gateway", "status", ready, "a broken Gateway does not stop rules that do not use it"),
-        ("v2-bad-jwt-empty-scopes", "status", empty("requiredScopes"), "the original loses the empty list"),
-        ("v2-bad-jwt-empty-audiences", "status", empty("audiences"), "the original loses the empty list"),
+        (
+            "v2-broken-kyma-gateway",
+            "status",
+            ready,
+            "a broken Gateway does not stop rules that do not use it",
+        ),
+        (
+            "v2-bad-jwt-empty-scopes",
+            "status",
+            empty("requiredScopes"),
+            "the original loses the empty list",
+        ),
+        (
+            "v2-bad-jwt-empty-audiences",
+            "status",
+            empty("audiences"),
+            "the original loses the empty list",
+        ),
         (
             "v2-externalgateway-short-host",
             "status",
@@ -73,7 +102,12 @@ fn wanted_differences() -> Vec<(&'static str, &'static str, Value, &'static str)
             two(&no_audiences, &empty_audience),
             "the original loses the empty list",
         ),
-        ("v2-path-special-chars", "changes", Value::Null, "characters of regular expressions in paths are escaped"),
+        (
+            "v2-path-special-chars",
+            "changes",
+            Value::Null,
+            "characters of regular expressions in paths are escaped",
+        ),
     ]
 }
 
@@ -91,7 +125,8 @@ fn the_recorded_cases_give_the_same() {
             .into_iter()
             .map(|failure| json!({"attributePath": failure.attribute_path, "message": failure.message}))
             .collect();
-        let mut parts = vec![("validation", Value::from(failures), expected["validationFailures"].clone())];
+        let mut parts =
+            vec![("validation", Value::from(failures), expected["validationFailures"].clone())];
         if let Some(changes) = expected.get("changes") {
             let ours = changes_unchecked(&rule, &stub.host()).unwrap();
             parts.push(("changes", described(&ours, &input), expected_changes(changes)));
@@ -99,7 +134,11 @@ fn the_recorded_cases_give_the_same() {
         if let Some(controller) = expected.get("controller") {
             let given = controller["status"].clone();
             let nothing = given == json!({"state": "", "description": ""});
-            parts.push(("status", status(&stub, &object), if nothing { Value::Null } else { given }));
+            parts.push((
+                "status",
+                status(&stub, &object),
+                if nothing { Value::Null } else { given },
+            ));
         }
         for (part, ours, theirs) in parts {
             let wanted = unused.iter().position(|(case, of, ..)| *case == name && *of == part);
@@ -119,7 +158,8 @@ fn the_recorded_cases_give_the_same() {
             if ours == theirs {
                 count[0] = (count[0].as_u64().unwrap() + 1).into();
             } else {
-                differences.push(format!("{name}, {part}\n  expected {theirs:#}\n  got      {ours:#}"));
+                differences
+                    .push(format!("{name}, {part}\n  expected {theirs:#}\n  got      {ours:#}"));
             }
         }
     }
@@ -136,9 +176,12 @@ fn cases() -> Vec<(String, Value, Value)> {
     let mut cases = Vec::new();
     for entry in fs::read_dir(folder.join("api-gateway")).unwrap() {
         let path = entry.unwrap().path();
-        let input: Value = serde_saphyr::from_str(&fs::read_to_string(path.join("input.yaml")).unwrap()).unwrap();
+        let input: Value =
+            serde_saphyr::from_str(&fs::read_to_string(path.join("input.yaml")).unwrap()).unwrap();
         if input["mode"] == "v2" {
-            let expected = serde_json::from_str(&fs::read_to_string(path.join("expected.json")).unwrap()).unwrap();
+            let expected =
+                serde_json::from_str(&fs::read_to_string(path.join("expected.json")).unwrap())
+                    .unwrap();
             cases.push((path.file_name().unwrap().to_string_lossy().into_owned(), input, expected));
         }
     }
@@ -151,7 +194,9 @@ fn cases() -> Vec<(String, Value, Value)> {
 fn cluster(input: &Value) -> Stub {
     let config = api_rule::Config::default();
     let description = <api_rule::ApiRules as mortise_sdk::Processor>::describe(&config).unwrap();
-    let mut stub = Stub::new().declared(description).objects(input["cluster"].as_array().cloned().unwrap_or_default());
+    let mut stub = Stub::new()
+        .declared(description)
+        .objects(input["cluster"].as_array().cloned().unwrap_or_default());
     for crd in input["missingCRDs"].as_array().into_iter().flatten() {
         let (plural, group) = crd.as_str().unwrap().split_once('.').unwrap();
         let kinds = [

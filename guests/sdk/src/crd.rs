@@ -60,7 +60,7 @@ impl Definition {
 
     /// Adds a served version with a status subresource. Exactly one version is the one that is stored.
     #[must_use]
-    pub fn version(mut self, name: &str, stored: bool, schema: Value, columns: &[Column]) -> Self {
+    pub fn version(mut self, name: &str, stored: bool, schema: &Value, columns: &[Column]) -> Self {
         let columns: Vec<Value> = columns.iter().map(Column::json).collect();
         self.versions.push(json!({
             "name": name,
@@ -82,25 +82,27 @@ impl Definition {
 
     /// The `CustomResourceDefinition` object.
     pub fn build(self) -> Value {
-        let mut names = json!({
-            "kind": self.kind,
-            "listKind": format!("{}List", self.kind),
-            "plural": self.plural,
-            "singular": self.kind.to_lowercase(),
+        let mut spec = json!({
+            "group": self.group,
+            "names": {
+                "kind": self.kind,
+                "listKind": format!("{}List", self.kind),
+                "plural": self.plural,
+                "singular": self.kind.to_lowercase(),
+                "categories": self.categories,
+            },
+            "scope": self.scope,
+            "versions": self.versions,
         });
-        if !self.categories.is_empty() {
-            names["categories"] = self.categories.into();
+        if let (Some(conversion), Some(spec)) = (self.conversion, spec.as_object_mut()) {
+            spec.insert("conversion".to_owned(), conversion);
         }
-        let mut definition = json!({
+        json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
             "metadata": {"name": format!("{}.{}", self.plural, self.group)},
-            "spec": {"group": self.group, "names": names, "scope": self.scope, "versions": self.versions},
-        });
-        if let Some(conversion) = self.conversion {
-            definition["spec"]["conversion"] = conversion;
-        }
-        definition
+            "spec": spec,
+        })
     }
 }
 
@@ -127,7 +129,8 @@ pub fn object_schema<T: JsonSchema>() -> Value {
 }
 
 /// Formats of JSON schema that say how Rust holds a number, and nothing to Kubernetes.
-const RUST_FORMATS: [&str; 8] = ["uint8", "uint16", "uint32", "uint64", "uint", "int8", "int16", "int"];
+const RUST_FORMATS: [&str; 8] =
+    ["uint8", "uint16", "uint32", "uint64", "uint", "int8", "int16", "int"];
 
 fn clean(schema: &mut Value) {
     let Some(schema) = schema.as_object_mut() else { return };
@@ -137,7 +140,11 @@ fn clean(schema: &mut Value) {
     if schema.get("default").is_some_and(says_nothing) {
         schema.remove("default");
     }
-    if schema.get("format").and_then(Value::as_str).is_some_and(|format| RUST_FORMATS.contains(&format)) {
+    if schema
+        .get("format")
+        .and_then(Value::as_str)
+        .is_some_and(|format| RUST_FORMATS.contains(&format))
+    {
         schema.remove("format");
     }
     if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {
@@ -171,7 +178,8 @@ fn says_nothing(default: &Value) -> bool {
 /// Doc comments are broken into lines for the source's width; a schema has no width.
 fn join_lines(schema: &mut Map<String, Value>) {
     let Some(Value::String(description)) = schema.get_mut("description") else { return };
-    let paragraphs: Vec<String> = description.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();
+    let paragraphs: Vec<String> =
+        description.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect();
     *description = paragraphs.join("\n\n");
 }
 
@@ -243,12 +251,15 @@ mod tests {
         let column = Column { name: "State", column_type: "string", json_path: ".status.state" };
         let definition = Definition::new(&Kind::new("example.com", "", "Thing"), "things")
             .category("all")
-            .version("v1", true, object_schema::<Thing>(), &[column])
+            .version("v1", true, &object_schema::<Thing>(), &[column])
             .build();
         assert_eq!(definition["metadata"]["name"], "things.example.com");
         let names = json!({"kind": "Thing", "listKind": "ThingList", "plural": "things", "singular": "thing", "categories": ["all"]});
         assert_eq!(definition["spec"]["names"], names);
         let column = &definition["spec"]["versions"][0]["additionalPrinterColumns"][0];
-        assert_eq!(column, &json!({"name": "State", "type": "string", "jsonPath": ".status.state"}));
+        assert_eq!(
+            column,
+            &json!({"name": "State", "type": "string", "jsonPath": ".status.state"})
+        );
     }
 }

@@ -317,6 +317,7 @@ fn covers(declared: &Selection, of: &Selection) -> bool {
         && holds(&declared.kind.kind, &of.kind.kind)
         && within(declared.namespace.as_ref(), of.namespace.as_ref())
         && within(declared.name.as_ref(), of.name.as_ref())
+        && declared.matching.iter().all(|pair| pair.1 == "*" || of.matching.contains(pair))
         && (declared.labels.is_empty() || declared.labels == of.labels)
         && (declared.fields.is_empty() || of.fields.iter().all(field))
 }

@@ -12,15 +12,17 @@ use super::ApiRule;
 pub fn definition() -> Value {
     let stored = object_schema::<ApiRule>();
     let mut newest = stored.clone();
-    newest["required"] = json!(["spec"]);
+    if let Some(newest) = newest.as_object_mut() {
+        newest.insert("required".to_owned(), json!(["spec"]));
+    }
     let columns = [
         Column { name: "Status", column_type: "string", json_path: ".status.state" },
         Column { name: "Hosts", column_type: "string", json_path: ".spec.hosts" },
     ];
     Definition::new(&ApiRule::kind(), "apirules")
         .category("kyma-api-gateway")
-        .version("v2", false, newest, &columns)
-        .version("v2alpha1", true, stored, &columns)
+        .version("v2", false, &newest, &columns)
+        .version("v2alpha1", true, &stored, &columns)
         .conversion(json!({"strategy": "None"}))
         .build()
 }

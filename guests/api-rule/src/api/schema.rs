@@ -13,11 +13,14 @@ const HOST_MESSAGE: &str = concat!(
     "and end with an lowercase alphanumeric character), a fully qualified domain name, or a wildcard domain name ",
     "(e.g. *.local.kyma.dev)",
 );
-const NAMESPACED_NAME: &str = "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$";
-const PATH: &str = r"^((\/([A-Za-z0-9-._~!$&'()+,;=:@]|%[0-9a-fA-F]{2})*)|(\/\{\*{1,2}\}))+$|^\/\*$";
+const NAMESPACED_NAME: &str =
+    "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$";
+const PATH: &str =
+    r"^((\/([A-Za-z0-9-._~!$&'()+,;=:@]|%[0-9a-fA-F]{2})*)|(\/\{\*{1,2}\}))+$|^\/\*$";
 const ONE_OF: &str =
     "((has(self.extAuth)?1:0)+(has(self.jwt)?1:0)+((has(self.noAuth)&&self.noAuth==true)?1:0))==1";
-const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+const METHODS: [&str; 9] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 const STATES: [&str; 5] = ["Processing", "Deleting", "Ready", "Error", "Warning"];
 
 /// A CEL rule that compares the value with a regular expression.
@@ -38,12 +41,20 @@ pub(super) fn hosts(schema: &mut Schema) {
     set(schema, "minItems", 1);
     set(schema, "maxItems", 1);
     let validations = matches(HOST, HOST_MESSAGE);
-    set(schema, "items", json!({"type": "string", "maxLength": 255, "x-kubernetes-validations": validations}));
+    set(
+        schema,
+        "items",
+        json!({"type": "string", "maxLength": 255, "x-kubernetes-validations": validations}),
+    );
 }
 
 pub(super) fn gateway(schema: &mut Schema) {
     set(schema, "maxLength", 127);
-    set(schema, "x-kubernetes-validations", matches(NAMESPACED_NAME, "Gateway must be in the namespace/name format"));
+    set(
+        schema,
+        "x-kubernetes-validations",
+        matches(NAMESPACED_NAME, "Gateway must be in the namespace/name format"),
+    );
 }
 
 pub(super) fn external_gateway(schema: &mut Schema) {

@@ -35,7 +35,9 @@ impl<'a> Providers<'a> {
     ) -> Result<(), Error> {
         let providers = self.get()?;
         match providers.as_ref() {
-            Err(Unusable(field, message)) => failures.push(Failure::new(format!("{path}{field}"), *message)),
+            Err(Unusable(field, message)) => {
+                failures.push(Failure::new(format!("{path}{field}"), *message));
+            }
             Ok(providers) => {
                 for name in &ext_auth.authorizers {
                     let missing = check_provider(providers, name);
@@ -67,24 +69,29 @@ impl<'a> Providers<'a> {
 fn parse(map: Option<ConfigMap>) -> Result<Value, Unusable> {
     const FIELD: &str = ".externalAuthorizers";
     let map = map.ok_or(Unusable("", "Failed to get Istio ConfigMap"))?;
-    let mesh = map.data.get("mesh").ok_or(Unusable(FIELD, "Istio ConfigMap does not contain mesh key"))?;
+    let mesh =
+        map.data.get("mesh").ok_or(Unusable(FIELD, "Istio ConfigMap does not contain mesh key"))?;
     let not_a_mesh = Unusable(FIELD, "Failed to unmarshal mesh data");
-    let mut mesh = match yaml::parse(mesh) {
-        Ok(mesh @ (Value::Object(_) | Value::Null)) => mesh,
-        _ => return Err(not_a_mesh),
+    let Ok(mut mesh @ (Value::Object(_) | Value::Null)) = yaml::parse(mesh) else {
+        return Err(not_a_mesh);
     };
     match mesh.get_mut("extensionProviders").map(Value::take) {
         None | Some(Value::Null) => Ok(Value::Array(Vec::new())),
-        Some(Value::Array(list)) if list.iter().all(|item| item.is_object() || item.is_null()) => Ok(Value::Array(list)),
+        Some(Value::Array(list)) if list.iter().all(|item| item.is_object() || item.is_null()) => {
+            Ok(Value::Array(list))
+        }
         Some(_) => Err(not_a_mesh),
     }
 }
 
 fn check_provider(providers: &Value, name: &str) -> Option<&'static str> {
     let mut list = providers.as_array().into_iter().flatten();
-    let Some(provider) = list.find(|provider| provider.get("name").and_then(Value::as_str) == Some(name)) else {
+    let Some(provider) =
+        list.find(|provider| provider.get("name").and_then(Value::as_str) == Some(name))
+    else {
         return Some("Authorizer not found in Istio ConfigMap mesh data");
     };
     let http = provider.get("envoyExtAuthzHttp").filter(|http| !http.is_null());
-    http.is_none().then_some("EnvoyExtAuthzHttp not found in Istio ConfigMap mesh data for authorizer")
+    http.is_none()
+        .then_some("EnvoyExtAuthzHttp not found in Istio ConfigMap mesh data for authorizer")
 }

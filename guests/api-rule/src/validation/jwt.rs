@@ -13,7 +13,8 @@ pub(super) fn validate(config: &JwtConfig, path: &str, failures: &mut Vec<Failur
     if let Some(authorizations) = &config.authorizations {
         let path = format!("{path}.authorizations");
         if authorizations.is_empty() {
-            failures.push(Failure::new(&path, "authorizations defined, but no configuration exists"));
+            failures
+                .push(Failure::new(&path, "authorizations defined, but no configuration exists"));
         }
         for (index, authorization) in authorizations.iter().enumerate() {
             validate_authorization(authorization.as_ref(), &format!("{path}[{index}]"), failures);
@@ -22,7 +23,11 @@ pub(super) fn validate(config: &JwtConfig, path: &str, failures: &mut Vec<Failur
     validate_authentications(&config.authentications, &format!("{path}.authentications"), failures);
 }
 
-fn validate_authorization(authorization: Option<&JwtAuthorization>, path: &str, failures: &mut Vec<Failure>) {
+fn validate_authorization(
+    authorization: Option<&JwtAuthorization>,
+    path: &str,
+    failures: &mut Vec<Failure>,
+) {
     let Some(authorization) = authorization else {
         failures.push(Failure::new(path, "authorization is empty"));
         return;
@@ -41,7 +46,11 @@ fn validate_authorization(authorization: Option<&JwtAuthorization>, path: &str, 
     }
 }
 
-fn validate_authentications(authentications: &[JwtAuthentication], path: &str, failures: &mut Vec<Failure>) {
+fn validate_authentications(
+    authentications: &[JwtAuthentication],
+    path: &str,
+    failures: &mut Vec<Failure>,
+) {
     if authentications.is_empty() {
         failures.push(Failure::new(path, "A JWT config must have at least one authentication"));
     }
@@ -80,7 +89,9 @@ fn check_uri(text: &str) -> Result<(), String> {
 fn check_sources(count: usize, other_kind_seen: bool, field: &str, path: &str) -> Option<Failure> {
     let message = match count {
         0 => return None,
-        _ if other_kind_seen => "mixture of multiple fromHeaders and fromParams is not supported".to_owned(),
+        _ if other_kind_seen => {
+            "mixture of multiple fromHeaders and fromParams is not supported".to_owned()
+        }
         1 => return None,
         _ => format!("multiple {field} are not supported"),
     };
@@ -90,7 +101,9 @@ fn check_sources(count: usize, other_kind_seen: bool, field: &str, path: &str) -
 /// Rules that accept the tokens of one issuer must take them from the same place.
 pub(super) fn validate_differing(rules: &[Rule], failures: &mut Vec<Failure>) {
     let mut seen: BTreeMap<(&str, &str), &JwtAuthentication> = BTreeMap::new();
-    for (rule, config) in rules.iter().enumerate().filter_map(|(index, rule)| Some((index, rule.jwt.as_ref()?))) {
+    for (rule, config) in
+        rules.iter().enumerate().filter_map(|(index, rule)| Some((index, rule.jwt.as_ref()?)))
+    {
         for (index, authentication) in config.authentications.iter().enumerate() {
             let key = (authentication.issuer.as_str(), authentication.jwks_uri.as_str());
             if *seen.entry(key).or_insert(authentication) != authentication {
