@@ -21,6 +21,7 @@ struct Parts {
     reason: &'static str,
     message: String,
     details: Option<Map<String, Value>>,
+    metadata: Map<String, Value>,
     retry_after: Option<u64>,
     plain: bool,
 }
@@ -251,6 +252,13 @@ impl Failure {
         self
     }
 
+    /// The same with this list metadata (the token to go on with).
+    #[must_use]
+    pub(crate) fn with_metadata(mut self, metadata: Map<String, Value>) -> Self {
+        self.0.metadata = metadata;
+        self
+    }
+
     /// The HTTP status.
     pub fn code(&self) -> u16 {
         self.0.code
@@ -280,7 +288,7 @@ impl Failure {
     pub fn to_status(&self) -> Value {
         let parts = &*self.0;
         let mut status = json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": parts.message, "code": parts.code,
+            "kind": "Status", "apiVersion": "v1", "metadata": parts.metadata, "status": "Failure", "message": parts.message, "code": parts.code,
         });
         if let Some(fields) = status.as_object_mut() {
             if !parts.reason.is_empty() {

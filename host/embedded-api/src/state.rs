@@ -1,0 +1,200 @@
+//! What the server knows: the kinds, the objects, and what is still to be settled after a write.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::answer::Shown;
+use crate::kind::{Registry, Resource};
+use crate::storage::{Image, Place, Storage, TableId, metadata_mut};
+
+/// The group of the definitions of custom resources.
+pub(crate) const EXTENSIONS: &str = "apiextensions.k8s.io";
+
+/// Everything behind one lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) registry: Registry,
+    pub(crate) storage: Storage,
+    /// Objects to be looked at before the request ends: their owners, dependents or contents may have changed.
+    pub(crate) pending: VecDeque<Place>,
+}
+
+/// The time as objects show it: RFC 3339 with seconds.
+pub(crate) fn time_text(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+// === impl State ===
+
+impl State {
+    pub(crate) fn new(history: usize) -> Self {
+        Self { registry: Registry::new(), storage: Storage::new(history), pending: VecDeque::new() }
+    }
+
+    /// The table of a resource, the same for all its versions.
+    pub(crate) fn table_of(resource: &Resource) -> TableId {
+        let (group, plural) = resource.storage_key();
+        TableId::new(group, plural)
+    }
+
+    pub(crate) fn place_of(resource: &Resource, namespace: &str, name: &str) -> Place {
+        Place::new(Self::table_of(resource), namespace, name)
+    }
+
+    /// The place of a namespace.
+    pub(crate) fn namespace_place(name: &str) -> Place {
+        Place::new(TableId::new("", "namespaces"), "", name)
+    }
+
+    /// The resource of a table, in the version in which its objects are stored.
+    pub(crate) fn resource_of(&self, table: &TableId) -> Option<&Arc<Resource>> {
+        self.registry.stored(&table.group, &table.plural)
+    }
+
+    /// An object as this version of its kind shows it.
+    pub(crate) fn show(resource: &Arc<Resource>, image: &Arc<Image>) -> Shown {
+        if resource.shows_as_stored(image.stamp) {
+            return Shown::Image { image: image.clone(), resource: resource.clone() };
+        }
+        Shown::Value(Self::view(resource, image))
+    }
+
+    /// The same as a value.
+    pub(crate) fn view(resource: &Resource, image: &Image) -> Value {
+        let stored = image.value(&resource.storage_api_version(), &resource.kind);
+        if resource.shows_as_stored(image.stamp) && resource.version == resource.storage_version {
+            return stored;
+        }
+        resource.to_version(stored)
+    }
+
+    /// Stores an object of this resource and notes what follows from it.
+    pub(crate) fn commit(
+        &mut self,
+        resource: &Resource,
+        place: &Place,
+        object: Value,
+    ) -> Arc<Image> {
+        let previous = self.storage.get(place).cloned();
+        let mut stored = resource.to_stored(object);
+        let image = self.storage.put(place, &mut stored, resource.stamp());
+        self.note_committed(resource, previous.as_deref(), Some(&stored));
+        let refers_anew =
+            previous.as_ref().map(|previous| previous.head.owners()).unwrap_or_default()
+                != image.head.owners();
+        if refers_anew || image.head.is_deleting() {
+            self.pending.push_back(place.clone());
+        }
+        image
+    }
+
+    /// Takes an object away and notes what follows from it: the image as it was.
+    pub(crate) fn take(&mut self, resource: &Resource, place: &Place) -> Option<Arc<Image>> {
+        let image = self.storage.remove(place)?;
+        self.note_committed(resource, Some(&image), None);
+        let dependents: Vec<Place> = self.storage.dependents(&image.head.uid).cloned().collect();
+        self.pending.extend(dependents);
+        for owner in image.head.owners() {
+            self.pending.extend(self.storage.by_uid(&owner.uid).cloned());
+        }
+        let namespace = image.head.namespace();
+        if !namespace.is_empty() {
+            self.note_if_deleting(Self::namespace_place(namespace));
+        }
+        if resource.is_custom() {
+            let name = format!("{}.{}", resource.plural, resource.group);
+            self.note_if_deleting(Place::new(
+                TableId::new(EXTENSIONS, "customresourcedefinitions"),
+                "",
+                &name,
+            ));
+        }
+        Some(image)
+    }
+
+    fn note_if_deleting(&mut self, place: Place) {
+        if self.storage.get(&place).is_some_and(|image| image.head.is_deleting())
+            && !self.pending.contains(&place)
+        {
+            self.pending.push_back(place);
+        }
+    }
+
+    /// Tells the kind what is now in use (the addresses of Services).
+    fn note_committed(&self, resource: &Resource, old: Option<&Image>, new: Option<&Value>) {
+        if resource.group.is_empty() && resource.plural == "services" {
+            resource.committed(old.map(Image::bare).as_ref(), new);
+        }
+    }
+
+    /// The ServiceAccount `default`, which every namespace has, made as the controller of Kubernetes does.
+    pub(crate) fn add_service_account(&mut self, namespace: &str, now: Timestamp) {
+        let Some(resource) = self.registry.find("", "v1", "serviceaccounts").cloned() else {
+            return;
+        };
+        let place = Self::place_of(&resource, namespace, "default");
+        if self.storage.get(&place).is_none() {
+            let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": namespace}});
+            self.insert(&resource, &place, account, now);
+        }
+    }
+
+    /// A namespace as it is when it is new.
+    pub(crate) fn add_namespace(&mut self, name: &str, now: Timestamp) {
+        let Some(resource) = self.registry.find("", "v1", "namespaces").cloned() else { return };
+        let namespace = json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+            "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Active"},
+        });
+        self.insert(&resource, &Self::namespace_place(name), namespace, now);
+        self.add_service_account(name, now);
+    }
+
+    /// Stores an object as if it had been there before.
+    pub(crate) fn load(&mut self, resource: &Arc<Resource>, object: Value, now: Timestamp) {
+        let text = |field: &str| {
+            object
+                .pointer(&format!("/metadata/{field}"))
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let place = Self::place_of(resource, &text("namespace"), &text("name"));
+        self.insert(resource, &place, object, now);
+        if (resource.group.as_str(), resource.plural.as_str())
+            == (EXTENSIONS, "customresourcedefinitions")
+        {
+            self.serve_crd(&place, now);
+        }
+    }
+
+    /// Stores an object as it is, with a uid and a time of creation if it has none.
+    pub(crate) fn insert(
+        &mut self,
+        resource: &Resource,
+        place: &Place,
+        mut object: Value,
+        now: Timestamp,
+    ) {
+        if let Some(fields) = object.as_object_mut() {
+            let metadata = metadata_mut(fields);
+            metadata.entry("uid").or_insert_with(|| Value::from(new_uid()));
+            metadata.entry("creationTimestamp").or_insert_with(|| Value::from(time_text(now)));
+        }
+        let mut stored = resource.to_stored(object);
+        let previous = self.storage.get(place).cloned();
+        self.storage.put(place, &mut stored, 0);
+        self.note_committed(resource, previous.as_deref(), Some(&stored));
+    }
+}
+
+/// A new uid.
+pub(crate) fn new_uid() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
