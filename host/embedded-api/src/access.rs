@@ -1,0 +1,308 @@
+//! Who may do what: the rules of RBAC objects, for reviews and for requests in another's name.
+//!
+//! Whoever connects is an administrator. Only a request with `Impersonate-User` is held to the rules.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use serde_json::Value;
+
+use crate::Failure;
+use crate::request::{ResourcePath, Verb};
+use crate::state::State;
+use crate::status::Named;
+use crate::storage::{Image, TableId};
+
+#[cfg(test)]
+mod tests;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const MASTERS: &str = "system:masters";
+const AUTHENTICATED: &str = "system:authenticated";
+/// Paths that everyone may read.
+const PUBLIC_PATHS: [&str; 10] = [
+    "/api",
+    "/api/*",
+    "/apis",
+    "/apis/*",
+    "/healthz",
+    "/livez",
+    "/openapi",
+    "/openapi/*",
+    "/readyz",
+    "/version",
+];
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) groups: Vec<String>,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    Resource {
+        verb: String,
+        group: String,
+        resource: String,
+        subresource: String,
+        namespace: String,
+        name: String,
+    },
+    Path {
+        verb: String,
+        path: String,
+    },
+}
+
+// === impl User ===
+
+impl User {
+    /// Who connects without headers.
+    pub(crate) fn administrator() -> Self {
+        Self {
+            name: "admin".to_owned(),
+            groups: vec![MASTERS.to_owned(), AUTHENTICATED.to_owned()],
+        }
+    }
+
+    /// The user that the headers name, if they name one.
+    pub(crate) fn impersonated(headers: &HeaderMap) -> Result<Option<Self>, Failure> {
+        let texts = |name: &str| -> Vec<String> {
+            headers
+                .get_all(name)
+                .iter()
+                .filter_map(|value| value.to_str().ok())
+                .map(str::to_owned)
+                .collect()
+        };
+        let mut groups = texts("impersonate-group");
+        let Some(name) =
+            texts("impersonate-user").into_iter().next().filter(|name| !name.is_empty())
+        else {
+            if groups.is_empty() && texts("impersonate-uid").is_empty() {
+                return Ok(None);
+            }
+            let why = "requested [{Group }] without impersonating a user";
+            return Err(Failure::internal(why));
+        };
+        if let Some((namespace, _)) =
+            name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'))
+            && groups.is_empty()
+        {
+            groups = vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+            ];
+        }
+        if name != "system:anonymous" && !groups.iter().any(|group| group == AUTHENTICATED) {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        Ok(Some(Self { name, groups }))
+    }
+
+    fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|own| own == group)
+    }
+}
+
+// === impl Action ===
+
+impl Action {
+    /// What a request for a resource asks for.
+    pub(crate) fn of(path: &ResourcePath, verb: Verb) -> Self {
+        let is_namespace = path.group.is_empty() && path.resource == "namespaces";
+        Self::Resource {
+            verb: verb.as_str().to_owned(),
+            group: path.group.clone(),
+            resource: path.resource.clone(),
+            subresource: path.subresource.clone(),
+            namespace: if is_namespace { path.name.clone() } else { path.namespace.clone() },
+            name: path.name.clone(),
+        }
+    }
+
+    /// The refusal of this action.
+    pub(crate) fn refusal(&self, user: &User) -> Failure {
+        let user = &user.name;
+        match self {
+            Self::Path { verb, path } => {
+                let why = format!("User {user:?} cannot {verb} path {path:?}");
+                Failure::forbidden(Named::new("", "", ""), &why)
+            }
+            Self::Resource { verb, group, resource, subresource, namespace, name } => {
+                let full = if subresource.is_empty() {
+                    resource.clone()
+                } else {
+                    format!("{resource}/{subresource}")
+                };
+                let scope = if namespace.is_empty() {
+                    "at the cluster scope".to_owned()
+                } else {
+                    format!("in the namespace {namespace:?}")
+                };
+                let why = format!(
+                    "User {user:?} cannot {verb} resource {full:?} in API group {group:?} {scope}"
+                );
+                Failure::forbidden(Named::new(group, resource, name), &why)
+            }
+        }
+    }
+
+    /// Whether a rule of a role allows it.
+    fn is_allowed_by(&self, rule: &Value) -> bool {
+        let list = |key: &str| {
+            rule.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+        };
+        let has = |key: &str, wanted: &str| list(key).any(|item| item == "*" || item == wanted);
+        match self {
+            Self::Path { verb, path } => {
+                has("verbs", verb) && list("nonResourceURLs").any(|rule| path_matches(rule, path))
+            }
+            Self::Resource { verb, group, resource, subresource, name, .. } => {
+                let full = format!("{resource}/{subresource}");
+                let any = format!("*/{subresource}");
+                let names_resource = if subresource.is_empty() {
+                    has("resources", resource)
+                } else {
+                    has("resources", &full) || list("resources").any(|item| item == any)
+                };
+                let names_object = list("resourceNames").next().is_none()
+                    || list("resourceNames").any(|item| item == name);
+                has("verbs", verb) && has("apiGroups", group) && names_resource && names_object
+            }
+        }
+    }
+
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Path { .. } => "",
+            Self::Resource { namespace, .. } => namespace,
+        }
+    }
+}
+
+fn path_matches(rule: &str, path: &str) -> bool {
+    match rule.strip_suffix('*') {
+        Some(prefix) => path.starts_with(prefix),
+        None => rule == path,
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Why a user may do something; `None` if nothing allows it.
+    pub(crate) fn allows(&self, user: &User, action: &Action) -> Option<String> {
+        if user.is_in(MASTERS) {
+            return Some(String::new());
+        }
+        if let Some(reason) = by_default(user, action) {
+            return Some(reason);
+        }
+        let bindings = self.bindings("clusterrolebindings", "");
+        for (binding, body) in &bindings {
+            if let Some(subject) = self.grants(body, "", user, action) {
+                return Some(reason(
+                    &format!("ClusterRoleBinding {:?}", binding.head.name),
+                    body,
+                    &subject,
+                ));
+            }
+        }
+        let namespace = action.namespace();
+        if namespace.is_empty() {
+            return None;
+        }
+        for (binding, body) in self.bindings("rolebindings", namespace) {
+            if let Some(subject) = self.grants(&body, namespace, user, action) {
+                let name =
+                    format!("RoleBinding {:?}", format!("{}/{namespace}", binding.head.name));
+                return Some(reason(&name, &body, &subject));
+            }
+        }
+        None
+    }
+
+    fn bindings(&self, plural: &str, namespace: &str) -> Vec<(Arc<Image>, Value)> {
+        let table = self.storage.table(&TableId::new(RBAC, plural));
+        let images = table.into_iter().flat_map(|table| table.list(namespace, None));
+        images.map(|(_, image)| (image.clone(), image.bare())).collect()
+    }
+
+    /// The subject of a binding through which its role grants the action to the user.
+    fn grants(
+        &self,
+        binding: &Value,
+        namespace: &str,
+        user: &User,
+        action: &Action,
+    ) -> Option<String> {
+        let subjects = binding.get("subjects").and_then(Value::as_array)?;
+        let subject = subjects.iter().find_map(|subject| subject_of(subject, namespace, user))?;
+        let role = self.role(binding, namespace)?;
+        let rules = role.get("rules").and_then(Value::as_array)?;
+        rules.iter().any(|rule| action.is_allowed_by(rule)).then_some(subject)
+    }
+
+    fn role(&self, binding: &Value, namespace: &str) -> Option<Value> {
+        let part = |key: &str| {
+            binding.pointer(&format!("/roleRef/{key}")).and_then(Value::as_str).unwrap_or_default()
+        };
+        let (plural, namespace) =
+            if part("kind") == "Role" { ("roles", namespace) } else { ("clusterroles", "") };
+        let key = crate::storage::object_key(namespace, part("name"));
+        Some(self.storage.table(&TableId::new(RBAC, plural))?.get(&key)?.bare())
+    }
+}
+
+/// What everyone who is known may do: look at the API, ask about oneself.
+fn by_default(user: &User, action: &Action) -> Option<String> {
+    if !user.is_in(AUTHENTICATED) {
+        return None;
+    }
+    let through = |name: &str| {
+        let group = format!("Group {AUTHENTICATED:?}");
+        format!("RBAC: allowed by ClusterRoleBinding {name:?} of ClusterRole {name:?} to {group}")
+    };
+    match action {
+        Action::Path { verb, path } => {
+            let is_public =
+                PUBLIC_PATHS.iter().any(|rule| path_matches(rule, path.trim_end_matches('/')));
+            (verb == "get" && is_public).then(|| through("system:discovery"))
+        }
+        Action::Resource { verb, resource, .. } => {
+            let about_oneself =
+                ["selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"];
+            (verb == "create" && about_oneself.contains(&resource.as_str()))
+                .then(|| through("system:basic-user"))
+        }
+    }
+}
+
+/// How a subject of a binding is named, if it is the user.
+fn subject_of(subject: &Value, namespace: &str, user: &User) -> Option<String> {
+    let part = |key: &str| subject.get(key).and_then(Value::as_str).unwrap_or_default();
+    let name = part("name");
+    match part("kind") {
+        "User" => (user.name == name).then(|| format!("User {name:?}")),
+        "Group" => user.is_in(name).then(|| format!("Group {name:?}")),
+        "ServiceAccount" => {
+            let namespace =
+                if part("namespace").is_empty() { namespace } else { part("namespace") };
+            let full = format!("system:serviceaccount:{namespace}:{name}");
+            (user.name == full)
+                .then(|| format!("ServiceAccount {:?}", format!("{name}/{namespace}")))
+        }
+        _ => None,
+    }
+}
+
+fn reason(binding: &str, body: &Value, subject: &str) -> String {
+    let part = |key: &str| {
+        body.pointer(&format!("/roleRef/{key}")).and_then(Value::as_str).unwrap_or_default()
+    };
+    format!("RBAC: allowed by {binding} of {} {:?} to {subject}", part("kind"), part("name"))
+}

@@ -1,0 +1,346 @@
+//! Answers: what the client accepts, and how objects, lists and failures are written for it.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::response::Response;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
+use serde_json::{Map, Value, json};
+
+use crate::Failure;
+use crate::kind::Resource;
+use crate::storage::Image;
+
+mod accept;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use accept::{Accept, Form};
+
+/// The media types of bodies, as messages list them.
+pub(crate) const BODIES: &str =
+    "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// An object in the version that was asked for.
+#[derive(Debug, Clone)]
+pub(crate) enum Shown {
+    /// As it is stored.
+    Image { image: Arc<Image>, resource: Arc<Resource> },
+    /// Made for the answer; with `apiVersion` and `kind`.
+    Value(Value),
+}
+
+/// Objects in the version that was asked for.
+#[derive(Debug)]
+pub(crate) struct List {
+    pub(crate) items: Vec<Shown>,
+    pub(crate) resource_version: String,
+    pub(crate) continue_token: String,
+    pub(crate) remaining: Option<usize>,
+}
+
+/// What an answer holds.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// An object, which may be asked for as a table or as metadata alone.
+    Object(Shown),
+    /// A list, the same.
+    List(List),
+    /// A `Status`, a scale, a document: always written as it is.
+    Document(Value),
+    /// No JSON.
+    Text(String),
+}
+
+/// A whole answer but for what belongs to the connection.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    pub(crate) content: Content,
+}
+
+/// How an answer is to be written.
+#[derive(Debug)]
+pub(crate) struct Style {
+    pub(crate) accept: Accept,
+    pub(crate) pretty: bool,
+    /// The parameter `includeObject` of tables.
+    pub(crate) include_object: String,
+    pub(crate) now: jiff::Timestamp,
+}
+
+// === impl Shown ===
+
+impl Shown {
+    /// The whole object.
+    pub(crate) fn into_value(self) -> Value {
+        match self {
+            Self::Image { image, resource } => image.value(&resource.api_version(), &resource.kind),
+            Self::Value(value) => value,
+        }
+    }
+
+    /// Appends the JSON text.
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Image { image, resource } => {
+                image.write(&resource.api_version(), &resource.kind, to)
+            }
+            Self::Value(value) => to.extend_from_slice(value.to_string().as_bytes()),
+        }
+    }
+
+    /// Appends the JSON text as an item of a list of built-in objects: without `apiVersion` and `kind`.
+    fn write_bare(self, to: &mut Vec<u8>) {
+        match self {
+            Self::Image { image, .. } => to.extend_from_slice(image.body()),
+            Self::Value(mut value) => {
+                if let Some(fields) = value.as_object_mut() {
+                    fields.remove("apiVersion");
+                    fields.remove("kind");
+                }
+                to.extend_from_slice(value.to_string().as_bytes());
+            }
+        }
+    }
+}
+
+// === impl List ===
+
+impl List {
+    /// The metadata; custom lists always have a `continue`.
+    fn metadata(&self, always_continue: bool) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert("resourceVersion".to_owned(), Value::from(self.resource_version.as_str()));
+        if always_continue || !self.continue_token.is_empty() {
+            metadata.insert("continue".to_owned(), Value::from(self.continue_token.as_str()));
+        }
+        if let Some(remaining) = self.remaining {
+            metadata.insert("remainingItemCount".to_owned(), Value::from(remaining));
+        }
+        Value::Object(metadata)
+    }
+
+    /// The JSON text of the plain list.
+    fn into_json(self, resource: &Resource) -> Vec<u8> {
+        let metadata = self.metadata(resource.is_custom());
+        let (kind, api_version) = (&resource.list_kind, resource.api_version());
+        let mut text = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[").into_bytes();
+        for (index, item) in self.items.into_iter().enumerate() {
+            if index > 0 {
+                text.push(b',');
+            }
+            if resource.is_custom() { item.write(&mut text) } else { item.write_bare(&mut text) }
+        }
+        text.extend_from_slice(b"]}");
+        text
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    pub(crate) fn object(code: u16, shown: Shown) -> Self {
+        Self { code, content: Content::Object(shown) }
+    }
+
+    pub(crate) fn list(list: List) -> Self {
+        Self { code: 200, content: Content::List(list) }
+    }
+
+    pub(crate) fn document(code: u16, document: Value) -> Self {
+        Self { code, content: Content::Document(document) }
+    }
+
+    pub(crate) fn text(code: u16, text: impl Into<String>) -> Self {
+        Self { code, content: Content::Text(text.into()) }
+    }
+
+    /// The answer to a deletion that took the object away.
+    pub(crate) fn deleted(resource: &Resource, name: &str, uid: &str) -> Self {
+        let details = [
+            ("group", resource.group.as_str()),
+            ("kind", &resource.plural),
+            ("name", name),
+            ("uid", uid),
+        ];
+        let details = details.into_iter().filter(|(_, text)| !text.is_empty());
+        let details: Map<String, Value> =
+            details.map(|(key, text)| (key.to_owned(), Value::from(text))).collect();
+        let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+        Self::document(200, status)
+    }
+
+    /// Writes the answer in the style that was asked for.
+    pub(crate) fn into_response(
+        self,
+        resource: Option<&Resource>,
+        style: &Style,
+    ) -> Result<Response, Failure> {
+        let code = self.code;
+        let (bytes, content_type) = match self.content {
+            Content::Text(text) => (text.into_bytes(), "text/plain; charset=utf-8"),
+            Content::Document(document) => style.write(document.to_string().into_bytes()),
+            Content::Object(shown) => match (style.accept.form, resource) {
+                (Form::Whole, _) | (_, None) => {
+                    let mut text = Vec::new();
+                    shown.write(&mut text);
+                    style.write(text)
+                }
+                (_, Some(resource)) => {
+                    style.write(style.object(shown, resource, true)?.to_string().into_bytes())
+                }
+            },
+            Content::List(list) => {
+                let Some(resource) = resource else {
+                    return Err(Failure::internal("a list of nothing"));
+                };
+                match style.accept.form {
+                    Form::Whole => style.write(list.into_json(resource)),
+                    _ => style.write(style.list(list, resource)?.to_string().into_bytes()),
+                }
+            }
+        };
+        Ok(respond(code, content_type, Body::from(bytes)))
+    }
+}
+
+// === impl Style ===
+
+impl Style {
+    /// Refuses parameters that make no sense, before anything is done.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.accept.form != Form::Table
+            || matches!(self.include_object.as_str(), "" | "Metadata" | "Object" | "None")
+        {
+            return Ok(());
+        }
+        let value = &self.include_object;
+        Err(Failure::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {value:?}: must be 'Metadata', 'Object', 'None', or empty"
+        )))
+    }
+
+    /// An object as a table or as metadata.
+    pub(crate) fn object(
+        &self,
+        shown: Shown,
+        resource: &Resource,
+        with_columns: bool,
+    ) -> Result<Value, Failure> {
+        let object = shown.into_value();
+        match self.accept.form {
+            Form::Whole => Ok(object),
+            Form::Metadata => Ok(metadata_only(&object)),
+            Form::MetadataList => Err(Failure::generic(
+                406,
+                "NotAcceptable",
+                "you requested PartialObjectMetadataList, but the requested object is not a list",
+            )),
+            Form::Table => {
+                let version = object.pointer("/metadata/resourceVersion").cloned();
+                let metadata = version
+                    .map_or_else(|| json!({}), |version| json!({"resourceVersion": version}));
+                crate::table::table(
+                    resource,
+                    &[object],
+                    metadata,
+                    &self.include_object,
+                    with_columns,
+                    self.now,
+                )
+            }
+        }
+    }
+
+    fn list(&self, list: List, resource: &Resource) -> Result<Value, Failure> {
+        let metadata = list.metadata(false);
+        let objects: Vec<Value> = list.items.into_iter().map(Shown::into_value).collect();
+        match self.accept.form {
+            Form::MetadataList => {
+                let items: Vec<Value> = objects.iter().map(metadata_only).collect();
+                let kind = "PartialObjectMetadataList";
+                Ok(
+                    json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items}),
+                )
+            }
+            Form::Table => crate::table::table(
+                resource,
+                &objects,
+                metadata,
+                &self.include_object,
+                true,
+                self.now,
+            ),
+            Form::Whole | Form::Metadata => Err(Failure::generic(
+                406,
+                "NotAcceptable",
+                "you requested PartialObjectMetadata, but the requested object is a list",
+            )),
+        }
+    }
+
+    /// A JSON text in the encoding that was asked for.
+    fn write(&self, json: Vec<u8>) -> (Vec<u8>, &'static str) {
+        if !self.accept.yaml && !self.pretty {
+            return (json, "application/json");
+        }
+        let Ok(value) = serde_json::from_slice::<Value>(&json) else {
+            return (json, "application/json");
+        };
+        if self.accept.yaml
+            && let Ok(text) = serde_saphyr::to_string(&value)
+        {
+            return (text.into_bytes(), "application/yaml");
+        }
+        (serde_json::to_vec_pretty(&value).unwrap_or(json), "application/json")
+    }
+}
+
+fn metadata_only(object: &Value) -> Value {
+    let metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+}
+
+/// A failure as an answer: a `Status`, or a bare text.
+pub(crate) fn failure(failure: &Failure) -> Response {
+    if failure.is_plain() {
+        return respond(
+            failure.code(),
+            "text/plain; charset=utf-8",
+            Body::from(failure.message().to_owned()),
+        );
+    }
+    let mut response =
+        respond(failure.code(), "application/json", Body::from(failure.to_status().to_string()));
+    if let Some(seconds) = failure.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// A response with this body.
+pub(crate) fn respond(code: u16, content_type: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() =
+        http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Adds a `Warning` header for each text, once each.
+pub(crate) fn warn(response: &mut Response, warnings: &[String]) {
+    let mut seen: Vec<&str> = Vec::new();
+    for warning in warnings {
+        if seen.contains(&warning.as_str()) {
+            continue;
+        }
+        seen.push(warning);
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        let quoted: String = quoted.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
+            response.headers_mut().append(WARNING, value);
+        }
+    }
+}

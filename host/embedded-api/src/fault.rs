@@ -1,0 +1,205 @@
+//! Faults for tests: what may go wrong between a client and an API server, on demand.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::Failure;
+use crate::request::Verb;
+use crate::status::Named;
+
+#[cfg(test)]
+mod tests;
+
+/// What goes wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// 410: the resource version or the continue token is too old. A watch is refused with an event.
+    Gone,
+    /// 409: the object has been modified meanwhile.
+    Conflict,
+    /// 429, with a `Retry-After` of that many seconds if one is given.
+    TooManyRequests(Option<u64>),
+    /// 500.
+    InternalError,
+    /// The request is carried out after this time.
+    Latency(Duration),
+    /// The request is carried out, but the connection breaks before the answer comes.
+    LostAnswer,
+}
+
+/// Which requests a fault hits; the default is all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only these verbs; all if empty.
+    pub verbs: Vec<Verb>,
+    /// Only this resource, by its plural (`virtualservices`) or plural and group (`virtualservices.networking.istio.io`).
+    pub resource: Option<String>,
+    /// Only this object.
+    pub name: Option<String>,
+}
+
+/// A request, as far as filters look at it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    pub(crate) verb: Verb,
+    pub(crate) group: &'a str,
+    pub(crate) plural: &'a str,
+    pub(crate) name: &'a str,
+}
+
+/// The faults that wait for requests, and the watches that can be dropped.
+#[derive(Debug, Default)]
+pub struct Faults {
+    waiting: Mutex<Vec<Waiting>>,
+    watches: Mutex<Watches>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    fault: Fault,
+    filter: Filter,
+    /// How many requests it still hits.
+    times: usize,
+}
+
+#[derive(Debug, Default)]
+struct Watches {
+    next: u64,
+    live: Vec<(u64, String, String, CancellationToken)>,
+}
+
+/// What stands in the way of one request.
+#[derive(Debug, Default)]
+pub(crate) struct Obstacles {
+    pub(crate) latency: Duration,
+    pub(crate) refusal: Option<Failure>,
+    pub(crate) loses_answer: bool,
+}
+
+// === impl Filter ===
+
+impl Filter {
+    /// Everything.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// All requests for one resource.
+    pub fn resource(resource: impl Into<String>) -> Self {
+        Self { resource: Some(resource.into()), ..Self::default() }
+    }
+
+    /// The same for these verbs only.
+    #[must_use]
+    pub fn verbs(mut self, verbs: impl IntoIterator<Item = Verb>) -> Self {
+        self.verbs = verbs.into_iter().collect();
+        self
+    }
+
+    /// The same for one object only.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    fn hits(&self, seen: Seen<'_>) -> bool {
+        (self.verbs.is_empty() || self.verbs.contains(&seen.verb))
+            && self.hits_resource(seen.group, seen.plural)
+            && self.name.as_deref().is_none_or(|name| name == seen.name)
+    }
+
+    fn hits_resource(&self, group: &str, plural: &str) -> bool {
+        let Some(wanted) = &self.resource else { return true };
+        match wanted.split_once('.') {
+            None => wanted == plural,
+            Some((wanted_plural, wanted_group)) => wanted_plural == plural && wanted_group == group,
+        }
+    }
+}
+
+// === impl Faults ===
+
+impl Faults {
+    /// The next `times` requests that the filter hits go wrong in this way. Of several faults that hit a request, all latencies
+    /// and lost answers count, and the first refusal.
+    pub fn inject(&self, fault: Fault, filter: Filter, times: usize) {
+        self.waiting.lock().push(Waiting { fault, filter, times });
+    }
+
+    /// Takes back all faults that have not hit yet.
+    pub fn clear(&self) {
+        self.waiting.lock().clear();
+    }
+
+    /// How many hits are still to come.
+    pub fn pending(&self) -> usize {
+        self.waiting.lock().iter().map(|waiting| waiting.times).sum()
+    }
+
+    /// Breaks the watches that are open now and whose resource the filter hits; says how many they were.
+    pub fn drop_watches(&self, filter: &Filter) -> usize {
+        let watches = self.watches.lock();
+        let hit =
+            watches.live.iter().filter(|(_, group, plural, _)| filter.hits_resource(group, plural));
+        hit.map(|(_, _, _, token)| token.cancel()).count()
+    }
+
+    /// How many watches are open.
+    pub fn live_watches(&self) -> usize {
+        self.watches.lock().live.len()
+    }
+
+    /// What hits this request; counts it as hit.
+    pub(crate) fn meet(&self, seen: Seen<'_>) -> Obstacles {
+        let mut waiting = self.waiting.lock();
+        let mut obstacles = Obstacles::default();
+        for Waiting { fault, times, .. } in
+            waiting.iter_mut().filter(|waiting| waiting.filter.hits(seen))
+        {
+            let refusal = match fault {
+                Fault::Latency(latency) => {
+                    obstacles.latency += *latency;
+                    None
+                }
+                Fault::LostAnswer => {
+                    obstacles.loses_answer = true;
+                    None
+                }
+                _ if obstacles.refusal.is_some() => continue,
+                fault => Some(refusal(fault, seen)),
+            };
+            obstacles.refusal = obstacles.refusal.or(refusal);
+            *times -= 1;
+        }
+        waiting.retain(|waiting| waiting.times > 0);
+        obstacles
+    }
+
+    /// Notes a watch; the token breaks it.
+    pub(crate) fn open_watch(&self, group: &str, plural: &str) -> (u64, CancellationToken) {
+        let mut watches = self.watches.lock();
+        let (id, token) = (watches.next, CancellationToken::new());
+        watches.next += 1;
+        watches.live.push((id, group.to_owned(), plural.to_owned(), token.clone()));
+        (id, token)
+    }
+
+    pub(crate) fn close_watch(&self, id: u64) {
+        self.watches.lock().live.retain(|(live, ..)| *live != id);
+    }
+}
+
+fn refusal(fault: &Fault, seen: Seen<'_>) -> Failure {
+    match fault {
+        Fault::Gone => Failure::expired("too old resource version: injected fault"),
+        Fault::Conflict => Failure::modified(Named::new(seen.group, seen.plural, seen.name)),
+        Fault::TooManyRequests(after) => {
+            Failure::too_many_requests("Too many requests, please try again later.", *after)
+        }
+        _ => Failure::internal("injected fault"),
+    }
+}

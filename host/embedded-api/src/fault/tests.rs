@@ -1,0 +1,48 @@
+use super::*;
+
+fn seen(verb: Verb, plural: &'static str) -> Seen<'static> {
+    Seen { verb, group: "apps", plural, name: "web" }
+}
+
+#[test]
+fn a_fault_hits_as_often_as_said_and_only_what_the_filter_hits() {
+    let faults = Faults::default();
+    let filter = Filter::resource("deployments").verbs([Verb::Patch]);
+    faults.inject(Fault::Conflict, filter, 2);
+    let codes: Vec<Option<u16>> = [
+        seen(Verb::Get, "deployments"),
+        seen(Verb::Patch, "replicasets"),
+        seen(Verb::Patch, "deployments"),
+        seen(Verb::Patch, "deployments"),
+        seen(Verb::Patch, "deployments"),
+    ]
+    .map(|seen| faults.meet(seen).refusal.map(|refusal| refusal.code()))
+    .into();
+    assert_eq!(codes, [None, None, Some(409), Some(409), None]);
+    assert_eq!(faults.pending(), 0);
+}
+
+#[test]
+fn latency_and_a_lost_answer_come_together_with_a_refusal() {
+    let faults = Faults::default();
+    faults.inject(Fault::Latency(Duration::from_secs(1)), Filter::all(), 1);
+    faults.inject(Fault::LostAnswer, Filter::all().name("web"), 1);
+    faults.inject(Fault::TooManyRequests(Some(3)), Filter::resource("deployments.apps"), 1);
+    faults.inject(Fault::InternalError, Filter::all(), 1);
+    let obstacles = faults.meet(seen(Verb::Create, "deployments"));
+    assert_eq!(obstacles.latency, Duration::from_secs(1));
+    assert!(obstacles.loses_answer);
+    assert_eq!(obstacles.refusal.and_then(|refusal| refusal.retry_after()), Some(3));
+    assert_eq!(faults.pending(), 1, "the second refusal waits for the next request");
+}
+
+#[test]
+fn watches_are_dropped_by_resource() {
+    let faults = Faults::default();
+    let (id, token) = faults.open_watch("apps", "deployments");
+    let (_, other) = faults.open_watch("", "pods");
+    assert_eq!(faults.drop_watches(&Filter::resource("deployments.apps")), 1);
+    assert!(token.is_cancelled() && !other.is_cancelled());
+    faults.close_watch(id);
+    assert_eq!(faults.live_watches(), 1);
+}

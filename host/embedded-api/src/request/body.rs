@@ -1,0 +1,186 @@
+//! Bodies: JSON or YAML to a value, with what a strict reader complains of.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use crate::Failure;
+
+/// How a body is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Json,
+    Yaml,
+}
+
+/// A body that could be read.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) value: Value,
+    /// Paths of fields that occur twice (the last one counts), as `spec.x`.
+    pub(crate) duplicates: Vec<String>,
+}
+
+/// Reads a value and notes the keys that occur twice. Numbers without a fraction become integers, as Kubernetes shows them.
+struct Tracked<'a> {
+    path: &'a mut Vec<Step>,
+    duplicates: &'a mut Vec<String>,
+}
+
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+// === impl Encoding ===
+
+impl Encoding {
+    /// The encoding of a content type; no content type is JSON.
+    pub(crate) fn of(content_type: Option<&str>) -> Option<Self> {
+        let media_type =
+            content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        match media_type {
+            "" | "application/json" | "*/*" => Some(Self::Json),
+            "application/yaml" => Some(Self::Yaml),
+            _ => None,
+        }
+    }
+}
+
+// === impl Body ===
+
+impl Body {
+    /// Reads a whole body.
+    pub(crate) fn read(bytes: &[u8], encoding: Encoding) -> Result<Self, Failure> {
+        match encoding {
+            Encoding::Json => Self::read_json(bytes),
+            Encoding::Yaml => Self::read_yaml(bytes),
+        }
+    }
+
+    fn read_json(bytes: &[u8]) -> Result<Self, Failure> {
+        let (mut path, mut duplicates) = (Vec::new(), Vec::new());
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let tracked = Tracked { path: &mut path, duplicates: &mut duplicates };
+        let value = tracked
+            .deserialize(&mut deserializer)
+            .and_then(|value| deserializer.end().map(|()| value));
+        let value =
+            value.map_err(|fault| Failure::bad_request(format!("the body is no JSON: {fault}")))?;
+        Ok(Self { value, duplicates })
+    }
+
+    fn read_yaml(bytes: &[u8]) -> Result<Self, Failure> {
+        let fault =
+            |fault: &dyn fmt::Display| Failure::bad_request(format!("error parsing YAML: {fault}"));
+        let text = std::str::from_utf8(bytes).map_err(|why| fault(&why))?;
+        let is_json = text.trim_start().starts_with(['{', '[']);
+        if is_json && let Ok(body) = Self::read_json(bytes) {
+            return Ok(body);
+        }
+        let value: Value = serde_saphyr::from_str(text).map_err(|why| fault(&why))?;
+        Ok(Self { value, duplicates: Vec::new() })
+    }
+}
+
+// === impl Tracked ===
+
+impl Tracked<'_> {
+    fn inner(&mut self) -> Tracked<'_> {
+        Tracked { path: self.path, duplicates: self.duplicates }
+    }
+
+    fn note_duplicate(&mut self, key: &str) {
+        let mut text = String::new();
+        for step in self.path.iter() {
+            match step {
+                Step::Key(key) if text.is_empty() => text.push_str(key),
+                Step::Key(key) => text.extend([".", key]),
+                Step::Index(index) => text.push_str(&format!("[{index}]")),
+            }
+        }
+        if !text.is_empty() {
+            text.push('.');
+        }
+        text.push_str(key);
+        if !self.duplicates.contains(&text) {
+            self.duplicates.push(text);
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Tracked<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tracked<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        const LIMIT: f64 = 9_007_199_254_740_992.0;
+        if value.fract() == 0.0 && value.abs() <= LIMIT {
+            return Ok(Value::from(value as i64));
+        }
+        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            self.path.push(Step::Index(list.len()));
+            let item = items.next_element_seed(self.inner())?;
+            self.path.pop();
+            let Some(item) = item else { return Ok(Value::Array(list)) };
+            list.push(item);
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if map.contains_key(&key) {
+                self.note_duplicate(&key);
+            }
+            self.path.push(Step::Key(key));
+            let value = entries.next_value_seed(self.inner())?;
+            if let Some(Step::Key(key)) = self.path.pop() {
+                map.insert(key, value);
+            }
+        }
+        Ok(Value::Object(map))
+    }
+}

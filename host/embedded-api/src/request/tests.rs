@@ -1,0 +1,83 @@
+use serde_json::json;
+
+use super::*;
+
+fn path(text: &str) -> (String, String, String, String) {
+    let path = ResourcePath::parse(text).unwrap();
+    (path.resource, path.namespace, path.name, path.subresource)
+}
+
+fn texts(
+    resource: &str,
+    namespace: &str,
+    name: &str,
+    subresource: &str,
+) -> (String, String, String, String) {
+    (resource.to_owned(), namespace.to_owned(), name.to_owned(), subresource.to_owned())
+}
+
+#[test]
+fn paths_name_resources() {
+    let cases = [
+        ("/api/v1/namespaces", texts("namespaces", "", "", "")),
+        ("/api/v1/namespaces/x", texts("namespaces", "", "x", "")),
+        ("/api/v1/namespaces/x/status", texts("namespaces", "", "x", "status")),
+        ("/api/v1/namespaces/x/finalize", texts("namespaces", "", "x", "finalize")),
+        ("/api/v1/namespaces/x/configmaps", texts("configmaps", "x", "", "")),
+        ("/api/v1/namespaces/x/pods/p/eviction", texts("pods", "x", "p", "eviction")),
+        ("/apis/apps/v1/deployments", texts("deployments", "", "", "")),
+        ("/apis/apps/v1/namespaces/x/deployments/d/scale", texts("deployments", "x", "d", "scale")),
+        ("/api/v1/watch/namespaces/x/configmaps/a", texts("configmaps", "x", "a", "")),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(path(text), expected, "{text}");
+    }
+    for text in ["/api", "/api/v1", "/apis/apps/v1", "/version", "/"] {
+        assert_eq!(ResourcePath::parse(text), None, "{text}");
+    }
+}
+
+#[test]
+fn queries_are_decoded() {
+    let query = Query::parse("a=b%20c&flag&no=false&zero=0&maybe=x&l=app+in+(x)");
+    assert_eq!(query.text("a"), "b c");
+    assert_eq!(query.text("l"), "app in (x)");
+    let flags = ["flag", "no", "zero", "maybe", "absent"].map(|name| query.flag(name));
+    assert_eq!(flags, [true, false, false, true, false]);
+    assert!(query.number("a").is_err());
+}
+
+#[test]
+fn duplicate_keys_are_named_and_the_last_counts() {
+    let body =
+        Body::read(br#"{"a": 1, "l": [{"b": 1, "b": 2}], "a": 2, "a": 3.0}"#, Encoding::Json)
+            .unwrap();
+    assert_eq!(body.value, json!({"a": 3, "l": [{"b": 2}]}));
+    assert_eq!(body.duplicates, ["l[0].b", "a"]);
+    assert!(Body::read(b"{} x", Encoding::Json).is_err());
+    assert!(Body::read(b"", Encoding::Json).is_err());
+}
+
+#[test]
+fn yaml_is_read_and_may_be_json() {
+    let body = Body::read(b"a: 1\nb: [x]\n", Encoding::Yaml).unwrap();
+    assert_eq!(body.value, json!({"a": 1, "b": ["x"]}));
+    assert_eq!(Body::read(b"{\"a\": 1.0}", Encoding::Yaml).unwrap().value, json!({"a": 1}));
+    assert!(Body::read(b"a: 1\na: 2\n", Encoding::Yaml).is_err());
+    assert!(Body::read(b"a: [b", Encoding::Yaml).is_err());
+}
+
+#[test]
+fn options_of_deletion_are_checked() {
+    let fault = DeleteOptions::from_value(
+        &json!({"propagationPolicy": "Orphan", "orphanDependents": true}),
+    )
+    .unwrap_err();
+    assert_eq!(fault.code(), 422);
+    assert!(fault.message().contains("cannot be both set"), "{fault}");
+    let options =
+        DeleteOptions::from_value(&json!({"propagationPolicy": "Foreground", "dryRun": ["All"]}))
+            .unwrap();
+    assert_eq!(options.propagation, Some(Propagation::Foreground));
+    assert!(options.dry_run);
+}
