@@ -1,0 +1,263 @@
+//! Namespaces and CRDs: they go after what they hold.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{Deleted, Deletion, FOREGROUND, ORPHAN, Propagation, Remains};
+use crate::crd;
+use crate::state::{State, time_text};
+use crate::storage::{Image, Place, TableId, metadata_mut};
+use crate::verbs::internal_update;
+
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+// === impl State ===
+
+impl State {
+    /// Marks a namespace as terminating; its contents are deleted when that is settled.
+    pub(super) fn delete_namespace(
+        &mut self,
+        place: &Place,
+        image: &Arc<Image>,
+        deletion: &Deletion<'_>,
+    ) -> Deleted {
+        let mut namespace = State::view(deletion.resource, image);
+        let holds = namespace
+            .pointer("/spec/finalizers")
+            .and_then(Value::as_array)
+            .is_some_and(|list| !list.is_empty());
+        if image.head.is_deleting() && !holds && image.head.finalizers().is_empty() {
+            return self.finish(place, image.clone(), deletion);
+        }
+        if image.head.is_deleting() || deletion.options.dry_run {
+            return Deleted::Kept(image.clone());
+        }
+        let finalizers = deletion.finalizers(image);
+        if let Some(fields) = namespace.as_object_mut() {
+            let metadata = metadata_mut(fields);
+            metadata.insert("deletionTimestamp".to_owned(), Value::from(time_text(deletion.now)));
+            super::set_finalizers(metadata, &finalizers);
+            let status = fields.entry("status").or_insert_with(|| json!({}));
+            if let Some(status) = status.as_object_mut() {
+                status.insert("phase".to_owned(), Value::from("Terminating"));
+            }
+        }
+        Deleted::Kept(self.commit(deletion.resource, place, namespace))
+    }
+
+    /// Deletes what a terminating namespace holds; if nothing remains, the namespace goes.
+    pub(super) fn end_namespace(&mut self, place: &Place, now: Timestamp) {
+        let Some(image) = self.storage.get(place).cloned() else { return };
+        let prefix = format!("{}/", place.key);
+        for content in self.contents(&place.key) {
+            if self.storage.get(&content).is_some_and(|image| !image.head.is_deleting()) {
+                self.delete_as_controller(&content, Propagation::Background, now);
+            }
+        }
+        // What the deletions of contents lead to (their dependents, orphans) is settled before what remains is counted.
+        while let Some(position) =
+            self.pending.iter().position(|pending| pending.key.starts_with(&prefix))
+        {
+            if let Some(content) = self.pending.remove(position) {
+                self.settle_one(&content, now);
+            }
+        }
+        let mut remains = Remains::default();
+        for content in self.contents(&place.key) {
+            if let Some(image) = self.storage.get(&content) {
+                remains.add(&content.table, image);
+            }
+        }
+        let conditions = conditions(&remains, now);
+        let is_held = image
+            .head
+            .finalizers()
+            .iter()
+            .any(|finalizer| finalizer != ORPHAN && finalizer != FOREGROUND);
+        internal_update(self, place, "status", now, |namespace| {
+            set_conditions(namespace, &conditions)
+        });
+        if !remains.is_empty() {
+            return;
+        }
+        internal_update(self, place, "finalize", now, |namespace| {
+            if let Some(spec) = namespace.get_mut("spec").and_then(Value::as_object_mut) {
+                spec.remove("finalizers");
+            }
+            if !is_held && let Some(fields) = namespace.as_object_mut() {
+                metadata_mut(fields).remove("finalizers");
+            }
+        });
+    }
+
+    /// Where the objects of a namespace are.
+    fn contents(&self, namespace: &str) -> Vec<Place> {
+        let mut places = Vec::new();
+        for (id, table) in self.storage.tables() {
+            let keys = table.list(namespace, None).map(|(key, _)| key);
+            places.extend(keys.map(|key| Place { table: id.clone(), key: key.clone() }));
+        }
+        places
+    }
+
+    /// Marks a CRD as terminating; its objects are deleted when that is settled.
+    pub(super) fn delete_crd(
+        &mut self,
+        place: &Place,
+        image: &Arc<Image>,
+        deletion: &Deletion<'_>,
+    ) -> Deleted {
+        if deletion.options.dry_run {
+            return Deleted::Kept(image.clone());
+        }
+        if image.head.is_deleting() {
+            return Deleted::Kept(image.clone());
+        }
+        let mut object = State::view(deletion.resource, image);
+        let mut finalizers = deletion.finalizers(image);
+        finalizers.push(CLEANUP.to_owned());
+        super::mark(&mut object, &finalizers, None, deletion.now);
+        if let Some(fields) = object.as_object_mut() {
+            metadata_mut(fields).remove("deletionGracePeriodSeconds");
+        }
+        let text =
+            "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+        set_crd_condition(&mut object, "True", "InstanceDeletionPending", text, deletion.now);
+        let image = self.commit(deletion.resource, place, object.clone());
+        self.registry.set_crd(&object);
+        Deleted::Kept(image)
+    }
+
+    /// Deletes the objects of a terminating CRD; if none remains, the CRD goes and is served no more.
+    pub(super) fn end_crd(&mut self, place: &Place, now: Timestamp) {
+        let Some(image) = self.storage.get(place).cloned() else { return };
+        let Some((plural, group)) = place.key.split_once('.') else { return };
+        let table = TableId::new(group, plural);
+        for content in self.all_of(&table) {
+            if self.storage.get(&content).is_some_and(|image| !image.head.is_deleting()) {
+                self.delete_as_controller(&content, Propagation::Background, now);
+            }
+        }
+        if !self.all_of(&table).is_empty() {
+            let text = "CustomResource deletion is in progress";
+            internal_update(self, place, "status", now, |object| {
+                set_crd_condition(object, "True", "InstanceDeletionInProgress", text, now);
+            });
+            return;
+        }
+        let is_last = image.head.finalizers() == [CLEANUP];
+        internal_update(self, place, "", now, |object| super::drop_finalizer(object, CLEANUP));
+        if is_last {
+            self.registry.remove_crd(&image.bare());
+            self.storage.drop_table(&table);
+        }
+    }
+
+    fn all_of(&self, table: &TableId) -> Vec<Place> {
+        let objects = self.storage.table(table).into_iter().flat_map(crate::storage::Table::all);
+        objects.map(|(key, _)| Place { table: table.clone(), key: key.clone() }).collect()
+    }
+
+    /// Serves what a CRD describes and writes its status: accepted names and conditions.
+    pub(crate) fn serve_crd(&mut self, place: &Place, now: Timestamp) {
+        let Some(image) = self.storage.get(place).cloned() else { return };
+        let Some(resource) = self.resource_of(&place.table).cloned() else { return };
+        let mut object = State::view(&resource, &image);
+        if let Some(settled) = crd::settle(&object, &self.registry, &time_text(now)) {
+            object = settled;
+            self.commit(&resource, place, object.clone());
+        }
+        self.registry.set_crd(&object);
+    }
+}
+
+/// The conditions of a terminating namespace.
+fn conditions(remains: &Remains, now: Timestamp) -> Vec<Value> {
+    let condition = |kind: &str, holds: bool, reason: &str, message: String| {
+        let status = if holds { "True" } else { "False" };
+        json!({"type": kind, "status": status, "lastTransitionTime": time_text(now), "reason": reason, "message": message})
+    };
+    let left = remains.tables.iter().map(|(TableId { group, plural }, count)| {
+        format!("{plural}.{group} has {count} resource instances")
+    });
+    let held = remains
+        .finalizers
+        .iter()
+        .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"));
+    let (left, held): (Vec<String>, Vec<String>) = (left.collect(), held.collect());
+    let text = |begin: &str, parts: &[String], none: &str| {
+        if parts.is_empty() { none.to_owned() } else { format!("{begin}{}", parts.join(", ")) }
+    };
+    let left_text =
+        text("Some resources are remaining: ", &left, "All content successfully removed");
+    let held_begin = "Some content in the namespace has finalizers remaining: ";
+    let held_text = text(held_begin, &held, "All content-preserving finalizers finished");
+    let reason = |parts: &[String], some: &'static str, none: &'static str| {
+        if parts.is_empty() { none } else { some }
+    };
+    let discovered = "All resources successfully discovered";
+    let parsed = "All legacy kube types successfully parsed";
+    let deleted = "All content successfully deleted, may be waiting on finalization";
+    vec![
+        condition(
+            "NamespaceDeletionDiscoveryFailure",
+            false,
+            "ResourcesDiscovered",
+            discovered.to_owned(),
+        ),
+        condition(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            false,
+            "ParsedGroupVersions",
+            parsed.to_owned(),
+        ),
+        condition("NamespaceDeletionContentFailure", false, "ContentDeleted", deleted.to_owned()),
+        condition(
+            "NamespaceContentRemaining",
+            !left.is_empty(),
+            reason(&left, "SomeResourcesRemain", "ContentRemoved"),
+            left_text,
+        ),
+        condition(
+            "NamespaceFinalizersRemaining",
+            !held.is_empty(),
+            reason(&held, "SomeFinalizersRemain", "ContentHasNoFinalizers"),
+            held_text,
+        ),
+    ]
+}
+
+/// Puts conditions in; one that says the same keeps its time.
+fn set_conditions(object: &mut Value, conditions: &[Value]) {
+    let Some(fields) = object.as_object_mut() else { return };
+    let status = fields.entry("status").or_insert_with(|| Value::Object(Map::new()));
+    let Some(status) = status.as_object_mut() else { return };
+    let list = status.entry("conditions").or_insert_with(|| json!([]));
+    let Some(list) = list.as_array_mut() else { return };
+    let same = |a: &Value, b: &Value| {
+        ["status", "reason", "message"].iter().all(|key| a.get(key) == b.get(key))
+    };
+    for condition in conditions {
+        match list.iter_mut().find(|present| present.get("type") == condition.get("type")) {
+            Some(present) if same(present, condition) => {}
+            Some(present) => *present = condition.clone(),
+            None => list.push(condition.clone()),
+        }
+    }
+}
+
+fn set_crd_condition(
+    object: &mut Value,
+    status: &str,
+    reason: &str,
+    message: &str,
+    now: Timestamp,
+) {
+    let time = time_text(now);
+    let condition = json!({
+        "type": "Terminating", "status": status, "lastTransitionTime": time, "reason": reason, "message": message,
+    });
+    set_conditions(object, &[condition]);
+}

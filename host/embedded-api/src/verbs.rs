@@ -1,0 +1,101 @@
+//! The verbs: what a request does to the objects of a resource.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::answer::Answer;
+use crate::kind::Resource;
+use crate::request::{Request, ResourcePath, Verb};
+use crate::state::State;
+use crate::status::Named;
+use crate::{Failure, Shared};
+
+mod create;
+mod delete;
+mod eviction;
+mod patch;
+mod read;
+mod review;
+mod scale;
+mod select;
+mod update;
+mod watch;
+mod write;
+
+pub(crate) use watch::{open as open_watch, refused as refuse_watch};
+pub(crate) use write::internal_update;
+
+/// A request for a resource, as the verbs see it.
+pub(crate) struct Call<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) request: &'a Request,
+    pub(crate) path: &'a ResourcePath,
+    pub(crate) resource: &'a Arc<Resource>,
+    pub(crate) now: Timestamp,
+    /// Texts for `Warning` headers.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Carries out a request for a resource; watches apart.
+pub(crate) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure> {
+    check_route(call, verb)?;
+    match (call.path.subresource.as_str(), verb) {
+        ("scale", _) => scale::perform(call, verb),
+        ("eviction", Verb::Create) => eviction::create(call),
+        (_, Verb::Get) => read::get(call),
+        (_, Verb::List) => read::list(call),
+        (_, Verb::Create) if !call.resource.is_stored() => review::create(call),
+        (_, Verb::Create) => create::create(call),
+        (_, Verb::Update) => update::update(call),
+        (_, Verb::Patch) => patch::patch(call),
+        (_, Verb::Delete) => delete::delete(call),
+        (_, Verb::DeleteCollection) => delete::delete_collection(call),
+        (_, Verb::Watch) => Err(Failure::method_not_allowed()),
+    }
+}
+
+/// Whether the path and the verb fit the resource.
+pub(crate) fn check_route(call: &Call<'_>, verb: Verb) -> Result<(), Failure> {
+    let Call { path, resource, .. } = call;
+    if !resource.namespaced && !path.namespace.is_empty() {
+        return Err(Failure::no_such_page());
+    }
+    let allowed = if path.subresource.is_empty() {
+        resource.verbs
+    } else {
+        resource.subresource(&path.subresource).ok_or_else(Failure::no_such_page)?.verbs
+    };
+    let needs_name = matches!(verb, Verb::Update | Verb::Patch) || !path.subresource.is_empty();
+    let at_collection = path.name.is_empty();
+    let misplaced = match verb {
+        Verb::Create => path.subresource.is_empty() && !at_collection,
+        _ => needs_name && at_collection,
+    };
+    let lacks_namespace = resource.namespaced
+        && path.namespace.is_empty()
+        && !matches!(verb, Verb::List | Verb::Watch);
+    if misplaced || lacks_namespace || !allowed.contains(&verb.as_str()) {
+        return Err(Failure::method_not_allowed());
+    }
+    Ok(())
+}
+
+// === impl Call ===
+
+impl Call<'_> {
+    /// The object as failures name it: with the plural.
+    pub(crate) fn named<'b>(&'b self, name: &'b str) -> Named<'b> {
+        Named::new(&self.resource.group, &self.resource.plural, name)
+    }
+
+    /// The place of the object that the path names.
+    pub(crate) fn place(&self) -> crate::storage::Place {
+        State::place_of(self.resource, &self.path.namespace, &self.path.name)
+    }
+
+    /// The subresource, if the path names one.
+    pub(crate) fn subresource(&self) -> Option<&str> {
+        Some(self.path.subresource.as_str()).filter(|subresource| !subresource.is_empty())
+    }
+}

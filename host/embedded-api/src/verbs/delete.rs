@@ -1,0 +1,86 @@
+//! Delete: one object, or all that a selector matches.
+
+use super::Call;
+use super::read::select;
+use super::select::Selection;
+use crate::Failure;
+use crate::answer::{Answer, List};
+use crate::collect::{Deleted, Deletion};
+use crate::request::{Body, DeleteOptions, Encoding, ListOptions};
+use crate::state::State;
+
+/// Kinds whose deletion answers the object instead of a `Status`.
+const ANSWER_OBJECT: [&str; 7] = [
+    "persistentvolumeclaims",
+    "persistentvolumes",
+    "pods",
+    "podtemplates",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+];
+
+/// Deletes one object, or marks it as to be deleted.
+pub(super) fn delete(call: &mut Call<'_>) -> Result<Answer, Failure> {
+    let options = DeleteOptions::of(call.request)?;
+    let place = call.place();
+    let mut state = call.shared.state.write();
+    let deletion = Deletion { resource: call.resource, options: &options, now: call.now };
+    let deleted = state.delete(&place, &deletion)?;
+    let answer = match &deleted {
+        Deleted::Gone(image) if answers_object(call) => {
+            Answer::object(200, State::show(call.resource, image))
+        }
+        Deleted::Gone(image) => Answer::deleted(call.resource, &image.head.name, &image.head.uid),
+        Deleted::Kept(image) => {
+            let code = if options.orphan_dependents == Some(false) { 202 } else { 200 };
+            Answer::object(code, State::show(call.resource, image))
+        }
+    };
+    state.settle(call.now);
+    Ok(answer)
+}
+
+/// Deletes all that the selectors match; answers the objects as they were.
+pub(super) fn delete_collection(call: &mut Call<'_>) -> Result<Answer, Failure> {
+    let options = DeleteOptions::of(call.request)?;
+    let list_options = ListOptions::of(&call.request.query, false)?;
+    let selection = Selection::of(call.path, &list_options, call.resource)?;
+    let mut state = call.shared.state.write();
+    let deletion = Deletion { resource: call.resource, options: &options, now: call.now };
+    let mut items = Vec::new();
+    for image in select(call, &state, &selection)? {
+        let place = State::place_of(call.resource, image.head.namespace(), &image.head.name);
+        items.push(State::show(call.resource, &image));
+        match state.delete(&place, &deletion) {
+            Err(failure) if failure.code() != 404 => return Err(failure),
+            _ => {}
+        }
+    }
+    state.settle(call.now);
+    let resource_version = state.storage.revision().to_string();
+    Ok(Answer::list(List {
+        items,
+        resource_version,
+        continue_token: String::new(),
+        remaining: None,
+    }))
+}
+
+fn answers_object(call: &Call<'_>) -> bool {
+    call.resource.group.is_empty() && ANSWER_OBJECT.contains(&call.resource.plural.as_str())
+}
+
+/// The options in the body of an eviction.
+pub(super) fn eviction_options(
+    call: &Call<'_>,
+) -> Result<(serde_json::Value, DeleteOptions), Failure> {
+    let encoding = Encoding::of(call.request.header("content-type"))
+        .ok_or_else(|| Failure::unsupported_media_type(crate::answer::BODIES))?;
+    let eviction = Body::read(&call.request.body, encoding)?.value;
+    let options = match eviction.get("deleteOptions").filter(|options| !options.is_null()) {
+        Some(options) => DeleteOptions::from_value(options)?,
+        None => DeleteOptions::default(),
+    };
+    Ok((eviction, options))
+}

@@ -1,0 +1,184 @@
+//! Patch: JSON patch, merge patch, strategic merge patch and server-side apply.
+
+use http::header::CONTENT_TYPE;
+use serde_json::Value;
+
+use super::Call;
+use super::write::{Live, Writer, check_name, complaints, fit_namespace, text, wipe_system_fields};
+use crate::Failure;
+use crate::answer::Answer;
+use crate::field_error::FieldError;
+use crate::kind::{Decoded, FieldValidation};
+use crate::request::{Body, Encoding, WriteOptions};
+use crate::state::State;
+use crate::status::Named;
+use crate::storage::Place;
+
+const CUSTOM_TYPES: &str =
+    "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
+/// How a patch is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mechanism {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+// === impl Mechanism ===
+
+impl Mechanism {
+    /// The mechanism of the content type; strategic merge patch is for built-in kinds only.
+    pub(super) fn of(call: &Call<'_>) -> Result<Self, Failure> {
+        let content_type = call
+            .request
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let media_type = content_type.split(';').next().unwrap_or_default().trim();
+        match media_type {
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/apply-patch+yaml" => Ok(Self::Apply),
+            "application/strategic-merge-patch+json" if !call.resource.is_custom() => {
+                Ok(Self::Strategic)
+            }
+            _ if call.resource.is_custom() => Err(Failure::unsupported_media_type(CUSTOM_TYPES)),
+            _ => Err(Failure::unroutable_media_type()),
+        }
+    }
+
+    /// Changes an object.
+    pub(super) fn change(
+        self,
+        object: &Value,
+        patch: &Value,
+        call: &Call<'_>,
+    ) -> Result<Value, Failure> {
+        let changed = match self {
+            Self::Json => crate::patch::json(object, patch),
+            Self::Merge => crate::patch::merge(object, patch),
+            Self::Strategic => crate::patch::strategic(object, patch, &call.resource.schema),
+            Self::Apply => return Err(Failure::internal("an apply is no change of an object")),
+        };
+        changed.map_err(Failure::from)
+    }
+}
+
+/// Changes an object in part, or applies one.
+pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
+    let mechanism = Mechanism::of(call)?;
+    let is_apply = mechanism == Mechanism::Apply;
+    let options = WriteOptions::of(call.request, "PatchOptions", Some(is_apply))?;
+    let encoding = if is_apply { Encoding::Yaml } else { Encoding::Json };
+    let body = Body::read(&call.request.body, encoding)?;
+    if is_apply {
+        if let Some(path) = body.duplicates.first() {
+            return Err(Failure::bad_request(format!(
+                "error decoding YAML: key {path:?} already set in map"
+            )));
+        }
+        return apply(call, &options, body.value);
+    }
+    let place = call.place();
+    let shared = call.shared;
+    let mut state = shared.state.write();
+    let live = live(call, &state, &place)?;
+    let patched = mechanism.change(&live.value, &body.value, call)?;
+    let Decoded { object: mut new, unknown } = decode_patched(call, patched)?;
+    complain(call, &new, complaints(body.duplicates, unknown), options.field_validation)?;
+    call.resource.default(&mut new);
+    fit_namespace(&mut new, &call.path.namespace)?;
+    check_name(&new, &call.path.name)?;
+    call.dedup_owners(&mut new);
+    let subresource = call.subresource().map(str::to_owned);
+    let subresource = subresource.as_deref();
+    let mut writer =
+        Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
+    let new = writer.track(Some(&live.value), new, subresource);
+    writer.update(&place, &live, new, subresource).map(|shown| Answer::object(200, shown))
+}
+
+/// The object that the path names, or 404.
+pub(super) fn live(call: &Call<'_>, state: &State, place: &Place) -> Result<Live, Failure> {
+    let image = state
+        .storage
+        .get(place)
+        .cloned()
+        .ok_or_else(|| Failure::not_found(call.named(&call.path.name)))?;
+    let value = State::view(call.resource, &image);
+    Ok(Live { image, value })
+}
+
+/// Reads a patched object; what does not fit is a fault of the patch.
+fn decode_patched(call: &Call<'_>, patched: Value) -> Result<Decoded, Failure> {
+    let shown = patched.to_string();
+    call.resource.decode(patched).map_err(|failure| match failure.code() {
+        400 => patch_fault(shown, failure.message()),
+        _ => failure,
+    })
+}
+
+fn complain(
+    call: &mut Call<'_>,
+    new: &Value,
+    complaints: Vec<String>,
+    validation: FieldValidation,
+) -> Result<(), Failure> {
+    match validation {
+        FieldValidation::Strict if !complaints.is_empty() => {
+            return Err(patch_fault(
+                new.to_string(),
+                &format!("strict decoding error: {}", complaints.join(", ")),
+            ));
+        }
+        FieldValidation::Warn => call.warnings.extend(complaints),
+        FieldValidation::Strict | FieldValidation::Ignore => {}
+    }
+    Ok(())
+}
+
+fn patch_fault(object: String, why: &str) -> Failure {
+    Failure::invalid(Named::new("", "", ""), [FieldError::invalid("patch", object, why)])
+}
+
+/// Server-side apply.
+fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: Value) -> Result<Answer, Failure> {
+    if !applied.is_object() {
+        return Err(Failure::bad_request("error decoding YAML: the body is no object"));
+    }
+    let place = call.place();
+    let subresource = call.subresource().map(str::to_owned);
+    let subresource = subresource.as_deref();
+    let shared = call.shared;
+    let mut state = shared.state.write();
+    let live = match live(call, &state, &place) {
+        Ok(live) => Some(live),
+        Err(failure) if subresource.is_some() => return Err(failure),
+        Err(_) => None,
+    };
+    let uid = text(&applied, "uid");
+    if live.is_none() && !uid.is_empty() {
+        let why = format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        );
+        return Err(Failure::conflict(call.named(&call.path.name), &why));
+    }
+    let mut writer = Writer { state: &mut state, resource: call.resource, options, now: call.now };
+    let merged = writer.apply(live.as_ref().map(|live| &live.value), &applied, subresource)?;
+    let mut new = decode_patched(call, merged)?.object;
+    call.resource.default(&mut new);
+    fit_namespace(&mut new, &call.path.namespace)?;
+    check_name(&new, &call.path.name)?;
+    call.dedup_owners(&mut new);
+    let Some(live) = live else {
+        wipe_system_fields(&mut new);
+        if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("resourceVersion");
+        }
+        return writer.create(&call.path.namespace, new).map(|shown| Answer::object(201, shown));
+    };
+    writer.update(&place, &live, new, subresource).map(|shown| Answer::object(200, shown))
+}

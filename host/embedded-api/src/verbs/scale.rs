@@ -1,0 +1,189 @@
+//! The scale of an object: its replicas, read and written through a small object of their own.
+
+use serde_json::{Map, Value, json};
+
+use super::Call;
+use super::patch::{Mechanism, live};
+use super::write::{Live, Writer, check_name, text};
+use crate::Failure;
+use crate::answer::{Answer, BODIES, Shown};
+use crate::field_error::FieldError;
+use crate::kind::{Scale, ScaleSelector};
+use crate::request::{Body, Encoding, Verb, WriteOptions};
+use crate::selector::LabelSelector;
+use crate::status::Named;
+
+const SCALE: &str = "scale";
+
+/// Reads or writes the scale.
+pub(super) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure> {
+    let resource = call.resource.clone();
+    let scale = resource.scale.as_ref().ok_or_else(Failure::no_such_resource)?;
+    match verb {
+        Verb::Get => {
+            let live = live(call, &call.shared.state.read(), &call.place())?;
+            Ok(Answer::document(200, scale_of(&live.value, scale)))
+        }
+        Verb::Update => replace(call, scale),
+        Verb::Patch => patch(call, scale),
+        _ => Err(Failure::method_not_allowed()),
+    }
+}
+
+fn replace(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
+    let options = WriteOptions::of(call.request, "UpdateOptions", None)?;
+    let encoding = Encoding::of(call.request.header("content-type"))
+        .ok_or_else(|| Failure::unsupported_media_type(BODIES))?;
+    let sent = Body::read(&call.request.body, encoding)?.value;
+    check_name(&sent, &call.path.name)?;
+    write(call, scale, &options, |_| Ok(sent))
+}
+
+fn patch(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
+    let mechanism = Mechanism::of(call)?;
+    let is_apply = mechanism == Mechanism::Apply;
+    let options = WriteOptions::of(call.request, "PatchOptions", Some(is_apply))?;
+    let encoding = if is_apply { Encoding::Yaml } else { Encoding::Json };
+    let body = Body::read(&call.request.body, encoding)?.value;
+    if is_apply {
+        return apply(call, scale, &options, &body);
+    }
+    let shared = call.shared;
+    let before = scale_of(&live(call, &shared.state.read(), &call.place())?.value, scale);
+    let mechanism = if mechanism == Mechanism::Strategic { Mechanism::Merge } else { mechanism };
+    let sent = mechanism.change(&before, &body, call)?;
+    write(call, scale, &options, |_| Ok(sent))
+}
+
+/// Writes the replicas of a scale into its object.
+fn write(
+    call: &mut Call<'_>,
+    scale: &Scale,
+    options: &WriteOptions,
+    sent: impl FnOnce(&Live) -> Result<Value, Failure>,
+) -> Result<Answer, Failure> {
+    let place = call.place();
+    let mut state = call.shared.state.write();
+    let live = live(call, &state, &place)?;
+    let sent = sent(&live)?;
+    let replicas = checked_replicas(&sent, &call.path.name)?;
+    let version = text(&sent, "resourceVersion");
+    let uid = text(&sent, "uid");
+    if !matches!(version.as_str(), "" | "0") && version != live.image.head.resource_version {
+        return Err(Failure::modified(call.named(&call.path.name)));
+    }
+    if !uid.is_empty() && uid != live.image.head.uid {
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            live.image.head.uid
+        );
+        return Err(Failure::conflict(call.named(&call.path.name), &why));
+    }
+    let mut new = live.value.clone();
+    set_at(&mut new, &scale.spec_replicas, Value::from(replicas));
+    let mut writer = Writer { state: &mut state, resource: call.resource, options, now: call.now };
+    let new = writer.track(Some(&live.value), new, Some(SCALE));
+    let shown = writer.update(&place, &live, new, Some(SCALE))?;
+    Ok(answer(shown, scale))
+}
+
+/// Applies a scale: its replicas are applied to the object.
+fn apply(
+    call: &mut Call<'_>,
+    scale: &Scale,
+    options: &WriteOptions,
+    sent: &Value,
+) -> Result<Answer, Failure> {
+    let part = |key: &str| sent.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (part("apiVersion"), part("kind"));
+    if api_version != "autoscaling/v1" || kind != "Scale" {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        return Err(Failure::bad_request(format!(
+            "invalid object type: {group}/{version}, Kind={kind}"
+        )));
+    }
+    let replicas = checked_replicas(sent, &call.path.name)?;
+    let place = call.place();
+    let mut state = call.shared.state.write();
+    let live = live(call, &state, &place)?;
+    let resource = call.resource;
+    let metadata = json!({"name": call.path.name, "namespace": call.path.namespace});
+    let mut applied =
+        json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata});
+    set_at(&mut applied, &scale.spec_replicas, Value::from(replicas));
+    let mut writer = Writer { state: &mut state, resource, options, now: call.now };
+    let new = writer.apply(Some(&live.value), &applied, Some(SCALE))?;
+    let shown = writer.update(&place, &live, new, Some(SCALE))?;
+    Ok(answer(shown, scale))
+}
+
+fn answer(shown: Shown, scale: &Scale) -> Answer {
+    Answer::document(200, scale_of(&shown.into_value(), scale))
+}
+
+/// The scale of an object.
+fn scale_of(object: &Value, scale: &Scale) -> Value {
+    let kept = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
+    let metadata = object.get("metadata").and_then(Value::as_object).into_iter().flatten();
+    let metadata: Map<String, Value> = metadata
+        .filter(|(key, _)| kept.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let number = |keys: &[String]| at(object, keys).and_then(Value::as_i64).unwrap_or_default();
+    let mut spec = json!({});
+    if number(&scale.spec_replicas) != 0 {
+        spec["replicas"] = Value::from(number(&scale.spec_replicas));
+    }
+    let mut status = json!({"replicas": number(&scale.status_replicas)});
+    let selector = match &scale.selector {
+        ScaleSelector::None => String::new(),
+        ScaleSelector::Text(keys) => {
+            at(object, keys).and_then(Value::as_str).unwrap_or_default().to_owned()
+        }
+        ScaleSelector::Labels => {
+            selector_text(object.pointer("/spec/selector").unwrap_or(&Value::Null))
+        }
+    };
+    if !selector.is_empty() {
+        status["selector"] = Value::from(selector);
+    }
+    json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": spec, "status": status})
+}
+
+/// A label selector as text: of the newer form, or the plain map of a ReplicationController.
+fn selector_text(selector: &Value) -> String {
+    let is_plain = selector.as_object().is_some_and(|map| map.values().all(Value::is_string));
+    let selector = if is_plain { &json!({"matchLabels": selector}) } else { selector };
+    LabelSelector::from_value(selector).to_string()
+}
+
+fn checked_replicas(scale: &Value, name: &str) -> Result<i64, Failure> {
+    let replicas = match scale.pointer("/spec/replicas") {
+        None | Some(Value::Null) => 0,
+        Some(value) => value
+            .as_i64()
+            .ok_or_else(|| Failure::bad_request("Scale: spec.replicas is no whole number"))?,
+    };
+    if replicas < 0 {
+        let fault =
+            FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+        return Err(Failure::invalid(Named::new("autoscaling", "Scale", name), [fault]));
+    }
+    Ok(replicas)
+}
+
+fn at<'a>(object: &'a Value, keys: &[String]) -> Option<&'a Value> {
+    keys.iter().try_fold(object, |value, key| value.get(key))
+}
+
+fn set_at(object: &mut Value, keys: &[String], value: Value) {
+    let mut target = object;
+    for key in keys {
+        if !target.is_object() {
+            *target = json!({});
+        }
+        let Some(fields) = target.as_object_mut() else { return };
+        target = fields.entry(key.clone()).or_insert(Value::Null);
+    }
+    *target = value;
+}

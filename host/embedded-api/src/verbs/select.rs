@@ -1,0 +1,87 @@
+//! What a list, a watch or the deletion of a collection is about: a namespace, labels and fields.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::Failure;
+use crate::kind::Resource;
+use crate::request::{ListOptions, ResourcePath};
+use crate::selector::{FieldSelector, LabelSelector, parse_fields};
+use crate::state::State;
+use crate::storage::Image;
+
+/// Which objects of a resource are meant.
+#[derive(Debug, Clone)]
+pub(super) struct Selection {
+    pub(super) namespace: String,
+    labels: LabelSelector,
+    fields: FieldSelector,
+    /// Whether fields count that are not known without parsing the object.
+    parses: bool,
+}
+
+// === impl Selection ===
+
+impl Selection {
+    /// What the path and the options say; a name in the path (the old form of a watch) counts as a field selector.
+    pub(super) fn of(
+        path: &ResourcePath,
+        options: &ListOptions,
+        resource: &Resource,
+    ) -> Result<Self, Failure> {
+        let bad = |why: crate::selector::SelectorError| Failure::bad_request(why.to_string());
+        let labels = LabelSelector::parse(&options.label_selector).map_err(bad)?;
+        let fields = if path.name.is_empty() {
+            parse_fields(&options.field_selector).map_err(bad)?
+        } else {
+            FieldSelector::of_name(&path.name)
+        };
+        let unknown =
+            fields.terms().iter().find(|term| field(resource, &Value::Null, &term.field).is_none());
+        if let Some(term) = unknown {
+            return Err(Failure::bad_request(unknown_field_text(resource, &term.field)));
+        }
+        let parses = fields.terms().iter().any(|term| !is_in_head(&term.field));
+        Ok(Self { namespace: path.namespace.clone(), labels, fields, parses })
+    }
+
+    /// Whether it is everything in the namespace.
+    pub(super) fn is_whole(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// The only name that can match, if there is one.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.fields.name()
+    }
+
+    pub(super) fn matches(&self, resource: &Resource, image: &Image) -> bool {
+        let head = &image.head;
+        let label = |key: &str| head.labels.as_ref()?.get(key).map(String::as_str);
+        if !self.labels.matches_by(label) {
+            return false;
+        }
+        if self.fields.is_empty() {
+            return true;
+        }
+        let object = if self.parses { State::view(resource, image) } else { Value::Null };
+        self.fields.matches(|field| match field {
+            "metadata.name" => head.name.clone(),
+            "metadata.namespace" => head.namespace().to_owned(),
+            _ => self::field(resource, &object, field).map(Cow::into_owned).unwrap_or_default(),
+        })
+    }
+}
+
+fn is_in_head(field: &str) -> bool {
+    matches!(field, "metadata.name" | "metadata.namespace")
+}
+
+fn field<'a>(_: &Resource, _: &'a Value, field: &str) -> Option<Cow<'a, str>> {
+    is_in_head(field).then_some(Cow::Borrowed(""))
+}
+
+fn unknown_field_text(_: &Resource, field: &str) -> String {
+    format!("field label not supported: {field}")
+}

@@ -1,0 +1,288 @@
+//! Watch: what is there, what changed since a version, and what changes from now on, as lines of JSON.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::watch::Receiver;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::Call;
+use super::read::{check_not_newer, parse_version};
+use super::select::Selection;
+use crate::answer::{Form, Shown, Style, respond};
+use crate::kind::Resource;
+use crate::request::ListOptions;
+use crate::state::State;
+use crate::storage::{Event, Image, TableId};
+use crate::{Failure, Shared};
+
+/// How often a bookmark is sent to those who allow it.
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// A watch that sets no timeout ends after this time: clients begin again, as they do with Kubernetes.
+const LONGEST: Duration = Duration::from_mins(45);
+/// Events that wait are sent together up to this size.
+const CHUNK: usize = 64 * 1024;
+
+/// One open watch.
+struct Watch {
+    shared: Arc<Shared>,
+    resource: Arc<Resource>,
+    table: TableId,
+    selection: Selection,
+    style: Style,
+    /// What was sent up to this revision is known to the client.
+    cursor: u64,
+    /// Lines to be sent.
+    lines: VecDeque<Vec<u8>>,
+    is_ended: bool,
+    /// Whether a table was sent already: later ones have no columns.
+    has_columns: bool,
+    changes: Receiver<u64>,
+    bookmarks: Option<Interval>,
+    deadline: Instant,
+    id: u64,
+    breaks: CancellationToken,
+}
+
+/// Opens a watch.
+pub(crate) fn open(call: &Call<'_>, style: Style) -> Result<Response, Failure> {
+    super::check_route(call, crate::request::Verb::Watch)?;
+    let options = ListOptions::of(&call.request.query, true)?;
+    let selection = Selection::of(call.path, &options, call.resource)?;
+    let version = parse_version(&options.resource_version).map_err(Failure::unclassified)?;
+    let table = State::table_of(call.resource);
+    let mut state = call.shared.state.write();
+    let changes = state.storage.table_mut(&table).subscribe();
+    let sends_initial = options.send_initial_events;
+    if let Some(version) = version.filter(|_| sends_initial == Some(true)) {
+        check_not_newer(version, &state)?;
+    }
+    let begins_now = sends_initial == Some(true) || version.unwrap_or_default() == 0;
+    let timeout = options.timeout_seconds.map_or(LONGEST, Duration::from_secs);
+    let (id, breaks) = call.shared.faults.open_watch(&call.resource.group, &call.resource.plural);
+    let mut watch = Watch {
+        shared: call.shared.clone(),
+        resource: call.resource.clone(),
+        table,
+        selection,
+        style,
+        cursor: if begins_now { state.storage.revision() } else { version.unwrap_or_default() },
+        lines: VecDeque::new(),
+        is_ended: false,
+        has_columns: false,
+        changes,
+        bookmarks: options.bookmarks.then(bookmark_interval),
+        deadline: Instant::now() + timeout,
+        id,
+        breaks,
+    };
+    if begins_now && sends_initial != Some(false) {
+        watch.add_initial(&state);
+    }
+    if sends_initial == Some(true) && options.bookmarks {
+        watch.add_bookmark(state.storage.revision(), true);
+    }
+    drop(state);
+    let stream = futures::stream::unfold(watch, |mut watch| async move {
+        watch.next().await.map(|chunk| (chunk, watch))
+    });
+    Ok(respond(200, "application/json", Body::from_stream(stream)))
+}
+
+/// A watch that is refused with one event.
+pub(crate) fn refused(failure: &Failure) -> Response {
+    respond(
+        200,
+        "application/json",
+        Body::from(line("ERROR", failure.to_status().to_string().as_bytes())),
+    )
+}
+
+fn bookmark_interval() -> Interval {
+    let mut interval = interval_at(Instant::now() + BOOKMARK_EVERY, BOOKMARK_EVERY);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// The next chunk of lines; `None` at the end.
+    async fn next(&mut self) -> Option<Result<Bytes, std::io::Error>> {
+        loop {
+            if let Some(chunk) = self.chunk() {
+                return Some(Ok(chunk));
+            }
+            if self.is_ended {
+                return None;
+            }
+            self.changes.borrow_and_update();
+            self.collect();
+            if !self.lines.is_empty() || self.is_ended {
+                continue;
+            }
+            let shared = self.shared.clone();
+            tokio::select! {
+                changed = self.changes.changed() => self.is_ended = changed.is_err(),
+                () = self.breaks.cancelled() => return self.broken(),
+                () = shared.stop.cancelled() => self.is_ended = true,
+                () = sleep_until(self.deadline) => self.is_ended = true,
+                () = tick(&mut self.bookmarks) => self.add_current_bookmark(),
+            }
+        }
+    }
+
+    /// The end of a connection that breaks.
+    fn broken(&mut self) -> Option<Result<Bytes, std::io::Error>> {
+        self.is_ended = true;
+        Some(Err(std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the watch was dropped")))
+    }
+
+    fn chunk(&mut self) -> Option<Bytes> {
+        let mut chunk = self.lines.pop_front()?;
+        while chunk.len() < CHUNK
+            && let Some(line) = self.lines.pop_front()
+        {
+            chunk.extend_from_slice(&line);
+        }
+        Some(Bytes::from(chunk))
+    }
+
+    /// Adds what there is as ADDED, in order.
+    fn add_initial(&mut self, state: &State) {
+        let Some(table) = state.storage.table(&self.table) else { return };
+        let images: Vec<Arc<Image>> =
+            table.list(&self.selection.namespace, None).map(|(_, image)| image.clone()).collect();
+        for image in images {
+            if self.selection.matches(&self.resource, &image) {
+                self.add("ADDED", &image);
+            }
+        }
+    }
+
+    /// Adds what changed since the cursor.
+    fn collect(&mut self) {
+        let shared = self.shared.clone();
+        let state = shared.state.read();
+        let Some(table) = state.storage.table(&self.table) else {
+            self.is_ended = true;
+            return;
+        };
+        match table.events_after(self.cursor) {
+            Ok(events) => {
+                for event in events {
+                    self.cursor = event.revision;
+                    self.add_event(event);
+                }
+            }
+            Err(compacted) => {
+                let text =
+                    format!("too old resource version: {} ({})", self.cursor, compacted.oldest);
+                let status = Failure::expired(text).to_status().to_string();
+                self.lines.push_back(line("ERROR", status.as_bytes()));
+                self.is_ended = true;
+            }
+        }
+    }
+
+    /// An event as this watch sees it: an object that leaves the selection is gone, one that enters it is new.
+    fn add_event(&mut self, event: &Event) {
+        let namespace = &self.selection.namespace;
+        if !namespace.is_empty() && event.key.split('/').next() != Some(namespace.as_str()) {
+            return;
+        }
+        let matches = |image: &Option<Arc<Image>>| {
+            image.clone().filter(|image| self.selection.matches(&self.resource, image))
+        };
+        match (matches(&event.previous), matches(&event.object)) {
+            (None, Some(image)) => self.add("ADDED", &image),
+            (Some(_), Some(image)) => self.add("MODIFIED", &image),
+            (Some(previous), None) => {
+                self.add("DELETED", &Arc::new(previous.at_revision(event.revision)))
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn add(&mut self, kind: &str, image: &Arc<Image>) {
+        let shown = State::show(&self.resource, image);
+        self.add_shown(kind, shown);
+    }
+
+    fn add_shown(&mut self, kind: &str, shown: Shown) {
+        if self.style.accept.form == Form::Whole {
+            let mut text = Vec::new();
+            shown.write(&mut text);
+            self.lines.push_back(line(kind, &text));
+            return;
+        }
+        match self.style.object(shown, &self.resource, !self.has_columns) {
+            Ok(object) => {
+                self.has_columns = true;
+                self.lines.push_back(line(kind, object.to_string().as_bytes()));
+            }
+            Err(failure) => {
+                self.lines.push_back(line("ERROR", failure.to_status().to_string().as_bytes()));
+                self.is_ended = true;
+            }
+        }
+    }
+
+    fn add_current_bookmark(&mut self) {
+        let revision = {
+            let shared = self.shared.clone();
+            let state = shared.state.read();
+            let is_behind =
+                state.storage.table(&self.table).is_none_or(|table| table.last() > self.cursor);
+            if is_behind { self.cursor } else { state.storage.revision() }
+        };
+        self.add_bookmark(revision, false);
+    }
+
+    /// A bookmark carries nothing but a version.
+    fn add_bookmark(&mut self, revision: u64, ends_initial: bool) {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if ends_initial {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let (api_version, kind) = match self.style.accept.form {
+            Form::Metadata | Form::MetadataList => {
+                ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata")
+            }
+            Form::Whole | Form::Table => (self.resource.api_version(), self.resource.kind.as_str()),
+        };
+        let object: Value = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+        self.lines.push_back(line("BOOKMARK", object.to_string().as_bytes()));
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.faults.close_watch(self.id);
+    }
+}
+
+async fn tick(interval: &mut Option<Interval>) {
+    match interval {
+        Some(interval) => {
+            interval.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn line(kind: &str, object: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(object.len() + 40);
+    line.extend_from_slice(b"{\"type\":\"");
+    line.extend_from_slice(kind.as_bytes());
+    line.extend_from_slice(b"\",\"object\":");
+    line.extend_from_slice(object);
+    line.extend_from_slice(b"}\n");
+    line
+}

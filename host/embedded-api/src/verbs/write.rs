@@ -1,0 +1,493 @@
+//! What create, update, patch and apply share: checks, metadata that the server sets, and storing, in the order of kube-apiserver.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+
+use super::Call;
+use crate::answer::{BODIES, Shown};
+use crate::field_error::{FieldError, FieldPath};
+use crate::kind::{Decoded, FieldValidation, Resource};
+use crate::managed_fields;
+use crate::request::{Body, Encoding, WriteOptions};
+use crate::state::{State, new_uid, time_text};
+use crate::status::Named;
+use crate::storage::{Image, Place, metadata_mut};
+use crate::{Cause, Failure, name};
+
+/// The manager of what the controllers of Kubernetes write.
+const CONTROLLER: &str = "kube-controller-manager";
+
+/// One write under the lock.
+pub(super) struct Writer<'a> {
+    pub(super) state: &'a mut State,
+    pub(super) resource: &'a Arc<Resource>,
+    pub(super) options: &'a WriteOptions,
+    pub(super) now: Timestamp,
+}
+
+/// An object that is there, in the version of the request.
+pub(super) struct Live {
+    pub(super) image: Arc<Image>,
+    pub(super) value: Value,
+}
+
+// === impl Call ===
+
+impl Call<'_> {
+    /// Reads the body as an object of the resource, with defaults.
+    pub(super) fn decode(&mut self, options: &WriteOptions) -> Result<Value, Failure> {
+        let encoding = Encoding::of(self.request.header("content-type"))
+            .ok_or_else(|| Failure::unsupported_media_type(BODIES))?;
+        let body = Body::read(&self.request.body, encoding)?;
+        let Decoded { mut object, unknown } = self.resource.decode(body.value)?;
+        let complaints = complaints(body.duplicates, unknown);
+        match options.field_validation {
+            FieldValidation::Strict if !complaints.is_empty() => {
+                return Err(self.resource.strict(&complaints.join(", ")));
+            }
+            FieldValidation::Warn => self.warnings.extend(complaints),
+            FieldValidation::Strict | FieldValidation::Ignore => {}
+        }
+        self.resource.default(&mut object);
+        Ok(object)
+    }
+
+    /// Removes repeated owner references, with a warning, as the server does before it tracks fields.
+    pub(super) fn dedup_owners(&mut self, object: &mut Value) {
+        let Some(owners) =
+            object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut)
+        else {
+            return;
+        };
+        let mut kept: Vec<Value> = Vec::new();
+        let mut repeated = Vec::new();
+        for owner in owners.drain(..) {
+            if kept.contains(&owner) {
+                repeated
+                    .push(owner.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned());
+            } else {
+                kept.push(owner);
+            }
+        }
+        *owners = kept;
+        if !repeated.is_empty() {
+            let uids = repeated.join(", ");
+            self.warnings.push(format!(
+                ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
+                 reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
+            ));
+        }
+    }
+}
+
+// === impl Writer ===
+
+impl Writer<'_> {
+    /// Stores a new object, which is decoded and whose fields are tracked.
+    pub(super) fn create(&mut self, namespace: &str, mut object: Value) -> Result<Shown, Failure> {
+        let resource = self.resource.clone();
+        let named_in_body = text(&object, "name");
+        self.check_admission(namespace, &named_in_body)?;
+        let place = self.fill_system_fields(namespace, &mut object);
+        let name = text(&object, "name");
+        let state = &*self.state;
+        let find = |group: &str, plural: &str, namespace: &str, name: &str| {
+            let resource = state.registry.stored(group, plural)?;
+            let image = state.storage.get(&State::place_of(resource, namespace, name))?;
+            Some(Arc::new(State::view(resource, image)))
+        };
+        resource.admit_create(&mut object, &find)?;
+        resource.prepare_create(&mut object);
+        let faults = resource.validate_create(&object);
+        self.refuse(&name, &object, faults)?;
+        if !matches!(text(&object, "resourceVersion").as_str(), "" | "0") {
+            return Err(Failure::unclassified(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        if self.state.storage.get(&place).is_some() {
+            return Err(Failure::already_exists(Named::new(
+                &resource.group,
+                &resource.plural,
+                &name,
+            )));
+        }
+        if self.options.dry_run {
+            return Ok(Shown::Value(object));
+        }
+        let shown = State::show(&resource, &self.state.commit(&resource, &place, object));
+        self.state.after_write(&resource, &place, self.now);
+        Ok(shown)
+    }
+
+    /// What admission refuses before anything else: no namespace, or one that ends.
+    fn check_admission(&self, namespace: &str, name: &str) -> Result<(), Failure> {
+        let resource = &self.resource;
+        let named = Named::new(&resource.group, &resource.plural, name);
+        if !resource.namespaced {
+            return Ok(());
+        }
+        let Some(image) = self.state.storage.get(&State::namespace_place(namespace)) else {
+            return Err(Failure::not_found(Named::new("", "namespaces", namespace)));
+        };
+        if !image.head.is_deleting() {
+            return Ok(());
+        }
+        let why = format!(
+            "unable to create new content in namespace {namespace} because it is being terminated"
+        );
+        let cause = Cause {
+            reason: "NamespaceTerminating".to_owned(),
+            message: format!("namespace {namespace} is being terminated"),
+            field: "metadata.namespace".to_owned(),
+        };
+        Err(Failure::forbidden(named, &why).with_causes(vec![cause]))
+    }
+
+    /// Sets name, uid and time of creation; says the place.
+    fn fill_system_fields(&self, namespace: &str, object: &mut Value) -> Place {
+        let mut name = text(object, "name");
+        let prefix = text(object, "generateName");
+        if name.is_empty() && !prefix.is_empty() {
+            name = self.free_name(namespace, &prefix);
+        }
+        if let Some(fields) = object.as_object_mut() {
+            let metadata = metadata_mut(fields);
+            if !name.is_empty() {
+                metadata.insert("name".to_owned(), Value::from(name.as_str()));
+            }
+            metadata.insert("uid".to_owned(), Value::from(new_uid()));
+            metadata.insert("creationTimestamp".to_owned(), Value::from(time_text(self.now)));
+        }
+        State::place_of(self.resource, namespace, &name)
+    }
+
+    /// The prefix with five characters that are not taken.
+    fn free_name(&self, namespace: &str, prefix: &str) -> String {
+        const LONGEST: usize = 58;
+        let prefix: String = prefix.chars().take(LONGEST).collect();
+        loop {
+            let name = format!("{prefix}{}", suffix());
+            if self.state.storage.get(&State::place_of(self.resource, namespace, &name)).is_none() {
+                return name;
+            }
+        }
+    }
+
+    /// Stores a changed object. `new` is decoded; its fields are tracked already if it was applied.
+    pub(super) fn update(
+        &mut self,
+        place: &Place,
+        live: &Live,
+        mut new: Value,
+        subresource: Option<&str>,
+    ) -> Result<Shown, Failure> {
+        let resource = self.resource.clone();
+        let name = live.image.head.name.clone();
+        self.check_version(live, &mut new)?;
+        resource.prepare_update(&mut new, &live.value, subresource);
+        keep_system_fields(&mut new, &live.value);
+        managed_fields::keep_times(&live.value, &mut new);
+        let found = metadata_faults(&new, &live.value);
+        let faults = resource.validate_update(&new, &live.value, subresource, found);
+        self.refuse(&name, &new, faults)?;
+        if self.options.dry_run {
+            return Ok(Shown::Value(new));
+        }
+        if goes_now(&new, &live.image) {
+            self.state.take(&resource, place);
+            self.state.settle(self.now);
+            return Ok(Shown::Value(new));
+        }
+        if is_same(&resource, &new, live) {
+            return Ok(Shown::Value(new));
+        }
+        let shown = State::show(&resource, &self.state.commit(&resource, place, new));
+        self.state.after_write(&resource, place, self.now);
+        Ok(shown)
+    }
+
+    /// The resource version of the new object must be that of the present one; where it may be left out, it is filled in.
+    fn check_version(&self, live: &Live, new: &mut Value) -> Result<(), Failure> {
+        let resource = self.resource;
+        let named = Named::new(&resource.group, &resource.plural, &live.image.head.name);
+        let sent = text(new, "resourceVersion");
+        let number = super::read::parse_version(&sent)
+            .map_err(|why| Failure::unclassified(format!("metadata.{why}")))?;
+        match number {
+            None | Some(0) if allows_unconditional_update(resource) => {
+                if let Some(fields) = new.as_object_mut() {
+                    let version = Value::from(live.image.head.resource_version.as_str());
+                    metadata_mut(fields).insert("resourceVersion".to_owned(), version);
+                }
+                Ok(())
+            }
+            None | Some(0) => {
+                let fault = FieldError::invalid(
+                    "metadata.resourceVersion",
+                    0,
+                    "must be specified for an update",
+                );
+                Err(Failure::invalid(named, [fault]))
+            }
+            Some(number) if number == live.image.revision() => Ok(()),
+            Some(_) => Err(Failure::modified(named)),
+        }
+    }
+
+    /// 422 if there are faults; the kind is the one that the object says.
+    fn refuse(&self, name: &str, object: &Value, faults: Vec<FieldError>) -> Result<(), Failure> {
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let kind = object.get("kind").and_then(Value::as_str).unwrap_or(&self.resource.kind);
+        Err(Failure::invalid(Named::new(&self.resource.group, kind, name), faults))
+    }
+
+    /// The object with the fields that this update changed noted in its `managedFields`.
+    pub(super) fn track(
+        &self,
+        live: Option<&Value>,
+        new: Value,
+        subresource: Option<&str>,
+    ) -> Value {
+        let tracking = Tracking { state: self.state, resource: self.resource, now: self.now };
+        tracking.update(live, new, &self.options.manager, subresource.unwrap_or_default())
+    }
+
+    /// What is to be stored when this is applied.
+    pub(super) fn apply(
+        &self,
+        live: Option<&Value>,
+        applied: &Value,
+        subresource: Option<&str>,
+    ) -> Result<Value, Failure> {
+        let (api_version, now) = (self.resource.api_version(), time_text(self.now));
+        let writer = managed_fields::Writer {
+            manager: &self.options.manager,
+            api_version: &api_version,
+            subresource: subresource.unwrap_or_default(),
+            now: &now,
+        };
+        let tracking = Tracking { state: self.state, resource: self.resource, now: self.now };
+        tracking
+            .with_target(|target| {
+                managed_fields::apply(live, applied, target, &writer, self.options.force)
+            })
+            .map_err(Failure::from)
+    }
+}
+
+/// What the tracking of fields needs to know.
+struct Tracking<'a> {
+    state: &'a State,
+    resource: &'a Resource,
+    now: Timestamp,
+}
+
+// === impl Tracking ===
+
+impl Tracking<'_> {
+    fn update(&self, live: Option<&Value>, new: Value, manager: &str, subresource: &str) -> Value {
+        let (api_version, now) = (self.resource.api_version(), time_text(self.now));
+        let writer =
+            managed_fields::Writer { manager, api_version: &api_version, subresource, now: &now };
+        self.with_target(|target| managed_fields::update(live, new, target, &writer))
+    }
+
+    fn with_target<T>(&self, run: impl FnOnce(&managed_fields::Target<'_>) -> T) -> T {
+        let Self { state, resource, .. } = self;
+        let other_version = |api_version: &str| {
+            let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+            let other = state.registry.find(group, version, &resource.plural)?;
+            (other.kind == resource.kind).then(|| other.schema.clone())
+        };
+        run(&managed_fields::Target {
+            kind: &resource.kind,
+            schema: &resource.schema,
+            has_status: resource.has_status(),
+            other_version: &other_version,
+        })
+    }
+}
+
+/// What a strict reader complains of: fields that occur twice, and fields that the kind does not know.
+pub(super) fn complaints(duplicates: Vec<String>, unknown: Vec<String>) -> Vec<String> {
+    let duplicates = duplicates.into_iter().map(|path| format!("duplicate field \"{path}\""));
+    duplicates.chain(unknown.into_iter().map(|path| format!("unknown field \"{path}\""))).collect()
+}
+
+/// Changes an object as a controller does: tracked under its manager, without validation. The object may go with it.
+pub(crate) fn internal_update(
+    state: &mut State,
+    place: &Place,
+    subresource: &str,
+    now: Timestamp,
+    change: impl FnOnce(&mut Value),
+) {
+    let Some(image) = state.storage.get(place).cloned() else { return };
+    let Some(resource) = state.resource_of(&place.table).cloned() else { return };
+    let live = State::view(&resource, &image);
+    let mut new = live.clone();
+    change(&mut new);
+    if new == live {
+        return;
+    }
+    let new = Tracking { state, resource: &resource, now }.update(
+        Some(&live),
+        new,
+        CONTROLLER,
+        subresource,
+    );
+    if goes_now(&new, &image) {
+        state.take(&resource, place);
+    } else {
+        state.commit(&resource, place, new);
+    }
+}
+
+/// A text of the metadata, empty if absent.
+pub(super) fn text(object: &Value, field: &str) -> String {
+    object
+        .get("metadata")
+        .and_then(|metadata| metadata.get(field))
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// What a client may not set on a new object.
+pub(super) fn wipe_system_fields(object: &mut Value) {
+    if let Some(fields) = object.as_object_mut() {
+        let metadata = metadata_mut(fields);
+        for field in [
+            "creationTimestamp",
+            "uid",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+        ] {
+            metadata.remove(field);
+        }
+    }
+}
+
+/// The namespace of an object is that of the request: filled in, or taken out of cluster-scoped objects, or a 400.
+pub(super) fn fit_namespace(object: &mut Value, namespace: &str) -> Result<(), Failure> {
+    let Some(fields) = object.as_object_mut() else { return Ok(()) };
+    let metadata = metadata_mut(fields);
+    match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
+        found if found == namespace && !found.is_empty() => {}
+        _ if namespace.is_empty() => {
+            metadata.remove("namespace");
+        }
+        "" => {
+            metadata.insert("namespace".to_owned(), Value::from(namespace));
+        }
+        _ => {
+            return Err(Failure::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The name of an object is that of the URL, or a 400.
+pub(super) fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
+    let found = text(object, "name");
+    if found.is_empty() {
+        let text = format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        );
+        return Err(Failure::bad_request(text));
+    }
+    if found != name {
+        let text =
+            format!("the name of the object ({found}) does not match the name on the URL ({name})");
+        return Err(Failure::bad_request(text));
+    }
+    Ok(())
+}
+
+/// Kinds whose update must say the resource version.
+fn allows_unconditional_update(resource: &Resource) -> bool {
+    const STRICT: [&str; 3] = ["leases", "poddisruptionbudgets", "customresourcedefinitions"];
+    !resource.is_custom() && !STRICT.contains(&resource.plural.as_str())
+}
+
+/// What an update can never change.
+fn keep_system_fields(new: &mut Value, old: &Value) {
+    let empty = Map::new();
+    let old = old.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let Some(fields) = new.as_object_mut() else { return };
+    let metadata = metadata_mut(fields);
+    let set = |metadata: &mut Map<String, Value>, field: &str, value: Option<&Value>| match value {
+        Some(value) => metadata.insert(field.to_owned(), value.clone()),
+        None => metadata.remove(field),
+    };
+    if metadata.get("uid").and_then(Value::as_str).unwrap_or_default().is_empty() {
+        set(metadata, "uid", old.get("uid"));
+    }
+    set(metadata, "creationTimestamp", old.get("creationTimestamp"));
+    if let Some(deletion) = old.get("deletionTimestamp") {
+        set(metadata, "deletionTimestamp", Some(deletion));
+    }
+    let grace = "deletionGracePeriodSeconds";
+    if metadata.get(grace).is_none_or(Value::is_null) {
+        set(metadata, grace, old.get(grace));
+    }
+    metadata.remove("selfLink");
+}
+
+/// What is wrong with the metadata of an update: each fault twice, for Kubernetes checks once for all kinds and once for each.
+fn metadata_faults(new: &Value, old: &Value) -> Vec<FieldError> {
+    let nothing = Value::Null;
+    let metadata = |object: &'_ Value| object.get("metadata").unwrap_or(&nothing).clone();
+    let faults =
+        name::validate_metadata_update(&metadata(new), &metadata(old), &FieldPath::new("metadata"));
+    faults.iter().cloned().chain(faults.iter().cloned()).collect()
+}
+
+/// Whether this update takes the last finalizer of an object that is being deleted.
+fn goes_now(new: &Value, live: &Image) -> bool {
+    let has_finalizers = |pointer: &str| {
+        new.pointer(pointer).and_then(Value::as_array).is_some_and(|list| !list.is_empty())
+    };
+    if !live.head.is_deleting()
+        || has_finalizers("/metadata/finalizers")
+        || has_finalizers("/spec/finalizers")
+    {
+        return false;
+    }
+    let is_namespace = new.get("kind").is_some_and(|kind| kind == "Namespace");
+    is_namespace
+        || new
+            .pointer("/metadata/deletionGracePeriodSeconds")
+            .and_then(Value::as_i64)
+            .unwrap_or_default()
+            == 0
+}
+
+fn is_same(resource: &Resource, new: &Value, live: &Live) -> bool {
+    if resource.shows_as_stored(live.image.stamp) {
+        return *new == live.value;
+    }
+    let mut stored = resource.to_stored(new.clone());
+    if let Some(fields) = stored.as_object_mut() {
+        fields.remove("apiVersion");
+        fields.remove("kind");
+    }
+    stored == live.image.bare()
+}
+
+/// Five characters that make a name unlikely to be taken; no vowels and nothing that is easily mistaken.
+fn suffix() -> String {
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    (0..5)
+        .filter_map(|_| ALPHABET.get(rand::random_range(0..ALPHABET.len())))
+        .map(|byte| char::from(*byte))
+        .collect()
+}
