@@ -4,7 +4,7 @@
 //! of the grant. A question names what it wants, the answer is what it may have or [`Denied`], whose message names what would have
 //! been accepted. Reads are asked of [`crate::view`].
 //!
-//! Pure: no I/O, no clock. Cutting the declaration down to what a `ServiceAccount` may do is not done here.
+//! Pure: no I/O, no clock. Cutting the declaration down to what a ServiceAccount may do is not done here.
 
 use std::{
     fmt::{self, Display},
@@ -251,7 +251,7 @@ impl Writable {
 
     /// The declarations, for messages.
     pub(crate) fn accepted(&self) -> String {
-        accepted("writes", self.rules.iter().map(ToString::to_string))
+        accepted("writes", self.rules.iter().map(|rule| rule.to_string()))
     }
 
     fn with(&self, verb: Verbs) -> impl Iterator<Item = &Rule> {

@@ -1,8 +1,42 @@
 //! A Kubernetes API in memory, for people at their desk and for tests.
+//!
+//! It answers as kube-apiserver 1.34 does: server-side apply with its managed fields, watches, CRDs with their schemas, tables for
+//! kubectl. It is a tower service ([`EmbeddedApi::router`], for `kube::Client::new`) and an HTTP server ([`EmbeddedApi::serve`]).
+//! All state is in memory and ends with the value.
+//!
+//! # What it leaves out
+//!
+//! It is no server for production: no TLS, no authentication (everyone is an administrator, who may impersonate others), no
+//! admission or conversion webhooks, no protobuf, no persistence, no aggregation. There are no controllers but the garbage
+//! collector, the ends of namespaces and CRDs, which act at once, within the request that causes them: Deployments make no
+//! pods, and no node runs any. No logs, exec or port-forward. Versions of a CRD differ in nothing but `apiVersion` and schema.
+//!
+//! # Modules
+//!
+//! - `server`, `request`, `answer`: HTTP; `status`, `field_error`: what is refused, and why
+//! - `verbs`: one file for each thing that a request can do; `collect`: what follows from deletions; `access`: RBAC
+//! - `state`, `storage`: the objects and their history; `selector`: which are meant; `fault`: what goes wrong on purpose
+//! - `kind`, `builtin`, `crd`: which kinds there are, and the rules of each; `structural`, `name`: the rules for their objects
+//! - `schema`, `typed`, `fields`, `managed_fields`, `patch`: merging objects and knowing who owns which fields
+//! - `discovery`, `openapi`, `table`: what clients ask about the API itself, and how kubectl prints objects
+
 #![expect(dead_code, reason = "modules land one by one")]
 
+mod access;
+mod answer;
 mod builtin;
+mod collect;
+mod crd {
+    pub(crate) fn settle(
+        _: &serde_json::Value,
+        _: &crate::kind::Registry,
+        _: &str,
+    ) -> Option<serde_json::Value> {
+        None
+    }
+}
 mod discovery;
+mod fault;
 mod field_error;
 mod fields;
 mod go;
@@ -11,10 +45,281 @@ mod managed_fields;
 mod name;
 mod openapi;
 mod patch;
+mod request;
 mod schema;
+mod selector;
+mod server;
+mod state;
 mod status;
+mod storage;
 mod structural;
 mod table;
 mod typed;
+mod verbs;
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use fault::{Fault, Faults, Filter};
+pub use request::Verb;
+pub use selector::{LabelSelector, SelectorError};
 pub use status::{Cause, Failure};
+
+use state::State;
+use status::Named;
+use storage::{TableId, metadata_mut};
+
+/// Says what time it is.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// How an API behaves.
+#[derive(Clone)]
+pub struct Options {
+    /// What objects and conditions take as the present time.
+    pub now: Clock,
+    /// How many changes of each resource are remembered for watches and lists of the past.
+    pub history: usize,
+    /// The namespaces that are there from the beginning.
+    pub namespaces: Vec<String>,
+}
+
+/// A Kubernetes API in memory. Clones are the same API.
+#[derive(Clone)]
+pub struct EmbeddedApi {
+    shared: Arc<Shared>,
+}
+
+/// Requests of one sort, for counting.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestKind {
+    /// What was done.
+    pub verb: Verb,
+    /// The group of the resource, empty for the core group.
+    pub group: String,
+    /// The plural of the resource.
+    pub resource: String,
+    /// The subresource, empty for the object itself.
+    pub subresource: String,
+}
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) state: RwLock<State>,
+    pub(crate) faults: Faults,
+    pub(crate) counts: Mutex<BTreeMap<RequestKind, u64>>,
+    /// Ends all watches.
+    pub(crate) stop: CancellationToken,
+    pub(crate) now: Mutex<Clock>,
+}
+
+// === impl Options ===
+
+impl Default for Options {
+    fn default() -> Self {
+        let namespaces = ["default", "kube-node-lease", "kube-public", "kube-system"];
+        Self {
+            now: Arc::new(Timestamp::now),
+            history: 10_000,
+            namespaces: namespaces.map(str::to_owned).into(),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("history", &self.history)
+            .field("namespaces", &self.namespaces)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(crate) fn now(&self) -> Timestamp {
+        let clock = self.now.lock().clone();
+        clock()
+    }
+}
+
+// === impl EmbeddedApi ===
+
+impl fmt::Debug for EmbeddedApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EmbeddedApi").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}
+
+impl EmbeddedApi {
+    /// An API with the built-in kinds and no objects but its namespaces.
+    pub fn new(options: Options) -> Self {
+        let mut state = State::new(options.history.max(1));
+        let now = (options.now)();
+        for namespace in &options.namespaces {
+            state.add_namespace(namespace, now);
+        }
+        // Nobody can have seen anything yet: watches from before now are too old.
+        state.storage.compact();
+        let shared = Shared {
+            state: RwLock::new(state),
+            faults: Faults::default(),
+            counts: Mutex::default(),
+            stop: CancellationToken::new(),
+            now: Mutex::new(options.now),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The API as a tower service: `kube::Client::new(api.router(), "default")`.
+    pub fn router(&self) -> axum::Router {
+        server::router(self.shared.clone())
+    }
+
+    /// Serves the API over HTTP until `shutdown` is cancelled; then watches end and running requests are answered.
+    ///
+    /// # Errors
+    ///
+    /// The listener failed.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        shutdown: CancellationToken,
+    ) -> std::io::Result<()> {
+        server::serve(self.shared.clone(), listener, shutdown).await
+    }
+
+    /// Ends all watches, now and to come, as the end of the server would.
+    pub fn stop(&self) {
+        self.shared.stop.cancel();
+    }
+
+    /// What goes wrong on purpose.
+    pub fn faults(&self) -> &Faults {
+        &self.shared.faults
+    }
+
+    /// The revision of the last write.
+    pub fn revision(&self) -> u64 {
+        self.shared.state.read().storage.revision()
+    }
+
+    /// The revision of the last change of a resource; 0 if nothing of it was ever stored.
+    pub fn latest(&self, group: &str, plural: &str) -> u64 {
+        let state = self.shared.state.read();
+        state.storage.table(&TableId::new(group, plural)).map_or(0, storage::Table::last)
+    }
+
+    /// Forgets the history: watches and lists from before now are answered with 410.
+    pub fn compact(&self) {
+        self.shared.state.write().storage.compact();
+    }
+
+    /// How often what was asked for, refused requests and those that faults hit included.
+    pub fn requests(&self) -> BTreeMap<RequestKind, u64> {
+        self.shared.counts.lock().clone()
+    }
+
+    /// Begins counting requests anew.
+    pub fn reset_requests(&self) {
+        self.shared.counts.lock().clear();
+    }
+
+    /// Takes another clock.
+    pub fn set_clock(&self, now: Clock) {
+        *self.shared.now.lock() = now;
+    }
+
+    /// Whether a kind is served in this version.
+    pub fn serves(&self, group: &str, version: &str, kind: &str) -> bool {
+        self.shared.state.read().registry.find_kind(group, version, kind).is_some()
+    }
+
+    /// Serves a kind without a schema: everything is kept as it comes, lists are atomic.
+    pub fn serve_untyped(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+        plural: &str,
+        namespaced: bool,
+    ) {
+        self.shared.state.write().registry.add_untyped((group, version), kind, plural, namespaced);
+    }
+
+    /// All objects, as they are stored.
+    pub fn objects(&self) -> Vec<Value> {
+        let state = self.shared.state.read();
+        let mut objects = Vec::new();
+        for (id, table) in state.storage.tables() {
+            if let Some(resource) = state.resource_of(id) {
+                let api_version = resource.storage_api_version();
+                objects.extend(
+                    table.all().map(|(_, image)| image.value(&api_version, &resource.kind)),
+                );
+            }
+        }
+        objects
+    }
+
+    /// Puts an object in as if it were stored already: status, uid, owners, finalizers and marks of deletion stay. With
+    /// `validate` it gets defaults and must fulfil the schema of its kind; without, it is taken as it is, as an object
+    /// that was stored under an older schema. A `CustomResourceDefinition` is served from then on.
+    ///
+    /// # Errors
+    ///
+    /// The kind is not served, the object has no name, or it is not valid.
+    pub fn load(&self, mut object: Value, validate: bool) -> Result<(), Failure> {
+        let now = self.shared.now();
+        let mut state = self.shared.state.write();
+        let part =
+            |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (api_version, kind) = (part("apiVersion"), part("kind"));
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
+        let found = state.registry.find_kind(group, version, &kind).cloned();
+        let Some(resource) = found else {
+            let text = format!("no matches for kind {kind:?} in version {api_version:?}");
+            return Err(Failure::bad_request(text));
+        };
+        let Some(metadata) = object.as_object_mut().map(metadata_mut) else {
+            unreachable_object()?
+        };
+        let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+        if name.is_empty() {
+            return Err(Failure::bad_request(format!("{kind} without a name")));
+        }
+        metadata.remove("resourceVersion");
+        if resource.namespaced {
+            let namespace = metadata.entry("namespace").or_insert_with(|| Value::from("default"));
+            if namespace.as_str().is_none_or(str::is_empty) {
+                *namespace = Value::from("default");
+            }
+        } else {
+            metadata.remove("namespace");
+        }
+        if validate {
+            object = resource.decode(object)?.object;
+            resource.default(&mut object);
+            let faults = resource.validate_create(&object);
+            if !faults.is_empty() {
+                return Err(Failure::invalid(
+                    Named::new(&resource.group, &resource.kind, &name),
+                    faults,
+                ));
+            }
+        }
+        state.load(&resource, object, now);
+        Ok(())
+    }
+}
+
+fn unreachable_object<T>() -> Result<T, Failure> {
+    Err(Failure::bad_request("the object is no JSON object"))
+}

@@ -11,11 +11,10 @@ mod strategic;
 #[cfg(test)]
 mod tests;
 
-#[allow(unused_imports, reason = "the verbs use them")]
 pub(crate) use json::json;
-#[allow(unused_imports, reason = "the verbs use them")]
+
 pub(crate) use merge::merge;
-#[allow(unused_imports, reason = "the verbs use them")]
+
 pub(crate) use strategic::strategic;
 
 /// Why an object could not be patched.

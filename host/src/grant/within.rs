@@ -1,7 +1,5 @@
 //! Whether all that a manifest holds lies within a set of paths.
 
-use std::fmt::Write;
-
 use serde_json::Value;
 
 use crate::path::{Path, Segment};
@@ -41,7 +39,7 @@ fn walk(value: &Value, allowed: &[&[Segment]], place: &mut String) -> bool {
         Value::Array(items) if !items.is_empty() && !allowed.is_empty() => {
             items.iter().enumerate().any(|(index, item)| {
                 place.truncate(length);
-                _ = write!(place, "[{index}]");
+                place.push_str(&format!("[{index}]"));
                 item_outside(item, allowed, place)
             })
         }
@@ -55,7 +53,7 @@ fn item_outside(item: &Value, allowed: &[&[Segment]], place: &mut String) -> boo
     if let Some(object) = item.as_object_mut() {
         for segment in allowed.iter().filter_map(|path| path.first()) {
             if let Segment::Where(keys) = segment {
-                object.retain(|key, _| !keys.iter().any(|(named, _)| **named == **key));
+                keys.iter().for_each(|(key, _)| _ = object.remove(&**key));
             }
         }
     }
@@ -79,7 +77,7 @@ fn push_key(place: &mut String, key: &str) {
             .all(|character| character.is_ascii_alphanumeric() || matches!(character, '-' | '_'));
     match (plain, place.is_empty()) {
         (true, true) => place.push_str(key),
-        (true, false) => _ = write!(place, ".{key}"),
-        (false, _) => _ = write!(place, "[{key:?}]"),
+        (true, false) => place.push_str(&format!(".{key}")),
+        (false, _) => place.push_str(&format!("[{key:?}]")),
     }
 }

@@ -7,9 +7,9 @@ use crate::contract::Kind;
 pub enum Class {
     /// Namespaces.
     Namespace,
-    /// `CustomResourceDefinition`s, until they are established.
+    /// CustomResourceDefinitions, until they are established.
     Definition,
-    /// Roles, bindings and `ServiceAccount`s.
+    /// Roles, bindings and ServiceAccounts.
     Access,
     /// What workloads read when they start.
     Configuration,

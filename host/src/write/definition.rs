@@ -1,4 +1,4 @@
-//! `CustomResourceDefinition`s: what comes after them waits until they are established.
+//! CustomResourceDefinitions: what comes after them waits until they are established.
 
 use std::sync::Arc;
 

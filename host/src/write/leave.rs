@@ -33,9 +33,10 @@ impl Run<'_> {
     ) -> Result<Applied, Stop> {
         let reduced = without(object.clone(), leave);
         if !leave.is_empty()
-            && let Some(skipped) = self.skip(&target, &reduced)
+            && let Some(own) = self.is_so(&target, &reduced)
         {
-            return Ok(skipped);
+            self.written.skipped += 1;
+            return Ok(Applied { own, answer: None });
         }
         let mut live = match self.live(target.resource, target.to).await? {
             Some(live) => live,

@@ -29,9 +29,10 @@ impl Run<'_> {
     ) -> Result<Option<Pair>, Stop> {
         let resource = self.resource(&manifest.to).await?;
         let target = Target { resource: &resource, to: &manifest.to, manager, subresource: "" };
-        if let Some(skipped) = self.skip(&target, &manifest.object) {
+        if let Some(own) = self.is_so(&target, &manifest.object) {
+            self.written.skipped += 1;
             self.remove_absent(&target, manifest, None).await?;
-            return Ok(skipped.own);
+            return Ok(own);
         }
         // Without a uid, an apply would make the object.
         let uid = self

@@ -90,12 +90,13 @@ impl Run<'_> {
                 encoded(&prune.of.labels)
             );
             if let Some(name) = &prune.of.name {
-                path.push_str("&fieldSelector=");
-                path.push_str(&encoded(&format!("metadata.name={name}")));
+                path.push_str(&format!(
+                    "&fieldSelector={}",
+                    encoded(&format!("metadata.name={name}"))
+                ));
             }
             if !token.is_empty() {
-                path.push_str("&continue=");
-                path.push_str(&encoded(&token));
+                path.push_str(&format!("&continue={}", encoded(&token)));
             }
             let outgoing =
                 Outgoing { metadata_only: prune.matching.is_empty(), ..Outgoing::get(path) };
@@ -111,8 +112,11 @@ impl Run<'_> {
                     .filter(|item| matches(prune, item))
                     .filter_map(|item| candidate(&prune.of.kind, item, own_fields::of(item))),
             );
-            let next = list.pointer("/metadata/continue").and_then(Value::as_str);
-            next.unwrap_or_default().clone_into(&mut token);
+            token = list
+                .pointer("/metadata/continue")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
             if token.is_empty() {
                 return Ok(found);
             }

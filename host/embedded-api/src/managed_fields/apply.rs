@@ -32,11 +32,11 @@ pub(crate) fn apply(
     let scope = Scope { target, writer };
     check(applied, &scope)?;
     let Some(live) = live else { return Ok(create(applied, &scope)) };
-    let application = Application { scope, live, applied };
+    let application = Application { scope, live, bare: without_managed_fields(live), applied };
     if !last_applied::is_kubectl(writer) {
         return application.run(force, None);
     }
-    let forgiven = last_applied::owned(live, &scope);
+    let forgiven = last_applied::owned(&application.bare, &scope);
     let mut object = application.run(force, forgiven.as_ref())?;
     last_applied::renew(&mut object, applied);
     Ok(object)
@@ -96,6 +96,8 @@ fn object_text(object: &Value) -> String {
 struct Application<'a> {
     scope: Scope<'a>,
     live: &'a Value,
+    /// `live` without its managers.
+    bare: Value,
     applied: &'a Value,
 }
 
@@ -104,8 +106,8 @@ impl Application<'_> {
     fn run(&self, force: bool, forgiven: Option<&Set>) -> Result<Value, ApplyError> {
         let mut entries = self.managers()?;
         let mut merged = self.merged(&mut entries);
-        let own = typed::compare(self.live, &merged, self.type_());
-        let differences = self.scope.differences(&entries, &own, self.live, &merged);
+        let own = typed::compare(&self.bare, &merged, self.type_());
+        let differences = self.scope.differences(&entries, &own, &self.bare, &merged);
         if !force {
             let others = entries.iter().filter(|entry| !self.is_mine(entry));
             let conflicts = others.flat_map(|entry| {
@@ -140,22 +142,21 @@ impl Application<'_> {
         if entries.is_empty() {
             let before = Writer { manager: BEFORE_FIRST_APPLY, ..*self.scope.writer };
             let scope = Scope { writer: &before, ..self.scope };
-            entries = track_update(entries, &scope.empty_object(), self.live, &scope);
+            entries = track_update(entries, &scope.empty_object(), &self.bare, &scope);
         }
-        typed::validate(self.live, self.type_(), true).map_err(|errors| {
+        typed::validate(&self.bare, self.type_(), true).map_err(|errors| {
             ApplyError::Typed(format!(
                 "failed to create typed live object ({}): {errors}",
                 object_text(self.live)
             ))
         })?;
-        self.scope.reconcile(&mut entries, self.live);
+        self.scope.reconcile(&mut entries, &self.bare);
         Ok(entries)
     }
 
     /// What the object becomes; the applier's entry becomes what it applies now.
     fn merged(&self, entries: &mut Entries) -> Value {
-        let bare = without_managed_fields(self.live);
-        let merged = typed::merge(bare, self.applied, self.type_()).unwrap_or(Value::Null);
+        let merged = typed::merge(&self.bare, self.applied, self.type_()).unwrap_or(Value::Null);
         let last = entries.take(Operation::Apply, self.scope.writer);
         let set = applied_set(self.applied, &self.scope);
         let gives_up = last.filter(|last| !last.set.is_subset(&set));

@@ -1,0 +1,188 @@
+//! HTTP: from a request to an answer, with faults in between and counts beside.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use http_body_util::BodyExt as _;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::access::{Action, User};
+use crate::answer::{Accept, Answer, Style, failure, respond, warn};
+use crate::discovery::{self, Document};
+use crate::fault::Seen;
+use crate::request::{Request, ResourcePath, Verb};
+use crate::verbs::{self, Call};
+use crate::{Failure, RequestKind, Shared};
+
+#[cfg(test)]
+mod tests;
+
+/// Bodies up to this size are read, as with Kubernetes.
+const LARGEST_BODY: usize = 3 * 1024 * 1024;
+
+/// The service.
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    Router::new().fallback(move |request: http::Request<Body>| {
+        let shared = shared.clone();
+        async move { answer(shared, request).await }
+    })
+}
+
+/// The server.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) -> std::io::Result<()> {
+    let stop = shared.stop.clone();
+    let end = async move {
+        shutdown.cancelled().await;
+        stop.cancel();
+    };
+    axum::serve(listener, router(shared)).with_graceful_shutdown(end).await
+}
+
+async fn answer(shared: Arc<Shared>, request: http::Request<Body>) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = match http_body_util::Limited::new(body, LARGEST_BODY).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(why) if why.is::<http_body_util::LengthLimitError>() => {
+            let text = format!("Request entity too large: limit is {LARGEST_BODY}");
+            return failure(&Failure::generic(413, "RequestEntityTooLarge", text));
+        }
+        Err(why) => return failure(&Failure::bad_request(format!("cannot read the body: {why}"))),
+    };
+    let request = Request::new(parts, body);
+    match ResourcePath::parse(&request.path) {
+        Some(path) => for_resource(&shared, &request, &path).await,
+        None => for_document(&shared, &request).unwrap_or_else(|refusal| failure(&refusal)),
+    }
+}
+
+/// Everything that is no resource: discovery, OpenAPI, version, health.
+fn for_document(shared: &Shared, request: &Request) -> Result<Response, Failure> {
+    let state = shared.state.read();
+    if let Some(user) = User::impersonated(&request.headers)? {
+        let verb = request.method.as_str().to_lowercase();
+        let action = Action::Path { verb, path: request.path.clone() };
+        if state.allows(&user, &action).is_none() {
+            return Err(action.refusal(&user));
+        }
+    }
+    let accept = request.header("accept").unwrap_or_default();
+    match discovery::answer(&state.registry, &request.path, accept) {
+        Some(Document::Json(document)) => Answer::document(200, document)
+            .into_response(None, &style(shared, request, Accept::default())),
+        Some(Document::Typed(document, content_type)) => {
+            let mut response = respond(200, "application/json", Body::from(document.to_string()));
+            if let Ok(value) = content_type.parse() {
+                response.headers_mut().insert(http::header::CONTENT_TYPE, value);
+            }
+            Ok(response)
+        }
+        Some(Document::Text(text)) => {
+            Ok(respond(200, "text/plain; charset=utf-8", Body::from(text)))
+        }
+        Some(Document::NotAcceptable(available)) => Err(Failure::not_acceptable(available)),
+        None => Err(Failure::no_such_page()),
+    }
+}
+
+async fn for_resource(shared: &Arc<Shared>, request: &Request, path: &ResourcePath) -> Response {
+    let Some(verb) = request.verb(path) else { return failure(&Failure::method_not_allowed()) };
+    count(shared, path, verb);
+    let seen = Seen { verb, group: &path.group, plural: &path.resource, name: &path.name };
+    let obstacles = shared.faults.meet(seen);
+    if !obstacles.latency.is_zero() {
+        tokio::time::sleep(obstacles.latency).await;
+    }
+    let response = match obstacles.refusal {
+        Some(refusal) if verb == Verb::Watch && refusal.code() == 410 => {
+            verbs::refuse_watch(&refusal)
+        }
+        Some(refusal) => failure(&refusal),
+        None => perform(shared, request, path, verb),
+    };
+    if obstacles.loses_answer { lost() } else { response }
+}
+
+fn perform(shared: &Arc<Shared>, request: &Request, path: &ResourcePath, verb: Verb) -> Response {
+    let resource = match find(shared, request, path, verb) {
+        Ok(resource) => resource,
+        Err(refusal) => return failure(&refusal),
+    };
+    let deprecation = resource.deprecation().map(str::to_owned);
+    let now = shared.now();
+    let mut call = Call {
+        shared,
+        request,
+        path,
+        resource: &resource,
+        now,
+        warnings: deprecation.into_iter().collect(),
+    };
+    let result = Accept::negotiate(request.header("accept")).and_then(|accept| {
+        let style = style(shared, request, accept);
+        if verb == Verb::Watch {
+            return verbs::open_watch(&call, style);
+        }
+        style.check()?;
+        verbs::perform(&mut call, verb)?.into_response(Some(&resource), &style)
+    });
+    let mut response = result.unwrap_or_else(|refusal| failure(&refusal));
+    warn(&mut response, &call.warnings);
+    response
+}
+
+/// The resource that the path names, if whoever asks may do this to it.
+fn find(
+    shared: &Shared,
+    request: &Request,
+    path: &ResourcePath,
+    verb: Verb,
+) -> Result<Arc<crate::kind::Resource>, Failure> {
+    let state = shared.state.read();
+    if let Some(user) = User::impersonated(&request.headers)? {
+        let action = Action::of(path, verb);
+        if state.allows(&user, &action).is_none() {
+            return Err(action.refusal(&user));
+        }
+    }
+    state
+        .registry
+        .find(&path.group, &path.version, &path.resource)
+        .cloned()
+        .ok_or_else(Failure::no_such_page)
+}
+
+fn style(shared: &Shared, request: &Request, accept: Accept) -> Style {
+    Style {
+        accept,
+        pretty: request.query.flag("pretty"),
+        include_object: request.query.text("includeObject").to_owned(),
+        now: shared.now(),
+    }
+}
+
+fn count(shared: &Shared, path: &ResourcePath, verb: Verb) {
+    let kind = RequestKind {
+        verb,
+        group: path.group.clone(),
+        resource: path.resource.clone(),
+        subresource: path.subresource.clone(),
+    };
+    *shared.counts.lock().entry(kind).or_default() += 1;
+}
+
+/// An answer whose connection breaks before anything of it was read.
+fn lost() -> Response {
+    let fault = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the answer was lost");
+    respond(
+        200,
+        "application/json",
+        Body::from_stream(futures::stream::iter([Err::<bytes::Bytes, _>(fault)])),
+    )
+}

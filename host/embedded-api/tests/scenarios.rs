@@ -1,0 +1,84 @@
+//! The recorded scenarios of a real kube-apiserver, run against the embedded API.
+//!
+//! Reads the folder named by `MORTISE_GOLDENS`, else the copy under `tests/goldens`. Each scenario has a fresh server. What is
+//! known to differ stands in `scenarios-differ.yaml`, with the reason; all else must be equal, and what stands there must differ.
+//! `SCENARIOS=crud-` runs only those whose names begin so, and prints all differences.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+#[path = "scenarios/normalise.rs"]
+mod normalise;
+#[path = "scenarios/run.rs"]
+mod run;
+
+#[test]
+fn recorded_scenarios_are_answered_as_by_kubernetes() {
+    let folder = folder();
+    let only = std::env::var("SCENARIOS").unwrap_or_default();
+    let files = files(&folder, &only);
+    assert!(!files.is_empty(), "no scenarios in {}", folder.display());
+    let differ = known_differences();
+    let mut groups: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut wrong = String::new();
+    for file in &files {
+        let name = file.file_stem().unwrap().to_str().unwrap().to_owned();
+        let group = name.split('-').next().unwrap().to_owned();
+        let count = groups.entry(group).or_default();
+        count.1 += 1;
+        let reason = differ.get(&name);
+        match (run::scenario(&read(file)), reason) {
+            (Ok(()), None) => count.0 += 1,
+            (Ok(()), Some(_)) => {
+                count.0 += 1;
+                writeln!(wrong, "{name}: is equal, but listed in scenarios-differ.yaml").unwrap();
+            }
+            (Err(_), Some(_)) if only.is_empty() => {}
+            (Err(difference), _) => writeln!(wrong, "{name}: {difference}").unwrap(),
+        }
+    }
+    let (mut equal, mut all) = (0, 0);
+    for (group, (group_equal, group_all)) in &groups {
+        println!("{group:12} {group_equal:3} of {group_all:3} equal");
+        equal += group_equal;
+        all += group_all;
+    }
+    println!("{:12} {equal:3} of {all:3} equal", "all");
+    for (name, reason) in &differ {
+        println!("differs: {name}: {reason}");
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+fn folder() -> PathBuf {
+    let goldens = std::env::var("MORTISE_GOLDENS").map(PathBuf::from);
+    let goldens = goldens
+        .unwrap_or_else(|_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens"));
+    goldens.join("kubernetes-api")
+}
+
+fn files(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let entries =
+        std::fs::read_dir(folder).unwrap_or_else(|fault| panic!("{}: {fault}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.retain(|file| file.file_name().unwrap().to_str().unwrap().starts_with(prefix));
+    files.sort();
+    files
+}
+
+fn known_differences() -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios-differ.yaml"),
+    )
+    .unwrap();
+    serde_saphyr::from_str(&text).unwrap()
+}
+
+fn read(file: &Path) -> Value {
+    let text = std::fs::read_to_string(file).unwrap();
+    serde_saphyr::from_str(&text).unwrap_or_else(|fault| panic!("{}: {fault}", file.display()))
+}
