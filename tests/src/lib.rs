@@ -1,5 +1,6 @@
 //! The harness of the tests: guests, built on first use.
 
+pub mod crds;
 mod guest;
 
 pub use guest::guest;

@@ -1,2 +1,5 @@
-//! Writes crds/.
-fn main() {}
+//! Writes `crds/` from the Rust types: `cargo crds`.
+
+fn main() -> anyhow::Result<()> {
+    mortise_tests::crds::write()
+}

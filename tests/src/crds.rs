@@ -1,0 +1,70 @@
+//! The folder `crds/`: written from the Rust types, and checked against them.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use serde_json::Value;
+
+/// What every file starts with.
+const HEAD: &str = "# Written by `cargo crds` from the Rust types; a test fails if the two differ.\n";
+
+/// The definitions that the workspace's packages own.
+fn definitions() -> Vec<Value> {
+    vec![api_rule::api::definition()]
+}
+
+/// The folder in this checkout.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds")
+}
+
+/// The files as the types say that they should be: paths within the folder, and their text.
+pub fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
+    let file = |definition: Value| {
+        let text = |pointer| definition.pointer(pointer).and_then(Value::as_str).context("a definition without a name");
+        let path = Path::new(text("/spec/group")?).join(format!("{}.yaml", text("/metadata/name")?));
+        Ok((path, format!("{HEAD}{}", serde_saphyr::to_string(&definition)?)))
+    };
+    definitions().into_iter().map(file).collect()
+}
+
+/// Writes the files.
+pub fn write() -> anyhow::Result<()> {
+    for (path, text) in files()? {
+        let path = folder().join(path);
+        let parent = path.parent().context("a file is in a folder")?;
+        fs::create_dir_all(parent).with_context(|| format!("cannot make the folder {}", parent.display()))?;
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_what_the_types_say() {
+        let mut found = BTreeMap::new();
+        for group in fs::read_dir(folder()).unwrap() {
+            for file in fs::read_dir(group.unwrap().path()).unwrap() {
+                let path = file.unwrap().path();
+                let text = fs::read_to_string(&path).unwrap();
+                found.insert(path.strip_prefix(folder()).unwrap().to_owned(), text);
+            }
+        }
+        assert!(found == files().unwrap(), "crds/ differs from the Rust types: run `cargo crds` and look at what it changes");
+    }
+
+    #[test]
+    fn what_is_written_reads_as_what_was_meant() {
+        for (definition, text) in definitions().iter().zip(files().unwrap().values()) {
+            let read: Value = serde_saphyr::from_str(text).unwrap();
+            assert_eq!(&read, definition);
+        }
+    }
+}
