@@ -12,6 +12,7 @@ use crate::field_error::{FieldError, FieldPath, Kind, Shown};
 
 mod check;
 mod convert;
+mod cost;
 mod embedded;
 mod evaluate;
 mod fill;
@@ -29,7 +30,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-#[expect(unused_imports, reason = "the users land later")]
+#[cfg_attr(not(test), expect(unused_imports, reason = "the users land later"))]
 pub(crate) use check::check;
 #[expect(unused_imports, reason = "the users land later")]
 pub(crate) use format::{is_known_format, unrecognized_formats};

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::Node;
+use super::{Node, cost};
 use crate::field_error::{FieldError, FieldPath, Shown};
 
 mod default;
@@ -40,13 +40,14 @@ pub(crate) fn check(schema: &Value, path: &FieldPath<'_>) -> Vec<FieldError> {
     }
     let node = Node::compile(schema);
     let mut found = Faults::default();
-    let scope = Scope { rules: structural, root: true, ..Scope::default() };
+    let scope = Scope { rules: structural, root: true, cardinality: Some(1), ..Scope::default() };
     visit(schema, Some(&node), scope, path, &mut found);
     errors.append(&mut found.schema);
     errors.append(&mut found.rules);
-    if errors.is_empty()
-        && let Some(name) = unsupported
-    {
+    let costs = found.costs.into_errors(path);
+    let clean = errors.is_empty();
+    errors.extend(costs);
+    if clean && let Some(name) = unsupported {
         errors.push(FieldError::invalid(
             path,
             "",
@@ -61,6 +62,7 @@ pub(crate) fn check(schema: &Value, path: &FieldPath<'_>) -> Vec<FieldError> {
 struct Faults {
     schema: Vec<FieldError>,
     rules: Vec<FieldError>,
+    costs: rule::Costs,
 }
 
 /// What holds for one place because of the places around it.
@@ -75,6 +77,17 @@ struct Scope<'a> {
     no_defaults: Option<&'a str>,
     /// The place below which old and new values cannot be compared.
     incomparable: Option<&'a FieldPath<'a>>,
+    /// How often values can be there; `None` if that is not bounded.
+    cardinality: Option<u64>,
+}
+
+// === impl Scope ===
+
+impl Scope<'_> {
+    /// How often what is below a node of this scope can be there.
+    fn below(self, node: Option<&Node>) -> Option<u64> {
+        Some(self.cardinality?.saturating_mul(cost::factor(node?)?))
+    }
 }
 
 fn visit(
@@ -110,8 +123,9 @@ fn visit(
             node,
             resource: scope.root || node.embedded,
             incomparable: scope.incomparable,
+            cardinality: scope.cardinality,
         };
-        rule::check_programs(rules, place, &here, &mut found.rules);
+        rule::check_programs(rules, place, &here, &mut found.costs, &mut found.rules);
     }
 }
 
@@ -177,7 +191,7 @@ fn visit_additional(
     } else {
         scope.no_defaults
     };
-    let below = Scope { root: false, no_defaults, ..scope };
+    let below = Scope { root: false, no_defaults, cardinality: scope.below(node), ..scope };
     visit(additional, node.and_then(Node::values), below, &here, found);
 }
 
@@ -198,6 +212,7 @@ fn visit_properties(
             root: false,
             in_meta: scope.in_meta || meta,
             no_defaults: if meta && scope.root { Some(&reason) } else { scope.no_defaults },
+            cardinality: scope.below(node),
             incomparable: scope
                 .incomparable
                 .or((text(map, "x-kubernetes-map-type") == "atomic").then_some(path)),
@@ -239,6 +254,7 @@ fn visit_items(
     let comparable = text(map, "x-kubernetes-list-type") == "map";
     let below = Scope {
         root: false,
+        cardinality: scope.below(node),
         incomparable: scope.incomparable.or((!comparable).then_some(path)),
         ..scope
     };

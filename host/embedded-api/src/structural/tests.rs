@@ -627,7 +627,7 @@ fn rules_that_fail_say_why() {
 }
 
 /// The parts of the schema of an `APIRule` that have rules, with the size of a usual object.
-fn api_rule_schema() -> CustomSchema {
+fn api_rule_schema() -> Value {
     let host = r"self.matches('^(?:\\*\\.(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\\.)+[a-z0-9]{2,63}|(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)(?:(?:\\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*(?:\\.[a-z0-9]{2,63}))?)$')";
     let gateway =
         "self.matches('^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)$')";
@@ -635,7 +635,7 @@ fn api_rule_schema() -> CustomSchema {
     let path = r"^((\/([A-Za-z0-9-._~!$&'()+,;=:@]|%[0-9a-fA-F]{2})*)|(\/\{\*{1,2}\}))+$|^\/\*$";
     let jwt = json!({"type": "object", "properties": {"authentications": {"type": "array", "items": {"type": "object",
         "required": ["issuer", "jwksUri"], "properties": {"issuer": {"type": "string"}, "jwksUri": {"type": "string"}}}}}});
-    spec(json!({"type": "object", "required": ["hosts", "rules"], "properties": {
+    json!({"type": "object", "required": ["hosts", "rules"], "properties": {
         "hosts": {"type": "array", "minItems": 1, "maxItems": 1, "items": {"type": "string", "maxLength": 255, "x-kubernetes-validations": [
             {"rule": host, "message": "Host must be a name"}]}},
         "gateway": {"type": "string", "maxLength": 127, "x-kubernetes-validations": [
@@ -645,12 +645,14 @@ fn api_rule_schema() -> CustomSchema {
             "extAuth": {"type": "object", "properties": {"authorizers": {"type": "array", "items": {"type": "string"}}}},
             "methods": {"type": "array", "minItems": 1, "items": {"type": "string", "enum": ["GET", "HEAD", "POST"]}},
         }, "x-kubernetes-validations": [{"rule": one, "message": "One of the following fields must be set: noAuth, jwt, extAuth"}]}},
-    }}))
+    }})
 }
 
 #[test]
 fn an_api_rule_is_checked() {
-    let schema = api_rule_schema();
+    let whole = json!({"type": "object", "properties": {"spec": api_rule_schema()}});
+    assert_eq!(check(&whole, &FieldPath::new("s")), []);
+    let schema = spec(api_rule_schema());
     let rule = json!({"path": "/a/{**}", "methods": ["GET"], "noAuth": true});
     let fine = json!({"hosts": ["a.example.dev"], "gateway": "ns/gateway", "rules": [rule, {"path": "/*", "methods": ["POST"], "noAuth": false,
         "jwt": {"authentications": [{"issuer": "https://i", "jwksUri": "https://i/keys"}]}}]});
@@ -681,7 +683,7 @@ fn an_api_rule_is_checked() {
 #[test]
 #[ignore = "a measurement: run it with --release --nocapture"]
 fn an_api_rule_is_checked_quickly() {
-    let schema = api_rule_schema();
+    let schema = spec(api_rule_schema());
     let rules: Vec<Value> = (0..8)
         .map(|number| {
             json!({"path": format!("/a{number}/{{**}}"), "methods": ["GET", "POST"], "jwt": {"authentications": [

@@ -1,10 +1,11 @@
 //! Whether rules are written as they must be, and compile.
 
+use kube_cel::cel::parser::Expression;
 use serde_json::Value;
 
-use super::super::Node;
 use super::super::infer::{self, Subject, Wanted};
 use super::super::rule::{self, PathStep};
+use super::super::{Node, cost};
 use crate::field_error::{FieldError, FieldPath, Shown, go_json};
 
 const REASONS: [&str; 4] =
@@ -98,6 +99,16 @@ pub(super) struct Place<'a> {
     pub(super) resource: bool,
     /// The place around it below which old and new values are not compared.
     pub(super) incomparable: Option<&'a FieldPath<'a>>,
+    /// How often values can be there; `None` if that is not bounded.
+    pub(super) cardinality: Option<u64>,
+}
+
+/// What rules can cost together.
+#[derive(Debug, Default)]
+pub(super) struct Costs {
+    total: u64,
+    /// The rules that can cost much, the most costly first.
+    most: Vec<(String, u64)>,
 }
 
 /// The faults of the expressions of rules at a place.
@@ -105,47 +116,100 @@ pub(super) fn check_programs(
     rules: &[Value],
     place: Place<'_>,
     path: &FieldPath<'_>,
+    costs: &mut Costs,
     errors: &mut Vec<FieldError>,
 ) {
     for (index, rule) in rules.iter().enumerate() {
         let here = path.index(index);
-        let text = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or_default();
         let optional = rule.get("optionalOldSelf").and_then(Value::as_bool);
         let subject = Subject {
             node: place.node,
             resource: place.resource,
             optional_old: optional == Some(true),
         };
-        let program = rule::parse_plain(text("rule"));
-        let fault = match &program {
-            Ok(program) => infer::fault(text("rule"), program, subject, Wanted::Bool),
-            Err(fault) => Some(format!("compilation failed: {fault}")),
-        };
-        errors.extend(
-            fault.map(|detail| FieldError::invalid(here.child("rule"), shown(rule), detail)),
-        );
-        if !text("messageExpression").is_empty() {
-            let fault = match rule::parse_plain(text("messageExpression")) {
-                Ok(program) => {
-                    infer::fault(text("messageExpression"), &program, subject, Wanted::Text)
-                }
-                Err(fault) => Some(format!("messageExpression compilation failed: {fault}")),
-            };
-            errors.extend(fault.map(|detail| {
-                FieldError::invalid(here.child("messageExpression"), shown(rule), detail)
-            }));
+        let rule_path = here.child("rule");
+        let program = compile(rule, "rule", subject, Wanted::Bool);
+        if let Ok(program) = &program {
+            let times =
+                place.cardinality.unwrap_or_else(|| cost::cardinality(place.node, place.resource));
+            let cost = cost::estimate(program, place.node, place.resource).saturating_mul(times);
+            costs.add("estimated rule cost", cost, &rule_path, errors);
         }
-        let uses_old = program.is_ok_and(|program| program.references().has_variable("oldSelf"));
+        let uses_old =
+            program.as_ref().is_ok_and(|program| program.references().has_variable("oldSelf"));
+        errors.extend(
+            program.err().map(|detail| FieldError::invalid(rule_path, shown(rule), detail)),
+        );
+        if rule
+            .get("messageExpression")
+            .and_then(Value::as_str)
+            .is_some_and(|source| !source.is_empty())
+        {
+            let message_path = here.child("messageExpression");
+            match compile(rule, "messageExpression", subject, Wanted::Text) {
+                Ok(program) => {
+                    let cost = cost::estimate(&program, place.node, place.resource);
+                    costs.add("estimated messageExpression cost", cost, &message_path, errors);
+                }
+                Err(detail) => errors.push(FieldError::invalid(message_path, shown(rule), detail)),
+            }
+        }
         if let Some(around) = place.incomparable.filter(|_| uses_old) {
+            let source = rule.get("rule").and_then(Value::as_str).unwrap_or_default();
             let detail = format!(
                 "oldSelf cannot be used on the uncorrelatable portion of the schema within {around}"
             );
-            errors.push(FieldError::invalid(here.child("rule"), text("rule"), detail));
+            errors.push(FieldError::invalid(rule_path, source, detail));
         }
         if let Some(optional) = optional.filter(|_| !uses_old) {
             let detail = "may not be set if oldSelf is not used in rule";
             errors.push(FieldError::invalid(here.child("optionalOldSelf"), optional, detail));
         }
+    }
+}
+
+/// An expression of a rule; the error is its fault.
+fn compile(
+    rule: &Value,
+    key: &str,
+    subject: Subject<'_>,
+    wanted: Wanted,
+) -> Result<Expression, String> {
+    let source = rule.get(key).and_then(Value::as_str).unwrap_or_default();
+    let prefix = if wanted == Wanted::Text { "messageExpression " } else { "" };
+    let program = rule::parse_plain(source)
+        .map_err(|fault| format!("{prefix}compilation failed: {fault}"))?;
+    infer::fault(source, &program, subject, wanted).map_or(Ok(program), Err)
+}
+
+// === impl Costs ===
+
+impl Costs {
+    fn add(&mut self, what: &str, cost: u64, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+        if cost > cost::RULE_LIMIT {
+            errors.push(FieldError::forbidden(path, cost::excess(what, cost, cost::RULE_LIMIT)));
+        }
+        self.total = self.total.saturating_add(cost);
+        if cost >= cost::SCHEMA_LIMIT / 100 {
+            self.most.push((path.to_string(), cost));
+            self.most.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
+            self.most.truncate(4);
+        }
+    }
+
+    /// The faults if all rules together can cost too much; `path` is that of the schema.
+    pub(super) fn into_errors(self, path: &FieldPath<'_>) -> Vec<FieldError> {
+        if self.total <= cost::SCHEMA_LIMIT {
+            return Vec::new();
+        }
+        let part = "contributed to estimated rule & messageExpression cost total exceeding cost limit for entire OpenAPIv3 schema";
+        let what = "x-kubernetes-validations estimated rule & messageExpression cost total for entire OpenAPIv3 schema";
+        let total = FieldError::forbidden(path, cost::excess(what, self.total, cost::SCHEMA_LIMIT));
+        self.most
+            .into_iter()
+            .map(|(path, _)| FieldError::forbidden(path, part))
+            .chain([total])
+            .collect()
     }
 }
 
