@@ -19,6 +19,7 @@ mod read;
 mod review;
 mod scale;
 mod select;
+mod token;
 mod update;
 mod watch;
 mod write;
@@ -43,6 +44,7 @@ pub(crate) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure
     match (call.path.subresource.as_str(), verb) {
         ("scale", _) => scale::perform(call, verb),
         ("eviction", Verb::Create) => eviction::create(call),
+        ("token", Verb::Create) => token::create(call),
         (_, Verb::Get) => read::get(call),
         (_, Verb::List) => read::list(call),
         (_, Verb::Create) if !call.resource.is_stored() => review::create(call),

@@ -105,6 +105,8 @@ impl Application<'_> {
     /// Conflicts about fields in `forgiven` are none.
     fn run(&self, force: bool, forgiven: Option<&Set>) -> Result<Value, ApplyError> {
         let mut entries = self.managers()?;
+        let time =
+            entries.iter().find(|entry| self.is_mine(entry)).and_then(|entry| entry.time.clone());
         let mut merged = self.merged(&mut entries);
         let own = typed::compare(&self.bare, &merged, self.type_());
         let differences = self.scope.differences(&entries, &own, &self.bare, &merged);
@@ -123,6 +125,10 @@ impl Application<'_> {
         differences.disown(&mut entries, |entry| !self.is_mine(entry));
         for entry in entries.iter_mut().filter(|entry| self.is_mine(entry)) {
             entry.set = entry.set.difference(untracked());
+            if merged == self.bare {
+                // Who changes nothing but ownership has no time, or keeps it: kube-apiserver notes times with changes only.
+                entry.time.clone_from(&time);
+            }
         }
         put_managed_fields(&mut merged, entries);
         Ok(merged)

@@ -23,7 +23,7 @@ pub(super) struct Entry {
     pub(super) manager: String,
     pub(super) api_version: String,
     pub(super) subresource: String,
-    time: Option<String>,
+    pub(super) time: Option<String>,
     pub(super) set: Set,
 }
 
@@ -169,7 +169,8 @@ impl Entries {
             manager: if writer.manager.is_empty() { "unknown" } else { writer.manager }.to_owned(),
             api_version: writer.api_version.to_owned(),
             subresource: writer.subresource.to_owned(),
-            time: Some(writer.now.to_owned()),
+            // kube-apiserver forgets the time where a scale is written.
+            time: (writer.subresource != "scale").then(|| writer.now.to_owned()),
             set: before.union(set),
         });
     }

@@ -171,6 +171,9 @@ fn empty_parts(kind: &str, api_version: &str) -> Value {
             "metadata": {}, "status": {},
             "spec": {"jobTemplate": {"metadata": {}, "spec": {"template": pod_template()}}},
         }),
+        ("authorization.k8s.io/v1", _) => {
+            json!({"metadata": {}, "spec": {}, "status": {"allowed": false}})
+        }
         ("v1", "Pod") => json!({"metadata": {}, "status": {}, "spec": {"containers": null}}),
         ("v1", "Service") => json!({"metadata": {}, "spec": {}, "status": {"loadBalancer": {}}}),
         ("networking.k8s.io/v1", "Ingress") => {

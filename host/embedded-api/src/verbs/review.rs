@@ -34,6 +34,10 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     };
     let writer =
         Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
+    if let Some(fields) = review.as_object_mut() {
+        // What the defaults filled in is the answer's, not the writer's.
+        fields.remove("status");
+    }
     review = writer.track(None, review, None);
     if let Some(fields) = review.as_object_mut() {
         fields.insert("status".to_owned(), status);

@@ -1,0 +1,83 @@
+//! Tokens of service accounts. Nobody checks them: they are texts of the right form, without a signature.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::Call;
+use crate::Failure;
+use crate::answer::{Answer, BODIES};
+use crate::field_error::FieldError;
+use crate::request::{Body, Encoding, WriteOptions};
+use crate::state::time_text;
+use crate::status::Named;
+
+const GROUP: &str = "authentication.k8s.io";
+const AN_HOUR: i64 = 3600;
+
+/// Answers a request for a token.
+pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
+    WriteOptions::of(call.request, "CreateOptions", None)?;
+    let encoding = Encoding::of(call.request.header("content-type"))
+        .ok_or_else(|| Failure::unsupported_media_type(BODIES))?;
+    let sent = Body::read(&call.request.body, encoding)?.value;
+    let state = call.shared.state.read();
+    let image = state
+        .storage
+        .get(&call.place())
+        .ok_or_else(|| Failure::not_found(call.named(&call.path.name)))?;
+    let seconds = seconds(&sent)?;
+    let end = call.now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(call.now);
+    let issuer = "https://kubernetes.default.svc.cluster.local";
+    let audiences = sent
+        .pointer("/spec/audiences")
+        .filter(|list| list.is_array())
+        .cloned()
+        .unwrap_or_else(|| json!([issuer]));
+    let (namespace, name) = (&call.path.namespace, &call.path.name);
+    let claims = json!({
+        "aud": audiences,
+        "exp": end.as_second(),
+        "iat": call.now.as_second(),
+        "iss": issuer,
+        "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": name, "uid": image.head.uid}},
+        "sub": format!("system:serviceaccount:{namespace}:{name}"),
+    });
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let token = format!("{}.{}.", part(&json!({"alg": "none"})), part(&claims));
+    let mut spec =
+        json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": null});
+    if let Some(bound) = sent.pointer("/spec/boundObjectRef") {
+        spec["boundObjectRef"] = bound.clone();
+    }
+    let answer = json!({
+        "kind": "TokenRequest",
+        "apiVersion": format!("{GROUP}/v1"),
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": time_text(call.now)},
+        "spec": spec,
+        "status": {"token": token, "expirationTimestamp": time_text(end)},
+    });
+    Ok(Answer::document(201, answer))
+}
+
+fn seconds(sent: &Value) -> Result<i64, Failure> {
+    const LEAST: i64 = 600;
+    const MOST: i64 = 1 << 32;
+    let field = "spec.expirationSeconds";
+    let seconds = match sent.pointer("/spec/expirationSeconds") {
+        None | Some(Value::Null) => AN_HOUR,
+        Some(value) => value
+            .as_i64()
+            .ok_or_else(|| Failure::bad_request(format!("TokenRequest: wrong type of {field}")))?,
+    };
+    let why = match seconds {
+        ..LEAST => "may not specify a duration less than 10 minutes",
+        LEAST..=MOST => return Ok(seconds),
+        _ => "may not specify a duration larger than 2^32 seconds",
+    };
+    Err(Failure::invalid(
+        Named::new(GROUP, "TokenRequest", ""),
+        [FieldError::invalid(field, seconds, why)],
+    ))
+}
