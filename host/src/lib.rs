@@ -5,6 +5,8 @@ pub mod args;
 pub mod cluster;
 pub mod contract;
 pub mod files;
+#[cfg(test)]
+mod fixture;
 pub mod grant;
 pub mod guest;
 pub mod labels;
@@ -14,5 +16,6 @@ pub mod path;
 pub mod processor;
 pub mod queue;
 pub mod store;
+pub mod triggers;
 pub mod view;
 pub mod write;

@@ -15,7 +15,7 @@ mod table;
 mod tests;
 mod tombstones;
 
-pub use entry::{Entry, Shape};
+pub use entry::{Entry, Rendered, Shape};
 pub use overlay::{differs, lay_over};
 pub use query::Query;
 pub use scope::{Scope, Wanted};
@@ -32,6 +32,7 @@ use tracing::warn;
 use self::entry::NotKept;
 use self::table::{Difference, Table};
 use crate::contract::{Kind, ObjectRef, Selection};
+use crate::path::Fields;
 use crate::queue::Key;
 
 /// The stores of all kinds. Clones are handles of the same ones.
@@ -329,7 +330,8 @@ impl Stores {
     pub fn candidates(&self, selection: &Selection) -> Result<Option<Vec<Arc<Entry>>>, String> {
         let query = Query::new(selection)?;
         let snapshots = self.snapshots(&selection.kind);
-        let covering = snapshots.covering(&query).filter(|(_, snapshot)| snapshot.is_complete());
+        let covering =
+            snapshots.covering(&query, None).filter(|(_, snapshot)| snapshot.is_complete());
         Ok(covering.map(|(_, snapshot)| snapshot.select(&query, None).cloned().collect()))
     }
 
@@ -470,10 +472,17 @@ impl OfKind {
 // === impl KindSnapshot ===
 
 impl KindSnapshot {
-    /// The store that holds all of a selection; a complete one before others.
-    pub(crate) fn covering(&self, query: &Query) -> Option<(StoreId, &Snapshot)> {
+    /// The store that holds all of a selection; one that is complete, and has the fields, before others.
+    pub(crate) fn covering(
+        &self,
+        query: &Query,
+        fields: Option<&Fields>,
+    ) -> Option<(StoreId, &Snapshot)> {
         let covering = self.stores.iter().filter(|(_, scope, _)| scope.covers(query));
-        let first = covering.max_by_key(|(_, _, snapshot)| snapshot.is_complete());
-        first.map(|(id, _, snapshot)| (*id, snapshot))
+        let best = covering.max_by_key(|(_, _, snapshot)| {
+            let has_fields = fields.is_none_or(|fields| snapshot.shape().fields.covers_all(fields));
+            (snapshot.is_complete(), has_fields)
+        });
+        best.map(|(id, _, snapshot)| (*id, snapshot))
     }
 }

@@ -1,28 +1,265 @@
-//! One call's reads.
+//! One call's reads: answered from snapshots that are taken on first use of a kind, checked against what was declared, and
+//! recorded, so that a change of anything that was read can trigger the run again.
 
-use crate::contract::{ObjectRef, Page, ReadError, Selection};
+mod page;
+mod readable;
+mod reads;
+#[cfg(test)]
+mod tests;
+
+pub use readable::Readable;
+pub(crate) use reads::{Anchor, Concern, Wait};
+pub use reads::{Asked, Interest, Reads, Record};
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
+use crate::path::{Extent, Fields};
+use crate::store::{Entry, KindSnapshot, Query, Rendered, Shape, Snapshot, StoreId, Stores};
+
+/// How much of JSON a page of a list holds at most, unless one object alone is larger.
+pub const PAGE_BYTES: usize = 1 << 20;
 
 /// What one call reads from.
-#[derive(Debug, Default)]
-pub struct View {}
+#[derive(Debug)]
+pub struct View {
+    stores: Stores,
+    readable: Arc<Readable>,
+    page_bytes: usize,
+    kinds: HashMap<Kind, Arc<KindSnapshot>>,
+    reads: Reads,
+}
+
+/// The object that a call is about.
+#[derive(Clone, Debug, Default)]
+pub struct Reconciled {
+    /// It, as it is kept; none where it is gone.
+    pub entry: Option<Arc<Entry>>,
+    /// It, as the processor is given it.
+    pub json: Option<String>,
+    /// Whether it is in the reconciler's selection.
+    pub selected: bool,
+}
+
+/// A store that can answer.
+struct Answering {
+    store: StoreId,
+    kind: Arc<Kind>,
+    snapshot: Snapshot,
+}
+
+/// Gives objects cut down to fields.
+struct Cut<'a> {
+    fields: &'a Fields,
+    /// Whether the objects of the shape met last hold nothing else.
+    met: Option<(Arc<Shape>, bool)>,
+}
+
+// === impl View ===
+
+impl Default for View {
+    /// A view in which nothing can be read.
+    fn default() -> Self {
+        Self::new(Stores::new(), Arc::default(), PAGE_BYTES)
+    }
+}
 
 impl View {
-    /// One object.
-    pub fn get(
-        &mut self,
-        _of: &ObjectRef,
-        _fields: &[String],
-    ) -> Result<Option<String>, ReadError> {
-        Err(ReadError::Unavailable("nothing is watched".into()))
+    /// A view of what is known from now on, at the first use of each kind.
+    pub fn new(stores: Stores, readable: Arc<Readable>, page_bytes: usize) -> Self {
+        let reads = Reads::new(stores.clone());
+        Self { stores, readable, page_bytes, kinds: HashMap::new(), reads }
     }
 
-    /// A page of a list.
+    /// The object that the call is about. A change of it, of its status only where the reconciler says so, triggers the run
+    /// again.
+    pub fn reconciled(
+        &mut self,
+        of: &ObjectRef,
+        reconciler: &str,
+    ) -> Result<Reconciled, ReadError> {
+        let readable = Arc::clone(&self.readable);
+        let Some(part) = readable.reconciler(reconciler) else {
+            return Err(ReadError::Denied(format!("reconciler `{reconciler}` is not declared")));
+        };
+        let query = Query::object(of.namespace.as_deref(), &of.name);
+        let answering = self.answering(&of.kind, &query, &part.kept)?;
+        let extent = if part.triggered_by_status { Extent::Counted } else { Extent::WithoutStatus };
+        let concern = Concern::Reconciled { query, fields: Arc::clone(&part.kept), extent };
+        self.note(&answering, concern);
+        let snapshot = &answering.snapshot;
+        let Some(entry) = snapshot.get(of.namespace.as_deref().unwrap_or_default(), &of.name)
+        else {
+            return Ok(Reconciled::default());
+        };
+        let rendered = Cut::new(&part.fields).give(entry);
+        self.reads.answered(&answering.kind, entry);
+        let selected = part.selects(entry);
+        Ok(Reconciled { entry: Some(Arc::clone(entry)), json: Some(rendered.json), selected })
+    }
+
+    /// One object.
+    pub fn get(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError> {
+        let answer = self.find(of, fields);
+        let given = match &answer {
+            Ok(found) => Ok(found.iter().map(Rendered::counted).collect()),
+            Err(error) => Err(error),
+        };
+        self.reads.record(Asked::Get { of: of.clone(), fields: fields.to_vec() }, given);
+        answer.map(|found| found.map(|rendered| rendered.json))
+    }
+
+    fn find(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Rendered>, ReadError> {
+        let readable = Arc::clone(&self.readable);
+        let (namespace, mut found) = (of.namespace.as_deref(), None);
+        for (part, fields) in readable.get(of, fields)? {
+            let query = part.map_or_else(
+                || Query::object(namespace, &of.name),
+                |part| part.narrowed(namespace, &of.name),
+            );
+            let answering = self.answering(&of.kind, &query, &fields)?;
+            self.note(
+                &answering,
+                Concern::Read { query: query.clone(), fields: Arc::clone(&fields) },
+            );
+            let entry = answering.snapshot.select(&query, None).next();
+            if let Some(entry) = entry.filter(|_| found.is_none()) {
+                self.reads.answered(&answering.kind, entry);
+                found = Some(Cut::new(&fields).give(entry));
+            }
+        }
+        Ok(found)
+    }
+
+    /// A page of a list, ordered by namespace and name. The pages of one selection show one state; a token may be used again,
+    /// also in a later call, and then goes on after the same name.
     pub fn list(
         &mut self,
-        _of: &Selection,
-        _limit: u32,
-        _from: Option<&str>,
+        of: &Selection,
+        limit: u32,
+        from: Option<&str>,
     ) -> Result<Page, ReadError> {
-        Err(ReadError::Unavailable("nothing is watched".into()))
+        let answer = self.page(of, limit, from);
+        let asked = Asked::List { of: of.clone(), limit, from: from.map(str::to_owned) };
+        let given = match &answer {
+            Ok((objects, _)) => Ok(objects.iter().map(Rendered::counted).collect()),
+            Err(error) => Err(error),
+        };
+        self.reads.record(asked, given);
+        let (objects, next) = answer?;
+        Ok(Page { objects: objects.into_iter().map(|rendered| rendered.json).collect(), next })
+    }
+
+    fn page(
+        &mut self,
+        of: &Selection,
+        limit: u32,
+        from: Option<&str>,
+    ) -> Result<(Vec<Rendered>, Option<String>), ReadError> {
+        let query = Query::new(of).map_err(ReadError::Invalid)?;
+        let readable = Arc::clone(&self.readable);
+        let fields = readable.list(of, &query)?;
+        let after = from.map(|token| page::read(of, token)).transpose()?;
+        let answering = self.answering(&of.kind, &query, &fields)?;
+        self.note(&answering, Concern::Read { query: query.clone(), fields: Arc::clone(&fields) });
+        let most = if limit == 0 { usize::MAX } else { limit as usize };
+        let (mut objects, mut bytes, mut last) = (Vec::new(), 0, None);
+        let mut cut = Cut::new(&fields);
+        let after = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+        for entry in answering.snapshot.select(&query, after) {
+            let rendered = cut.give(entry);
+            bytes += rendered.json.len();
+            if objects.len() >= most || (bytes > self.page_bytes && !objects.is_empty()) {
+                return Ok((objects, last.map(|last: &Arc<Entry>| page::write(of, last))));
+            }
+            objects.push(rendered);
+            last = Some(entry);
+            self.reads.answered(&answering.kind, entry);
+        }
+        Ok((objects, None))
+    }
+
+    /// All that was read.
+    pub fn finish(self) -> Reads {
+        self.reads
+    }
+
+    /// The store that can answer a query with these fields.
+    fn answering(
+        &mut self,
+        kind: &Kind,
+        query: &Query,
+        fields: &Fields,
+    ) -> Result<Answering, ReadError> {
+        let all = match self.kinds.get(kind) {
+            Some(all) => Arc::clone(all),
+            None => {
+                let all = Arc::new(self.stores.snapshots(kind));
+                self.kinds.insert(kind.clone(), Arc::clone(&all));
+                all
+            }
+        };
+        let answering = answering(&all, query, fields);
+        if let Err(error) = &answering {
+            self.reads.waits_for(&all.kind, *error == ReadError::UnknownKind);
+        }
+        answering
+    }
+
+    fn note(&mut self, answering: &Answering, concern: Concern) {
+        let snapshot = &answering.snapshot;
+        let anchor = Anchor::of(concern.query(), snapshot);
+        let (kind, sequence) = (Arc::clone(&answering.kind), snapshot.sequence());
+        self.reads.note(Interest {
+            kind,
+            store: Some(answering.store),
+            sequence: Some(sequence),
+            anchor,
+            concern,
+        });
+    }
+}
+
+fn answering(all: &KindSnapshot, query: &Query, fields: &Fields) -> Result<Answering, ReadError> {
+    if all.served == Some(false) {
+        return Err(ReadError::UnknownKind);
+    }
+    let why = |otherwise: &str| {
+        let why = all.unavailable.as_deref().unwrap_or(otherwise);
+        Err(ReadError::Unavailable(format!("{}: {why}", crate::grant::display_kind(&all.kind))))
+    };
+    let Some((store, snapshot)) = all.covering(query, Some(fields)) else {
+        return why("it is not watched there");
+    };
+    if !snapshot.is_complete() {
+        return why("its first list has not arrived");
+    }
+    let shape = snapshot.shape();
+    if !shape.fields.covers_all(fields) || query.matching().any(|(path, _)| !shape.can_match(path))
+    {
+        return why("it is being listed again with more fields");
+    }
+    Ok(Answering { store, kind: Arc::clone(&all.kind), snapshot: snapshot.clone() })
+}
+
+// === impl Cut ===
+
+impl<'a> Cut<'a> {
+    fn new(fields: &'a Fields) -> Self {
+        Self { fields, met: None }
+    }
+
+    /// The object, from what is kept of it as it is where nothing more is kept.
+    fn give(&mut self, entry: &Entry) -> Rendered {
+        let is_met = self.met.as_ref().filter(|(shape, _)| Arc::ptr_eq(shape, entry.shape()));
+        let is_same =
+            is_met.map_or_else(|| entry.shape().fields == *self.fields, |(_, is_same)| *is_same);
+        self.met = Some((Arc::clone(entry.shape()), is_same));
+        if is_same {
+            entry.rendered()
+        } else {
+            Rendered::of(&self.fields.select(&entry.value(), Extent::Shown))
+        }
     }
 }

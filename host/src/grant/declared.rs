@@ -69,6 +69,11 @@ impl Declared {
         })
     }
 
+    /// Whether it declares objects of a kind.
+    pub(crate) fn is_of(&self, kind: &Kind) -> bool {
+        matches_kind(&self.kind, kind)
+    }
+
     /// Whether the object is in the selection as far as kind and names tell.
     pub fn could_hold(&self, object: &ObjectRef) -> bool {
         object.cluster.is_empty()

@@ -48,6 +48,14 @@ pub struct Entry {
     version_length: u16,
 }
 
+/// An object, or a part of it, as JSON in the same order as that of an entry.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// The JSON.
+    pub json: String,
+    counted_end: usize,
+}
+
 /// Why a value is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotKept {
@@ -75,6 +83,11 @@ impl Shape {
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.fields.covers_all(&other.fields)
             && other.matching.iter().all(|path| self.matching.contains(path))
+    }
+
+    /// Whether it can be told what an object holds at a path.
+    pub(crate) fn can_match(&self, path: &Path) -> bool {
+        self.fields.covers(path) || self.indexes(path_key(path))
     }
 
     pub(super) fn indexes(&self, key: u64) -> bool {
@@ -126,6 +139,33 @@ impl Entry {
     /// Its JSON, with all fields that some processor asks for.
     pub fn json(&self) -> &str {
         text(self.data.get(self.json_at()..))
+    }
+
+    /// Its JSON, to be given away.
+    pub(crate) fn rendered(&self) -> Rendered {
+        Rendered { json: self.json().to_owned(), counted_end: self.counted_end as usize }
+    }
+
+    /// The same with a path indexed too, which the fields cover.
+    pub(super) fn with_shape(&self, shape: &Arc<Shape>) -> Result<Self, NotKept> {
+        let object = self.value();
+        let labels = self.label_terms().map(|(_, term)| term);
+        let terms: Vec<u64> = labels.chain(matching_terms(&object, shape)).collect();
+        let old = usize::from(self.terms) * size_of::<u64>();
+        let mut data: Vec<u8> = terms.iter().flat_map(|term| term.to_ne_bytes()).collect();
+        let moved =
+            |start: u32| u32::try_from(start as usize + data.len() - old).unwrap_or(u32::MAX);
+        let starts = self.starts.map(moved);
+        data.extend_from_slice(self.data.get(old..).unwrap_or_default());
+        Ok(Self {
+            data: data.into(),
+            own: self.own.clone(),
+            label_keys: Arc::clone(&self.label_keys),
+            shape: Arc::clone(shape),
+            starts,
+            terms: u16::try_from(terms.len()).map_err(|_| NotKept::TooLarge)?,
+            ..*self
+        })
     }
 
     /// Its JSON, parsed.
@@ -240,6 +280,26 @@ impl Entry {
     }
 }
 
+// === impl Rendered ===
+
+impl Rendered {
+    /// A part of an object.
+    pub(crate) fn of(object: &Part<'_>) -> Self {
+        let mut layout = Layout::default();
+        // What is too large to be kept is not there to be rendered.
+        let _written: Option<()> = layout.write(object);
+        Self {
+            json: String::from_utf8(layout.data).unwrap_or_default(),
+            counted_end: layout.counted_end as usize,
+        }
+    }
+
+    /// The piece that counts as a change.
+    pub fn counted(&self) -> &str {
+        self.json.get(..self.counted_end).unwrap_or_default()
+    }
+}
+
 /// The data are made of strings, so this gives them back.
 fn text(bytes: Option<&[u8]>) -> &str {
     bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
@@ -268,7 +328,8 @@ pub(super) fn place_of(object: &Value) -> (&str, &str) {
     (text_at(object, "namespace"), text_at(object, "name"))
 }
 
-fn label_terms(object: &Value) -> Vec<(u64, u64)> {
+/// Key and term of each label of an object.
+pub(super) fn label_terms(object: &Value) -> Vec<(u64, u64)> {
     let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
     let label = |(key, value): (&String, &Value)| {
         let key = hashed::key(Space::Label, key);
@@ -290,6 +351,7 @@ fn matching_terms(object: &Value, shape: &Shape) -> Vec<u64> {
 }
 
 /// Writes an entry's data.
+#[derive(Default)]
 struct Layout {
     data: Vec<u8>,
     json_at: usize,
@@ -304,14 +366,7 @@ struct Layout {
 impl Layout {
     fn new(terms: &[u64], object: &Value) -> Self {
         let mut data: Vec<u8> = terms.iter().flat_map(|term| term.to_ne_bytes()).collect();
-        let mut layout = Self {
-            json_at: 0,
-            status_end: 1,
-            counted_end: 0,
-            starts: [0; 3],
-            lengths: [0; 3],
-            data: Vec::new(),
-        };
+        let mut layout = Self::default();
         for (which, key) in [(NAMESPACE, "namespace"), (NAME, "name"), (UID, "uid")] {
             let text = text_at(object, key);
             if text.contains(['"', '\\']) || text.contains(char::is_control) {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::entry::{Entry, path_key};
+use super::entry::{Entry, label_terms, path_key, place_of};
 use super::hashed::{self, HashedSelector, Space};
 use crate::contract::Selection;
 use crate::labels::LabelSelector;
@@ -69,6 +69,12 @@ impl Query {
         }
     }
 
+    /// Of the selected objects, the one with this name.
+    pub(crate) fn narrowed(&self, namespace: Option<&str>, name: &str) -> Self {
+        let (namespace, name) = (Some(namespace.unwrap_or_default().into()), Some(name.into()));
+        Self { namespace, name, ..self.clone() }
+    }
+
     /// Whether an object is selected. A path that is not indexed is looked up in the object's JSON.
     pub fn matches(&self, entry: &Entry) -> bool {
         let is = |wanted: &Option<Box<str>>, held: &str| {
@@ -78,6 +84,24 @@ impl Query {
             && is(&self.namespace, entry.namespace().unwrap_or_default())
             && self.labels.matches(|key| entry.label_term(key))
             && self.holds_all(entry)
+    }
+
+    /// Whether an object would be selected with a manifest laid over it. Of the elements of a list that the manifest replaces,
+    /// the former ones count too.
+    pub(crate) fn would_match(&self, old: Option<&Entry>, sent: &Value) -> bool {
+        let (namespace, name) = place_of(sent);
+        let sent_label = |key: u64| {
+            label_terms(sent).into_iter().find(|(held, _)| *held == key).map(|(_, term)| term)
+        };
+        let label = |key| sent_label(key).or_else(|| old.and_then(|old| old.label_term(key)));
+        let holds = |condition: &Condition| {
+            let held = old.is_some_and(|old| Self::holds(condition, old, &mut None));
+            held || condition.path.holds(sent, &condition.value)
+        };
+        self.name.as_deref().is_none_or(|wanted| wanted == name)
+            && self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
+            && self.labels.matches(label)
+            && self.matching.iter().all(holds)
     }
 
     /// The paths and texts that must be held.
@@ -106,11 +130,13 @@ impl Query {
 
     fn holds_all(&self, entry: &Entry) -> bool {
         let mut parsed: Option<Value> = None;
-        self.matching.iter().all(|condition| {
-            if entry.shape().indexes(condition.key) {
-                return entry.matching_terms().any(|term| term == condition.term);
-            }
-            condition.path.holds(parsed.get_or_insert_with(|| entry.value()), &condition.value)
-        })
+        self.matching.iter().all(|condition| Self::holds(condition, entry, &mut parsed))
+    }
+
+    fn holds(condition: &Condition, entry: &Entry, parsed: &mut Option<Value>) -> bool {
+        if entry.shape().indexes(condition.key) {
+            return entry.matching_terms().any(|term| term == condition.term);
+        }
+        condition.path.holds(parsed.get_or_insert_with(|| entry.value()), &condition.value)
     }
 }

@@ -1,16 +1,17 @@
 //! What is known of one kind within one scope at one moment. Immutable where it is read; copies cost nothing.
 
 use std::cmp::Ordering;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::entry::{Entry, Shape};
+use super::entry::{Entry, Shape, path_key};
 use super::hashed::{self, Space};
 use super::query::Query;
 use super::sorted::Sorted;
 use super::table::postings;
+use crate::path::Path;
 
 /// Terms are compared by how many objects have them up to this number, then the first one is taken.
 const WORTH_COUNTING: usize = 64;
@@ -26,14 +27,22 @@ pub struct Snapshot {
     index: Sorted<Posting>,
     /// The label keys (and the key of names) that are indexed besides the shape's paths.
     indexed: Arc<HashSet<u64>>,
-    /// Those that were looked for and are not indexed yet.
-    looked_for: Arc<Mutex<HashSet<u64>>>,
+    /// What was looked for and is not indexed yet.
+    looked_for: Arc<Mutex<LookedFor>>,
     /// What every entry holds at least.
     pub(super) shape: Arc<Shape>,
     /// Whether the first list has ended.
     pub(super) complete: bool,
     /// The number of the last change that is in it.
     sequence: u64,
+}
+
+/// What readers have looked for.
+#[derive(Debug, Default)]
+struct LookedFor {
+    /// Label keys, and the key of names.
+    keys: HashSet<u64>,
+    paths: BTreeSet<Path>,
 }
 
 /// An entry under one of its terms.
@@ -146,13 +155,17 @@ impl Snapshot {
             let from = self.index.from(move |posting| posting.term.cmp(&term));
             from.take_while(|posting| posting.term == term).take(WORTH_COUNTING).count()
         };
-        let is_indexed = |key: u64| self.indexed.contains(&key) || self.shape.indexes(key);
-        let mut terms: Vec<u64> = Vec::new();
+        let mut terms = Vec::new();
         for (key, term) in query.terms().chain(query.name_term()) {
-            if is_indexed(key) {
+            if self.indexed.contains(&key) || self.shape.indexes(key) {
                 terms.push(term);
-            } else if self.indexed.len() < MOST_INDEXED && !query.is_of_path(key) {
-                self.looked_for.lock().insert(key);
+            } else if !query.is_of_path(key) && self.indexed.len() < MOST_INDEXED {
+                self.looked_for.lock().keys.insert(key);
+            }
+        }
+        for (path, _) in query.matching() {
+            if !self.shape.indexes(path_key(path)) && self.shape.fields.covers(path) {
+                self.looked_for.lock().paths.insert(path.clone());
             }
         }
         if terms.len() > 1 {
@@ -160,6 +173,23 @@ impl Snapshot {
         } else {
             terms.pop()
         }
+    }
+
+    /// A term that every object which the query selects has, now and later.
+    pub(crate) fn anchor(&self, query: &Query) -> Option<u64> {
+        let is_kept = |key: &u64| self.shape.indexes(*key) || !query.is_of_path(*key);
+        query.terms().find(|(key, _)| is_kept(key)).map(|(_, term)| term)
+    }
+
+    /// The same objects, each as it is given back.
+    pub(super) fn reshape(
+        &mut self,
+        shape: &Arc<Shape>,
+        again: impl Fn(&Arc<Entry>) -> Arc<Entry>,
+    ) {
+        let entries: Vec<Arc<Entry>> = self.rows.iter().map(again).collect();
+        entries.iter().for_each(|entry| self.put(entry));
+        self.shape = Arc::clone(shape);
     }
 
     pub(super) fn rows(&self) -> &Sorted<Arc<Entry>> {
@@ -192,13 +222,13 @@ impl Snapshot {
         Some(held)
     }
 
-    /// Indexes the label keys that a reader has looked for.
-    pub(super) fn index_what_was_looked_for(&mut self) {
-        let keys = std::mem::take(&mut *self.looked_for.lock());
-        let keys: HashSet<u64> =
-            keys.into_iter().filter(|key| !self.indexed.contains(key)).collect();
+    /// Indexes the labels that a reader has looked for; says which paths one has looked for.
+    pub(super) fn index_what_was_looked_for(&mut self) -> BTreeSet<Path> {
+        let looked_for = std::mem::take(&mut *self.looked_for.lock());
+        let keys = looked_for.keys.into_iter().filter(|key| !self.indexed.contains(key));
+        let keys: HashSet<u64> = keys.collect();
         if keys.is_empty() {
-            return;
+            return looked_for.paths;
         }
         for entry in self.rows.iter() {
             let labels =
@@ -210,6 +240,7 @@ impl Snapshot {
             }
         }
         Arc::make_mut(&mut self.indexed).extend(keys);
+        looked_for.paths
     }
 }
 

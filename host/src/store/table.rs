@@ -3,7 +3,7 @@
 //! *Guarantees.* An object is never replaced by an older version of itself. A late event does not bring a deleted object
 //! back. When a list ends, what is not in it is gone, unless it is newer than the list.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -12,6 +12,10 @@ use tokio::time::Instant;
 use super::entry::{self, Entry, LabelKeys, NotKept, Shape};
 use super::snapshot::{Posting, Snapshot};
 use super::tombstones::Tombstones;
+use crate::path::Path;
+
+/// How many paths of a kind are indexed at most because somebody looked for them.
+const MOST_PATHS: usize = 32;
 
 /// An object's namespace and name.
 type Place = (Box<str>, Box<str>);
@@ -73,15 +77,37 @@ impl Table {
             return false;
         }
         let paths = self.shape.matching.iter().chain(&shape.matching).map(|(path, _)| path.clone());
-        let paths: std::collections::BTreeSet<_> = paths.collect();
+        let paths: BTreeSet<_> = paths.collect();
         self.shape = Shape::new(self.shape.fields.union(&shape.fields), paths);
         true
     }
 
     /// What is known now, with the number of the last change.
     pub(super) fn snapshot(&mut self, sequence: u64) -> Snapshot {
-        self.current.index_what_was_looked_for();
+        let paths = self.current.index_what_was_looked_for();
+        if !paths.is_empty() {
+            self.index_paths(paths);
+        }
         self.current.at(sequence)
+    }
+
+    /// Indexes paths that are within the fields that are kept, without a new list.
+    fn index_paths(&mut self, paths: BTreeSet<Path>) {
+        // While more is being listed, the shapes of entries differ; the list's end is soon enough.
+        let is_settled = Arc::ptr_eq(&self.shape, &self.current.shape)
+            && self.listing.is_none()
+            && self.promised.is_none();
+        if !is_settled || self.shape.matching.len() + paths.len() > MOST_PATHS {
+            return;
+        }
+        let held = self.shape.matching.iter().map(|(path, _)| path.clone());
+        let all: BTreeSet<Path> = held.chain(paths).collect();
+        let shape = Shape::new(self.shape.fields.clone(), all);
+        let again = |entry: &Arc<Entry>| {
+            entry.with_shape(&shape).map_or_else(|_| Arc::clone(entry), Arc::new)
+        };
+        self.current.reshape(&shape, again);
+        self.shape = shape;
     }
 
     pub(super) fn current(&self) -> &Snapshot {

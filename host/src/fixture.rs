@@ -1,0 +1,110 @@
+//! What the tests of several modules are made of.
+
+use serde_json::{Value, json};
+
+use crate::contract::{Description, Kind, ObjectRef, Reconciler, Selection};
+use crate::queue::Key;
+use crate::store::{Scope, Stores};
+
+/// A kind of the group `g`.
+pub(crate) fn kind(name: &str) -> Kind {
+    Kind { group: "g".into(), version: "v1".into(), kind: name.into() }
+}
+
+/// A key of the processor `p` and its reconciler `r`.
+pub(crate) fn key(name: &str) -> Key {
+    Key::new(&"p".into(), &"r".into(), Some("default"), name)
+}
+
+/// All objects of a kind, whole.
+pub(crate) fn all(name: &str) -> Selection {
+    Selection {
+        cluster: String::new(),
+        kind: kind(name),
+        namespace: None,
+        name: None,
+        labels: String::new(),
+        matching: Vec::new(),
+        fields: Vec::new(),
+    }
+}
+
+/// A selection with these fields.
+pub(crate) fn fields(mut of: Selection, fields: &[&str]) -> Selection {
+    of.fields = fields.iter().map(|path| (*path).to_owned()).collect();
+    of
+}
+
+/// A selection with these labels.
+pub(crate) fn labelled(mut of: Selection, labels: &str) -> Selection {
+    of.labels = labels.into();
+    of
+}
+
+/// A selection of what holds a text at a path.
+pub(crate) fn matching(mut of: Selection, path: &str, value: &str) -> Selection {
+    of.matching.push((path.into(), value.into()));
+    of
+}
+
+/// An object in the namespace `default`.
+pub(crate) fn reference(kind_name: &str, name: &str) -> ObjectRef {
+    ObjectRef {
+        cluster: String::new(),
+        kind: kind(kind_name),
+        namespace: Some("default".into()),
+        name: name.into(),
+    }
+}
+
+/// A reconciler named `r`.
+pub(crate) fn reconciler(of: Selection) -> Reconciler {
+    Reconciler {
+        name: "r".into(),
+        of,
+        finalizers: Vec::new(),
+        resync: 0,
+        triggered_by_status: false,
+        min_interval: 0,
+    }
+}
+
+/// The reconciler `r` with reads.
+pub(crate) fn description(of: Selection, reads: Vec<Selection>) -> Description {
+    Description {
+        name: "p".into(),
+        version: "1".into(),
+        reconcilers: vec![reconciler(of)],
+        reads,
+        writes: Vec::new(),
+        config_schema: None,
+    }
+}
+
+/// An object in the namespace `default`.
+pub(crate) fn object(kind: &str, name: &str, revision: u64) -> Value {
+    json!({
+        "apiVersion": "g/v1", "kind": kind,
+        "metadata": {"name": name, "namespace": "default", "uid": format!("{kind}-{name}"),
+            "resourceVersion": revision.to_string()}
+    })
+}
+
+/// The object with a value at a place like `spec/a`.
+pub(crate) fn with(mut object: Value, place: &str, value: Value) -> Value {
+    let mut at = &mut object;
+    for key in place.split('/') {
+        at = at.as_object_mut().unwrap().entry(key).or_insert(json!({}));
+    }
+    *at = value;
+    object
+}
+
+/// Lists a kind: these objects.
+pub(crate) fn list(stores: &Stores, name: &str, scope: &Scope, objects: &[Value]) {
+    stores.begin_list(&kind(name), scope);
+    for object in objects {
+        stores.list_item(&kind(name), scope, object);
+    }
+    stores.end_list(&kind(name), scope);
+}

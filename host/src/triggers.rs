@@ -1,0 +1,355 @@
+//! Which runs have read what, and which keys a change of that queues again. Pure.
+//!
+//! *Guarantee.* A change of anything that a run has read or written, after the run has seen it, queues the run's key again:
+//! at once where the run has ended, and otherwise by what `ran` says. This holds however changes and runs interleave, because
+//! each store numbers its changes: a snapshot says which was the last one in it, and all events that arrive while any run is
+//! under way are kept until that run ends. `ran` then looks at those after the snapshots; what arrives later meets the
+//! registered interests, which carry the same numbers, so that no change counts twice.
+//!
+//! *Assumption.* `begin` is called before the view of a run is made, and events are handed on in the order of the stores.
+
+mod compare;
+mod index;
+mod log;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use self::compare::Compare;
+use self::index::{Index, Registered};
+use self::log::Log;
+use crate::contract::{Kind, Reconciler};
+use crate::path::{Extent, Fields};
+use crate::queue::{Cause, Key, Role, What};
+use crate::store::{Change, Entry, Event, Query, Stores};
+use crate::view::{Concern, Reads, Wait};
+
+/// The interests of all keys.
+#[derive(Debug, Default)]
+pub struct Triggers {
+    keys: HashMap<Key, KeyState>,
+    kinds: HashMap<Arc<Kind>, OfKind>,
+    reconcilers: Vec<Standing>,
+    log: Log,
+}
+
+/// A run that has begun. `Triggers::ran` must follow.
+#[derive(Debug)]
+#[must_use = "the key is not triggered until `ran` is told how the run ended"]
+pub struct Began {
+    key: Key,
+    position: u64,
+}
+
+/// What is known of one key.
+#[derive(Debug, Default)]
+struct KeyState {
+    /// Where the running run began in the log.
+    running: Option<u64>,
+    /// Its processor was removed while it ran.
+    dropped: bool,
+    interests: Vec<(Arc<Kind>, u32)>,
+    waits: Vec<Arc<Kind>>,
+    /// Whether its last run read the object that it is about.
+    follows_object: bool,
+}
+
+/// What there is of a kind.
+#[derive(Debug, Default)]
+struct OfKind {
+    index: Index,
+    /// Keys that wait for it, and whether for the kind itself.
+    waiting: BTreeMap<Key, bool>,
+}
+
+/// The objects of a reconciler: each is a key.
+#[derive(Debug)]
+struct Standing {
+    processor: Arc<str>,
+    name: Arc<str>,
+    kind: Kind,
+    query: Query,
+    fields: Arc<Fields>,
+    extent: Extent,
+}
+
+// === impl Triggers ===
+
+impl Triggers {
+    /// No key yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes a key of each object of a reconciler from now on. Gives back the keys of those that are there already; the
+    /// message says what of its selection does not parse.
+    pub fn add_reconciler(
+        &mut self,
+        processor: &Arc<str>,
+        reconciler: &Reconciler,
+        stores: &Stores,
+    ) -> Result<Vec<Key>, String> {
+        let mut of = reconciler.of.clone();
+        of.matching.retain(|(_, value)| value != "*");
+        let standing = Standing {
+            processor: Arc::clone(processor),
+            name: reconciler.name.as_str().into(),
+            kind: of.kind.clone(),
+            query: Query::new(&of)?,
+            fields: Arc::new(Fields::parse(&of.fields).map_err(|invalid| invalid.to_string())?),
+            extent: if reconciler.triggered_by_status {
+                Extent::Counted
+            } else {
+                Extent::WithoutStatus
+            },
+        };
+        let there = stores.candidates(&of)?.unwrap_or_default();
+        let keys = there.iter().map(|entry| standing.key(entry)).collect();
+        self.reconcilers.push(standing);
+        Ok(keys)
+    }
+
+    /// Forgets all keys of a processor. Runs of it that are under way leave nothing behind.
+    pub fn remove_processor(&mut self, processor: &str) {
+        self.reconcilers.retain(|standing| &*standing.processor != processor);
+        let keys: Vec<Key> =
+            self.keys.keys().filter(|key| &**key.processor() == processor).cloned().collect();
+        for key in keys {
+            self.forget(&key);
+            if let Some(state) = self.keys.get_mut(&key) {
+                state.dropped = true;
+            }
+        }
+    }
+
+    /// A run of the key begins; to be called before its view is made. Until `ran`, the key is not triggered.
+    pub fn begin(&mut self, key: &Key) -> Began {
+        let position = self.log.begin();
+        let state = self.keys.entry(key.clone()).or_default();
+        state.running = Some(position);
+        state.dropped = false;
+        Began { key: key.clone(), position }
+    }
+
+    /// A run has ended, well or not, having read and written this. Where something that it read has changed since, it says
+    /// what: the key must run again.
+    pub fn ran(&mut self, began: Began, reads: &Reads) -> Vec<Cause> {
+        let Began { key, position } = began;
+        self.drop_interests(&key);
+        let dropped = self.keys.get(&key).is_none_or(|state| state.dropped);
+        let causes = if dropped { Vec::new() } else { self.missed(&key, position, reads) };
+        self.log.end(position);
+        if dropped {
+            self.keys.remove(&key);
+            return causes;
+        }
+        self.register(&key, reads);
+        causes
+    }
+
+    /// What a change means: the keys to be queued, each once. Keys that run are not among them, `ran` tells of those.
+    pub fn on_event(&mut self, event: &Event) -> Vec<(Key, Cause)> {
+        self.log.push(event);
+        match event {
+            Event::Object(change) => self.on_change(change),
+            Event::Known(kind) => self.on_known(kind, true),
+            Event::Complete(kind) => self.on_known(kind, false),
+            Event::Unknown(kind) => self.on_unknown(kind),
+        }
+    }
+
+    /// Forgets what the last run of a key has read: its object is gone, and has been told so.
+    pub fn forget(&mut self, key: &Key) {
+        self.drop_interests(key);
+        if self.keys.get(key).is_some_and(|state| state.running.is_none()) {
+            self.keys.remove(key);
+        }
+    }
+
+    fn on_change(&self, change: &Change) -> Vec<(Key, Cause)> {
+        let mut compare = Compare::new(change);
+        let mut found: Vec<(Key, Cause)> = Vec::new();
+        if let Some(of_kind) = self.kinds.get(&change.kind) {
+            let mut seen: HashSet<&Key> = HashSet::new();
+            for registered in of_kind.index.candidates(change) {
+                if !self.is_running(&registered.key)
+                    && !seen.contains(&registered.key)
+                    && registered.concerns(&mut compare)
+                {
+                    seen.insert(&registered.key);
+                    let cause = cause(change, role(&registered.interest.concern));
+                    found.push((registered.key.clone(), cause));
+                }
+            }
+        }
+        let standing = self.reconcilers.iter().filter_map(|standing| standing.key_of(&mut compare));
+        let is_new = |key: &Key| {
+            self.keys.get(key).is_none_or(|state| state.running.is_none() && !state.follows_object)
+        };
+        for key in standing.filter(is_new) {
+            if !found.iter().any(|(held, _)| *held == key) {
+                found.push((key, cause(change, Role::Reconciled)));
+            }
+        }
+        found
+    }
+
+    fn on_known(&self, kind: &Arc<Kind>, itself: bool) -> Vec<(Key, Cause)> {
+        let waiting = self.kinds.get(kind).map(|of_kind| &of_kind.waiting);
+        let concerned =
+            waiting.into_iter().flatten().filter(|(_, for_itself)| !itself || **for_itself);
+        concerned
+            .filter(|(key, _)| !self.is_running(key))
+            .map(|(key, _)| (key.clone(), known(kind, itself)))
+            .collect()
+    }
+
+    fn on_unknown(&self, kind: &Arc<Kind>) -> Vec<(Key, Cause)> {
+        let Some(of_kind) = self.kinds.get(kind) else { return Vec::new() };
+        let waiting =
+            of_kind.waiting.iter().filter(|(_, for_itself)| !**for_itself).map(|(key, _)| key);
+        let keys: std::collections::BTreeSet<&Key> = of_kind.index.keys().chain(waiting).collect();
+        let idle = keys.into_iter().filter(|key| !self.is_running(key));
+        idle.map(|key| (key.clone(), Cause::KindUnknown(Arc::clone(kind)))).collect()
+    }
+
+    fn is_running(&self, key: &Key) -> bool {
+        self.keys.get(key).is_some_and(|state| state.running.is_some())
+    }
+
+    /// What happened during a run that it has not seen.
+    fn missed(&self, key: &Key, position: u64, reads: &Reads) -> Vec<Cause> {
+        let Some(events) = self.log.since(position) else { return vec![Cause::Overrun] };
+        let registered: Vec<Registered> = Registered::all_of(key, reads);
+        let follows_object =
+            reads.interests().iter().any(|interest| is_own_object(&interest.concern));
+        // By interest, so that of what was written only the last state counts.
+        let mut hits: Vec<Option<Cause>> = vec![None; registered.len()];
+        let mut causes = Vec::new();
+        for event in events {
+            match event {
+                Event::Object(change) => {
+                    let mut compare = Compare::new(change);
+                    for (registered, hit) in registered.iter().zip(&mut hits) {
+                        if registered.is_about(change) {
+                            let concerns = registered.concerns(&mut compare);
+                            let cause = || cause(change, role(&registered.interest.concern));
+                            let is_final = hit.is_some() && !registered.is_state();
+                            if !is_final {
+                                *hit = concerns.then(cause);
+                            }
+                        }
+                    }
+                    if !follows_object
+                        && self
+                            .reconcilers
+                            .iter()
+                            .any(|of| of.key_of(&mut compare).as_ref() == Some(key))
+                    {
+                        causes.push(cause(change, Role::Reconciled));
+                    }
+                }
+                Event::Known(kind) => {
+                    causes.extend(waits(reads, kind, true).then(|| known(kind, true)))
+                }
+                Event::Complete(kind) => {
+                    causes.extend(waits(reads, kind, false).then(|| known(kind, false)))
+                }
+                Event::Unknown(kind) => {
+                    let read = reads.interests().iter().any(|interest| interest.kind == *kind);
+                    causes.extend(read.then(|| Cause::KindUnknown(Arc::clone(kind))));
+                }
+            }
+        }
+        causes.extend(hits.into_iter().flatten());
+        causes
+    }
+
+    fn register(&mut self, key: &Key, reads: &Reads) {
+        let mut state = KeyState { waits: Vec::new(), ..KeyState::default() };
+        for registered in Registered::all_of(key, reads) {
+            state.follows_object |= is_own_object(&registered.interest.concern);
+            let kind = Arc::clone(&registered.interest.kind);
+            let index = &mut self.kinds.entry(Arc::clone(&kind)).or_default().index;
+            state.interests.push((kind, index.insert(registered)));
+        }
+        for Wait { kind, for_itself } in reads.waits() {
+            let waiting = &mut self.kinds.entry(Arc::clone(kind)).or_default().waiting;
+            waiting.insert(key.clone(), *for_itself);
+            state.waits.push(Arc::clone(kind));
+        }
+        self.keys.insert(key.clone(), state);
+    }
+
+    fn drop_interests(&mut self, key: &Key) {
+        let Some(state) = self.keys.get_mut(key) else { return };
+        state.follows_object = false;
+        for (kind, id) in std::mem::take(&mut state.interests) {
+            if let Some(of_kind) = self.kinds.get_mut(&kind) {
+                of_kind.index.remove(id);
+            }
+        }
+        for kind in std::mem::take(&mut state.waits) {
+            if let Some(of_kind) = self.kinds.get_mut(&kind) {
+                of_kind.waiting.remove(key);
+            }
+        }
+    }
+}
+
+// === impl Standing ===
+
+impl Standing {
+    fn key(&self, entry: &Entry) -> Key {
+        Key::new(&self.processor, &self.name, entry.namespace(), entry.name())
+    }
+
+    /// The key of a changed object, if it is one of the reconciler's, and has come in or differs in what it looks at.
+    fn key_of(&self, compare: &mut Compare<'_>) -> Option<Key> {
+        let new = compare.change.new.as_ref().filter(|_| *compare.change.kind == self.kind)?;
+        if !self.query.matches(new) {
+            return None;
+        }
+        let was_in = compare.change.old.as_ref().is_some_and(|old| self.query.matches(old));
+        (!was_in || compare.differ(&self.fields, self.extent)).then(|| self.key(new))
+    }
+}
+
+fn is_own_object(concern: &Concern) -> bool {
+    matches!(concern, Concern::Reconciled { .. })
+}
+
+fn waits(reads: &Reads, kind: &Arc<Kind>, itself: bool) -> bool {
+    reads.waits().iter().any(|wait| wait.kind == *kind && (!itself || wait.for_itself))
+}
+
+fn known(kind: &Arc<Kind>, itself: bool) -> Cause {
+    if itself { Cause::KindKnown(Arc::clone(kind)) } else { Cause::Complete(Arc::clone(kind)) }
+}
+
+fn role(concern: &Concern) -> Role {
+    match concern {
+        Concern::Reconciled { .. } => Role::Reconciled,
+        Concern::Read { .. } => Role::Read,
+        Concern::Written { .. } => Role::Written,
+        Concern::Pruned { .. } => Role::Prunable,
+    }
+}
+
+fn cause(change: &Change, role: Role) -> Cause {
+    let entry = change.new.as_ref().or(change.old.as_ref());
+    let what = match (&change.old, &change.new) {
+        (None, _) => What::Created,
+        (Some(_), Some(_)) => What::Changed,
+        (Some(_), None) => What::Deleted,
+    };
+    Cause::Object {
+        kind: Arc::clone(&change.kind),
+        namespace: entry.and_then(|entry| entry.namespace()).map(Arc::from),
+        name: entry.map_or("", |entry| entry.name()).into(),
+        what,
+        role,
+    }
+}

@@ -1,0 +1,118 @@
+//! Whether a change concerns an interest.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::path::{Extent, Fields};
+use crate::queue::Key;
+use crate::store::{Change, Entry, Query, Source, lay_over};
+use crate::view::Concern;
+
+/// One change, looked at by many. What is found out for one is kept for the others.
+pub(super) struct Compare<'a> {
+    pub(super) change: &'a Change,
+    old: Option<Value>,
+    new: Option<Value>,
+    /// The object before, with what we sent laid over it.
+    expected: Option<Value>,
+    /// Whether these fields differ.
+    known: Vec<(*const Fields, Extent, bool)>,
+}
+
+// === impl Compare ===
+
+impl<'a> Compare<'a> {
+    pub(super) fn new(change: &'a Change) -> Self {
+        Self { change, old: None, new: None, expected: None, known: Vec::new() }
+    }
+
+    pub(super) fn concerns(&mut self, concern: &Concern, key: &Key) -> bool {
+        let sent = match &self.change.source {
+            Source::Write { by, sent } if by == key => Some(sent.as_ref()),
+            _ => None,
+        };
+        match (concern, sent) {
+            (Concern::Read { query, fields }, Some(sent)) => {
+                self.surprises(query, fields, Extent::Counted, sent.map(|sent| &**sent))
+            }
+            (Concern::Reconciled { query, fields, extent }, Some(sent)) => {
+                self.change.new.is_none()
+                    || self.surprises(query, fields, *extent, sent.map(|sent| &**sent))
+            }
+            (Concern::Read { query, fields }, None) => self.reads(query, fields),
+            (Concern::Reconciled { query, fields, extent }, None) => {
+                let change = self.change;
+                let is_it = |entry: &Option<Arc<Entry>>| {
+                    entry.as_ref().is_some_and(|entry| query.matches(entry))
+                };
+                (is_it(&change.old) || is_it(&change.new)) && self.differ(fields, *extent)
+            }
+            (Concern::Written { .. } | Concern::Pruned { .. }, Some(_)) => false,
+            (Concern::Written { query, manager, own }, None) => match &self.change.new {
+                None => self.change.old.as_ref().is_some_and(|old| query.matches(old)),
+                Some(new) => {
+                    query.matches(new) && own.is_some() && new.own().get(manager, "") != *own
+                }
+            },
+            (Concern::Pruned { query, manager }, None) => {
+                let is_ours =
+                    |entry: &Arc<Entry>| query.matches(entry) && entry.own().holds(manager);
+                self.change.new.as_ref().is_some_and(is_ours)
+                    && !self.change.old.as_ref().is_some_and(is_ours)
+            }
+        }
+    }
+
+    /// Whether what is read by a selection differs: which objects are seen, or what they hold.
+    fn reads(&mut self, query: &Query, fields: &Arc<Fields>) -> bool {
+        let sees = |entry: &Arc<Entry>| query.matches(entry);
+        let saw = self.change.old.as_ref().is_some_and(sees);
+        let sees = self.change.new.as_ref().is_some_and(sees);
+        saw != sees || (sees && self.differ(fields, Extent::Counted))
+    }
+
+    /// Whether the object differs in these fields. Being there or not is a difference.
+    pub(super) fn differ(&mut self, fields: &Arc<Fields>, extent: Extent) -> bool {
+        let (Some(old), Some(new)) = (&self.change.old, &self.change.new) else { return true };
+        let pointer = Arc::as_ptr(fields);
+        if let Some((_, _, differ)) =
+            self.known.iter().find(|(held, of, _)| *held == pointer && *of == extent)
+        {
+            return *differ;
+        }
+        let differ = old.counted(extent) != new.counted(extent) && {
+            let old = self.old.get_or_insert_with(|| old.value());
+            let new = self.new.get_or_insert_with(|| new.value());
+            fields.differ(Some(old), Some(new), extent)
+        };
+        self.known.push((pointer, extent, differ));
+        differ
+    }
+
+    /// Whether the answer to a write of the key's own is other than what it had to expect: what it read, with what it sent laid
+    /// over it.
+    fn surprises(
+        &mut self,
+        query: &Query,
+        fields: &Fields,
+        extent: Extent,
+        sent: Option<&Value>,
+    ) -> bool {
+        let Some(sent) = sent else {
+            // It deleted the object, and expects nothing else.
+            return self.change.new.is_some();
+        };
+        let old = self.change.old.as_ref();
+        let expected = query.would_match(old.map(|old| &**old), sent);
+        let matches = self.change.new.as_ref().is_some_and(|new| query.matches(new));
+        if expected != matches || !matches {
+            return expected != matches;
+        }
+        let Some(new) = &self.change.new else { return true };
+        let laid = || lay_over(old.map(|old| old.value()).as_ref(), sent);
+        let laid = self.expected.get_or_insert_with(laid);
+        let new = self.new.get_or_insert_with(|| new.value());
+        fields.differ(Some(laid), Some(new), extent)
+    }
+}

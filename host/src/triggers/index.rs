@@ -1,0 +1,132 @@
+//! The interests in one kind, found by what a changed object has.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::compare::Compare;
+use crate::queue::Key;
+use crate::store::Change;
+use crate::view::{Anchor, Concern, Interest, Reads};
+
+/// The interests in one kind.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    interests: Vec<Option<Registered>>,
+    free: Vec<u32>,
+    by_anchor: HashMap<Anchor, BTreeSet<u32>>,
+}
+
+/// An interest of a key.
+#[derive(Debug)]
+pub(super) struct Registered {
+    pub(super) key: Key,
+    pub(super) interest: Interest,
+    /// Of what is pruned: what the key's run has written is not.
+    written: Vec<crate::store::Query>,
+}
+
+// === impl Index ===
+
+impl Index {
+    pub(super) fn insert(&mut self, registered: Registered) -> u32 {
+        let anchor = registered.interest.anchor;
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.interests.push(None);
+            u32::try_from(self.interests.len() - 1).unwrap_or(u32::MAX)
+        });
+        if let Some(slot) = self.interests.get_mut(id as usize) {
+            *slot = Some(registered);
+        }
+        self.by_anchor.entry(anchor).or_default().insert(id);
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: u32) {
+        let Some(registered) = self.interests.get_mut(id as usize).and_then(Option::take) else {
+            return;
+        };
+        self.free.push(id);
+        let anchor = registered.interest.anchor;
+        if let Some(ids) = self.by_anchor.get_mut(&anchor) {
+            ids.remove(&id);
+            if ids.is_empty() {
+                self.by_anchor.remove(&anchor);
+            }
+        }
+    }
+
+    /// All interests that a change may concern; the cost follows their number.
+    pub(super) fn candidates<'a>(
+        &'a self,
+        change: &Change,
+    ) -> impl Iterator<Item = &'a Registered> {
+        let entries = change.old.iter().chain(&change.new);
+        let anchors: std::collections::HashSet<Anchor> =
+            entries.flat_map(|entry| Anchor::all_of(entry)).chain([Anchor::Any]).collect();
+        let ids: BTreeSet<u32> = anchors
+            .iter()
+            .filter_map(|anchor| self.by_anchor.get(anchor))
+            .flatten()
+            .copied()
+            .collect();
+        let (store, sequence) = (change.store, change.sequence);
+        ids.into_iter()
+            .filter_map(|id| self.interests.get(id as usize)?.as_ref())
+            .filter(move |registered| registered.is_open(store, sequence))
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.interests.iter().flatten().map(|registered| &registered.key)
+    }
+}
+
+// === impl Registered ===
+
+impl Registered {
+    pub(super) fn all_of(key: &Key, reads: &Reads) -> Vec<Self> {
+        let is_written = |interest: &&Interest| matches!(interest.concern, Concern::Written { .. });
+        let register = |interest: &Interest| {
+            let written = if let Concern::Pruned { .. } = interest.concern {
+                let written = reads
+                    .interests()
+                    .iter()
+                    .filter(is_written)
+                    .filter(|held| held.kind == interest.kind);
+                written.map(|held| held.concern.query().clone()).collect()
+            } else {
+                Vec::new()
+            };
+            Self { key: key.clone(), interest: interest.clone(), written }
+        };
+        reads.interests().iter().map(register).collect()
+    }
+
+    /// Whether a change in that store, with that number, is one that the run has not seen.
+    fn is_open(&self, store: crate::store::StoreId, sequence: u64) -> bool {
+        self.interest.store.is_none_or(|held| held == store)
+            && self.interest.sequence.is_none_or(|seen| seen < sequence)
+    }
+
+    /// Whether a change may concern it: for one interest, what `candidates` says for all.
+    pub(super) fn is_about(&self, change: &Change) -> bool {
+        let selects = |entry: &crate::store::Entry| self.interest.concern.query().matches(entry);
+        self.interest.kind == change.kind
+            && self.is_open(change.store, change.sequence)
+            && change.old.iter().chain(&change.new).any(|entry| selects(entry))
+    }
+
+    /// Whether only the last state of an object counts, not each change on the way to it.
+    pub(super) fn is_state(&self) -> bool {
+        matches!(self.interest.concern, Concern::Written { .. })
+    }
+
+    pub(super) fn concerns(&self, compare: &mut Compare<'_>) -> bool {
+        let is_written = || {
+            let new = compare.change.new.as_ref();
+            new.is_some_and(|new| self.written.iter().any(|query| query.matches(new)))
+        };
+        match &self.interest.concern {
+            Concern::Pruned { .. } if is_written() => false,
+            concern => compare.concerns(concern, &self.key),
+        }
+    }
+}

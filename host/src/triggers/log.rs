@@ -1,0 +1,73 @@
+//! The events that arrived while runs were under way.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::store::Event;
+
+/// More events than this are not kept for one slow run: it is run again instead.
+const MOST: usize = 50_000;
+
+/// The events since the oldest run began.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    events: VecDeque<Event>,
+    /// The number of the first event that is kept.
+    first: u64,
+    /// How many runs began at each number.
+    runs: BTreeMap<u64, usize>,
+}
+
+// === impl Log ===
+
+impl Log {
+    /// Where a run begins: it needs all events from here on.
+    pub(super) fn begin(&mut self) -> u64 {
+        let position = self.first + self.events.len() as u64;
+        *self.runs.entry(position).or_default() += 1;
+        position
+    }
+
+    /// A run that began there has ended.
+    pub(super) fn end(&mut self, position: u64) {
+        if let Some(count) = self.runs.get_mut(&position) {
+            *count -= 1;
+            if *count == 0 {
+                self.runs.remove(&position);
+            }
+        }
+        let needed = self.runs.keys().next().copied();
+        match needed {
+            None => {
+                self.first += self.events.len() as u64;
+                self.events.clear();
+            }
+            Some(needed) => {
+                while self.first < needed && self.events.pop_front().is_some() {
+                    self.first += 1;
+                }
+            }
+        }
+    }
+
+    pub(super) fn push(&mut self, event: &Event) {
+        if self.runs.is_empty() {
+            self.first += 1;
+            return;
+        }
+        if self.events.len() >= MOST && self.events.pop_front().is_some() {
+            self.first += 1;
+        }
+        self.events.push_back(event.clone());
+    }
+
+    /// The events since a run began; none where some of them are no longer kept.
+    pub(super) fn since(&self, position: u64) -> Option<impl Iterator<Item = &Event>> {
+        let skipped = usize::try_from(position.checked_sub(self.first)?).ok()?;
+        Some(self.events.iter().skip(skipped))
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.events.len()
+    }
+}

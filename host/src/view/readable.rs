@@ -1,0 +1,263 @@
+//! What a processor may read: what its description declares, with the fields.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::contract::{Description, Kind, ObjectRef, ReadError, Selection};
+use crate::grant::{self, Declared};
+use crate::path::{Fields, Path};
+use crate::store::{Entry, Query, Scope, Wanted};
+
+/// What of a reconciled object the host itself looks at.
+const LOOKED_AT: [&str; 3] = [
+    "metadata.finalizers",
+    "metadata.annotations[\"mortise.dev/paused\"]",
+    "metadata.annotations[\"mortise.dev/reconcile\"]",
+];
+
+/// How many different lists of fields are kept parsed.
+const REMEMBERED: usize = 512;
+
+/// What a processor may read. One for each loaded version of it.
+#[derive(Debug, Default)]
+pub struct Readable {
+    parts: Vec<Part>,
+    wanted: Vec<(Kind, Scope, Wanted)>,
+    /// The fields that were asked for under these parts, parsed and checked.
+    granted: Mutex<HashMap<Question, Result<Arc<Fields>, ReadError>>>,
+}
+
+type Question = (Box<[usize]>, Box<[String]>);
+
+/// One declared selection.
+#[derive(Debug)]
+pub(super) struct Part {
+    of: Declared,
+    query: Query,
+    /// Those of `matching`.
+    paths: BTreeSet<Path>,
+    pub(super) fields: Arc<Fields>,
+    /// With what the host itself looks at.
+    pub(super) kept: Arc<Fields>,
+    /// Of a reconciler: its name.
+    reconciler: Option<String>,
+    pub(super) triggered_by_status: bool,
+}
+
+/// Among which objects one may be read (none: all), and what of it.
+pub(super) type Granted<'a> = (Option<&'a Query>, Arc<Fields>);
+
+// === impl Readable ===
+
+impl Readable {
+    /// Parses what a description declares.
+    pub fn new(description: &Description) -> Result<Self, grant::Invalid> {
+        let mut readable = Self::default();
+        for (index, reconciler) in description.reconcilers.iter().enumerate() {
+            let mut part = Part::new(&format!("reconcilers[{index}].of"), &reconciler.of)?;
+            part.reconciler = Some(reconciler.name.clone());
+            part.triggered_by_status = reconciler.triggered_by_status;
+            part.kept = Arc::new(part.fields.union(&looked_at(&LOOKED_AT)));
+            // Without the labels: one that leaves the selection is still reconciled while it holds a finalizer.
+            let scope = Scope { labels: String::new(), ..scope(&reconciler.of) };
+            let wanted = Wanted {
+                fields: part.kept.as_ref().clone(),
+                matching: part.paths(),
+                written: true,
+            };
+            readable.want(&reconciler.of.kind, scope, wanted);
+            readable.parts.push(part);
+        }
+        for (index, read) in description.reads.iter().enumerate() {
+            let part = Part::new(&format!("reads[{index}]"), read)?;
+            let wanted = Wanted {
+                fields: part.fields.as_ref().clone(),
+                matching: part.paths(),
+                written: false,
+            };
+            readable.want(&read.kind, scope(read), wanted);
+            readable.parts.push(part);
+        }
+        for (index, write) in description.writes.iter().enumerate() {
+            let part = Part::new(&format!("writes[{index}].of"), &write.of)?;
+            let needed =
+                looked_at(&["metadata.labels", "metadata.ownerReferences", "metadata.finalizers"]);
+            let needed = part
+                .paths()
+                .into_iter()
+                .map(|path| Fields::of([path]))
+                .fold(needed, |all, path| all.union(&path));
+            let wanted = Wanted { fields: needed, matching: part.paths(), written: true };
+            readable.want(&write.of.kind, scope(&write.of), wanted);
+        }
+        Ok(readable)
+    }
+
+    /// What must be watched for it: kinds that are known by name, within the declared selections, with the fields that are
+    /// needed. Not merged.
+    pub fn wanted(&self) -> &[(Kind, Scope, Wanted)] {
+        &self.wanted
+    }
+
+    fn want(&mut self, kind: &Kind, scope: Scope, wanted: Wanted) {
+        if kind.kind != "*" && kind.group != "*" {
+            self.wanted.push((kind.clone(), scope, wanted));
+        }
+    }
+
+    pub(super) fn reconciler(&self, name: &str) -> Option<&Part> {
+        self.parts.iter().find(|part| part.reconciler.as_deref() == Some(name))
+    }
+
+    /// Whether one object may be read: the parts in which it is looked for, in order.
+    pub(super) fn get(
+        &self,
+        of: &ObjectRef,
+        asked: &[String],
+    ) -> Result<Vec<Granted<'_>>, ReadError> {
+        let fitting = self.fitting(|part| part.of.could_hold(of));
+        let shown = grant::display_ref(of);
+        if fitting.is_empty() {
+            return Err(self.denied(&shown, &of.kind));
+        }
+        let open = self.fitting(|part| part.of.could_hold(of) && part.of.unconditional());
+        if !open.is_empty() {
+            let fields = self.fields(&open, asked, &shown);
+            if fields.is_ok() || open.len() == fitting.len() {
+                return fields.map(|fields| vec![(None, fields)]);
+            }
+        }
+        let conditional = fitting.iter().filter(|at| !open.contains(at));
+        let granted: Vec<_> = conditional
+            .filter_map(|at| {
+                Some((Some(&self.parts.get(*at)?.query), self.fields(&[*at], asked, &shown).ok()?))
+            })
+            .collect();
+        if granted.is_empty() {
+            // The message names the fields of all.
+            return self.fields(&fitting, asked, &shown).and_then(|_| {
+                Err(ReadError::Denied(format!(
+                    "these fields of {shown} are declared apart, not together"
+                )))
+            });
+        }
+        Ok(granted)
+    }
+
+    /// Whether a selection may be listed, and what of its objects.
+    pub(super) fn list(&self, of: &Selection, query: &Query) -> Result<Arc<Fields>, ReadError> {
+        let fitting = self.fitting(|part| part.of.covers(of));
+        let shown = grant::display_selection(of);
+        if fitting.is_empty() {
+            return Err(self.denied(&shown, &of.kind));
+        }
+        let fields = self.fields(&fitting, &of.fields, &shown)?;
+        for (path, _) in query.matching() {
+            let may = |at: &usize| self.parts.get(*at).is_some_and(|part| part.may_match(path));
+            if !fitting.iter().any(may) {
+                let why = "is not declared, neither in `fields` nor in `matching`";
+                return Err(ReadError::Denied(format!("`{path}` of {shown} {why}")));
+            }
+        }
+        Ok(fields)
+    }
+
+    fn fitting(&self, fits: impl Fn(&Part) -> bool) -> Box<[usize]> {
+        self.parts.iter().enumerate().filter(|(_, part)| fits(part)).map(|(at, _)| at).collect()
+    }
+
+    /// The fields that were asked for; all that these parts declare where none was.
+    fn fields(
+        &self,
+        fitting: &[usize],
+        asked: &[String],
+        of: &str,
+    ) -> Result<Arc<Fields>, ReadError> {
+        let question = (fitting.into(), asked.into());
+        if let Some(held) = self.granted.lock().get(&question) {
+            return held.clone();
+        }
+        let parts = fitting.iter().filter_map(|at| self.parts.get(*at));
+        let declared =
+            parts.map(|part| part.fields.as_ref().clone()).reduce(|all, fields| all.union(&fields));
+        let declared = declared.unwrap_or_else(Fields::metadata_only);
+        let fields = check(declared, asked, of).map(Arc::new);
+        let mut granted = self.granted.lock();
+        if granted.len() < REMEMBERED {
+            granted.insert(question, fields.clone());
+        }
+        fields
+    }
+
+    fn denied(&self, what: &str, kind: &Kind) -> ReadError {
+        let of_kind = self.parts.iter().map(|part| &part.of).filter(|of| of.is_of(kind));
+        let accepted = grant::accepted("reads of that kind", of_kind.map(ToString::to_string));
+        ReadError::Denied(format!("{what} is not declared; {accepted}"))
+    }
+}
+
+fn check(declared: Fields, asked: &[String], of: &str) -> Result<Fields, ReadError> {
+    if asked.is_empty() {
+        return Ok(declared);
+    }
+    let asked = Fields::parse(asked).map_err(|invalid| ReadError::Invalid(invalid.to_string()))?;
+    match declared.first_missing(&asked) {
+        None => Ok(asked),
+        Some(path) => Err(ReadError::Denied(format!(
+            "`{path}` of {of} is not declared; declared of it: {declared}"
+        ))),
+    }
+}
+
+fn looked_at(paths: &[&str]) -> Fields {
+    Fields::of(paths.iter().filter_map(|path| path.parse().ok()))
+}
+
+fn scope(of: &Selection) -> Scope {
+    Scope { namespace: of.namespace.clone(), name: of.name.clone(), labels: of.labels.clone() }
+}
+
+// === impl Part ===
+
+impl Part {
+    fn new(place: &str, of: &Selection) -> Result<Self, grant::Invalid> {
+        let declared = Declared::parse(place, of)?;
+        let malformed = |field: &str, reason: String| grant::Invalid::Malformed {
+            place: format!("{place}.{field}"),
+            value: of.fields.join(", "),
+            reason,
+        };
+        let fields = Fields::parse(&of.fields)
+            .map_err(|invalid| malformed("fields", invalid.to_string()))?;
+        let fields = Arc::new(fields);
+        // `*` stands for any value.
+        let matching = of.matching.iter().filter(|(_, value)| value != "*").cloned().collect();
+        let query = Query::new(&Selection { matching, ..of.clone() })
+            .map_err(|reason| malformed("labels", reason))?;
+        let paths = of.matching.iter().filter_map(|(path, _)| path.parse().ok()).collect();
+        Ok(Self {
+            of: declared,
+            query,
+            kept: Arc::clone(&fields),
+            fields,
+            paths,
+            reconciler: None,
+            triggered_by_status: false,
+        })
+    }
+
+    /// Whether an object is in the selection.
+    pub(super) fn selects(&self, entry: &Entry) -> bool {
+        self.query.matches(entry)
+    }
+
+    fn paths(&self) -> BTreeSet<Path> {
+        self.paths.clone()
+    }
+
+    fn may_match(&self, path: &Path) -> bool {
+        self.fields.covers(path) || self.paths.contains(path)
+    }
+}

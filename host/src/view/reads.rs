@@ -1,0 +1,250 @@
+//! What one run read and wrote: what the triggers compare changes with, and the record of it.
+
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::contract::{Kind, ObjectRef, ReadError, Selection};
+use crate::own_fields::Pair;
+use crate::path::{Extent, Fields};
+use crate::store::{Entry, Query, Snapshot, StoreId, Stores, hashed};
+
+/// All that one run read, and what it wrote, which counts as read.
+#[derive(Debug)]
+pub struct Reads {
+    stores: Stores,
+    interests: Vec<Interest>,
+    waits: Vec<Wait>,
+    records: Vec<Record>,
+    answered: Vec<(Arc<Kind>, Arc<Entry>)>,
+}
+
+/// A question and a digest of its answer: asked again, it tells whether anything changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The question.
+    pub asked: Asked,
+    /// A digest of the answer, without what does not count as a change.
+    pub answer: u128,
+}
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// For one object.
+    Get {
+        /// The object.
+        of: ObjectRef,
+        /// The fields.
+        fields: Vec<String>,
+    },
+    /// For a page of a list.
+    List {
+        /// The selection.
+        of: Selection,
+        /// How many objects.
+        limit: u32,
+        /// The page token.
+        from: Option<String>,
+    },
+}
+
+/// One thing that a run depends on.
+#[derive(Clone, Debug)]
+pub struct Interest {
+    pub(crate) kind: Arc<Kind>,
+    /// Changes in other stores do not matter; none: those of the kind in any store do.
+    pub(crate) store: Option<StoreId>,
+    /// The last change that the run has seen; none: those before it began.
+    pub(crate) sequence: Option<u64>,
+    pub(crate) anchor: Anchor,
+    pub(crate) concern: Concern,
+}
+
+/// A kind that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) kind: Arc<Kind>,
+    /// Whether the cluster does not serve it; else its objects are not there yet.
+    pub(crate) for_itself: bool,
+}
+
+/// Under what an interest is found, given a change. All objects that concern it have this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Anchor {
+    /// This namespace and name, hashed.
+    Object(u64),
+    /// This label or value, hashed.
+    Term(u64),
+    /// This namespace, hashed.
+    Namespace(u64),
+    /// Nothing in particular.
+    Any,
+}
+
+/// What of a change concerns the run.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Concern {
+    /// The object that it is about.
+    Reconciled { query: Query, fields: Arc<Fields>, extent: Extent },
+    /// Which objects are selected, and what they hold in these fields.
+    Read { query: Query, fields: Arc<Fields> },
+    /// What a manager owns of an object, or, where that is none, whether the object is there.
+    Written { query: Query, manager: Box<str>, own: Option<Pair> },
+    /// Which of the selected objects a manager has applied.
+    Pruned { query: Query, manager: Box<str> },
+}
+
+// === impl Reads ===
+
+impl Reads {
+    pub(super) fn new(stores: Stores) -> Self {
+        Self {
+            stores,
+            interests: Vec::new(),
+            waits: Vec::new(),
+            records: Vec::new(),
+            answered: Vec::new(),
+        }
+    }
+
+    /// What was asked, in order.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// The uid of an object, if it was read.
+    pub fn uid_of(&self, of: &ObjectRef) -> Option<&str> {
+        let is_it = |kind: &Kind, entry: &Entry| {
+            *kind == of.kind
+                && entry.name() == of.name
+                && entry.namespace() == of.namespace.as_deref()
+        };
+        self.answered
+            .iter()
+            .find(|(kind, entry)| is_it(kind, entry))
+            .and_then(|(_, entry)| entry.uid())
+    }
+
+    /// The run wrote an object under a manager, and these are the digests of what the manager owns of it since then; without
+    /// digests only the object's existence counts.
+    pub fn wrote(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
+        let query = Query::object(of.namespace.as_deref(), &of.name);
+        let concern = Concern::Written { query, manager: manager.into(), own };
+        self.note_at_end(&of.kind, concern);
+    }
+
+    /// The run pruned a selection: an object in it that the manager has applied, and which the run did not write, is one to
+    /// be pruned. What does not parse selects nothing.
+    pub fn pruned(&mut self, of: &Selection, manager: &str) {
+        if let Ok(query) = Query::new(of) {
+            self.note_at_end(&of.kind, Concern::Pruned { query, manager: manager.into() });
+        }
+    }
+
+    /// Notes what the run depends on since its end.
+    fn note_at_end(&mut self, kind: &Kind, concern: Concern) {
+        let now = self.stores.snapshots(kind);
+        let covering = now.covering(concern.query(), None);
+        let anchor = covering.map_or_else(
+            || Anchor::of_any(concern.query()),
+            |(_, of)| Anchor::of(concern.query(), of),
+        );
+        let store = covering.map(|(store, _)| store);
+        self.note(Interest { kind: Arc::clone(&now.kind), store, sequence: None, anchor, concern });
+    }
+
+    pub(super) fn note(&mut self, interest: Interest) {
+        let is_same =
+            |held: &Interest| held.store == interest.store && held.concern == interest.concern;
+        // A list that is read page by page is noted once.
+        if !self.interests.iter().rev().take(8).any(is_same) {
+            self.interests.push(interest);
+        }
+    }
+
+    pub(super) fn waits_for(&mut self, kind: &Arc<Kind>, for_itself: bool) {
+        let wait = Wait { kind: Arc::clone(kind), for_itself };
+        if !self.waits.contains(&wait) {
+            self.waits.push(wait);
+        }
+    }
+
+    pub(super) fn answered(&mut self, kind: &Arc<Kind>, entry: &Arc<Entry>) {
+        self.answered.push((Arc::clone(kind), Arc::clone(entry)));
+    }
+
+    pub(super) fn record(&mut self, asked: Asked, answer: Result<Vec<&str>, &ReadError>) {
+        let mut digest = Xxh3::new();
+        match answer {
+            Ok(objects) => {
+                for object in objects {
+                    digest.update(&object.len().to_le_bytes());
+                    digest.update(object.as_bytes());
+                }
+            }
+            Err(error) => digest.update(format!("error {error:?}").as_bytes()),
+        }
+        self.records.push(Record { asked, answer: digest.digest128() });
+    }
+
+    pub(crate) fn interests(&self) -> &[Interest] {
+        &self.interests
+    }
+
+    pub(crate) fn waits(&self) -> &[Wait] {
+        &self.waits
+    }
+}
+
+// === impl Anchor ===
+
+impl Anchor {
+    /// The narrowest one that a query has in a store.
+    fn of_indexed(query: &Query, term: Option<u64>) -> Self {
+        match (query.namespace.as_deref(), query.name.as_deref(), term) {
+            (Some(namespace), Some(name), _) => Self::Object(place(namespace, name)),
+            (_, _, Some(term)) => Self::Term(term),
+            (Some(namespace), _, None) => {
+                Self::Namespace(hashed::key(hashed::Space::Place, namespace))
+            }
+            (None, _, None) => Self::Any,
+        }
+    }
+
+    pub(super) fn of(query: &Query, snapshot: &Snapshot) -> Self {
+        Self::of_indexed(query, snapshot.anchor(query))
+    }
+
+    /// Without a store whose entries would have the terms for sure.
+    fn of_any(query: &Query) -> Self {
+        Self::of_indexed(query, None)
+    }
+
+    /// All anchors under which an object may be found.
+    pub(crate) fn all_of(entry: &Entry) -> impl Iterator<Item = Self> {
+        let namespace = entry.namespace().unwrap_or_default();
+        let object = Self::Object(place(namespace, entry.name()));
+        let namespace = Self::Namespace(hashed::key(hashed::Space::Place, namespace));
+        let terms =
+            entry.label_terms().map(|(_, term)| term).chain(entry.matching_terms()).map(Self::Term);
+        [object, namespace].into_iter().chain(terms)
+    }
+}
+
+fn place(namespace: &str, name: &str) -> u64 {
+    hashed::term(hashed::key(hashed::Space::Place, namespace), name)
+}
+
+// === impl Concern ===
+
+impl Concern {
+    pub(crate) fn query(&self) -> &Query {
+        match self {
+            Self::Reconciled { query, .. }
+            | Self::Read { query, .. }
+            | Self::Written { query, .. }
+            | Self::Pruned { query, .. } => query,
+        }
+    }
+}
