@@ -14,8 +14,7 @@ mod version;
 mod write;
 
 pub(crate) use custom::{Column, CustomVersion};
-#[expect(unused_imports, reason = "the users land later")]
-pub(crate) use described::{is_established, storage_version};
+pub(crate) use described::is_established;
 pub(crate) use registry::{GroupVersions, Registry};
 pub(crate) use version::by_priority;
 #[expect(unused_imports, reason = "the users land later")]

@@ -26,15 +26,7 @@ mod access;
 mod answer;
 mod builtin;
 mod collect;
-mod crd {
-    pub(crate) fn settle(
-        _: &serde_json::Value,
-        _: &crate::kind::Registry,
-        _: &str,
-    ) -> Option<serde_json::Value> {
-        None
-    }
-}
+mod crd;
 mod discovery;
 mod fault;
 mod field_error;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::address::Addresses;
 use super::edit::{at, is_empty, items, members, text};
+use crate::crd;
 use crate::field_error::{FieldError, FieldPath, Shown};
 use crate::name::{self, MetadataRules, NameRule};
 
@@ -54,6 +55,7 @@ pub(crate) fn create(
         "api.core.v1.Event" => other::event(object, &mut errors),
         "api.batch.v1.CronJob" => workload::cron_job_name(object, &mut errors),
         "api.scheduling.v1.PriorityClass" => other::priority_class(object, &mut errors),
+        CRD => errors.extend(crd::validate::validate(object)),
         _ => {}
     }
     errors
@@ -77,6 +79,7 @@ pub(crate) fn update(
         }
         "api.core.v1.Service" => service::update(new, old, &mut errors),
         "api.core.v1.Pod" => return pod::update(new, old),
+        CRD => return crd::validate::validate_update(new, old),
         "api.apps.v1.StatefulSet" => workload::stateful_set_update(new, old, &mut errors),
         "api.batch.v1.Job" => workload::job_update(new, old, &mut errors),
         "api.rbac.v1.RoleBinding" | "api.rbac.v1.ClusterRoleBinding" => {

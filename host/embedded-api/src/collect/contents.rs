@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Deleted, Deletion, FOREGROUND, ORPHAN, Propagation, Remains};
 use crate::crd;
-use crate::state::{State, time_text};
+use crate::state::{EXTENSIONS, State, time_text};
 use crate::storage::{Image, Place, TableId, metadata_mut};
-use crate::verbs::internal_update;
+use crate::verbs::{internal_update, update_as};
 
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
@@ -152,6 +152,7 @@ impl State {
         if is_last {
             self.registry.remove_crd(&image.bare());
             self.storage.drop_table(&table);
+            self.serve_group(group, now);
         }
     }
 
@@ -167,9 +168,25 @@ impl State {
         let mut object = State::view(&resource, &image);
         if let Some(settled) = crd::settle(&object, &self.registry, &time_text(now)) {
             object = settled;
-            self.commit(&resource, place, object.clone());
+            update_as(self, place, ["apiserver", "status"], now, |crd| {
+                if let Some(fields) = crd.as_object_mut() {
+                    let status = object.get("status").cloned();
+                    fields.extend(status.map(|status| ("status".to_owned(), status)));
+                }
+            });
         }
         self.registry.set_crd(&object);
+    }
+
+    /// Looks again at the CRDs of a group: a name that they were refused may be free now.
+    fn serve_group(&mut self, group: &str, now: Timestamp) {
+        let definitions = TableId::new(EXTENSIONS, "customresourcedefinitions");
+        let suffix = format!(".{group}");
+        for place in self.all_of(&definitions) {
+            if place.key.strip_suffix(&suffix).is_some_and(|plural| !plural.contains('.')) {
+                self.serve_crd(&place, now);
+            }
+        }
     }
 }
 

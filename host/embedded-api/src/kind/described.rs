@@ -74,7 +74,7 @@ pub(crate) fn is_established(crd: &Value) -> bool {
 }
 
 /// The version in which objects are stored.
-pub(crate) fn storage_version(spec: &Value) -> Option<&Value> {
+fn storage_version(spec: &Value) -> Option<&Value> {
     items(&spec["versions"]).iter().find(|version| version["storage"] == true)
 }
 

@@ -327,6 +327,17 @@ pub(crate) fn internal_update(
     now: Timestamp,
     change: impl FnOnce(&mut Value),
 ) {
+    update_as(state, place, [CONTROLLER, subresource], now, change);
+}
+
+/// The same by another manager, to a subresource (empty for the object itself).
+pub(crate) fn update_as(
+    state: &mut State,
+    place: &Place,
+    [manager, subresource]: [&str; 2],
+    now: Timestamp,
+    change: impl FnOnce(&mut Value),
+) {
     let Some(image) = state.storage.get(place).cloned() else { return };
     let Some(resource) = state.resource_of(&place.table).cloned() else { return };
     let live = State::view(&resource, &image);
@@ -335,12 +346,8 @@ pub(crate) fn internal_update(
     if new == live {
         return;
     }
-    let new = Tracking { state, resource: &resource, now }.update(
-        Some(&live),
-        new,
-        CONTROLLER,
-        subresource,
-    );
+    let new =
+        Tracking { state, resource: &resource, now }.update(Some(&live), new, manager, subresource);
     if goes_now(&new, &image) {
         state.take(&resource, place);
     } else {

@@ -1,0 +1,145 @@
+//! The life of a `CustomResourceDefinition`: whether it is acceptable ([`validate`]), which names it gets, and what its status says.
+//!
+//! A CRD is served once its names are accepted ([`settle`]). Its end is in `collect`.
+
+use serde_json::{Value, json};
+
+use crate::builtin::edit::{at, child, default, items, remove, set, text};
+use crate::kind::{Form, Registry};
+
+pub(crate) mod validate;
+
+#[cfg(test)]
+mod tests;
+
+/// What a CRD's status has to say now: accepted names and conditions. None if it says so already.
+///
+/// Other CRDs of the same group may have taken its names.
+pub(crate) fn settle(crd: &Value, registry: &Registry, now: &str) -> Option<Value> {
+    if !at(crd, &["metadata", "deletionTimestamp"]).is_null() {
+        return None;
+    }
+    let (names, conflict) = accepted(crd, &Taken::by(crd, registry));
+    let mut settled = crd.clone();
+    let status = child(&mut settled, "status")?;
+    set(status, "acceptedNames", names);
+    let was_established = is_true(status, "Established");
+    match conflict {
+        None => {
+            condition(status, ["NamesAccepted", "True", "NoConflicts", "no conflicts found"], now);
+            let text = "the initial names have been accepted";
+            if !was_established {
+                condition(status, ["Established", "True", "InitialNamesAccepted", text], now);
+            }
+        }
+        Some((reason, message)) => {
+            condition(status, ["NamesAccepted", "False", reason, &message], now);
+            let text = "not all names are accepted";
+            if !was_established {
+                condition(status, ["Established", "False", "NotAccepted", text], now);
+            }
+        }
+    }
+    (settled != *crd).then_some(settled)
+}
+
+/// Sets a condition (type, status, reason, message); the time changes only with the status.
+fn condition(status: &mut Value, [kind, value, reason, message]: [&str; 4], now: &str) {
+    default(status, "conditions", json!([]));
+    let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let old = conditions.iter_mut().find(|condition| condition["type"] == kind);
+    let kept = old
+        .as_ref()
+        .filter(|old| old["status"] == value)
+        .map(|old| old["lastTransitionTime"].clone());
+    let new = json!({
+        "type": kind,
+        "status": value,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": kept.unwrap_or_else(|| now.into()),
+    });
+    match old {
+        Some(old) => *old = new,
+        None => conditions.push(new),
+    }
+}
+
+fn is_true(status: &Value, kind: &str) -> bool {
+    let mut conditions = items(&status["conditions"]).iter();
+    conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
+}
+
+/// The names in a group that other CRDs have.
+#[derive(Default)]
+struct Taken<'a> {
+    /// Plural, singular and short names.
+    resources: Vec<&'a str>,
+    /// Kinds and kinds of lists.
+    kinds: Vec<&'a str>,
+}
+
+impl<'a> Taken<'a> {
+    fn by(crd: &Value, registry: &'a Registry) -> Self {
+        let (name, group) = (text(&crd["metadata"], "name"), text(&crd["spec"], "group"));
+        let mut taken = Self::default();
+        let versions = registry.group(group).map(|group| group.versions).unwrap_or_default();
+        for resource in versions.iter().flat_map(|version| registry.resources(group, version)) {
+            if matches!(&resource.form, Form::Custom(custom) if custom.crd == name) {
+                continue;
+            }
+            taken.resources.extend([resource.plural.as_str(), resource.singular.as_str()]);
+            taken.resources.extend(resource.short_names.iter().map(String::as_str));
+            taken.kinds.extend([resource.kind.as_str(), resource.list_kind.as_str()]);
+        }
+        taken
+    }
+}
+
+/// The names that a CRD gets, and the reason and message for the last one that it does not get.
+fn accepted(crd: &Value, taken: &Taken<'_>) -> (Value, Option<(&'static str, String)>) {
+    let wanted = at(crd, &["spec", "names"]);
+    let mut names = at(crd, &["status", "acceptedNames"]).clone();
+    if !names.is_object() {
+        names = json!({});
+    }
+    let mut conflict = None;
+    let in_use = |name: &str| format!("\"{name}\" is already in use");
+    for (key, reason, all) in [
+        ("plural", "PluralConflict", &taken.resources),
+        ("singular", "SingularConflict", &taken.resources),
+        ("kind", "KindConflict", &taken.kinds),
+        ("listKind", "ListKindConflict", &taken.kinds),
+    ] {
+        let name = text(wanted, key);
+        if name != text(&names, key) && all.contains(&name) {
+            conflict = Some((reason, in_use(name)));
+        } else {
+            set(&mut names, key, name);
+        }
+    }
+    let had = items(at(&names, &["shortNames"])).to_vec();
+    let fresh = items(&wanted["shortNames"]).iter().filter(|name| !had.contains(name));
+    let used: Vec<_> = fresh
+        .filter_map(Value::as_str)
+        .filter(|name| taken.resources.contains(name))
+        .map(in_use)
+        .collect();
+    match used.as_slice() {
+        [] => same_list(&mut names, "shortNames", wanted),
+        [one] => conflict = Some(("ShortNamesConflict", one.clone())),
+        several => conflict = Some(("ShortNamesConflict", format!("[{}]", several.join(", ")))),
+    }
+    same_list(&mut names, "categories", wanted);
+    (names, conflict)
+}
+
+/// Takes over a list, or its absence.
+fn same_list(names: &mut Value, key: &str, wanted: &Value) {
+    match items(&wanted[key]) {
+        [] => _ = remove(names, key),
+        list => set(names, key, list),
+    }
+}

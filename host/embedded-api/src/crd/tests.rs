@@ -1,0 +1,109 @@
+use serde_json::{Value, json};
+
+use super::{settle, validate};
+use crate::kind::Registry;
+
+const NOW: &str = "2024-01-01T00:00:00Z";
+
+fn crd(names: &Value) -> Value {
+    let plural = names["plural"].as_str().unwrap();
+    json!({
+        "metadata": {"name": format!("{plural}.example.dev")},
+        "spec": {"group": "example.dev", "scope": "Namespaced", "names": names, "versions": [
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}},
+        ]},
+        "status": {"storedVersions": ["v1"]},
+    })
+}
+
+fn widgets() -> Value {
+    crd(
+        &json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}),
+    )
+}
+
+#[test]
+fn names_that_nobody_has_are_accepted() {
+    let settled = settle(&widgets(), &Registry::new(), NOW).unwrap();
+    let condition = |kind: &str, reason: &str, message: &str| json!({"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": NOW});
+    let status = json!({
+        "acceptedNames": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+        "conditions": [
+            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+            condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        ],
+        "storedVersions": ["v1"],
+    });
+    assert_eq!(settled["status"], status);
+    assert_eq!(settle(&settled, &Registry::new(), "2025-01-01T00:00:00Z"), None);
+}
+
+#[test]
+fn a_name_that_another_has_is_not_accepted() {
+    let first = settle(&widgets(), &Registry::new(), NOW).unwrap();
+    let second = crd(
+        &json!({"plural": "gadgets", "singular": "gadget", "kind": "Widget", "listKind": "GadgetList"}),
+    );
+    let mut registry = Registry::new();
+    registry.set_crd(&first);
+    let settled = settle(&second, &registry, NOW).unwrap();
+    let conditions = settled["status"]["conditions"].as_array().unwrap();
+    let texts = conditions.iter().map(|condition| {
+        format!(
+            "{} {} {} {}",
+            condition["type"], condition["status"], condition["reason"], condition["message"]
+        )
+    });
+    let texts: Vec<_> = texts.map(|text| text.replace(['"', '\\'], "")).collect();
+    let expected = [
+        "NamesAccepted False KindConflict Widget is already in use",
+        "Established False NotAccepted not all names are accepted",
+    ];
+    assert_eq!(texts, expected);
+    assert_eq!(settled["status"]["acceptedNames"].get("kind"), None);
+}
+
+#[test]
+fn crds_are_refused_in_the_words_of_kubernetes() {
+    let shown = r#"[{"Name":"v1","Served":true,"Storage":false,"Deprecated":false,"DeprecationWarning":null,"Schema":null,"Subresources":null,"AdditionalPrinterColumns":null,"SelectableFields":null}]"#;
+    let label = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
+    let cases = [
+        ("/metadata/name", json!("other.example.dev"), vec![
+            "metadata.name: Invalid value: \"other.example.dev\": must be spec.names.plural+\".\"+spec.group".to_owned(),
+        ]),
+        ("/spec/versions/0/storage", json!(false), vec![
+            format!("spec.versions: Invalid value: {shown}: must have exactly one version marked as storage version"),
+        ]),
+        ("/spec/scope", json!("Galaxy"), vec![
+            "spec.scope: Unsupported value: \"Galaxy\": supported values: \"Cluster\", \"Namespaced\"".to_owned(),
+        ]),
+        ("/spec/versions/0/schema", json!(null), vec![
+            "spec.versions[0].schema.openAPIV3Schema: Required value".to_owned(),
+        ]),
+        ("/spec/names/kind", json!("Bad_Kind"), vec![
+            format!("spec.names.kind: Invalid value: \"Bad_Kind\": may have mixed case, but should otherwise match: {label}"),
+        ]),
+        ("/status/storedVersions", json!(["v1", "v0"]), vec![
+            "status.storedVersions[1]: Invalid value: \"v0\": must appear in spec.versions".to_owned(),
+        ]),
+        ("/spec/versions/0/schema/openAPIV3Schema/type", json!("string"), vec![
+            "spec.validation.openAPIV3Schema.type: Invalid value: \"string\": must be object at the root".to_owned(),
+        ]),
+    ];
+    for (place, value, expected) in cases {
+        let mut crd = widgets();
+        *crd.pointer_mut(place).unwrap() = value;
+        let faults: Vec<_> = validate::validate(&crd).iter().map(ToString::to_string).collect();
+        assert_eq!(faults, expected, "{place}");
+    }
+}
+
+#[test]
+fn a_crd_keeps_its_group_and_kind() {
+    let old = settle(&widgets(), &Registry::new(), NOW).unwrap();
+    let mut new = old.clone();
+    new["spec"]["names"]["kind"] = json!("Gadget");
+    let faults: Vec<_> =
+        validate::validate_update(&new, &old).iter().map(ToString::to_string).collect();
+    assert_eq!(faults, ["spec.names.kind: Invalid value: \"Gadget\": field is immutable"]);
+}

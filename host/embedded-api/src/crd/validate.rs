@@ -1,0 +1,447 @@
+//! What a CRD is refused for, in the words of Kubernetes.
+//!
+//! Kubernetes checks a form of the CRD in which schema, subresources, columns and selectable fields stand once when they are the same
+//! in all versions; the paths in its messages are those of that form ([`Hoisted`]).
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use crate::builtin::edit::{at, is_empty, items, text};
+use crate::field_error::{FieldError, FieldPath, Shown, go_json};
+use crate::kind::is_established;
+use crate::name;
+use crate::structural;
+
+const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
+const FORMATS: [&str; 9] =
+    ["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
+
+/// The parts that stand once, as they are the same in all versions.
+struct Hoisted(Vec<&'static str>);
+
+impl Hoisted {
+    fn of(versions: &[Value]) -> Self {
+        let mut parts =
+            vec!["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
+        let pairs = || versions.iter().zip(versions.iter().skip(1));
+        parts.retain(|part| pairs().all(|(one, next)| one[part] == next[part]));
+        Self(parts)
+    }
+
+    fn has(&self, part: &str) -> bool {
+        self.0.contains(&part)
+    }
+}
+
+/// What is wrong with a CRD, but for the rules of metadata in general.
+pub(crate) fn validate(crd: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let spec = &crd["spec"];
+    let name = text(&crd["metadata"], "name");
+    let wanted = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
+    if name != wanted {
+        let fault = "must be spec.names.plural+\".\"+spec.group";
+        errors.push(FieldError::invalid("metadata.name", name, fault));
+    }
+    validate_spec(spec, &mut errors);
+    stored_versions(crd, &mut errors);
+    approval(crd, &mut errors);
+    errors
+}
+
+/// What is wrong with an update.
+pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    validate_spec(&new["spec"], &mut errors);
+    let fixed: &[&[&str]] = if is_established(old) {
+        &[&["scope"], &["names", "kind"], &["group"], &["names", "plural"]]
+    } else {
+        &[&["group"], &["names", "plural"]]
+    };
+    for keys in fixed {
+        let value = at(&new["spec"], keys);
+        if value != at(&old["spec"], keys) {
+            let field = format!("spec.{}", keys.join("."));
+            errors.push(FieldError::invalid(field, value.clone(), "field is immutable"));
+        }
+    }
+    stored_versions(new, &mut errors);
+    approval(new, &mut errors);
+    errors
+}
+
+fn validate_spec(spec: &Value, errors: &mut Vec<FieldError>) {
+    let path = FieldPath::new("spec");
+    group(text(spec, "group"), &path, errors);
+    let scope = text(spec, "scope");
+    match scope {
+        "Cluster" | "Namespaced" => {}
+        "" => errors.push(FieldError::required(path.child("scope"), "")),
+        _ => {
+            let known = ["Cluster", "Namespaced"];
+            errors.push(FieldError::not_supported(path.child("scope"), scope, known));
+        }
+    }
+    let versions = items(&spec["versions"]);
+    let hoisted = Hoisted::of(versions);
+    let here = path.child("versions");
+    for (index, version) in versions.iter().enumerate() {
+        if !at(version, &["schema", "openAPIV3Schema"]).is_object() {
+            let here = here.index(index);
+            let here = here.child("schema");
+            errors.push(FieldError::required(here.child("openAPIV3Schema"), ""));
+        }
+    }
+    for (index, version) in versions.iter().enumerate() {
+        version_by_itself(version, &hoisted, &here.index(index), errors);
+    }
+    version_list(versions, &hoisted, &here, errors);
+    names(&spec["names"], &path.child("names"), errors);
+    if let Some(version) = versions.first() {
+        hoisted_parts(version, &hoisted, &path, errors);
+    }
+    conversion(&spec["conversion"], &path.child("conversion"), errors);
+}
+
+fn group(group: &str, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let path = path.child("group");
+    let faults = name::is_subdomain(group);
+    if group.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else if !faults.is_empty() {
+        errors.push(FieldError::invalid(path, group, faults.join(",")));
+    } else if !group.contains('.') {
+        let fault = "should be a domain with at least one dot";
+        errors.push(FieldError::invalid(path, group, fault));
+    }
+}
+
+/// Names of versions, and what stands in each because it differs.
+fn version_by_itself(
+    version: &Value,
+    hoisted: &Hoisted,
+    path: &FieldPath<'_>,
+    errors: &mut Vec<FieldError>,
+) {
+    let name = text(version, "name");
+    let faults = name::is_label_1035(name);
+    if !faults.is_empty() {
+        errors.push(FieldError::invalid(path.child("name"), name, faults.join(",")));
+    }
+    if let Some(warning) = version["deprecationWarning"].as_str() {
+        deprecation(version, warning, path, errors);
+    }
+    if !hoisted.has("schema") {
+        let here = path.child("schema");
+        let schema = at(version, &["schema", "openAPIV3Schema"]);
+        errors.extend(structural::check(schema, &here.child("openAPIV3Schema")));
+    }
+    if !hoisted.has("subresources") {
+        subresources(&version["subresources"], &path.child("subresources"), errors);
+    }
+    if !hoisted.has("additionalPrinterColumns") {
+        columns(version, path, errors);
+    }
+    if !hoisted.has("selectableFields") {
+        selectable(version, path, errors);
+    }
+}
+
+fn deprecation(version: &Value, warning: &str, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let path = path.child("deprecationWarning");
+    if version["deprecated"] != true {
+        let fault = "can only be set for deprecated versions";
+        errors.push(FieldError::invalid(path, warning, fault));
+    }
+    if warning.len() > 256 {
+        errors.push(FieldError::invalid(path, warning, "must be 256 characters or less"));
+    }
+    if warning.is_empty() {
+        let fault = "must be undefined to use the default warning message, or non-empty if set";
+        errors.push(FieldError::invalid(path, warning, fault));
+    }
+    if warning.chars().any(char::is_control) {
+        errors.push(FieldError::invalid(
+            path,
+            warning,
+            "must only contain printable UTF-8 characters; non-printable characters found",
+        ));
+    }
+}
+
+/// What stands once for all versions.
+fn hoisted_parts(
+    version: &Value,
+    hoisted: &Hoisted,
+    path: &FieldPath<'_>,
+    errors: &mut Vec<FieldError>,
+) {
+    let schema = at(version, &["schema", "openAPIV3Schema"]);
+    if hoisted.has("schema") && schema.is_object() {
+        let here = path.child("validation");
+        errors.extend(structural::check(schema, &here.child("openAPIV3Schema")));
+    }
+    if hoisted.has("subresources") {
+        subresources(&version["subresources"], &path.child("subresources"), errors);
+    }
+    if hoisted.has("additionalPrinterColumns") {
+        columns(version, path, errors);
+    }
+    if hoisted.has("selectableFields") {
+        selectable(version, path, errors);
+    }
+}
+
+fn version_list(
+    versions: &[Value],
+    hoisted: &Hoisted,
+    path: &FieldPath<'_>,
+    errors: &mut Vec<FieldError>,
+) {
+    let mut seen = HashSet::new();
+    let shown = || Shown::Raw(shown_versions(versions, hoisted));
+    if !versions.iter().all(|version| seen.insert(text(version, "name"))) {
+        errors.push(FieldError::invalid(path, shown(), "must contain unique version names"));
+    }
+    if versions.iter().filter(|version| version["storage"] == true).count() != 1 {
+        let fault = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid(path, shown(), fault));
+    }
+}
+
+/// Versions as Kubernetes prints them: with the names of its inner type.
+fn shown_versions(versions: &[Value], hoisted: &Hoisted) -> String {
+    let part = |version: &Value, key: &str| {
+        if hoisted.has(key) { "null".to_owned() } else { go_json(&version[key]) }
+    };
+    let shown = versions.iter().map(|version| {
+        format!(
+            r#"{{"Name":{},"Served":{},"Storage":{},"Deprecated":{},"DeprecationWarning":{},"Schema":{},"Subresources":{},"AdditionalPrinterColumns":{},"SelectableFields":{}}}"#,
+            go_json(&text(version, "name").into()),
+            version["served"] == true,
+            version["storage"] == true,
+            version["deprecated"] == true,
+            go_json(&version["deprecationWarning"]),
+            part(version, "schema"),
+            part(version, "subresources"),
+            part(version, "additionalPrinterColumns"),
+            part(version, "selectableFields"),
+        )
+    });
+    let shown: Vec<_> = shown.collect();
+    if shown.is_empty() { "null".to_owned() } else { format!("[{}]", shown.join(",")) }
+}
+
+fn names(names: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    for key in ["plural", "singular", "kind", "listKind"] {
+        if text(names, key).is_empty() {
+            errors.push(FieldError::required(path.child(key), ""));
+        }
+    }
+    for key in ["plural", "singular"] {
+        label(text(names, key), "", &path.child(key), errors);
+    }
+    for key in ["kind", "listKind"] {
+        let prefix = "may have mixed case, but should otherwise match: ";
+        label(text(names, key), prefix, &path.child(key), errors);
+    }
+    for key in ["shortNames", "categories"] {
+        let here = path.child(key);
+        for (index, name) in items(&names[key]).iter().enumerate() {
+            label(name.as_str().unwrap_or(""), "", &here.index(index), errors);
+        }
+        if key == "shortNames" {
+            let kind = text(names, "kind");
+            if !kind.is_empty() && kind == text(names, "listKind") {
+                let fault = "kind and listKind may not be the same";
+                errors.push(FieldError::invalid(path.child("listKind"), kind, fault));
+            }
+        }
+    }
+}
+
+/// A DNS label; if there is a prefix, in letters of any case.
+fn label(value: &str, prefix: &str, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let checked = if prefix.is_empty() { value.to_owned() } else { value.to_lowercase() };
+    let faults = name::is_label_1035(&checked);
+    if !value.is_empty() && !faults.is_empty() {
+        errors.push(FieldError::invalid(path, value, format!("{prefix}{}", faults.join(","))));
+    }
+}
+
+fn subresources(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let scale = &value["scale"];
+    if !scale.is_object() {
+        return;
+    }
+    for (key, parts, required) in [
+        ("specReplicasPath", &[".spec."][..], true),
+        ("statusReplicasPath", &[".status."][..], true),
+        ("labelSelectorPath", &[".spec.", ".status."][..], false),
+    ] {
+        let field = format!("scale.{key}");
+        let here = path.child(&field);
+        let place = text(scale, key);
+        if place.is_empty() {
+            if required {
+                errors.push(FieldError::required(here, ""));
+            }
+        } else if let Some(fault) = path_fault(place) {
+            errors.push(FieldError::invalid(here, place, fault));
+        } else if !parts.iter().any(|part| place.starts_with(part)) {
+            let fault = match key {
+                "specReplicasPath" => "should be a json path under .spec",
+                "statusReplicasPath" => "should be a json path under .status",
+                _ => "should be a json path under either .spec or .status",
+            };
+            errors.push(FieldError::invalid(here, place, fault));
+        }
+    }
+}
+
+/// What keeps a text from being a path of fields: `.spec.replicas`.
+fn path_fault(path: &str) -> Option<&'static str> {
+    if !path.starts_with('.') {
+        return Some("must be a simple json path starting with .");
+    }
+    if path.contains(['[', ']']) {
+        return Some("must be a simple json path with only field names");
+    }
+    None
+}
+
+fn columns(version: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let path = path.child("additionalPrinterColumns");
+    for (index, column) in items(&version["additionalPrinterColumns"]).iter().enumerate() {
+        let path = path.index(index);
+        if text(column, "name").is_empty() {
+            errors.push(FieldError::required(path.child("name"), ""));
+        }
+        let kind = text(column, "type");
+        if kind.is_empty() {
+            let fault = format!("must be one of {}", TYPES.join(","));
+            errors.push(FieldError::required(path.child("type"), fault));
+        } else if !TYPES.contains(&kind) {
+            let fault = format!("must be one of {}", TYPES.join(","));
+            errors.push(FieldError::invalid(path.child("type"), kind, fault));
+        }
+        let format = text(column, "format");
+        if !format.is_empty() && !FORMATS.contains(&format) {
+            let fault = format!("must be one of {}", FORMATS.join(","));
+            errors.push(FieldError::invalid(path.child("format"), format, fault));
+        }
+        if text(column, "jsonPath").is_empty() {
+            errors.push(FieldError::required(path.child("JSONPath"), ""));
+        }
+    }
+}
+
+fn selectable(version: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    const MOST: usize = 8;
+    let path = path.child("selectableFields");
+    let fields = items(&version["selectableFields"]);
+    if fields.len() > MOST {
+        errors.push(FieldError::too_many(path, fields.len(), MOST));
+    }
+    let schema = at(version, &["schema", "openAPIV3Schema"]);
+    let mut seen = HashSet::new();
+    for (index, field) in fields.iter().enumerate() {
+        let place = text(field, "jsonPath");
+        let here = path.index(index);
+        let here = here.child("jsonPath");
+        let steps: Vec<_> = place.split('.').skip(1).collect();
+        let found = steps.iter().try_fold(schema, |schema, step| schema["properties"].get(step));
+        if place.is_empty() {
+            errors.push(FieldError::required(here, ""));
+        } else if !seen.insert(place) {
+            errors.push(FieldError::duplicate(here, place));
+        } else if !place.starts_with('.') || place.starts_with(".metadata") {
+            let fault = "is an invalid path: must not point to metadata and must begin with a dot";
+            errors.push(FieldError::invalid(here, place, fault));
+        } else if found
+            .is_none_or(|found| !matches!(text(found, "type"), "string" | "boolean" | "integer"))
+        {
+            let fault =
+                "is an invalid path: must point to a field of type string, boolean or integer";
+            errors.push(FieldError::invalid(here, place, fault));
+        }
+    }
+}
+
+fn conversion(conversion: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    match text(conversion, "strategy") {
+        "None" if !conversion["webhook"].is_null() => {
+            let fault = "should not be set when strategy is not set to Webhook";
+            errors.push(FieldError::forbidden(path.child("webhookClientConfig"), fault));
+        }
+        "None" | "" => {}
+        "Webhook" => {
+            if at(conversion, &["webhook", "clientConfig"]).is_null() {
+                let fault = "required when strategy is set to Webhook";
+                errors.push(FieldError::required(path.child("webhookClientConfig"), fault));
+            }
+            if is_empty(at(conversion, &["webhook", "conversionReviewVersions"])) {
+                errors.push(FieldError::required(path.child("conversionReviewVersions"), ""));
+            }
+        }
+        other => {
+            let known = ["None", "Webhook"];
+            errors.push(FieldError::not_supported(path.child("strategy"), other, known));
+        }
+    }
+}
+
+/// Objects may be stored in versions that the CRD still has, and in the one that it stores in now.
+fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
+    let path = FieldPath::new("status.storedVersions");
+    let stored = at(crd, &["status", "storedVersions"]);
+    let names: Vec<_> = items(stored).iter().filter_map(Value::as_str).collect();
+    let shown =
+        || if names.is_empty() { Shown::Raw("null".to_owned()) } else { stored.clone().into() };
+    if names.is_empty() {
+        errors.push(FieldError::invalid(path, shown(), "must have at least one stored version"));
+        // The original goes on, but finds no more that would be told.
+        if !items(at(crd, &["spec", "versions"])).iter().any(|version| version["storage"] == true) {
+            return;
+        }
+    }
+    let versions = items(at(crd, &["spec", "versions"]));
+    for version in versions.iter().filter(|version| version["storage"] == true) {
+        let name = text(version, "name");
+        if !names.contains(&name) {
+            let fault = format!("must have the storage version {name}");
+            errors.push(FieldError::invalid(path, shown(), fault));
+        }
+    }
+    for (index, name) in names.iter().enumerate() {
+        if !versions.iter().any(|version| version["name"] == *name) {
+            errors.push(FieldError::invalid(
+                path.index(index),
+                *name,
+                "must appear in spec.versions",
+            ));
+        }
+    }
+}
+
+/// Groups of Kubernetes' own need its consent.
+fn approval(crd: &Value, errors: &mut Vec<FieldError>) {
+    const ANNOTATION: &str = "api-approved.kubernetes.io";
+    let group = text(&crd["spec"], "group");
+    let protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
+    let value = text(at(crd, &["metadata", "annotations"]), ANNOTATION);
+    let path = FieldPath::new("metadata.annotations");
+    if !protected {
+        return;
+    }
+    if value.is_empty() {
+        let fault = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111";
+        errors.push(FieldError::required(path.key(ANNOTATION), fault));
+    } else if !value.starts_with("unapproved") && !value.contains("://") {
+        let fault = "protected groups must have approval annotation \"api-approved.kubernetes.io\" with either a URL or a reason starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111";
+        errors.push(FieldError::invalid(path.key(ANNOTATION), value, fault));
+    }
+}
