@@ -136,3 +136,94 @@ fn conditions(authorization: Option<&JwtAuthorization>) -> Vec<Vec<istio::Condit
         |claim| scopes.iter().map(|scope| condition(claim, scope)).chain(of_audiences()).collect();
     SCOPE_CLAIMS.map(of_claim).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn policies(rules: &Value, at: usize) -> Vec<(String, Value)> {
+        let rule = serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"service": {"name": "web", "port": 80}, "rules": rules},
+        }));
+        let labels = [("app".to_owned(), "web".to_owned())].into();
+        let policies = build(&rule.unwrap(), at, &["a.com".to_owned()], &labels);
+        policies
+            .into_iter()
+            .map(|policy| (policy.index, serde_json::to_value(policy.spec).unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn a_broad_rule_leaves_out_what_an_earlier_one_guards() {
+        let rule = |path: &str, methods: &[&str]| json!({"path": path, "methods": methods, "noAuth": true});
+        let rules = json!([
+            rule("/", &["GET"]),
+            rule("/*", &["GET"]),
+            rule("/{**}", &["GET"]),
+            rule("/a", &["GET", "PUT"]),
+            rule("/b", &["PUT"]),
+            rule("/a", &["GET"]),
+            rule("/c/{**}", &["GET"]),
+            rule("/c/{**}", &["PUT"]),
+        ]);
+        let not_paths = |at: usize| {
+            policies(&rules, at)[0].1.pointer("/rules/0/to/0/operation/notPaths").cloned()
+        };
+        assert_eq!(not_paths(0), None);
+        assert_eq!(not_paths(5), None, "only up to the first rule of this path");
+        assert_eq!(not_paths(6), Some(json!(["/a", "/a"])));
+        assert_eq!(
+            not_paths(7),
+            Some(json!(["/a", "/b"])),
+            "not those after the first rule of this path"
+        );
+    }
+
+    #[test]
+    fn authorizers_come_first_and_then_what_is_allowed() {
+        let authentications =
+            json!([{"issuer": "one", "jwksUri": "/"}, {"issuer": "two", "jwksUri": "/"}]);
+        let authorizations = json!([{"requiredScopes": ["s"], "audiences": ["x"]}, {}]);
+        let restrictions =
+            json!({"authentications": authentications, "authorizations": authorizations});
+        let ext_auth = json!({"authorizers": ["p", "q"], "restrictions": restrictions});
+        let rules = json!([{"path": "/*", "methods": ["GET"], "extAuth": ext_auth}]);
+        let policies = policies(&rules, 0);
+        let summary: Vec<Value> = policies
+            .iter()
+            .map(|(index, spec)| {
+                json!([
+                    index,
+                    spec.get("action"),
+                    spec.pointer("/provider/name"),
+                    spec["rules"].as_array().unwrap().len()
+                ])
+            })
+            .collect();
+        let expected = [
+            json!(["0", "CUSTOM", "p", 1]),
+            json!(["1", "CUSTOM", "q", 1]),
+            json!(["2", null, null, 3]),
+            json!(["3", null, null, 1]),
+        ];
+        assert_eq!(summary, expected);
+        assert_eq!(policies[0].1["rules"][0].get("from"), None);
+        let allowed = &policies[2].1["rules"];
+        assert_eq!(allowed[0]["from"][0]["source"]["requestPrincipals"], json!(["one/*", "two/*"]));
+        assert_eq!(
+            allowed[1]["when"],
+            json!([{"key": "request.auth.claims[scope]", "values": ["s"]}, {"key": "request.auth.claims[aud]", "values": ["x"]}])
+        );
+        assert_eq!(policies[3].1["rules"][0].get("when"), None);
+    }
+
+    #[test]
+    fn a_hash_of_former_times_is_the_same_key() {
+        let hash = hash::of_namespace("shop");
+        assert_eq!(key("shop", "shop.a.b", "0"), key("shop", &format!("{hash}.a.b"), "0"));
+        assert_ne!(key("shop", "shop.a.b", "0"), key("shop", "shopx.a.b", "0"));
+    }
+}

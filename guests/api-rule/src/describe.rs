@@ -58,3 +58,38 @@ fn reads() -> Vec<Selection> {
     );
     reads
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_reconciled_every_half_hour_and_held_by_a_finalizer() {
+        let description = describe(&Config::default());
+        let [rules] = description.reconcilers.as_slice() else { panic!("{description:?}") };
+        assert_eq!((rules.resync, rules.triggered_by_status), (1_800_000, false));
+        assert_eq!(rules.finalizers, ["gateway.kyma-project.io/subresources"]);
+        assert_eq!(rules.of.kind.api_version(), "gateway.kyma-project.io/v2alpha1");
+        let config: Config = serde_json::from_str(r#"{"resyncIntervalSeconds": 5}"#).unwrap();
+        assert_eq!(describe(&config).reconcilers[0].resync, 5000);
+    }
+
+    #[test]
+    fn nothing_is_read_whole() {
+        for read in describe(&Config::default()).reads {
+            assert!(!read.fields.is_empty(), "{read:?}");
+        }
+    }
+
+    #[test]
+    fn rules_of_ory_can_only_be_deleted() {
+        let description = describe(&Config::default());
+        let verbs = |kind: &str| {
+            let mut of_kind = description.writes.iter().filter(|rule| rule.of.kind.kind == kind);
+            of_kind.next().map(|rule| rule.verbs)
+        };
+        assert_eq!(verbs("Rule"), Some(Verbs::DELETE));
+        assert_eq!(verbs("VirtualService"), Some(Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE));
+        assert_eq!((verbs("Service"), description.writes.len()), (None, 4));
+    }
+}

@@ -339,3 +339,34 @@ fn what_is_read_is_no_more_than_what_matters() {
         .count();
     assert_eq!((hosts, reads.len()), (1, 13), "{reads:#?}");
 }
+
+#[test]
+fn of_several_virtual_services_the_one_of_its_own_namespace_is_kept_up_to_date() {
+    let of = |namespace: &str, name: &str| {
+        let mut service = produced("VirtualService", name);
+        service["metadata"]["namespace"] = namespace.into();
+        service
+    };
+    let services = |outcome: &Outcome| -> Vec<String> {
+        let of_kind =
+            outcome.apply.iter().map(object).filter(|object| object["kind"] == "VirtualService");
+        of_kind
+            .map(|object| {
+                format!("{}/{}", object["metadata"]["namespace"], object["metadata"]["name"])
+            })
+            .collect()
+    };
+    let outcome =
+        run(&rule(), &cluster().objects([of("else", "a"), of("shop", "b"), of("shop", "c")]))
+            .unwrap();
+    assert_eq!((services(&outcome), outcome.delete), (vec![r#""shop"/"b""#.to_owned()], vec![]));
+    let outcome = run(&rule(), &cluster().objects([of("else", "a")])).unwrap();
+    assert_eq!(services(&outcome), [r#""else"/"a""#]);
+}
+
+#[test]
+fn an_object_that_is_gone_needs_nothing() {
+    let request = Request { object: None, ..request_for(&rule()) };
+    let outcome = reconcile(&request, &cluster().host()).unwrap();
+    assert_eq!(outcome, Outcome::new().requeue_never());
+}

@@ -109,6 +109,17 @@ fn reads_fail_as_the_contract_says() {
         matches!(list(&stub, &Selection::of::<Service>()), Error::Denied { .. }),
         "another kind"
     );
+    let indexed = Selection::of::<Pod>().matching("spec.nodeName", "*").fields(["spec.nodeName"]);
+    let stub = pods().declared(Description::new("test", "1").reads(indexed));
+    assert!(
+        stub.host().list::<Pod>(&asked("spec.nodeName").matching("spec.nodeName", "one")).is_ok()
+    );
+    let only = Selection::of::<Pod>().matching("spec.nodeName", "one");
+    let stub = pods().declared(Description::new("test", "1").reads(only));
+    assert!(
+        matches!(list(&stub, &asked("spec.nodeName")), Error::Denied { .. }),
+        "all where some were declared"
+    );
     assert!(list(&pods().without_kind("", "Pod"), &Selection::of::<Pod>()).is_unknown_kind());
     assert!(matches!(
         list(&pods().unavailable("Pod"), &Selection::of::<Pod>()),
