@@ -122,7 +122,7 @@ fn entries_of_update(live: Option<&Value>, sent: Option<&Value>, writer: &Writer
 /// Puts the live times of managers back where `new` differs from `live` in nothing else, so that it is no change.
 pub(crate) fn keep_times(live: &Value, new: &mut Value) {
     let (Some(before), Some(after)) = (managed_fields(live), managed_fields(new)) else { return };
-    if !entries::same_but_times(before, after) || !same_but_metadata(live, new) {
+    if !entries::same_but_times(before, after) || !same_but_tracking(live, new) {
         return;
     }
     let before = before.clone();
@@ -132,21 +132,22 @@ pub(crate) fn keep_times(live: &Value, new: &mut Value) {
 }
 
 /// Whether two objects are the same, managedFields and resourceVersion apart.
-fn same_but_metadata(a: &Value, b: &Value) -> bool {
+fn same_but_tracking(a: &Value, b: &Value) -> bool {
     fn kept<'a>(
         object: &'a Map<String, Value>,
         left_out: &'a [&str],
     ) -> impl Iterator<Item = (&'a String, &'a Value)> {
         object.iter().filter(move |(key, _)| !left_out.contains(&key.as_str()))
     }
+    fn metadata(object: &Map<String, Value>) -> Option<&Map<String, Value>> {
+        object.get("metadata")?.as_object()
+    }
     let (Some(a), Some(b)) = (a.as_object(), b.as_object()) else { return false };
-    let metadata = |object: &'_ Map<String, Value>| {
-        object.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default()
-    };
-    let (a_metadata, b_metadata) = (metadata(a), metadata(b));
+    let empty = Map::new();
+    let (a_metadata, b_metadata) = (metadata(a).unwrap_or(&empty), metadata(b).unwrap_or(&empty));
     let server_given = ["managedFields", "resourceVersion"];
     kept(a, &["metadata"]).eq(kept(b, &["metadata"]))
-        && kept(&a_metadata, &server_given).eq(kept(&b_metadata, &server_given))
+        && kept(a_metadata, &server_given).eq(kept(b_metadata, &server_given))
 }
 
 fn managed_fields(object: &Value) -> Option<&Value> {

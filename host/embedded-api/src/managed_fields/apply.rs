@@ -6,8 +6,8 @@ use super::conflict::Conflict;
 use super::entries::{Entries, Entry, Operation};
 use super::tracked::{Scope, untracked};
 use super::{
-    ApplyError, Target, Writer, last_applied, managed_fields, put_managed_fields, track_update,
-    without_managed_fields,
+    ApplyError, Target, Writer, last_applied, managed_fields, put_managed_fields,
+    same_but_tracking, track_update, without_managed_fields,
 };
 use crate::fields::Set;
 use crate::schema::Type;
@@ -32,11 +32,11 @@ pub(crate) fn apply(
     let scope = Scope { target, writer };
     check(applied, &scope)?;
     let Some(live) = live else { return Ok(create(applied, &scope)) };
-    let application = Application { scope, live, bare: without_managed_fields(live), applied };
+    let application = Application { scope, live, applied };
     if !last_applied::is_kubectl(writer) {
         return application.run(force, None);
     }
-    let forgiven = last_applied::owned(&application.bare, &scope);
+    let forgiven = last_applied::owned(live, &scope);
     let mut object = application.run(force, forgiven.as_ref())?;
     last_applied::renew(&mut object, applied);
     Ok(object)
@@ -96,8 +96,6 @@ fn object_text(object: &Value) -> String {
 struct Application<'a> {
     scope: Scope<'a>,
     live: &'a Value,
-    /// `live` without its managers.
-    bare: Value,
     applied: &'a Value,
 }
 
@@ -105,11 +103,9 @@ impl Application<'_> {
     /// Conflicts about fields in `forgiven` are none.
     fn run(&self, force: bool, forgiven: Option<&Set>) -> Result<Value, ApplyError> {
         let mut entries = self.managers()?;
-        let time =
-            entries.iter().find(|entry| self.is_mine(entry)).and_then(|entry| entry.time.clone());
         let mut merged = self.merged(&mut entries);
-        let own = typed::compare(&self.bare, &merged, self.type_());
-        let differences = self.scope.differences(&entries, &own, &self.bare, &merged);
+        let own = typed::compare(self.live, &merged, self.type_());
+        let differences = self.scope.differences(&entries, &own, self.live, &merged);
         if !force {
             let others = entries.iter().filter(|entry| !self.is_mine(entry));
             let conflicts = others.flat_map(|entry| {
@@ -125,10 +121,6 @@ impl Application<'_> {
         differences.disown(&mut entries, |entry| !self.is_mine(entry));
         for entry in entries.iter_mut().filter(|entry| self.is_mine(entry)) {
             entry.set = entry.set.difference(untracked());
-            if merged == self.bare {
-                // Who changes nothing but ownership has no time, or keeps it: kube-apiserver notes times with changes only.
-                entry.time.clone_from(&time);
-            }
         }
         put_managed_fields(&mut merged, entries);
         Ok(merged)
@@ -148,29 +140,37 @@ impl Application<'_> {
         if entries.is_empty() {
             let before = Writer { manager: BEFORE_FIRST_APPLY, ..*self.scope.writer };
             let scope = Scope { writer: &before, ..self.scope };
-            entries = track_update(entries, &scope.empty_object(), &self.bare, &scope);
+            entries = track_update(entries, &scope.empty_object(), self.live, &scope);
         }
-        typed::validate(&self.bare, self.type_(), true).map_err(|errors| {
+        typed::validate(self.live, self.type_(), true).map_err(|errors| {
             ApplyError::Typed(format!(
                 "failed to create typed live object ({}): {errors}",
                 object_text(self.live)
             ))
         })?;
-        self.scope.reconcile(&mut entries, &self.bare);
+        self.scope.reconcile(&mut entries, self.live);
         Ok(entries)
     }
 
     /// What the object becomes; the applier's entry becomes what it applies now.
     fn merged(&self, entries: &mut Entries) -> Value {
-        let merged = typed::merge(&self.bare, self.applied, self.type_()).unwrap_or(Value::Null);
+        let bare = without_managed_fields(self.live);
+        let merged = typed::merge(bare, self.applied, self.type_()).unwrap_or(Value::Null);
         let last = entries.take(Operation::Apply, self.scope.writer);
         let set = applied_set(self.applied, &self.scope);
-        let gives_up = last.filter(|last| !last.set.is_subset(&set));
+        let gives_up = last.as_ref().filter(|last| !last.set.is_subset(&set));
         entries.add(Operation::Apply, self.scope.writer, set);
-        match gives_up {
-            Some(last) => self.prune(merged, &last, entries),
+        let merged = match gives_up {
+            Some(last) => self.prune(merged, last, entries),
             None => merged,
+        };
+        if same_but_tracking(self.live, &merged) {
+            // Who changes nothing keeps the time of its last change, if there was one.
+            for entry in entries.iter_mut().filter(|entry| self.is_mine(entry)) {
+                entry.time = last.as_ref().and_then(|last| last.time.clone());
+            }
         }
+        merged
     }
 
     /// `merged` without what the applier applied last time and not now, and no one else owns.

@@ -23,6 +23,7 @@ pub(super) struct Entry {
     pub(super) manager: String,
     pub(super) api_version: String,
     pub(super) subresource: String,
+    /// When it last changed something; not known of who applied what was there already.
     pub(super) time: Option<String>,
     pub(super) set: Set,
 }

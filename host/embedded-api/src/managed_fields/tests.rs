@@ -221,13 +221,30 @@ fn a_wrong_type_is_told_in_the_words_of_kubernetes() {
 }
 
 #[test]
-fn an_apply_that_changes_nothing_keeps_its_time() {
+fn who_applies_what_is_there_has_no_time_but_that_of_its_last_change() {
     let live = apply_as("a", None, &json!({"x": "1"}), false).unwrap();
+    let time =
+        |object: &Value, at: usize| object["metadata"]["managedFields"][at].get("time").cloned();
     let applied = object(&json!({"x": "1"}));
-    let by = Writer { now: LATER, ..writer("a") };
-    let again =
-        with_target(&schema(), |target| apply(Some(&live), &applied, target, &by, false)).unwrap();
+    let again = |live: &Value, manager| {
+        let by = Writer { now: LATER, ..writer(manager) };
+        with_target(&schema(), |target| apply(Some(live), &applied, target, &by, false)).unwrap()
+    };
+    assert_eq!(again(&live, "a"), live);
+    let shared = again(&live, "b");
+    // Without a time, it comes first.
+    assert_eq!((time(&shared, 0), time(&shared, 1)), (None, Some(json!(NOW))));
+    assert_eq!(again(&shared, "b"), shared);
+}
+
+#[test]
+fn an_update_that_changes_times_only_is_none() {
+    let live = apply_as("a", None, &json!({"x": "1"}), false).unwrap();
+    let mut again = live.clone();
+    again["metadata"]["managedFields"][0]["time"] = json!(LATER);
+    keep_times(&live, &mut again);
     assert_eq!(again, live);
+    let by = Writer { now: LATER, ..writer("a") };
     let mut changed = with_target(&schema(), |target| {
         apply(Some(&live), &object(&json!({"x": "2"})), target, &by, false)
     })

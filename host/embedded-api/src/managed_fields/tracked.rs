@@ -106,42 +106,60 @@ impl Scope<'_> {
         new: &Value,
     ) -> Differences {
         let writer = self.writer.api_version;
-        let mut differences = vec![(writer.to_owned(), own.without(self.ignored()))];
+        let mut differences = vec![Difference::new(writer, own, self.ignored())];
         for entry in entries.iter() {
-            if differences.iter().any(|(version, _)| *version == entry.api_version) {
+            if differences.iter().any(|known| known.version == entry.api_version) {
                 continue;
             }
             let Some(schema) = self.schema(&entry.api_version) else { continue };
-            let comparison = typed::compare(old, new, schema.root()).without(self.ignored());
-            differences.push((entry.api_version.clone(), comparison));
+            let comparison = typed::compare(old, new, schema.root());
+            differences.push(Difference::new(&entry.api_version, &comparison, self.ignored()));
         }
         Differences(differences)
     }
 }
 
 /// How two objects differ, by version.
-pub(super) struct Differences(Vec<(String, Comparison)>);
+pub(super) struct Differences(Vec<Difference>);
+
+/// How two objects differ in one version.
+struct Difference {
+    version: String,
+    /// What is new or has another value.
+    written: Set,
+    removed: Set,
+}
+
+impl Difference {
+    fn new(version: &str, comparison: &Comparison, ignored: &Set) -> Self {
+        let Comparison { removed, .. } = comparison;
+        Self {
+            version: version.to_owned(),
+            written: comparison.written().recursive_difference(ignored),
+            removed: removed.recursive_difference(ignored),
+        }
+    }
+}
 
 impl Differences {
-    fn of(&self, entry: &Entry) -> Option<&Comparison> {
-        let found = self.0.iter().find(|(version, _)| *version == entry.api_version);
-        found.map(|(_, comparison)| comparison)
+    fn of(&self, entry: &Entry) -> Option<&Difference> {
+        self.0.iter().find(|difference| difference.version == entry.api_version)
     }
 
     /// The fields of a manager that hold another value now.
     pub(super) fn disputed(&self, entry: &Entry) -> Set {
-        let comparison = self.of(entry);
-        comparison
-            .map(|comparison| entry.set.intersection(&comparison.written()))
-            .unwrap_or_default()
+        let difference = self.of(entry);
+        difference.map(|difference| entry.set.intersection(&difference.written)).unwrap_or_default()
     }
 
     /// Takes from the managers for which `whose` holds what changed or went.
     pub(super) fn disown(&self, entries: &mut Entries, whose: impl Fn(&Entry) -> bool) {
         for entry in entries.iter_mut().filter(|entry| whose(entry)) {
-            if let Some(comparison) = self.of(entry) {
-                let left = entry.set.difference(&comparison.written());
-                entry.set = left.difference(&comparison.removed);
+            let Some(Difference { written, removed, .. }) = self.of(entry) else { continue };
+            for gone in [written, removed] {
+                if !gone.is_empty() {
+                    entry.set = entry.set.difference(gone);
+                }
             }
         }
         entries.retain(|entry| !entry.set.is_empty());

@@ -18,15 +18,6 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// The same without what is in `ignored` or below.
-    pub(crate) fn without(&self, ignored: &Set) -> Self {
-        Self {
-            added: self.added.recursive_difference(ignored),
-            modified: self.modified.recursive_difference(ignored),
-            removed: self.removed.recursive_difference(ignored),
-        }
-    }
-
     /// What the second got, new or instead of another.
     pub(crate) fn written(&self) -> Set {
         self.added.clone().union(self.modified.clone())

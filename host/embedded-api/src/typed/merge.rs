@@ -9,7 +9,7 @@ use crate::schema::{List, Map, Shape, Type};
 /// `applied` over `live`: maps and associative lists merge, all else is replaced. `None` where nothing is left.
 ///
 /// Both fit the type; items of `applied` are there once.
-pub(crate) fn merge(live: &Value, applied: &Value, type_: &Type) -> Option<Value> {
+pub(crate) fn merge(live: Value, applied: &Value, type_: &Type) -> Option<Value> {
     match type_.shape(applied) {
         Shape::Scalar(_) | Shape::List(_, true) | Shape::Map(_, true) => Some(applied.clone()),
         Shape::List(list, false) => merge_lists(live, applied, list),
@@ -17,103 +17,127 @@ pub(crate) fn merge(live: &Value, applied: &Value, type_: &Type) -> Option<Value
     }
 }
 
-fn merge_maps(live: &Value, applied: &Value, map: &Map) -> Option<Value> {
+fn merge_maps(live: Value, applied: &Value, map: &Map) -> Option<Value> {
+    let mut merged = match live {
+        Value::Object(live) => live,
+        _ => Object::new(),
+    };
     let empty = Object::new();
-    let (live, over) = (live.as_object().unwrap_or(&empty), applied.as_object().unwrap_or(&empty));
-    if live.is_empty() && over.is_empty() {
+    let over = applied.as_object().unwrap_or(&empty);
+    if merged.is_empty() && over.is_empty() {
         return Some(applied.clone());
     }
-    let mut merged = Object::new();
-    for (key, value) in live {
-        let both = over.get(key).map(|over| merge(value, over, map.type_of_present(key)));
-        if let Some(value) = both.unwrap_or_else(|| Some(value.clone())) {
-            merged.insert(key.clone(), value);
+    for (key, value) in over {
+        match merged.get_mut(key).map(Value::take) {
+            None => {
+                merged.insert(key.clone(), value.clone());
+            }
+            Some(live) => match merge(live, value, map.type_of_present(key)) {
+                Some(value) => {
+                    merged.insert(key.clone(), value);
+                }
+                None => {
+                    merged.remove(key);
+                }
+            },
         }
     }
-    let new = over.iter().filter(|(key, _)| !live.contains_key(*key));
-    merged.extend(new.map(|(key, value)| (key.clone(), value.clone())));
     (!merged.is_empty()).then_some(Value::Object(merged))
 }
 
-fn merge_lists(live: &Value, applied: &Value, list: &List) -> Option<Value> {
-    let slice = |value: &'_ Value| value.as_array().is_none_or(Vec::is_empty);
-    if slice(live) && slice(applied) {
+fn merge_lists(live: Value, applied: &Value, list: &List) -> Option<Value> {
+    let live = match live {
+        Value::Array(live) => live,
+        _ => Vec::new(),
+    };
+    let over = applied.as_array().map_or(&[][..], Vec::as_slice);
+    if live.is_empty() && over.is_empty() {
         return Some(applied.clone());
     }
-    let merged = Lists::new(list, live, applied).merge();
+    let merged = Lists::new(list, live, over).merge();
     (!merged.is_empty()).then_some(Value::Array(merged))
 }
-
-/// An item with what tells it from others.
-type Keyed<'a> = (Element, &'a Value);
 
 /// Two associative lists of one type.
 ///
 /// Live items stay in their order; applied ones come in theirs, each after the live items that precede it there.
 struct Lists<'a> {
     type_: &'a List,
-    live: Vec<Keyed<'a>>,
-    applied: Vec<Keyed<'a>>,
+    /// The keys of the live items, in order.
+    live: Vec<Element>,
+    /// The live items; each goes where it ends up.
+    items: Vec<Option<Value>>,
+    applied: Vec<(Element, &'a Value)>,
 }
 
 impl<'a> Lists<'a> {
-    fn new(type_: &'a List, live: &'a Value, applied: &'a Value) -> Self {
-        let keyed = |list: &'a Value| {
-            let items = list.as_array().into_iter().flatten();
-            items.filter_map(|item| Some((item_element(type_, item).ok()?, item))).collect()
-        };
-        Self { type_, live: keyed(live), applied: keyed(applied) }
+    fn new(type_: &'a List, live: Vec<Value>, applied: &'a [Value]) -> Self {
+        let keyed = live.into_iter().filter_map(|item| {
+            let element = item_element(type_, &item).ok()?;
+            Some((element, Some(item)))
+        });
+        let (live, items) = keyed.unzip();
+        let applied = applied.iter();
+        let applied = applied.filter_map(|item| Some((item_element(type_, item).ok()?, item)));
+        Self { type_, live, items, applied: applied.collect() }
     }
 
-    fn merge(&self) -> Vec<Value> {
+    fn merge(mut self) -> Vec<Value> {
         let mut out = Vec::with_capacity(self.live.len().max(self.applied.len()));
-        let mut taken: Vec<&Element> = Vec::new();
+        for step in self.steps() {
+            let merged = match step {
+                Step::Keep(at) => self.items.get_mut(at).and_then(Option::take),
+                Step::Apply(at) => self.merged(at),
+            };
+            out.extend(merged);
+        }
+        out
+    }
+
+    /// Which item comes when.
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::with_capacity(self.live.len().max(self.applied.len()));
         // Applied items that are live as well, in applied order: the next of them is where both lists meet.
-        let mut shared =
-            self.applied.iter().map(|(element, _)| element).filter(|element| self.is_live(element));
+        let applied = self.applied.iter().map(|(element, _)| element);
+        let mut shared = applied.filter(|element| self.live.contains(element));
         let mut next_shared = shared.next();
-        let (mut lefts, mut rights) = (self.live.iter().peekable(), self.applied.iter().peekable());
+        let (mut left, mut right) = (0, 0);
         loop {
-            if let (Some((left, _)), Some((right, over))) = (lefts.peek(), rights.peek()) {
-                if left == right {
-                    taken.push(right);
-                    out.extend(self.merged(right, over));
-                    lefts.next();
-                    rights.next();
+            let next_live = self.live.get(left);
+            let next_applied = self.applied.get(right).map(|(element, _)| element);
+            if let (Some(live), Some(applied)) = (next_live, next_applied) {
+                if live == applied {
+                    steps.push(Step::Apply(right));
+                    (left, right) = (left + 1, right + 1);
                     next_shared = shared.next();
                     continue;
                 }
-                if self.is_applied(left) && next_shared.is_some_and(|next| next != left) {
-                    lefts.next();
+                if self.is_applied(live) && next_shared.is_some_and(|next| next != live) {
+                    left += 1;
                     continue;
                 }
             }
-            if let Some((left, value)) = lefts.peek() {
-                if !self.is_applied(left) {
-                    out.push((*value).clone());
-                    lefts.next();
+            if let Some(live) = next_live {
+                if !self.is_applied(live) {
+                    steps.push(Step::Keep(left));
+                    left += 1;
                     continue;
                 }
-                if taken.contains(&left) {
-                    lefts.next();
+                let taken = self.applied.iter().take(right);
+                if taken.map(|(element, _)| element).any(|taken| taken == live) {
+                    left += 1;
                 }
             }
-            let Some((right, over)) = rights.next() else {
-                if lefts.peek().is_some() {
-                    continue;
+            if next_applied.is_some() {
+                steps.push(Step::Apply(right));
+                right += 1;
+                if next_shared == next_applied {
+                    next_shared = shared.next();
                 }
-                return out;
-            };
-            taken.push(right);
-            out.extend(self.merged(right, over));
-            if next_shared == Some(right) {
-                next_shared = shared.next();
+            } else if left >= self.live.len() {
+                return steps;
             }
         }
-    }
-
-    fn is_live(&self, element: &Element) -> bool {
-        self.live.iter().any(|(live, _)| live == element)
     }
 
     fn is_applied(&self, element: &Element) -> bool {
@@ -121,11 +145,24 @@ impl<'a> Lists<'a> {
     }
 
     /// An applied item over the live one; live items that are there twice are replaced.
-    fn merged(&self, element: &Element, over: &Value) -> Option<Value> {
-        let mut live = self.live.iter().filter(|(live, _)| live == element);
-        match (live.next(), live.next()) {
-            (Some((_, live)), None) => merge(live, over, &self.type_.items),
-            _ => Some(over.clone()),
+    fn merged(&mut self, at: usize) -> Option<Value> {
+        let (element, over) = self.applied.get(at)?;
+        let mut places = self.live.iter().enumerate().filter(|(_, live)| *live == element);
+        match (places.next(), places.next()) {
+            (Some((place, _)), None) => {
+                let live = self.items.get_mut(place).and_then(Option::take)?;
+                merge(live, over, &self.type_.items)
+            }
+            _ => Some((*over).clone()),
         }
     }
+}
+
+/// The next item of a merged list, by its place in one of the two.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// A live item as it is.
+    Keep(usize),
+    /// An applied item over what is live.
+    Apply(usize),
 }

@@ -30,7 +30,7 @@ fn merged_lists_keep_the_order_of_both_as_far_as_they_agree() {
     ];
     for (live, applied, expected) in cases {
         let merged =
-            merge(&spec(&json!({"set": live})), &spec(&json!({"set": applied})), schema().root());
+            merge(spec(&json!({"set": live})), &spec(&json!({"set": applied})), schema().root());
         assert_eq!(merged.unwrap()["spec"]["set"], json!(expected), "{live:?} {applied:?}");
     }
 }
@@ -42,7 +42,7 @@ fn items_that_are_there_twice_are_owned_compared_and_replaced_as_one() {
     let whole = Set::from_json(&json!({"f:spec": {"f:list": {r#"k:{"n":"a"}"#: {}}}})).unwrap();
     assert_eq!(fields(&twice, schema.root()), whole);
     let once = spec(&json!({"list": [{"n": "a", "v": "3"}]}));
-    assert_eq!(merge(&twice, &once, schema.root()).unwrap(), once);
+    assert_eq!(merge(twice.clone(), &once, schema.root()).unwrap(), once);
     let comparison = compare(&twice, &once, schema.root());
     assert_eq!(comparison.removed, whole);
     assert!(validate(&twice, schema.root(), true).is_ok());

@@ -165,11 +165,13 @@ fn strategy(mut new: Value, live: Option<&Value>, request: &Request, has_status:
     new
 }
 
-/// managedFields without times, in one order.
+/// managedFields with one time, in one order.
 fn normal(managed_fields: &Value) -> Value {
     let mut entries = managed_fields.as_array().cloned().unwrap_or_default();
     for entry in &mut entries {
-        entry.as_object_mut().unwrap().remove("time");
+        if let Some(time) = entry.get_mut("time") {
+            *time = json!("TIME");
+        }
     }
     let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
     entries.sort_by_key(|entry| {
