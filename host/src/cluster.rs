@@ -1,7 +1,7 @@
 //! One cluster: its client, and what kinds it serves.
 //!
 //! Discovery is asked per group and version, when a kind of it is first looked for, and remembered. [`Cluster::forget`] drops what is
-//! remembered of a group: whoever sees a CustomResourceDefinition change calls it. That a kind is *not* served is believed for
+//! remembered of a group: whoever sees a `CustomResourceDefinition` change calls it. That a kind is *not* served is believed for
 //! [`UNKNOWN_FOR`] only, so that a kind that comes without anyone telling is found too.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -63,6 +63,9 @@ struct Served {
     kinds: HashMap<String, Arc<Resource>>,
 }
 
+/// The cluster has to be asked.
+struct Unasked;
+
 /// The cluster did not say what it serves.
 #[derive(Debug, thiserror::Error)]
 #[error("could not ask the cluster whether it serves `{kind}` of `{group}/{version}`: {message}")]
@@ -94,7 +97,7 @@ impl Cluster {
     /// How the cluster serves a kind; none if it does not.
     pub async fn resolve(&self, kind: &Kind) -> Result<Option<Arc<Resource>>, Unavailable> {
         let of = GroupVersion { group: kind.group.clone(), version: kind.version.clone() };
-        if let Some(known) = self.remembered(&of, &kind.kind) {
+        if let Ok(known) = self.remembered(&of, &kind.kind) {
             return Ok(known);
         }
         let served = self.discover(&of).await.map_err(|refusal| Unavailable {
@@ -122,16 +125,20 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Forgets what a group serves: one of its CustomResourceDefinitions has changed.
+    /// Forgets what a group serves: one of its `CustomResourceDefinition`s has changed.
     pub fn forget(&self, group: &str) {
         self.served.lock().retain(|of, _| of.group != group);
     }
 
-    fn remembered(&self, of: &GroupVersion, kind: &str) -> Option<Option<Arc<Resource>>> {
+    fn remembered(&self, of: &GroupVersion, kind: &str) -> Result<Option<Arc<Resource>>, Unasked> {
         let served = self.served.lock();
-        let known = served.get(of)?;
+        let known = served.get(of).ok_or(Unasked)?;
         let found = known.kinds.get(kind).cloned();
-        (found.is_some() || known.since.elapsed() < UNKNOWN_FOR).then_some(found)
+        if found.is_some() || known.since.elapsed() < UNKNOWN_FOR {
+            Ok(found)
+        } else {
+            Err(Unasked)
+        }
     }
 
     async fn discover(&self, of: &GroupVersion) -> Result<HashMap<String, Arc<Resource>>, Refusal> {
@@ -204,7 +211,7 @@ impl Resource {
         format!("{}/{}", self.path(namespace), request::encoded(name))
     }
 
-    /// What a CustomResourceDefinition defines, one for each served version.
+    /// What a `CustomResourceDefinition` defines, one for each served version.
     pub fn of_definition(definition: &Value) -> Vec<Self> {
         let text = |pointer: &str| {
             definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()

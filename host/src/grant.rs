@@ -4,7 +4,7 @@
 //! of the grant. A question names what it wants, the answer is what it may have or [`Denied`], whose message names what would have
 //! been accepted. Reads are asked of [`crate::view`].
 //!
-//! Pure: no I/O, no clock. Cutting the declaration down to what a ServiceAccount may do is not done here.
+//! Pure: no I/O, no clock. Cutting the declaration down to what a `ServiceAccount` may do is not done here.
 
 use std::{
     fmt::{self, Display},
@@ -23,11 +23,11 @@ pub(crate) mod text;
 mod within;
 
 use declared::{ANY, matches_kind};
-use text::display_verbs;
+use text::{accepted, display_selection, display_verbs};
 use within::outside;
 
 pub use declared::Declared;
-pub(crate) use text::{accepted, display_kind, display_ref, display_selection};
+pub(crate) use text::{display_kind, display_ref};
 
 #[cfg(test)]
 mod tests;
@@ -251,7 +251,7 @@ impl Writable {
 
     /// The declarations, for messages.
     pub(crate) fn accepted(&self) -> String {
-        accepted("writes", self.rules.iter().map(|rule| rule.to_string()))
+        accepted("writes", self.rules.iter().map(ToString::to_string))
     }
 
     fn with(&self, verb: Verbs) -> impl Iterator<Item = &Rule> {

@@ -204,9 +204,9 @@ impl Plan {
         let heads = manifest::heads(outcome, &against.limits)?;
         for head in heads.apply.iter().filter(|head| Class::of(&head.to.kind) == Class::Definition)
         {
-            Resource::of_definition(&head.object)
-                .into_iter()
-                .for_each(|defined| kinds.insert(defined.into()));
+            for defined in Resource::of_definition(&head.object) {
+                kinds.insert(defined.into());
+            }
         }
         let check = Check {
             against,
@@ -222,7 +222,7 @@ impl Plan {
             finalizers: check.finalizers(outcome.finalizers.as_deref())?,
             status: check.status(outcome.status.as_deref())?,
             events: check.events(&outcome.events)?,
-            requeue: PlannedRequeue(outcome.requeue.clone()),
+            requeue: PlannedRequeue(outcome.requeue),
         };
         plan.refuse_duplicates(outcome)?;
         plan.apply.sort_by_key(|manifest| manifest.class);
@@ -263,9 +263,9 @@ impl Plan {
         };
         debug_assert_eq!(outcome.apply.len(), self.apply.len(), "nothing is dropped on the way");
         let apply = manifests("apply", &self.apply);
-        unique([&apply[..], &manifests("patch", &self.patch)].concat())?;
-        unique([&apply[..], &deletions("delete", &self.delete)].concat())?;
-        unique([apply, deletions("evict", &self.evict)].concat())
+        unique(&[&apply[..], &manifests("patch", &self.patch)].concat())?;
+        unique(&[&apply[..], &deletions("delete", &self.delete)].concat())?;
+        unique(&[apply, deletions("evict", &self.evict)].concat())
     }
 }
 
@@ -277,9 +277,9 @@ pub(crate) fn identity(of: &ObjectRef) -> Identity<'_> {
     (&of.cluster, &of.kind.group, &of.kind.kind, of.namespace.as_deref(), &of.name)
 }
 
-fn unique(all: Vec<(String, ObjectRef)>) -> Result<(), Invalid> {
+fn unique(all: &[(String, ObjectRef)]) -> Result<(), Invalid> {
     let mut seen = std::collections::HashMap::new();
-    for (place, object) in &all {
+    for (place, object) in all {
         if let Some(other) = seen.insert(identity(object), place) {
             return Err(
                 Fault::Duplicate { other: other.clone() }.on(place.clone(), display_ref(object))

@@ -286,7 +286,9 @@ fn canonical(value: &Value, bytes: &mut Vec<u8>) {
         Value::Array(items) => {
             bytes.push(b'a');
             bytes.extend_from_slice(&items.len().to_le_bytes());
-            items.iter().for_each(|item| canonical(item, bytes));
+            for item in items {
+                canonical(item, bytes);
+            }
         }
         Value::Object(object) => {
             bytes.push(b'o');

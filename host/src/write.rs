@@ -287,10 +287,10 @@ impl Run<'_> {
             own,
         });
     }
+}
 
-    fn place(&self, manager: &str, of: &ObjectRef) -> Place {
-        Place { manager: manager.to_owned(), of: Identity::from(of) }
-    }
+fn place(manager: &str, of: &ObjectRef) -> Place {
+    Place { manager: manager.to_owned(), of: Identity::from(of) }
 }
 
 fn failure(

@@ -1,6 +1,9 @@
 //! One request to the API server and its answer, asked again while the server is busy or away.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt::{self, Write},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
@@ -21,7 +24,7 @@ pub struct Policy {
     pub longest_wait: Duration,
     /// How long an answer is waited for.
     pub answer: Duration,
-    /// How long a CustomResourceDefinition may take to be established.
+    /// How long a `CustomResourceDefinition` may take to be established.
     pub established: Duration,
 }
 
@@ -289,7 +292,7 @@ pub(crate) fn encoded(text: &str) -> String {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => {
                 result.push(byte.into());
             }
-            _ => result.push_str(&format!("%{byte:02X}")),
+            _ => _ = write!(result, "%{byte:02X}"),
         }
     }
     result

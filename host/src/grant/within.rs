@@ -1,5 +1,7 @@
 //! Whether all that a manifest holds lies within a set of paths.
 
+use std::fmt::Write;
+
 use serde_json::Value;
 
 use crate::path::{Path, Segment};
@@ -39,7 +41,7 @@ fn walk(value: &Value, allowed: &[&[Segment]], place: &mut String) -> bool {
         Value::Array(items) if !items.is_empty() && !allowed.is_empty() => {
             items.iter().enumerate().any(|(index, item)| {
                 place.truncate(length);
-                place.push_str(&format!("[{index}]"));
+                _ = write!(place, "[{index}]");
                 item_outside(item, allowed, place)
             })
         }
@@ -53,7 +55,7 @@ fn item_outside(item: &Value, allowed: &[&[Segment]], place: &mut String) -> boo
     if let Some(object) = item.as_object_mut() {
         for segment in allowed.iter().filter_map(|path| path.first()) {
             if let Segment::Where(keys) = segment {
-                keys.iter().for_each(|(key, _)| _ = object.remove(&**key));
+                object.retain(|key, _| !keys.iter().any(|(named, _)| **named == **key));
             }
         }
     }
@@ -77,7 +79,7 @@ fn push_key(place: &mut String, key: &str) {
             .all(|character| character.is_ascii_alphanumeric() || matches!(character, '-' | '_'));
     match (plain, place.is_empty()) {
         (true, true) => place.push_str(key),
-        (true, false) => place.push_str(&format!(".{key}")),
-        (false, _) => place.push_str(&format!("[{key:?}]")),
+        (true, false) => _ = write!(place, ".{key}"),
+        (false, _) => _ = write!(place, "[{key:?}]"),
     }
 }

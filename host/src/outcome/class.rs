@@ -7,9 +7,9 @@ use crate::contract::Kind;
 pub enum Class {
     /// Namespaces.
     Namespace,
-    /// CustomResourceDefinitions, until they are established.
+    /// `CustomResourceDefinition`s, until they are established.
     Definition,
-    /// Roles, bindings and ServiceAccounts.
+    /// Roles, bindings and `ServiceAccount`s.
     Access,
     /// What workloads read when they start.
     Configuration,

@@ -8,7 +8,7 @@ use crate::grant::Denied;
 pub struct Invalid {
     /// Where in the outcome: `apply[2].object`, `evict[0].ref`.
     pub place: String,
-    /// The object, as far as it could be read: `ConfigMap v1 \`default/a\``.
+    /// The object, as far as it could be read: kind, namespace and name.
     pub object: Option<String>,
     /// What is wrong.
     pub fault: Fault,

@@ -297,7 +297,7 @@ fn check_fields(
     for key in ["uid", "resourceVersion"] {
         if object
             .pointer(&format!("/metadata/{key}"))
-            .is_some_and(|held| !held.as_str().is_some_and(|text| !text.is_empty()))
+            .is_some_and(|held| held.as_str().is_none_or(str::is_empty))
         {
             return Err(Fault::malformed(format!("metadata.{key}"), "a text that is not empty"));
         }

@@ -57,7 +57,7 @@ fn reconciler() -> Reconciler {
     }
 }
 
-/// ConfigMaps in namespace `a` may be written at `data` and `metadata`, and, if `app=x`, deleted; `apps/v1` Deployments may be
+/// `ConfigMap`s in namespace `a` may be written at `data` and `metadata`, and, if `app=x`, deleted; deployments may be
 /// created only; pods may be evicted; namespaces may be applied.
 fn grant() -> Grant {
     let config_maps =
@@ -220,7 +220,7 @@ fn finalizers(names: &[&str]) -> Outcome {
     Outcome { finalizers: Some(names.iter().map(|&name| name.into()).collect()), ..outcome() }
 }
 
-fn owned_by(owner: Value) -> Value {
+fn owned_by(owner: &Value) -> Value {
     with("/metadata/ownerReferences", json!([owner]))
 }
 
@@ -236,6 +236,7 @@ fn refused() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         .collect()
 }
 
+#[expect(clippy::too_many_lines, reason = "one flat table")]
 fn refused_manifests() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
     vec![
         (
@@ -328,7 +329,7 @@ fn refused_manifests() -> Vec<(&'static str, Outcome, &'static [&'static str])> 
             "field, created",
             applied(|manifest| {
                 (manifest.mode, manifest.object) =
-                    (Mode::Create, with("/immutable", json!(true)).to_string())
+                    (Mode::Create, with("/immutable", json!(true)).to_string());
             }),
             &["`immutable`"],
         ),
@@ -362,7 +363,7 @@ fn refused_manifests() -> Vec<(&'static str, Outcome, &'static [&'static str])> 
         (
             "too large",
             applied(|manifest| {
-                manifest.object = with("/data", json!({"k": "v".repeat(3000)})).to_string()
+                manifest.object = with("/data", json!({"k": "v".repeat(3000)})).to_string();
             }),
             &["(ConfigMap v1 `a/c`)", "bytes are too large, at most 2000"],
         ),
@@ -437,7 +438,7 @@ fn refused_paths() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         (
             "absent when created",
             applied(|manifest| {
-                (manifest.mode, manifest.absent) = (Mode::Create, vec!["data.old".into()])
+                (manifest.mode, manifest.absent) = (Mode::Create, vec!["data.old".into()]);
             }),
             &["`data.old` is refused"],
         ),
@@ -459,32 +460,32 @@ fn refused_owners() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
     vec![
         (
             "owner in a patch",
-            patch(&owned_by(reconciled(UID))),
+            patch(&owned_by(&reconciled(UID))),
             &["`metadata.ownerReferences` is refused"],
         ),
         (
             "owner with another uid",
-            apply(&owned_by(reconciled(READ_UID))),
+            apply(&owned_by(&reconciled(READ_UID))),
             &["Rule x.dev/v1 `a/r`", "another uid than the reconciled object"],
         ),
         (
             "owner without uid",
-            apply(&owned_by(json!({"apiVersion": "x.dev/v1", "kind": "Rule", "name": "r"}))),
+            apply(&owned_by(&json!({"apiVersion": "x.dev/v1", "kind": "Rule", "name": "r"}))),
             &["it has no uid"],
         ),
         (
             "owner that was not read",
-            apply(&owned_by(owner("Secret", "v1", "other", READ_UID))),
+            apply(&owned_by(&owner("Secret", "v1", "other", READ_UID))),
             &["Secret v1 `a/other`", "was not read in this run"],
         ),
         (
             "owner read with another uid",
-            apply(&owned_by(owner("Secret", "v1", "read", UID))),
+            apply(&owned_by(&owner("Secret", "v1", "read", UID))),
             &["was not read in this run with this uid"],
         ),
         (
             "owner that is itself",
-            apply(&owned_by(owner("ConfigMap", "v1", "c", UID))),
+            apply(&owned_by(&owner("ConfigMap", "v1", "c", UID))),
             &["does not own itself"],
         ),
         (
@@ -496,7 +497,7 @@ fn refused_owners() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         ),
         (
             "owner without a name",
-            apply(&owned_by(json!({"apiVersion": "v1", "kind": "Secret"}))),
+            apply(&owned_by(&json!({"apiVersion": "v1", "kind": "Secret"}))),
             &["`metadata.ownerReferences[0].name`: is required"],
         ),
         (
@@ -507,6 +508,7 @@ fn refused_owners() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "one flat table")]
 fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
     let config_maps = || Selection {
         namespace: Some("a".into()),
@@ -733,7 +735,7 @@ fn an_object_that_is_gone_holds_neither_status_nor_finalizers() {
 fn an_owner_of_the_same_outcome_may_come_without_uid() {
     let mut owner = config_map();
     owner["metadata"]["name"] = json!("owner");
-    let dependent = owned_by(json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}));
+    let dependent = owned_by(&json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}));
     let plan =
         build(&Outcome { apply: vec![given(&owner), given(&dependent)], ..outcome() }).unwrap();
     assert_eq!(plan.apply[1].made_owners, [(0, plan.apply[0].to.clone())]);

@@ -6,6 +6,7 @@ use super::{Digests, digest, of, of_manifest};
 const MANAGER: &str = "mortise/default/api-rule/a1";
 
 /// A live object with one applied entry of ours.
+#[expect(clippy::needless_pass_by_value, reason = "values are made where they are used")]
 fn live(mut object: Value, fields: Value) -> Value {
     object["metadata"]["managedFields"] = json!([
         {"manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:z": {}}}},
@@ -18,6 +19,7 @@ fn same(manifest: &Value, object: &Value) -> bool {
     of(object).get(MANAGER, "").map(|pair| pair.values) == Some(of_manifest(manifest))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "values are made where they are used")]
 fn manifest(fields: Value) -> Value {
     let mut manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "x", "uid": "u"}});
     manifest.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());

@@ -23,7 +23,7 @@ impl Run<'_> {
         if manifest.absent.is_empty() {
             return Ok(());
         }
-        let place = self.place(target.manager, target.to);
+        let place = super::place(target.manager, target.to);
         self.touched.insert(place.clone());
         if answer.is_none()
             && let Known::Present(entry) = self.writer.stores.known(target.to)

@@ -91,16 +91,15 @@ impl Run<'_> {
         target: Target<'_>,
         object: &Value,
     ) -> Result<Applied, Stop> {
-        if let Some(own) = self.is_so(&target, object) {
-            self.written.skipped += 1;
-            return Ok(Applied { own, answer: None });
+        match self.skip(&target, object) {
+            Some(skipped) => Ok(skipped),
+            None => self.apply_now(target, object).await,
         }
-        self.apply_now(target, object).await
     }
 
-    /// What is ours, if the manifest is what is there already.
-    pub(super) fn is_so(&mut self, target: &Target<'_>, object: &Value) -> Option<Option<Pair>> {
-        let place = self.place(target.manager, target.to);
+    /// Passes over a manifest that is what is there already.
+    pub(super) fn skip(&mut self, target: &Target<'_>, object: &Value) -> Option<Applied> {
+        let place = super::place(target.manager, target.to);
         self.touched.insert(place.clone());
         let Known::Present(entry) = self.writer.stores.known(target.to) else { return None };
         let held = |key: &str, held: Option<&str>| {
@@ -114,8 +113,10 @@ impl Run<'_> {
         let own = entry.own().get(target.manager, target.subresource);
         let manifest = own_fields::of_manifest(object);
         let is_same = own.is_some_and(|own| own.values == manifest);
-        (is_same || self.writer.memory.led_to(self.managers.hash(), &place, manifest, own))
-            .then_some(own)
+        let is_so =
+            is_same || self.writer.memory.led_to(self.managers.hash(), &place, manifest, own);
+        self.written.skipped += usize::from(is_so);
+        is_so.then_some(Applied { own, answer: None })
     }
 
     /// Applies without asking whether it is so already.
@@ -142,7 +143,7 @@ impl Run<'_> {
     /// Keeps what an apply led to: in the store, in memory, among the uids.
     fn applied(&mut self, target: &Target<'_>, object: &Value, answer: &Value) -> Option<Pair> {
         let own = own_fields::of(answer).get(target.manager, target.subresource);
-        let place = self.place(target.manager, target.to);
+        let place = super::place(target.manager, target.to);
         self.writer.memory.sent(self.managers.hash(), place, own_fields::of_manifest(object), own);
         self.store(target.to, answer, &Arc::new(object.clone()));
         own
@@ -235,7 +236,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// An apply with a resourceVersion would make an object that is not there: a precondition asks for one that is.
+    /// An apply with a `resourceVersion` would make an object that is not there: a precondition asks for one that is.
     async fn check_preconditions(
         &self,
         resource: &Resource,

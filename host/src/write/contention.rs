@@ -124,14 +124,14 @@ mod tests {
         let contention = Contention::default();
         for _ in 0..MOST {
             contention.take(&object(), &[conflict(".data.a")]).unwrap();
-            tokio::time::advance(Duration::from_secs(60)).await;
+            tokio::time::advance(Duration::from_mins(1)).await;
         }
         assert_eq!(
             contention.take(&object(), &[conflict(".data.b"), conflict(".data.a")]),
             Err(conflict(".data.a"))
         );
         contention.take(&object(), &[conflict(".data.b")]).unwrap();
-        tokio::time::advance(Duration::from_secs(5 * 60)).await;
+        tokio::time::advance(Duration::from_mins(5)).await;
         contention.take(&object(), &[conflict(".data.a")]).unwrap();
         contention.take(&object(), &[conflict(".data.a")]).unwrap_err();
     }

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: what comes after them waits until they are established.
+//! `CustomResourceDefinition`s: what comes after them waits until they are established.
 
 use std::sync::Arc;
 

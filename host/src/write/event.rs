@@ -135,7 +135,7 @@ impl Run<'_> {
             }
             Ok(None) => {}
             Err(refusal) => {
-                tracing::warn!(key = %self.context.key, object = display_ref(&on), reason = event.reason, %refusal, "an event was refused")
+                tracing::warn!(key = %self.context.key, object = display_ref(&on), reason = event.reason, %refusal, "an event was refused");
             }
         }
     }
@@ -220,7 +220,7 @@ impl Run<'_> {
         message: &str,
     ) -> Result<Option<Value>, Refusal> {
         let recorder = &self.writer.recorder;
-        let patch =
+        let counted =
             json!({"count": count, "lastTimestamp": seconds(recorder.now()), "message": message});
         let path = format!(
             "{}/{}?fieldManager={}",
@@ -229,7 +229,7 @@ impl Run<'_> {
             encoded(&self.managers.edit)
         );
         let answer =
-            self.writer.cluster.send(&Outgoing::new(Method::MergePatch, path, Some(patch))).await;
+            self.writer.cluster.send(&Outgoing::new(Method::MergePatch, path, Some(counted))).await;
         if answer.is_err() {
             recorder.said.lock().events.remove(&key);
         }

@@ -136,8 +136,8 @@ mod tests {
             name: name.into(),
         };
         let key = Key::new(&processor.into(), &reconciler.into(), Some("default"), name);
-        let reconciled = Reconciled { reference, object: None };
-        FieldManagers::new(&Context { key: &key, namespace, processor, reconciled: &reconciled })
+        let object = Reconciled { reference, object: None };
+        FieldManagers::new(&Context { key: &key, namespace, processor, reconciled: &object })
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The finalizers of the reconciled object: by JSON patch with a test on its resourceVersion, never by an apply, which would take
+//! The finalizers of the reconciled object: by JSON patch with a test on its `resourceVersion`, never by an apply, which would take
 //! away those of others.
 
 use std::sync::Arc;
@@ -105,7 +105,7 @@ fn next(held: &[String], finalizers: &Finalizers, step: Step) -> Vec<String> {
     let mut next = held.to_vec();
     match step {
         Step::Add => {
-            next.extend(finalizers.wanted.iter().filter(|name| !held.contains(name)).cloned())
+            next.extend(finalizers.wanted.iter().filter(|name| !held.contains(name)).cloned());
         }
         Step::Remove => next.retain(|name| !finalizers.released.contains(name)),
     }

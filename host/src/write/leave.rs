@@ -33,10 +33,9 @@ impl Run<'_> {
     ) -> Result<Applied, Stop> {
         let reduced = without(object.clone(), leave);
         if !leave.is_empty()
-            && let Some(own) = self.is_so(&target, &reduced)
+            && let Some(skipped) = self.skip(&target, &reduced)
         {
-            self.written.skipped += 1;
-            return Ok(Applied { own, answer: None });
+            return Ok(skipped);
         }
         let mut live = match self.live(target.resource, target.to).await? {
             Some(live) => live,

@@ -30,7 +30,7 @@ pub(super) struct Identity {
 struct Remembered {
     /// The digest of a manifest, and what was ours after it was sent.
     sent: Option<(u128, Option<Pair>)>,
-    /// The resourceVersion at which nothing that must be absent was there.
+    /// The `resourceVersion` at which nothing that must be absent was there.
     nothing_present: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl Memory {
             .nothing_present = Some(resource_version.to_owned());
     }
 
-    /// Whether nothing was there at that resourceVersion.
+    /// Whether nothing was there at that `resourceVersion`.
     pub(super) fn is_nothing_present(
         &self,
         key: &str,

@@ -29,10 +29,9 @@ impl Run<'_> {
     ) -> Result<Option<Pair>, Stop> {
         let resource = self.resource(&manifest.to).await?;
         let target = Target { resource: &resource, to: &manifest.to, manager, subresource: "" };
-        if let Some(own) = self.is_so(&target, &manifest.object) {
-            self.written.skipped += 1;
+        if let Some(skipped) = self.skip(&target, &manifest.object) {
             self.remove_absent(&target, manifest, None).await?;
-            return Ok(own);
+            return Ok(skipped.own);
         }
         // Without a uid, an apply would make the object.
         let uid = self

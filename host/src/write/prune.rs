@@ -90,13 +90,12 @@ impl Run<'_> {
                 encoded(&prune.of.labels)
             );
             if let Some(name) = &prune.of.name {
-                path.push_str(&format!(
-                    "&fieldSelector={}",
-                    encoded(&format!("metadata.name={name}"))
-                ));
+                path.push_str("&fieldSelector=");
+                path.push_str(&encoded(&format!("metadata.name={name}")));
             }
             if !token.is_empty() {
-                path.push_str(&format!("&continue={}", encoded(&token)));
+                path.push_str("&continue=");
+                path.push_str(&encoded(&token));
             }
             let outgoing =
                 Outgoing { metadata_only: prune.matching.is_empty(), ..Outgoing::get(path) };
@@ -112,11 +111,8 @@ impl Run<'_> {
                     .filter(|item| matches(prune, item))
                     .filter_map(|item| candidate(&prune.of.kind, item, own_fields::of(item))),
             );
-            token = list
-                .pointer("/metadata/continue")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned();
+            let next = list.pointer("/metadata/continue").and_then(Value::as_str);
+            next.unwrap_or_default().clone_into(&mut token);
             if token.is_empty() {
                 return Ok(found);
             }
