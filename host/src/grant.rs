@@ -23,11 +23,11 @@ pub(crate) mod text;
 mod within;
 
 use declared::{ANY, matches_kind};
-use text::{accepted, display_selection, display_verbs};
+use text::display_verbs;
 use within::outside;
 
 pub use declared::Declared;
-pub(crate) use text::{display_kind, display_ref};
+pub(crate) use text::{accepted, display_kind, display_ref, display_selection};
 
 #[cfg(test)]
 mod tests;
