@@ -2,10 +2,13 @@
 //!
 //! A CRD is served once its names are accepted ([`settle`]). Its end is in `collect`.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::builtin::edit::{at, child, default, items, remove, set, text};
 use crate::kind::{Form, Registry};
+use crate::structural::unrecognized_formats;
 
 pub(crate) mod validate;
 
@@ -41,6 +44,14 @@ pub(crate) fn settle(crd: &Value, registry: &Registry, now: &str) -> Option<Valu
         }
     }
     (settled != *crd).then_some(settled)
+}
+
+/// What is doubtful about the schemas of a CRD: formats that nothing checks.
+pub(crate) fn warnings(crd: &Value) -> Vec<String> {
+    let versions = items(at(crd, &["spec", "versions"]));
+    let schemas = versions.iter().map(|version| at(version, &["schema", "openAPIV3Schema"]));
+    let formats: BTreeSet<_> = schemas.flat_map(unrecognized_formats).collect();
+    formats.into_iter().map(|format| format!("unrecognized format \"{format}\"")).collect()
 }
 
 /// Sets a condition (type, status, reason, message); the time changes only with the status.

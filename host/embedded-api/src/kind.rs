@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 mod custom;
 mod described;
+mod field;
 mod registry;
 mod table;
 mod version;

@@ -30,10 +30,8 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "the users land later"))]
 pub(crate) use check::check;
-#[expect(unused_imports, reason = "the users land later")]
-pub(crate) use format::{is_known_format, unrecognized_formats};
+pub(crate) use format::unrecognized_formats;
 pub(crate) use prune::integral_floats;
 #[cfg(test)]
 use re2::compile as compile_pattern;

@@ -24,7 +24,9 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-const CRD: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
+/// The definition of CRDs.
+pub(crate) const CRD: &str =
+    "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
 
 /// How the metadata of a kind is checked.
 pub(crate) fn metadata_rules(definition: &str, namespaced: bool) -> MetadataRules {

@@ -6,6 +6,7 @@ use super::{FieldValidation, Form, Resource};
 use crate::Failure;
 use crate::builtin::edit::{at, child, copy, members, remove, set, text};
 use crate::builtin::{admission, decode, default, definition, event, strategy, validate};
+use crate::crd;
 use crate::field_error::{FieldError, FieldPath};
 use crate::name::{self, MetadataRules, NameRule};
 use crate::structural::{Write, integral_floats};
@@ -182,6 +183,14 @@ impl Resource {
                 errors
             }
             Form::Untyped => found,
+        }
+    }
+
+    /// What is doubtful about an object that is stored, but no fault.
+    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
+        match &self.form {
+            Form::BuiltIn(definition) if *definition == validate::CRD => crd::warnings(object),
+            _ => Vec::new(),
         }
     }
 

@@ -17,6 +17,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let mut writer =
         Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
     let object = writer.track(None, object, None);
+    let doubts = call.resource.warnings(&object);
     let shown = writer.create(&call.path.namespace, object)?;
+    call.warnings.extend(doubts);
     Ok(Answer::object(201, shown))
 }

@@ -98,7 +98,10 @@ pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let mut writer =
         Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
     let new = writer.track(Some(&live.value), new, subresource);
-    writer.update(&place, &live, new, subresource).map(|shown| Answer::object(200, shown))
+    let doubts = call.resource.warnings(&new);
+    let shown = writer.update(&place, &live, new, subresource)?;
+    call.warnings.extend(doubts);
+    Ok(Answer::object(200, shown))
 }
 
 /// The object that the path names, or 404.
@@ -178,7 +181,13 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: Value) -> Result<
         if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("resourceVersion");
         }
-        return writer.create(&call.path.namespace, new).map(|shown| Answer::object(201, shown));
+        let doubts = call.resource.warnings(&new);
+        let shown = writer.create(&call.path.namespace, new)?;
+        call.warnings.extend(doubts);
+        return Ok(Answer::object(201, shown));
     };
-    writer.update(&place, &live, new, subresource).map(|shown| Answer::object(200, shown))
+    let doubts = call.resource.warnings(&new);
+    let shown = writer.update(&place, &live, new, subresource)?;
+    call.warnings.extend(doubts);
+    Ok(Answer::object(200, shown))
 }

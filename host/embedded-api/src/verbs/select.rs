@@ -38,9 +38,9 @@ impl Selection {
             FieldSelector::of_name(&path.name)
         };
         let unknown =
-            fields.terms().iter().find(|term| field(resource, &Value::Null, &term.field).is_none());
+            fields.terms().iter().find(|term| resource.field(&Value::Null, &term.field).is_none());
         if let Some(term) = unknown {
-            return Err(Failure::bad_request(unknown_field_text(resource, &term.field)));
+            return Err(Failure::bad_request(resource.unknown_field(&term.field)));
         }
         let parses = fields.terms().iter().any(|term| !is_in_head(&term.field));
         Ok(Self { namespace: path.namespace.clone(), labels, fields, parses })
@@ -69,19 +69,11 @@ impl Selection {
         self.fields.matches(|field| match field {
             "metadata.name" => head.name.clone(),
             "metadata.namespace" => head.namespace().to_owned(),
-            _ => self::field(resource, &object, field).map(Cow::into_owned).unwrap_or_default(),
+            _ => resource.field(&object, field).map(Cow::into_owned).unwrap_or_default(),
         })
     }
 }
 
 fn is_in_head(field: &str) -> bool {
     matches!(field, "metadata.name" | "metadata.namespace")
-}
-
-fn field<'a>(_: &Resource, _: &'a Value, field: &str) -> Option<Cow<'a, str>> {
-    is_in_head(field).then_some(Cow::Borrowed(""))
-}
-
-fn unknown_field_text(_: &Resource, field: &str) -> String {
-    format!("field label not supported: {field}")
 }

@@ -25,7 +25,10 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
         let mut writer =
             Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
         let object = writer.track(None, new, None);
-        return writer.create(&call.path.namespace, object).map(|shown| Answer::object(201, shown));
+        let doubts = call.resource.warnings(&object);
+        let shown = writer.create(&call.path.namespace, object)?;
+        call.warnings.extend(doubts);
+        return Ok(Answer::object(201, shown));
     };
     let uid = text(&new, "uid");
     if !uid.is_empty() && uid != image.head.uid {
@@ -44,7 +47,10 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let mut writer =
         Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
     let new = writer.track(Some(&live.value), new, subresource);
-    writer.update(&place, &live, new, subresource).map(|shown| Answer::object(200, shown))
+    let doubts = call.resource.warnings(&new);
+    let shown = writer.update(&place, &live, new, subresource)?;
+    call.warnings.extend(doubts);
+    Ok(Answer::object(200, shown))
 }
 
 /// Kinds that a PUT makes.
