@@ -104,3 +104,37 @@ impl Drop for Running<'_> {
         self.state.running.fetch_sub(1, SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wasmtime::{Config, Engine, Instance, Module, Store, Trap};
+
+    /// `(module (func (export "f") (loop (br 0))))`.
+    const LOOP: &[u8] = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x03\x02\x01\0\x07\x05\x01\x01f\0\0\x0a\x09\x01\x07\0\x03\x40\x0c\0\x0b\x0b";
+
+    fn hang(engine: &Engine) -> Trap {
+        let module = Module::new(engine, LOOP).unwrap();
+        let mut store = Store::new(engine, ());
+        store.set_epoch_deadline(1);
+        let instance = Instance::new(&mut store, &module, &[]).unwrap();
+        let f = instance.get_typed_func::<(), ()>(&mut store, "f").unwrap();
+        *f.call(&mut store, ()).unwrap_err().downcast_ref().unwrap()
+    }
+
+    #[test]
+    fn the_epoch_moves_while_a_call_runs_also_after_a_rest() {
+        let mut config = Config::new();
+        config.epoch_interruption(true);
+        let engine = Engine::new(&config).unwrap();
+        let ticker = Ticker::start(vec![engine.clone()]).unwrap();
+        for _ in 0..2 {
+            let running = ticker.run();
+            assert_eq!(hang(&engine), Trap::Interrupt);
+            drop(running);
+            while !ticker.state.rests.load(SeqCst) {
+                thread::yield_now();
+            }
+        }
+    }
+}
