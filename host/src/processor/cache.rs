@@ -1,13 +1,14 @@
 //! Compiled code, kept between starts.
 //!
 //! An entry is named by the digest of the module and by a hash of everything about the engine and the machine that the code
-//! depends on, and starts with its own digest: one that was cut short or damaged is compiled again. The directory is reached
-//! through a handle, so no name can lead out of it.
+//! depends on, and ends with its own digest: one that was cut short or damaged is compiled again. The directory is reached
+//! through a handle, so no name can lead out of it. Entries are never changed where they lie, only replaced: running
+//! components have them mapped.
 
 use std::hash::{Hash, Hasher};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, File};
 use sha2::{Digest as _, Sha256};
 use tracing::{debug, warn};
 use wasmtime::component::Component;
@@ -16,7 +17,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::component::Digest;
 use super::precompiled;
 
-/// Bytes of the digest in front of the code.
+/// Bytes of the digest behind the code.
 const CHECKSUM: usize = 32;
 
 /// A directory of compiled components.
@@ -25,8 +26,11 @@ pub(super) struct Cache {
     dir: Dir,
 }
 
-/// Code as this program wrote it: made only by [`verify`].
-pub(super) struct Verified<'a>(&'a [u8]);
+/// A file of code as this program wrote it: made only by [`verify`].
+pub(super) struct Verified {
+    pub(super) file: File,
+    pub(super) bytes: Vec<u8>,
+}
 
 // === impl Cache ===
 
@@ -38,8 +42,12 @@ impl Cache {
     /// The compiled component, if it is there and whole.
     pub(super) fn get(&self, engine: &wasmtime::Engine, module: Digest) -> Option<Component> {
         let name = entry_name(engine, module);
-        let bytes = match self.dir.read(&name) {
-            Ok(bytes) => bytes,
+        let code = match self.dir.open(&name).and_then(verify) {
+            Ok(Some(code)) => code,
+            Ok(None) => {
+                warn!(%module, "damaged entry of the code cache, compiling again");
+                return None;
+            }
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
                     warn!(%module, %error, "cannot read the code cache");
@@ -47,11 +55,7 @@ impl Cache {
                 return None;
             }
         };
-        let Some(code) = verify(&bytes) else {
-            warn!(%module, "damaged entry of the code cache, compiling again");
-            return None;
-        };
-        match precompiled::component(engine, &code) {
+        match precompiled::component(engine, code) {
             Ok(component) => Some(component),
             Err(error) => {
                 warn!(%module, error = format!("{error:#}"), "useless entry of the code cache, compiling again");
@@ -74,26 +78,22 @@ impl Cache {
     /// Writes beside the entry first, so that nobody sees half of it. Two hosts that write the same write the same bytes.
     fn write(&self, name: &str, code: &[u8]) -> io::Result<()> {
         let unfinished = format!("{name}.{}", std::process::id());
-        let mut bytes = Sha256::digest(code).to_vec();
-        bytes.extend_from_slice(code);
-        self.dir.write(&unfinished, bytes)?;
+        let mut file = self.dir.create(&unfinished)?;
+        file.write_all(code)?;
+        file.write_all(&Sha256::digest(code))?;
+        drop(file);
         self.dir.rename(&unfinished, &self.dir, name)
     }
 }
 
-// === impl Verified ===
-
-impl Verified<'_> {
-    pub(super) fn bytes(&self) -> &[u8] {
-        self.0
-    }
-}
-
-/// The code in an entry, if it is as it was written.
-fn verify(entry: &[u8]) -> Option<Verified<'_>> {
-    let (checksum, code) = entry.split_at_checked(CHECKSUM)?;
-    let whole = Sha256::digest(code).as_slice() == checksum;
-    whole.then_some(Verified(code))
+/// The file, if it is as it was written.
+fn verify(mut file: File) -> io::Result<Option<Verified>> {
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    let whole = bytes
+        .split_last_chunk::<CHECKSUM>()
+        .is_some_and(|(code, checksum)| Sha256::digest(code).as_slice() == checksum);
+    Ok(whole.then_some(Verified { file, bytes }))
 }
 
 fn entry_name(engine: &wasmtime::Engine, module: Digest) -> String {

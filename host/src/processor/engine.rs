@@ -161,6 +161,8 @@ fn config(allocation: &InstanceAllocationStrategy) -> Config {
         // Without it a call costs a quarter (design, section 10).
         .concurrency_support(false)
         .epoch_interruption(true)
+        // Of use to native debuggers only, and costs memory and time for each component.
+        .native_unwind_info(false)
         .max_wasm_stack(GUEST_STACK)
         .async_stack_size(STACK)
         .allocation_strategy(allocation.clone());
