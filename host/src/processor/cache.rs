@@ -29,7 +29,6 @@ pub(super) struct Cache {
 /// A file of code as this program wrote it: made only by [`verify`].
 pub(super) struct Verified {
     pub(super) file: File,
-    pub(super) bytes: Vec<u8>,
 }
 
 // === impl Cache ===
@@ -55,7 +54,7 @@ impl Cache {
                 return None;
             }
         };
-        match precompiled::component(engine, code) {
+        match precompiled::component(engine, &code) {
             Ok(component) => Some(component),
             Err(error) => {
                 warn!(%module, error = format!("{error:#}"), "useless entry of the code cache, compiling again");
@@ -93,7 +92,7 @@ fn verify(mut file: File) -> io::Result<Option<Verified>> {
     let whole = bytes
         .split_last_chunk::<CHECKSUM>()
         .is_some_and(|(code, checksum)| Sha256::digest(code).as_slice() == checksum);
-    Ok(whole.then_some(Verified { file, bytes }))
+    Ok(whole.then_some(Verified { file }))
 }
 
 fn entry_name(engine: &wasmtime::Engine, module: Digest) -> String {
