@@ -21,8 +21,7 @@ mod last_applied;
 mod tests;
 mod tracked;
 
-#[allow(unused_imports, reason = "the verbs use them")]
-pub(crate) use apply::apply;
+pub(crate) use apply::{apply, object_text};
 pub(crate) use conflict::ApplyError;
 use entries::{Entries, Operation};
 use tracked::Scope;

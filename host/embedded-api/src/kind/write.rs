@@ -22,7 +22,16 @@ impl Resource {
     /// Reads an object of this kind: its types are checked, unknown fields dropped, values brought to their usual form.
     ///
     /// An object without `apiVersion` and `kind` gets those of the resource if it is built in.
-    pub(crate) fn decode(&self, mut body: Value) -> Result<Decoded, Failure> {
+    pub(crate) fn decode(&self, body: Value) -> Result<Decoded, Failure> {
+        let mut decoded = self.decode_applied(body)?;
+        if let Form::Custom(custom) = &self.form {
+            custom.schema.drop_nulls(&mut decoded.object);
+        }
+        Ok(decoded)
+    }
+
+    /// The same for the result of an apply: nulls of a custom resource stay, to be refused where they are not allowed.
+    pub(crate) fn decode_applied(&self, mut body: Value) -> Result<Decoded, Failure> {
         if !body.is_object() {
             return Err(Failure::bad_request(format!(
                 "{} in version \"{}\" cannot be handled as a {}: json: cannot unmarshal a value that is no object",
@@ -42,7 +51,6 @@ impl Resource {
                 custom.schema.default(&mut body);
                 integral_floats(&mut body);
                 unknown.extend(custom.schema.prune(&mut body));
-                custom.schema.drop_nulls(&mut body);
                 body
             }
             Form::Untyped => {

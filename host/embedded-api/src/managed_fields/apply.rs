@@ -83,7 +83,7 @@ fn kind_text(api_version: &str, kind: &str) -> String {
 }
 
 /// `namespace/name; group/version, Kind=Kind`.
-fn object_text(object: &Value) -> String {
+pub(crate) fn object_text(object: &Value) -> String {
     let text =
         |value: &Value, key| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let metadata = object.get("metadata").unwrap_or(&Value::Null);

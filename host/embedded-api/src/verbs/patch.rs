@@ -9,6 +9,7 @@ use crate::Failure;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
 use crate::kind::{Decoded, FieldValidation};
+use crate::managed_fields;
 use crate::request::{Body, Encoding, WriteOptions};
 use crate::state::State;
 use crate::status::Named;
@@ -124,6 +125,19 @@ fn decode_patched(call: &Call<'_>, patched: Value) -> Result<Decoded, Failure> {
     })
 }
 
+/// Reads what an apply made.
+fn decode_applied(call: &Call<'_>, merged: Value) -> Result<Value, Failure> {
+    let object = managed_fields::object_text(&merged);
+    let decoded = call.resource.decode_applied(merged);
+    decoded.map(|decoded| decoded.object).map_err(|failure| match failure.code() {
+        400 => Failure::unclassified(format!(
+            "failed to convert new typed object ({object}) to object: {}",
+            failure.message()
+        )),
+        _ => failure,
+    })
+}
+
 fn complain(
     call: &mut Call<'_>,
     new: &Value,
@@ -171,7 +185,7 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: Value) -> Result<
     }
     let mut writer = Writer { state: &mut state, resource: call.resource, options, now: call.now };
     let merged = writer.apply(live.as_ref().map(|live| &live.value), &applied, subresource)?;
-    let mut new = decode_patched(call, merged)?.object;
+    let mut new = decode_applied(call, merged)?;
     call.resource.default(&mut new);
     fit_namespace(&mut new, &call.path.namespace)?;
     check_name(&new, &call.path.name)?;
