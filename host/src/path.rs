@@ -2,6 +2,7 @@
 //! `metadata.annotations["example.com/a.b"]`. Owns the grammar and what a path finds; knows nothing of reads or writes.
 
 mod fields;
+mod read;
 #[cfg(test)]
 mod tests;
 
@@ -25,8 +26,11 @@ pub enum Segment {
     /// Every element of a list: `[]`.
     Each,
     /// The elements of a list that hold these texts under these keys: `[name=app]`, `[port=80,protocol=TCP]`.
-    Where(Box<[(Box<str>, Box<str>)]>),
+    Where(Pairs),
 }
+
+/// Keys and the texts under them.
+pub type Pairs = Box<[(Box<str>, Box<str>)]>;
 
 /// Why a text is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -113,7 +117,7 @@ impl fmt::Display for Path {
         for (at, segment) in self.0.iter().enumerate() {
             match segment {
                 Segment::Key(key) if is_plain(key) => {
-                    write!(to, "{}{key}", if at == 0 { "" } else { "." })?
+                    write!(to, "{}{key}", if at == 0 { "" } else { "." })?;
                 }
                 Segment::Key(key) => write!(to, "[{}]", quoted(key))?,
                 Segment::Each => to.write_str("[]")?,

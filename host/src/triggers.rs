@@ -252,10 +252,10 @@ impl Triggers {
                     }
                 }
                 Event::Known(kind) => {
-                    causes.extend(waits(reads, kind, true).then(|| known(kind, true)))
+                    causes.extend(waits(reads, kind, true).then(|| known(kind, true)));
                 }
                 Event::Complete(kind) => {
-                    causes.extend(waits(reads, kind, false).then(|| known(kind, false)))
+                    causes.extend(waits(reads, kind, false).then(|| known(kind, false)));
                 }
                 Event::Unknown(kind) => {
                     let read = reads.interests().iter().any(|interest| interest.kind == *kind);

@@ -192,13 +192,12 @@ impl View {
         query: &Query,
         fields: &Fields,
     ) -> Result<Answering, ReadError> {
-        let all = match self.kinds.get(kind) {
-            Some(all) => Arc::clone(all),
-            None => {
-                let all = Arc::new(self.stores.snapshots(kind));
-                self.kinds.insert(kind.clone(), Arc::clone(&all));
-                all
-            }
+        let all = if let Some(all) = self.kinds.get(kind) {
+            Arc::clone(all)
+        } else {
+            let all = Arc::new(self.stores.snapshots(kind));
+            self.kinds.insert(kind.clone(), Arc::clone(&all));
+            all
         };
         let answering = answering(&all, query, fields);
         if let Err(error) = &answering {
@@ -259,7 +258,7 @@ impl<'a> Cut<'a> {
         if is_same {
             entry.rendered()
         } else {
-            Rendered::of(&self.fields.select(&entry.value(), Extent::Shown))
+            Rendered::of(&self.fields.select(&self.fields.read(entry.json()), Extent::Shown))
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Map, Value};
 
-use super::{Path, Segment, holds_all};
+use super::{Pairs, Path, Segment, holds_all};
 
 /// What is in every answer, asked for or not.
 const ALWAYS: [&[&str]; 8] = [
@@ -55,12 +55,12 @@ pub enum Part<'a> {
 
 /// The paths as a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Node {
+pub(super) struct Node {
     /// Everything from here on.
     whole: bool,
     keys: BTreeMap<Box<str>, Node>,
     each: Option<Box<Node>>,
-    elements: Vec<(Box<[(Box<str>, Box<str>)]>, Node)>,
+    elements: Vec<(Pairs, Node)>,
 }
 
 // === impl Fields ===
@@ -144,6 +144,10 @@ impl Fields {
     /// A path of `other` that is not selected.
     pub fn first_missing<'a>(&self, other: &'a Self) -> Option<&'a Path> {
         other.paths.iter().find(|path| !self.covers(path))
+    }
+
+    pub(super) fn root(&self) -> &Node {
+        &self.root
     }
 
     /// The part of an object that is selected.
@@ -240,6 +244,23 @@ impl Node {
         }
     }
 
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    /// Whether it selects elements of a list by what they hold.
+    pub(super) fn selects_elements(&self) -> bool {
+        !self.elements.is_empty()
+    }
+
+    pub(super) fn under(&self, key: &str) -> Option<&Self> {
+        self.keys.get(key)
+    }
+
+    pub(super) fn each(&self) -> Option<&Self> {
+        self.each.as_deref()
+    }
+
     /// The node under a key; of a whole node, the node itself.
     fn child(&self, key: &str) -> &Self {
         self.keys.get(key).filter(|_| !self.whole).unwrap_or(self)
@@ -262,7 +283,7 @@ impl Node {
 }
 
 /// What any of the nodes selects; `None` where that is nothing.
-fn select<'a>(nodes: &[&Node], value: &'a Value) -> Option<Part<'a>> {
+pub(super) fn select<'a>(nodes: &[&Node], value: &'a Value) -> Option<Part<'a>> {
     if nodes.iter().any(|node| node.whole) {
         return Some(Part::Whole(value));
     }

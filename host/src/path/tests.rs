@@ -138,6 +138,11 @@ fn a_projection_holds_what_was_asked_and_what_is_always_there() {
             "spec": {"containers": [{"name": "app", "image": "i1"}, {"name": "side"}]}
         })
     );
+    for fields in
+        [&fields, &Fields::parse(&["spec.containers[].ports[].port", "spec.hosts"]).unwrap()]
+    {
+        assert_eq!(fields.read(&pod().to_string()), fields.project(&pod()), "{fields}");
+    }
     let mut whole = pod();
     whole["metadata"].as_object_mut().unwrap().remove("managedFields");
     assert_eq!(Fields::whole().project(&pod()), whole);

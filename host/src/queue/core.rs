@@ -180,7 +180,7 @@ impl Core {
         }
         match (again, self.slots.get(key).and_then(|slot| slot.rests_until)) {
             (Some(priority), Some(rest)) => {
-                self.delay(key, Delay { due: rest, cause: Cause::Coalesced, priority })
+                self.delay(key, Delay { due: rest, cause: Cause::Coalesced, priority });
             }
             (Some(priority), None) => self.make_ready(key, priority, now),
             (None, _) => {}
@@ -285,9 +285,9 @@ impl Slot {
             return;
         }
         if self.causes.len() < CAUSES_KEPT {
-            self.causes.push(cause)
+            self.causes.push(cause);
         } else {
-            self.more_causes += 1
+            self.more_causes += 1;
         }
     }
 

@@ -288,7 +288,9 @@ impl Expected {
             Done::Failure(Again::After(after)) => Some(*after),
             Done::Failure(Again::OnChange) => None,
         };
-        after.into_iter().for_each(|after| self.wants(Instant::now() + after));
+        if let Some(after) = after {
+            self.wants(Instant::now() + after);
+        }
     }
 }
 

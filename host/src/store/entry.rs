@@ -107,7 +107,7 @@ impl Entry {
     pub(super) fn new(
         object: &Value,
         shape: &Arc<Shape>,
-        share: impl FnOnce(Vec<u64>) -> LabelKeys,
+        intern: impl FnOnce(Vec<u64>) -> LabelKeys,
     ) -> Result<Self, NotKept> {
         let mut labels = label_terms(object);
         labels.sort_unstable();
@@ -122,7 +122,7 @@ impl Entry {
         let small = |length: usize| u16::try_from(length).map_err(|_| NotKept::TooLarge);
         Ok(Self {
             own: own_fields::of(object),
-            label_keys: share(keys),
+            label_keys: intern(keys),
             shape: Arc::clone(shape),
             revision: revision(version),
             status_end: layout.status_end,

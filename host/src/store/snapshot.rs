@@ -188,7 +188,9 @@ impl Snapshot {
         again: impl Fn(&Arc<Entry>) -> Arc<Entry>,
     ) {
         let entries: Vec<Arc<Entry>> = self.rows.iter().map(again).collect();
-        entries.iter().for_each(|entry| self.put(entry));
+        for entry in &entries {
+            self.put(entry);
+        }
         self.shape = Arc::clone(shape);
     }
 

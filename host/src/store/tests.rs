@@ -59,7 +59,9 @@ fn stores(wanted: &Wanted) -> Stores {
 
 fn list(stores: &Stores, scope: &Scope, objects: &[Value]) {
     stores.begin_list(&kind(), scope);
-    objects.iter().for_each(|object| stores.list_item(&kind(), scope, object));
+    for object in objects {
+        stores.list_item(&kind(), scope, object);
+    }
     stores.end_list(&kind(), scope);
 }
 
@@ -212,7 +214,7 @@ fn more_fields_are_read_only_when_all_objects_have_them() {
     let shape = || stores.snapshots(&kind()).stores[0].2.shape().fields.clone();
     assert_eq!(shape(), Fields::parse(&["spec.a"]).unwrap());
     stores.take_events();
-    list(&stores, &Scope::default(), &[object.clone()]);
+    list(&stores, &Scope::default(), std::slice::from_ref(&object));
     assert_eq!(changes(&stores), ["complete"]);
     assert_eq!(shape(), Fields::parse(&["spec.a", "spec.b"]).unwrap());
     let mut of = selection();
@@ -526,7 +528,9 @@ proptest! {
     #[test]
     fn after_any_events_the_store_and_its_indexes_equal_the_list(steps in prop::collection::vec(step(), 1..60)) {
         let mut world = World::new();
-        steps.iter().for_each(|step| world.step(step));
+        for step in &steps {
+            world.step(step);
+        }
         world.settle();
         world.check();
     }

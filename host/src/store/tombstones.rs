@@ -6,16 +6,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// No answer to a write and no page of a list is later than this.
-const AGE: Duration = Duration::from_secs(600);
+const AGE: Duration = Duration::from_mins(10);
 /// The oldest go first where more were deleted within `AGE`.
 const MOST: usize = 20_000;
+
+/// An object's namespace and name.
+type Place = (Box<str>, Box<str>);
 
 /// Deleted objects.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
-    stones: HashMap<(Box<str>, Box<str>), Stone>,
+    stones: HashMap<Place, Stone>,
     /// In the order of their making; one whose time differs from its stone's is stale.
-    order: VecDeque<(Instant, (Box<str>, Box<str>))>,
+    order: VecDeque<(Instant, Place)>,
 }
 
 #[derive(Debug)]
@@ -30,13 +33,7 @@ struct Stone {
 // === impl Tombstones ===
 
 impl Tombstones {
-    pub(super) fn add(
-        &mut self,
-        place: (Box<str>, Box<str>),
-        revision: u64,
-        uid: Option<Box<str>>,
-        now: Instant,
-    ) {
+    pub(super) fn add(&mut self, place: Place, revision: u64, uid: Option<Box<str>>, now: Instant) {
         let held = self.stones.remove(&place);
         let revision = held.as_ref().map_or(0, |held| held.revision).max(revision);
         let uid = uid.or_else(|| held.and_then(|held| held.uid));

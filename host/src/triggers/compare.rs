@@ -12,7 +12,6 @@ use crate::view::Concern;
 /// One change, looked at by many. What is found out for one is kept for the others.
 pub(super) struct Compare<'a> {
     pub(super) change: &'a Change,
-    old: Option<Value>,
     new: Option<Value>,
     /// The object before, with what we sent laid over it.
     expected: Option<Value>,
@@ -24,7 +23,7 @@ pub(super) struct Compare<'a> {
 
 impl<'a> Compare<'a> {
     pub(super) fn new(change: &'a Change) -> Self {
-        Self { change, old: None, new: None, expected: None, known: Vec::new() }
+        Self { change, new: None, expected: None, known: Vec::new() }
     }
 
     pub(super) fn concerns(&mut self, concern: &Concern, key: &Key) -> bool {
@@ -82,9 +81,7 @@ impl<'a> Compare<'a> {
             return *differ;
         }
         let differ = old.counted(extent) != new.counted(extent) && {
-            let old = self.old.get_or_insert_with(|| old.value());
-            let new = self.new.get_or_insert_with(|| new.value());
-            fields.differ(Some(old), Some(new), extent)
+            fields.differ(Some(&fields.read(old.json())), Some(&fields.read(new.json())), extent)
         };
         self.known.push((pointer, extent, differ));
         differ

@@ -157,7 +157,7 @@ fn a_kind_that_cannot_be_read_is_unknown_or_unavailable() {
     assert_eq!(read(&stores), unavailable("it is not watched there"));
     let wanted = Wanted {
         fields: Fields::parse(&["spec.a"]).unwrap(),
-        matching: Default::default(),
+        matching: std::collections::BTreeSet::default(),
         written: false,
     };
     stores.open(&kind("Thing"), &Scope::default(), &wanted);
