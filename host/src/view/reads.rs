@@ -142,6 +142,18 @@ impl Reads {
         }
     }
 
+    /// Takes in what a later call of the same run has read. Of what both have read, the earlier state is what counts.
+    pub fn merge(&mut self, later: Self) {
+        for interest in later.interests {
+            self.note(interest);
+        }
+        for wait in later.waits {
+            self.waits_for(&wait.kind, wait.for_itself);
+        }
+        self.records.extend(later.records);
+        self.answered.extend(later.answered);
+    }
+
     /// Notes what the run depends on since its end.
     fn note_at_end(&mut self, kind: &Kind, concern: Concern) {
         let now = self.stores.snapshots(kind);
