@@ -46,6 +46,8 @@ mod status;
 mod storage;
 mod structural;
 mod table;
+#[cfg(test)]
+mod testing;
 mod typed;
 mod verbs;
 

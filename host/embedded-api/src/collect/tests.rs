@@ -1,1 +1,110 @@
+use serde_json::{Value, json};
 
+use crate::testing::{api, config_map, delete, get, send, widgets};
+
+const MAPS: &str = "/api/v1/namespaces/n/configmaps";
+
+#[tokio::test]
+async fn dependents_go_after_their_owner() {
+    let api = api().await;
+    let owner = config_map(&api, "owner", &[], &[]).await;
+    let middle = config_map(&api, "middle", &[("owner", &owner, false)], &[]).await;
+    config_map(&api, "leaf", &[("middle", &middle, true)], &[]).await;
+    assert_eq!(delete(&api, &format!("{MAPS}/owner")).await.1["status"], "Success");
+    for name in ["owner", "middle", "leaf"] {
+        assert_eq!(get(&api, &format!("{MAPS}/{name}")).await.0, 404, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_never_was_takes_its_dependent_along() {
+    let api = api().await;
+    config_map(&api, "dep", &[("none", "9", false)], &[]).await;
+    assert_eq!(get(&api, &format!("{MAPS}/dep")).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_dependent_of_two_stays_while_one_of_them_is_there() {
+    let api = api().await;
+    let one = config_map(&api, "one", &[], &[]).await;
+    let two = config_map(&api, "two", &[], &[]).await;
+    config_map(&api, "dep", &[("one", &one, false), ("two", &two, false)], &[]).await;
+    delete(&api, &format!("{MAPS}/one")).await;
+    let (_, dep) = get(&api, &format!("{MAPS}/dep")).await;
+    assert_eq!(dep["metadata"]["ownerReferences"].as_array().map(Vec::len), Some(1), "{dep}");
+    delete(&api, &format!("{MAPS}/two")).await;
+    assert_eq!(get(&api, &format!("{MAPS}/dep")).await.0, 404);
+}
+
+#[tokio::test]
+async fn foreground_deletion_waits_for_dependents_that_block() {
+    let api = api().await;
+    let owner = config_map(&api, "owner", &[], &[]).await;
+    config_map(&api, "blocks", &[("owner", &owner, true)], &["example.dev/hold"]).await;
+    config_map(&api, "free", &[("owner", &owner, false)], &[]).await;
+    let (status, answer) =
+        delete(&api, &format!("{MAPS}/owner?propagationPolicy=Foreground")).await;
+    assert_eq!((status, &answer["metadata"]["finalizers"]), (200, &json!(["foregroundDeletion"])));
+    assert_eq!(get(&api, &format!("{MAPS}/free")).await.0, 404);
+    let (_, blocks) = get(&api, &format!("{MAPS}/blocks")).await;
+    assert!(blocks["metadata"]["deletionTimestamp"].is_string(), "{blocks}");
+    assert_eq!(get(&api, &format!("{MAPS}/owner")).await.0, 200);
+
+    let release = json!({"metadata": {"finalizers": null}});
+    assert_eq!(send(&api, "PATCH", &format!("{MAPS}/blocks"), &release).await.0, 200);
+    for name in ["owner", "blocks"] {
+        assert_eq!(get(&api, &format!("{MAPS}/{name}")).await.0, 404, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn orphans_stay_and_lose_their_owner() {
+    let api = api().await;
+    let owner = config_map(&api, "owner", &[], &[]).await;
+    config_map(&api, "dep", &[("owner", &owner, false)], &[]).await;
+    let (_, answer) = delete(&api, &format!("{MAPS}/owner?propagationPolicy=Orphan")).await;
+    assert_eq!(answer["metadata"]["finalizers"], json!(["orphan"]));
+    assert_eq!(get(&api, &format!("{MAPS}/owner")).await.0, 404);
+    assert_eq!(get(&api, &format!("{MAPS}/dep")).await.1["metadata"].get("ownerReferences"), None);
+}
+
+#[tokio::test]
+async fn a_namespace_ends_with_the_last_object_in_it() {
+    let api = api().await;
+    config_map(&api, "free", &[], &[]).await;
+    config_map(&api, "held", &[], &["example.dev/hold"]).await;
+    let (_, namespace) = delete(&api, "/api/v1/namespaces/n").await;
+    assert_eq!(namespace["status"]["phase"], "Terminating");
+    assert_eq!(get(&api, &format!("{MAPS}/free")).await.0, 404);
+    let new = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}});
+    assert_eq!(send(&api, "POST", MAPS, &new).await.0, 403);
+    assert_eq!(get(&api, "/api/v1/namespaces/n").await.0, 200);
+    send(&api, "PATCH", &format!("{MAPS}/held"), &json!({"metadata": {"finalizers": []}})).await;
+    assert_eq!(get(&api, "/api/v1/namespaces/n").await.0, 404);
+}
+
+#[tokio::test]
+async fn a_crd_goes_after_its_objects() {
+    let api = api().await;
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let all = "/apis/example.dev/v1/widgets";
+    assert_eq!(send(&api, "POST", crds, &widgets("Cluster")).await.0, 201);
+    let metadata = json!({"name": "a", "finalizers": ["example.dev/hold"]});
+    let widget = json!({"apiVersion": "example.dev/v1", "kind": "Widget", "metadata": metadata});
+    assert_eq!(send(&api, "POST", all, &widget).await.0, 201);
+    let (status, crd) = delete(&api, &format!("{crds}/widgets.example.dev")).await;
+    assert_eq!((status, crd["kind"].as_str()), (200, Some("CustomResourceDefinition")), "{crd}");
+    let (_, held) = get(&api, &format!("{all}/a")).await;
+    assert_eq!(held["metadata"]["generation"], 2, "{held}");
+    assert_eq!(send(&api, "POST", all, &widget).await.0, 403);
+    send(&api, "PATCH", &format!("{all}/a"), &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(get(&api, &format!("{crds}/widgets.example.dev")).await.0, 404);
+    assert_eq!(get(&api, all).await.0, 404);
+    assert_eq!(
+        send(&api, "POST", crds, &widgets("Namespaced")).await.0,
+        201,
+        "the name is free again"
+    );
+    let (status, list) = get(&api, all).await;
+    assert_eq!((status, &list["items"]), (200, &Value::Array(Vec::new())));
+}
