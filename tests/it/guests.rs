@@ -1,5 +1,6 @@
 //! Real components through the real processor module: what a guest can find out, and what happens to one that misbehaves.
 
+mod api_rule;
 mod contract;
 mod load;
 mod misbehave;

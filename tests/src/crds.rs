@@ -10,7 +10,8 @@ use anyhow::Context;
 use serde_json::Value;
 
 /// What every file starts with.
-const HEAD: &str = "# Written by `cargo crds` from the Rust types; a test fails if the two differ.\n";
+const HEAD: &str =
+    "# Written by `cargo crds` from the Rust types; a test fails if the two differ.\n";
 
 /// The definitions that the workspace's packages own.
 fn definitions() -> Vec<Value> {
@@ -25,8 +26,14 @@ pub fn folder() -> PathBuf {
 /// The files as the types say that they should be: paths within the folder, and their text.
 pub fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let file = |definition: Value| {
-        let text = |pointer| definition.pointer(pointer).and_then(Value::as_str).context("a definition without a name");
-        let path = Path::new(text("/spec/group")?).join(format!("{}.yaml", text("/metadata/name")?));
+        let text = |pointer| {
+            definition
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .context("a definition without a name")
+        };
+        let path =
+            Path::new(text("/spec/group")?).join(format!("{}.yaml", text("/metadata/name")?));
         Ok((path, format!("{HEAD}{}", serde_saphyr::to_string(&definition)?)))
     };
     definitions().into_iter().map(file).collect()
@@ -37,7 +44,8 @@ pub fn write() -> anyhow::Result<()> {
     for (path, text) in files()? {
         let path = folder().join(path);
         let parent = path.parent().context("a file is in a folder")?;
-        fs::create_dir_all(parent).with_context(|| format!("cannot make the folder {}", parent.display()))?;
+        fs::create_dir_all(parent)
+            .with_context(|| format!("cannot make the folder {}", parent.display()))?;
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
@@ -57,7 +65,10 @@ mod tests {
                 found.insert(path.strip_prefix(folder()).unwrap().to_owned(), text);
             }
         }
-        assert!(found == files().unwrap(), "crds/ differs from the Rust types: run `cargo crds` and look at what it changes");
+        assert!(
+            found == files().unwrap(),
+            "crds/ differs from the Rust types: run `cargo crds` and look at what it changes"
+        );
     }
 
     #[test]

@@ -1,0 +1,168 @@
+//! The APIRule processor as a component: what it declares is enough for what it reads, and it says the same twice.
+
+use std::sync::Arc;
+
+use mortise_host::contract::{Kind, Manifest, ObjectRef, Outcome, Request, Requeue};
+use mortise_host::processor::{Called, Limits, Moment, Processor};
+use mortise_host::store::Stores;
+use mortise_host::view::{PAGE_BYTES, Readable, View};
+use serde_json::{Value, json};
+
+use super::{NOW_MS, engine};
+
+/// The processor, and a cluster that it can read.
+struct Setting {
+    processor: Processor,
+    readable: Arc<Readable>,
+    stores: Stores,
+}
+
+/// The guest's own examples.
+fn examples() -> Vec<Value> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/api-rule/examples");
+    let mut objects = Vec::new();
+    for file in ["1-cluster.yaml", "2-shop.yaml", "3-rules.yaml"] {
+        let text = std::fs::read_to_string(format!("{folder}/{file}")).unwrap();
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        objects.extend(documents);
+    }
+    objects
+}
+
+fn kind_of(object: &Value) -> Kind {
+    let api_version = object["apiVersion"].as_str().unwrap();
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let kind = object["kind"].as_str().unwrap();
+    Kind { group: group.into(), version: version.into(), kind: kind.into() }
+}
+
+async fn setting() -> Setting {
+    let path = tokio::task::spawn_blocking(|| mortise_tests::guest("guests/api-rule")).await;
+    let module = std::fs::read(path.unwrap().unwrap()).unwrap();
+    let processor =
+        Processor::load(engine(), "api-rule", module.into(), Limits::default()).await.unwrap();
+    let description = processor.describe("").await.unwrap();
+    let readable = Arc::new(Readable::new(&description).unwrap());
+    Setting { processor, readable, stores: Stores::new() }
+}
+
+impl Setting {
+    /// Fills the stores anew, with what the watches of the declared kinds would bring.
+    fn fill(&mut self, objects: &[Value]) {
+        self.stores = Stores::new();
+        for (kind, scope, wanted) in self.readable.wanted() {
+            self.stores.open(kind, scope, wanted);
+            self.stores.begin_list(kind, scope);
+            for (index, object) in objects.iter().enumerate() {
+                let of = kind_of(object);
+                if (&of.group, &of.kind) == (&kind.group, &kind.kind) && scope.holds(object) {
+                    let mut object = object.clone();
+                    object["metadata"]["uid"] = format!("uid-{index}").into();
+                    object["metadata"]["resourceVersion"] = (index + 1).to_string().into();
+                    self.stores.list_item(kind, scope, &object);
+                }
+            }
+            self.stores.end_list(kind, scope);
+        }
+    }
+
+    async fn call(&self, name: &str) -> Called {
+        let kind = Kind {
+            group: "gateway.kyma-project.io".into(),
+            version: "v2alpha1".into(),
+            kind: "APIRule".into(),
+        };
+        let ref_ = ObjectRef {
+            cluster: String::new(),
+            kind,
+            namespace: Some("shop".into()),
+            name: name.into(),
+        };
+        let mut view = View::new(self.stores.clone(), Arc::clone(&self.readable), PAGE_BYTES);
+        let object = view.reconciled(&ref_, "api-rules").unwrap().json;
+        let request = Request {
+            reconciler: "api-rules".into(),
+            parent: None,
+            context: String::new(),
+            ref_,
+            object,
+            config: String::new(),
+            attempt: 0,
+            failed_writes: Vec::new(),
+        };
+        self.processor.call(view, &request, Moment { now_ms: NOW_MS, seed: 1 }).await
+    }
+
+    async fn outcome(&self, name: &str) -> (Outcome, bool) {
+        let called = self.call(name).await;
+        (called.outcome.unwrap().unwrap(), called.asked_clock)
+    }
+}
+
+fn object(manifest: &Manifest) -> Value {
+    serde_json::from_str(&manifest.object).unwrap()
+}
+
+fn kinds(outcome: &Outcome) -> Vec<String> {
+    outcome.apply.iter().map(|manifest| kind_of(&object(manifest)).kind).collect()
+}
+
+#[tokio::test]
+async fn the_examples_become_ready() {
+    let mut setting = setting().await;
+    setting.fill(&examples());
+    let (catalogue, _) = setting.outcome("catalogue").await;
+    assert_eq!(kinds(&catalogue), ["VirtualService", "AuthorizationPolicy"]);
+    assert_eq!(object(&catalogue.apply[0])["spec"]["hosts"], json!(["catalogue.local.kyma.dev"]));
+    let (orders, _) = setting.outcome("orders").await;
+    let policy = "AuthorizationPolicy";
+    assert_eq!(kinds(&orders), ["VirtualService", policy, policy, policy, "RequestAuthentication"]);
+    for outcome in [catalogue, orders] {
+        let status: Value = serde_json::from_str(&outcome.status.unwrap()).unwrap();
+        assert_eq!(
+            (&status["status"]["state"], outcome.requeue),
+            (&json!("Ready"), Requeue::ByDefault)
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_run_on_what_the_last_one_wrote_writes_the_same_and_asks_for_no_time() {
+    let mut setting = setting().await;
+    let mut objects = examples();
+    setting.fill(&objects);
+    let (first, asked_clock) = setting.outcome("orders").await;
+    assert!(asked_clock, "the first status needs a time");
+
+    let status: Value = serde_json::from_str(first.status.as_deref().unwrap()).unwrap();
+    let rule = objects
+        .iter_mut()
+        .find(|object| object["metadata"]["name"] == "orders" && object["kind"] == "APIRule");
+    rule.unwrap()["status"] = status["status"].clone();
+    objects.extend(first.apply.iter().map(object));
+    setting.fill(&objects);
+    let (second, asked_clock) = setting.outcome("orders").await;
+    assert!(!asked_clock);
+    let sorted = |outcome: &Outcome| {
+        let mut objects: Vec<(String, Vec<String>)> = outcome
+            .apply
+            .iter()
+            .map(|manifest| (object(manifest).to_string(), manifest.absent.clone()))
+            .collect();
+        objects.sort();
+        objects
+    };
+    assert_eq!(sorted(&first), sorted(&second));
+    assert_eq!((first.status, second.delete.len()), (second.status, 0));
+}
+
+#[tokio::test]
+async fn what_is_missing_is_said() {
+    let mut setting = setting().await;
+    let without: Vec<Value> =
+        examples().into_iter().filter(|object| object["kind"] != "Service").collect();
+    setting.fill(&without);
+    let failure = setting.call("catalogue").await.outcome.unwrap().unwrap_err();
+    let expected = "Validation errors: Attribute '.spec.rules[0]': Failed to execute sidecar injection validation, err: services \"orders\" not found";
+    assert_eq!(failure.message, expected);
+}
