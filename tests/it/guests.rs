@@ -4,6 +4,8 @@ mod api_rule;
 mod contract;
 mod load;
 mod misbehave;
+mod reads;
+mod refused;
 mod sandbox;
 
 use std::path::Path;

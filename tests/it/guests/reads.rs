@@ -1,0 +1,184 @@
+//! Reads of a component, answered from the stores: what was declared is given, nothing else is.
+
+use std::sync::Arc;
+
+use mortise_host::contract::{Kind, Request};
+use mortise_host::processor::{Called, Error, Limits, Moment, Processor};
+use mortise_host::store::Stores;
+use mortise_host::view::{PAGE_BYTES, Readable, View};
+use serde_json::{Value, json};
+
+use super::{NOW_MS, processor, request};
+
+/// It reconciles `ConfigMaps`, and reads `spec.a` of the `Things` in namespace `default` with the label `app=x`.
+fn play(script: &Value) -> String {
+    let maps = selection("", "ConfigMap");
+    let mut things = selection("example.com", "Thing");
+    things["namespace"] = "default".into();
+    things["labels"] = "app=x".into();
+    things["fields"] = json!(["spec.a", "metadata.labels"]);
+    let reconciler = json!({
+        "name": "config-maps", "of": maps, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0,
+    });
+    let description = json!({
+        "name": "puppet", "version": "1.0.0", "reconcilers": [reconciler], "reads": [things], "writes": [], "config_schema": null,
+    });
+    json!({"description": description, "script": script}).to_string()
+}
+
+fn kind_json(group: &str, kind: &str) -> Value {
+    json!({"group": group, "version": "v1", "kind": kind})
+}
+
+fn selection(group: &str, kind: &str) -> Value {
+    json!({
+        "cluster": "", "kind": kind_json(group, kind), "namespace": null, "name": null, "labels": "", "matching": [], "fields": [],
+    })
+}
+
+fn thing_list() -> Value {
+    let mut of = selection("example.com", "Thing");
+    of["namespace"] = "default".into();
+    of["labels"] = "app=x".into();
+    of
+}
+
+fn get(namespace: &str, name: &str, fields: &[&str]) -> Value {
+    let kind = kind_json("example.com", "Thing");
+    let of = json!({"cluster": "", "kind": kind, "namespace": namespace, "name": name});
+    json!({"get": {"ref": of, "fields": fields}})
+}
+
+fn thing(name: &str, app: &str) -> Value {
+    let labels = json!({"app": app});
+    let metadata = json!({"name": name, "namespace": "default", "uid": name, "resourceVersion": "5", "labels": labels});
+    json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata, "spec": {"a": name, "b": "not declared"}})
+}
+
+/// The stores as the host would fill them.
+fn stores(readable: &Readable, things: &[Value]) -> Stores {
+    let stores = Stores::new();
+    for (kind, scope, wanted) in readable.wanted() {
+        stores.open(kind, scope, wanted);
+        stores.begin_list(kind, scope);
+        for thing in things.iter().filter(|_| kind.kind == "Thing") {
+            stores.list_item(kind, scope, thing);
+        }
+        stores.end_list(kind, scope);
+    }
+    stores
+}
+
+struct Performed {
+    called: Called,
+    stores: Stores,
+}
+
+async fn perform_with(processor: &Processor, script: &Value, page_bytes: usize) -> Performed {
+    let config = play(script);
+    let description = processor.describe(&config).await.unwrap();
+    let readable = Arc::new(Readable::new(&description).unwrap());
+    let things: Vec<Value> = ["a", "b", "c"].map(|name| thing(name, "x")).into();
+    let stores = stores(&readable, &things);
+    let view = View::new(stores.clone(), readable, page_bytes);
+    let request = Request { config, ..request("map") };
+    let moment = Moment { now_ms: NOW_MS, seed: 7 };
+    Performed { called: processor.call(view, &request, moment).await, stores }
+}
+
+async fn perform(script: &Value) -> Performed {
+    perform_with(&processor("puppet", Limits::default()).await, script, PAGE_BYTES).await
+}
+
+/// What the guest was told, in order.
+fn answers(called: &Called) -> Vec<Value> {
+    let answer =
+        |line: &mortise_host::processor::Line| serde_json::from_str(&line.fields[0].1).unwrap();
+    called.log.iter().map(answer).collect()
+}
+
+/// A list's answer: the objects.
+fn objects(answer: &Value) -> Vec<Value> {
+    let parse = |text: &Value| serde_json::from_str(text.as_str().unwrap()).unwrap();
+    answer["Ok"].as_array().unwrap().iter().map(parse).collect()
+}
+
+#[tokio::test]
+async fn what_is_declared_is_given_and_recorded() {
+    let list = json!({"list": {"of": thing_list(), "limit": 0}});
+    let reads = [get("default", "a", &[]), get("default", "none", &[]), list];
+    let performed = perform(&json!({"reads": reads})).await;
+    let answers = answers(&performed.called);
+    let given: Value = serde_json::from_str(answers[0]["Ok"].as_str().unwrap()).unwrap();
+    assert_eq!(given["spec"], json!({"a": "a"}));
+    assert_eq!(answers[1], json!({"Ok": null}));
+    let names: Vec<Value> =
+        objects(&answers[2]).iter().map(|object| object["metadata"]["name"].clone()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    performed.called.outcome.unwrap().unwrap();
+    assert_eq!(performed.called.view.finish().records().len(), 3);
+}
+
+#[tokio::test]
+async fn what_is_not_declared_is_denied() {
+    let mut all_namespaces = thing_list();
+    all_namespaces["namespace"] = Value::Null;
+    let mut no_labels = thing_list();
+    no_labels["labels"] = "".into();
+    let list = |of: Value| json!({"list": {"of": of}});
+    let secrets = selection("", "Secret");
+    let cases = [
+        ("field of an object", get("default", "a", &["spec.b"])),
+        ("all of an object", get("default", "a", &["spec"])),
+        ("object of another namespace", get("kube-system", "a", &[])),
+        ("all namespaces", list(all_namespaces)),
+        ("without the labels", list(no_labels)),
+        ("another kind", list(secrets)),
+    ];
+    let reads: Vec<&Value> = cases.iter().map(|(_, read)| read).collect();
+    let performed = perform(&json!({"reads": reads})).await;
+    for ((case, _), answer) in cases.iter().zip(answers(&performed.called)) {
+        assert!(answer["Err"]["Denied"].is_string(), "{case}: {answer}");
+    }
+    performed.called.outcome.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_list_comes_in_pages_of_one_state() {
+    let list = json!({"list": {"of": thing_list(), "limit": 1}});
+    let processor = processor("puppet", Limits::default()).await;
+    for page_bytes in [PAGE_BYTES, 1] {
+        let performed = perform_with(&processor, &json!({"reads": [list]}), page_bytes).await;
+        assert_eq!(objects(&answers(&performed.called)[0]).len(), 3);
+        assert_eq!(performed.called.view.finish().records().len(), 3, "a read for each page");
+    }
+}
+
+#[tokio::test]
+async fn a_kind_that_the_cluster_does_not_know_is_told_apart() {
+    let read = get("default", "a", &[]);
+    let processor = processor("puppet", Limits::default()).await;
+    let script = json!({"reads": [read]});
+    let Performed { stores, .. } = perform_with(&processor, &script, PAGE_BYTES).await;
+    let kind = Kind { group: "example.com".into(), version: "v1".into(), kind: "Thing".into() };
+    stores.set_unknown(&kind);
+    let config = play(&script);
+    let readable = Readable::new(&processor.describe(&config).await.unwrap()).unwrap();
+    let view = View::new(stores, Arc::new(readable), PAGE_BYTES);
+    let request = Request { config, ..request("map") };
+    let called = processor.call(view, &request, Moment { now_ms: NOW_MS, seed: 7 }).await;
+    assert_eq!(answers(&called), [json!({"Err": "UnknownKind"})]);
+}
+
+#[tokio::test]
+async fn reads_are_limited_in_number_and_bytes() {
+    let script = json!({"reads": [get("default", "a", &[]), get("default", "b", &[])]});
+    let one = processor("puppet", Limits { reads: 1, ..Limits::default() }).await;
+    let error = perform_with(&one, &script, PAGE_BYTES).await.called.outcome.unwrap_err();
+    assert!(matches!(error, Error::TooManyReads { limit: 1, .. }), "{error}");
+    let short = processor("puppet", Limits { read_bytes: 200, ..Limits::default() }).await;
+    let Performed { called, .. } = perform_with(&short, &script, PAGE_BYTES).await;
+    let error = called.outcome.unwrap_err();
+    assert!(matches!(error, Error::TooMuchRead { limit: 200, .. }), "{error}");
+    assert_eq!(called.view.finish().records().len(), 2, "what a failed call read triggers it too");
+}

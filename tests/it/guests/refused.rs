@@ -1,0 +1,58 @@
+//! Outcomes that a component really returned, and that are refused whole: by name of the object and the field.
+
+use std::sync::Arc;
+
+use mortise_host::cluster::{Kinds, Resource};
+use mortise_host::contract::Kind;
+use mortise_host::grant::Grant;
+use mortise_host::outcome::{Against, Limits, Plan, Reconciled};
+use serde_json::json;
+
+use super::{call, misbehave, outcome, request};
+
+fn known_kinds() -> Kinds {
+    let mut kinds = Kinds::default();
+    for name in ["ConfigMap", "Secret"] {
+        let kind = Kind { group: String::new(), version: "v1".into(), kind: name.into() };
+        let plural = format!("{}s", name.to_lowercase());
+        let (namespaced, status, verbs) = (true, false, Vec::new());
+        kinds.insert(Arc::new(Resource { kind, plural, namespaced, status, verbs }));
+    }
+    kinds
+}
+
+/// What becomes of what the guest returns for an object of this name: how many objects would be applied, or why none.
+async fn plan(name: &str) -> Result<usize, String> {
+    let processor = misbehave().await;
+    let grant = Grant::new(&processor.describe("").await.unwrap()).unwrap();
+    let outcome = outcome(call(&processor, name).await);
+    let reference = request(name).ref_;
+    let object = json!({"metadata": {"name": name, "namespace": "default"}});
+    let against = Against {
+        grant: &grant,
+        reconciler: "config-maps",
+        reconciled: &Reconciled { reference, object: Some(object) },
+        kinds: &known_kinds(),
+        read: &|_| None,
+        limits: Limits::default(),
+    };
+    let plan = Plan::build(&outcome, &against);
+    plan.map(|plan| plan.apply.len())
+        .map_err(|invalid| format!("{:#}", anyhow::Error::from(invalid)))
+}
+
+#[tokio::test]
+async fn an_outcome_that_is_not_valid_is_refused_by_name_of_the_object_and_the_field() {
+    let cases: [(&str, &[&str]); 3] = [
+        ("nameless", &["apply[0]", "ConfigMap", "metadata.name"]),
+        ("undeclared-kind", &["apply[0]", "Secret", "stolen", "is not declared"]),
+        ("not-json", &["apply[0]", "JSON"]),
+    ];
+    for (name, expected) in cases {
+        let message = plan(name).await.unwrap_err();
+        for part in expected {
+            assert!(message.contains(part), "{name}: no `{part}` in: {message}");
+        }
+    }
+    assert_eq!(plan("good").await, Ok(1));
+}
