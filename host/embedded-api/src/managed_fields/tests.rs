@@ -337,7 +337,7 @@ proptest! {
 
 #[test]
 #[ignore = "prints how long an apply takes"]
-fn an_apply_is_quick() {
+fn how_long_an_apply_takes() {
     let schema = Schema::built_in("apps/v1", "Deployment").unwrap();
     let applied = json!({"apiVersion": "apps/v1", "kind": "Deployment",
         "metadata": {"name": "web", "namespace": "n", "labels": {"app": "web"}},

@@ -225,6 +225,7 @@ fn empty_parts(kind: &str, api_version: &str) -> Value {
         ("v1", "LimitRange") | ("coordination.k8s.io/v1", "Lease") => {
             json!({"metadata": {}, "spec": {}})
         }
+        ("scheduling.k8s.io/v1", "PriorityClass") => json!({"metadata": {}, "value": 0}),
         ("rbac.authorization.k8s.io/v1", "Role" | "ClusterRole") => {
             json!({"metadata": {}, "rules": null})
         }
