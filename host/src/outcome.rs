@@ -29,6 +29,8 @@ pub(crate) mod place;
 
 pub use class::Class;
 pub use invalid::{Fault, Invalid};
+#[cfg(test)]
+pub(crate) use manifest::reference;
 
 #[cfg(test)]
 mod tests;

@@ -59,7 +59,7 @@ fn head(manifest: &contract::Manifest, limits: &Limits) -> Result<Head, (Option<
 }
 
 /// What a JSON object says of its kind and name.
-pub(super) fn reference(object: &Value) -> Result<ObjectRef, Fault> {
+pub(crate) fn reference(object: &Value) -> Result<ObjectRef, Fault> {
     if !object.is_object() {
         return Err(Fault::malformed("", "a Kubernetes object is a JSON object"));
     }

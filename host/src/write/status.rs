@@ -7,7 +7,7 @@ use super::{
     apply::Target,
     live::{named, uid},
 };
-use crate::{contract, outcome::Plan};
+use crate::{contract, outcome::Plan, store::Known};
 
 impl Run<'_> {
     pub(super) async fn status(&mut self, plan: &Plan) {
@@ -21,6 +21,12 @@ impl Run<'_> {
     async fn write_status(&mut self, status: &Value) -> Result<(), Stop> {
         let reconciled = self.context.reconciled;
         let of = &reconciled.reference;
+        // The API server does not look at the uid in a status: another incarnation would be told what is not its own.
+        if let Known::Present(entry) = self.writer.stores.known(of)
+            && entry.uid() != reconciled.uid()
+        {
+            return Ok(());
+        }
         let resource = self.resource(of).await?;
         let mut object = named(of, reconciled.uid());
         if let Some(object) = object.as_object_mut() {

@@ -1,1 +1,421 @@
+//! Each sentence of the design's section on writing, against the embedded API.
 
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use mortise_embedded_api::{EmbeddedApi, Options, Verb};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    cluster::{Kinds, Method, Outgoing, Policy},
+    contract::{
+        Deletion, Description, EventType, Manifest as Given, Mode, Outcome, Propagation,
+        Reconciler, Requeue, Selection, Verbs, WriteRule,
+    },
+    grant::Grant,
+    outcome::{Against, Limits, kinds},
+    path::Fields,
+    store::{Scope, Wanted},
+};
+
+mod conflict;
+mod event;
+mod failure;
+mod finalizer;
+mod leave;
+mod order;
+mod patch;
+mod prune;
+mod removal;
+mod skip;
+mod status;
+
+/// Kubernetes with a writer before it. Its store is as new as the last call of [`Bed::catch_up`].
+struct Bed {
+    api: EmbeddedApi,
+    cluster: Cluster,
+    stores: Stores,
+    writer: Writer,
+    watched: Vec<Kind>,
+}
+
+impl Bed {
+    /// Namespaces `a` and `b`, and the rules `r` and `s` in `a`.
+    async fn new() -> Self {
+        let time: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let api = EmbeddedApi::new(Options { now: Arc::new(move || time), ..Options::default() });
+        let client = kube::Client::new(api.router(), "default");
+        let cluster = Cluster::with_policy(
+            client,
+            Policy { first_wait: Duration::from_millis(10), ..Policy::default() },
+        );
+        let (stores, writer) = fresh(&cluster);
+        let mut watched = vec![rule_kind()];
+        watched.extend(
+            ["ConfigMap", "Secret", "Service", "Pod", "Namespace"].map(|name| kind("", name)),
+        );
+        watched.push(kind("apps", "Deployment"));
+        let bed = Self { api, cluster, stores, writer, watched };
+        for namespace in ["a", "b"] {
+            bed.make(
+                &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+            )
+            .await;
+        }
+        bed.make(&definition("Rule", "rules")).await;
+        for name in ["r", "s"] {
+            bed.make(&rule(name)).await;
+        }
+        bed.catch_up().await;
+        bed.writes();
+        bed
+    }
+
+    /// The host ends and starts again: nothing is remembered, everything is listed anew.
+    async fn restart(&mut self) {
+        (self.stores, self.writer) = fresh(&self.cluster);
+        self.catch_up().await;
+    }
+
+    /// Brings the store up to date.
+    async fn catch_up(&self) {
+        let wanted = Wanted {
+            fields: Fields::whole(),
+            matching: std::collections::BTreeSet::default(),
+            written: true,
+        };
+        for kind in &self.watched {
+            let resource = self.cluster.resolve(kind).await.unwrap().unwrap();
+            let list = self.cluster.send(&Outgoing::get(resource.path(None))).await.unwrap().body;
+            self.stores.open(kind, &Scope::default(), &wanted);
+            self.stores.begin_list(kind, &Scope::default());
+            for item in list["items"].as_array().unwrap() {
+                let mut item = item.clone();
+                item["apiVersion"] = json!(if kind.group.is_empty() {
+                    kind.version.clone()
+                } else {
+                    format!("{}/{}", kind.group, kind.version)
+                });
+                item["kind"] = json!(kind.kind);
+                self.stores.list_item(kind, &Scope::default(), &item);
+            }
+            self.stores.end_list(kind, &Scope::default());
+        }
+    }
+
+    /// Runs an outcome for the rule `r`, with a store that is up to date.
+    async fn run(&self, outcome: Outcome) -> Written {
+        self.catch_up().await;
+        self.run_for("r", outcome).await
+    }
+
+    /// Runs an outcome for a rule, with the store as it is.
+    async fn run_for(&self, rule: &str, outcome: Outcome) -> Written {
+        let object = self.get(&rule_ref(rule)).await;
+        self.run_with(Reconciled { reference: rule_ref(rule), object }, outcome).await
+    }
+
+    async fn run_with(&self, reconciled: Reconciled, outcome: Outcome) -> Written {
+        let plan = self.plan(&reconciled, &outcome).await;
+        self.carry_out(&reconciled, &plan).await
+    }
+
+    async fn plan(&self, reconciled: &Reconciled, outcome: &Outcome) -> Plan {
+        let known: Kinds =
+            self.cluster.resolve_all(&kinds(outcome, &reconciled.reference)).await.unwrap();
+        let grant = grant();
+        let against = Against {
+            grant: &grant,
+            reconciler: "rule",
+            reconciled,
+            kinds: &known,
+            read: &|_| None,
+            limits: Limits::default(),
+        };
+        Plan::build(outcome, &against).unwrap()
+    }
+
+    async fn carry_out(&self, reconciled: &Reconciled, plan: &Plan) -> Written {
+        let key = Key::new(&"p".into(), &"rule".into(), Some("a"), &reconciled.reference.name);
+        self.writer
+            .carry_out(
+                plan,
+                &Context { key: &key, namespace: "system", processor: "p", reconciled },
+            )
+            .await
+    }
+
+    fn managers(&self, rule: &str) -> FieldManagers {
+        let reconciled = Reconciled { reference: rule_ref(rule), object: None };
+        let key = Key::new(&"p".into(), &"rule".into(), Some("a"), rule);
+        FieldManagers::new(&Context {
+            key: &key,
+            namespace: "system",
+            processor: "p",
+            reconciled: &reconciled,
+        })
+    }
+
+    async fn get(&self, of: &ObjectRef) -> Option<Value> {
+        let resource = self.cluster.resolve(&of.kind).await.unwrap().unwrap();
+        let path = resource.path_of(of.namespace.as_deref(), &of.name);
+        self.cluster.send(&Outgoing::get(path)).await.ok().map(|answer| answer.body)
+    }
+
+    /// The object, which must be there.
+    async fn object(&self, of: &ObjectRef) -> Value {
+        self.get(of).await.unwrap_or_else(|| panic!("{of:?} is not there"))
+    }
+
+    /// Somebody else makes an object.
+    async fn make(&self, object: &Value) {
+        let of = crate::outcome::reference(object).unwrap();
+        self.foreign(Method::Post, &of, "", object.clone()).await;
+    }
+
+    /// Somebody else changes an object.
+    async fn foreign(&self, method: Method, of: &ObjectRef, query: &str, body: Value) -> Value {
+        let resource = self.cluster.resolve(&of.kind).await.unwrap().unwrap();
+        let path = match method {
+            Method::Post => format!("{}{query}", resource.path(of.namespace.as_deref())),
+            _ => format!("{}{query}", resource.path_of(of.namespace.as_deref(), &of.name)),
+        };
+        self.cluster
+            .send(&Outgoing::new(method, path, Some(body)))
+            .await
+            .unwrap_or_else(|refusal| panic!("{refusal}"))
+            .body
+    }
+
+    /// A person changes fields of an object.
+    async fn edit(&self, of: &ObjectRef, body: Value) -> Value {
+        self.foreign(Method::MergePatch, of, "?fieldManager=kubectl-edit", body).await
+    }
+
+    /// How often the API server was asked to change something since the last time.
+    fn writes(&self) -> u64 {
+        let writing =
+            [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::DeleteCollection];
+        let writes = self
+            .api
+            .requests()
+            .iter()
+            .filter(|(request, _)| writing.contains(&request.verb))
+            .map(|(_, count)| count)
+            .sum();
+        self.api.reset_requests();
+        writes
+    }
+}
+
+fn fresh(cluster: &Cluster) -> (Stores, Writer) {
+    let stores = Stores::new();
+    let clock: Clock = Arc::new(|| "2026-01-01T00:00:00Z".parse().unwrap());
+    (stores.clone(), Writer::new(cluster.clone(), stores, clock))
+}
+
+/// All may be written.
+fn grant() -> Grant {
+    let any = Kind { group: "*".into(), version: "*".into(), kind: "*".into() };
+    let verbs = Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE | Verbs::EVICT;
+    let reconciler = Reconciler {
+        name: "rule".into(),
+        of: selection(rule_kind()),
+        finalizers: vec!["x.dev/f".into(), "x.dev/g".into()],
+        resync: 0,
+        triggered_by_status: false,
+        min_interval: 0,
+    };
+    let description = Description {
+        name: "p".into(),
+        version: "1".into(),
+        reconcilers: vec![reconciler],
+        reads: vec![],
+        writes: vec![WriteRule { of: selection(any), verbs, fields: vec![] }],
+        config_schema: None,
+    };
+    Grant::new(&description).unwrap()
+}
+
+/// A definition in group `x.dev` whose objects hold anything.
+fn definition(kind: &str, plural: &str) -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": format!("{plural}.x.dev")},
+        "spec": {
+            "group": "x.dev", "scope": "Namespaced", "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase(), "listKind": format!("{kind}List")},
+            "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}],
+        },
+    })
+}
+
+fn kind(group: &str, kind: &str) -> Kind {
+    Kind { group: group.into(), version: "v1".into(), kind: kind.into() }
+}
+
+fn rule_kind() -> Kind {
+    kind("x.dev", "Rule")
+}
+
+fn selection(kind: Kind) -> Selection {
+    Selection {
+        cluster: String::new(),
+        kind,
+        namespace: None,
+        name: None,
+        labels: String::new(),
+        matching: vec![],
+        fields: vec![],
+    }
+}
+
+fn object_ref(kind: Kind, name: &str) -> ObjectRef {
+    ObjectRef { cluster: String::new(), kind, namespace: Some("a".into()), name: name.into() }
+}
+
+fn rule(name: &str) -> Value {
+    json!({"apiVersion": "x.dev/v1", "kind": "Rule", "metadata": {"name": name, "namespace": "a"}, "spec": {}})
+}
+
+fn rule_ref(name: &str) -> ObjectRef {
+    object_ref(rule_kind(), name)
+}
+
+fn config_map_ref(name: &str) -> ObjectRef {
+    object_ref(kind("", "ConfigMap"), name)
+}
+
+fn config_map(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a"}, "data": data})
+}
+
+fn labelled(name: &str) -> Value {
+    let mut object = config_map(name, json!({"k": "v"}));
+    object["metadata"]["labels"] = json!({"app": "x"});
+    object
+}
+
+fn deployment(replicas: Option<u32>) -> Value {
+    let container = json!({"name": "app", "image": "i", "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}}, "ports": [{"containerPort": 80}]});
+    let mut deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "a"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "x"}},
+            "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container]}},
+        },
+    });
+    if let Some(replicas) = replicas {
+        deployment["spec"]["replicas"] = json!(replicas);
+    }
+    deployment
+}
+
+fn deployment_ref() -> ObjectRef {
+    object_ref(kind("apps", "Deployment"), "d")
+}
+
+fn outcome() -> Outcome {
+    Outcome {
+        apply: vec![],
+        patch: vec![],
+        evict: vec![],
+        delete: vec![],
+        prune: vec![],
+        status: None,
+        events: vec![],
+        requeue: Requeue::ByDefault,
+        finalizers: None,
+        children: vec![],
+    }
+}
+
+fn given(object: &Value) -> Given {
+    Given {
+        cluster: String::new(),
+        object: object.to_string(),
+        mode: Mode::Apply,
+        leave: vec![],
+        absent: vec![],
+    }
+}
+
+fn apply<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Outcome {
+    Outcome { apply: objects.into_iter().map(given).collect(), ..outcome() }
+}
+
+fn patch<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Outcome {
+    Outcome { patch: objects.into_iter().map(given).collect(), ..outcome() }
+}
+
+fn deletion(of: ObjectRef) -> Deletion {
+    Deletion { ref_: of, uid: None, propagation: Propagation::Background, grace_period: None }
+}
+
+fn pruning(labels: &str) -> Outcome {
+    let of = Selection {
+        labels: labels.into(),
+        namespace: Some("a".into()),
+        ..selection(kind("", "ConfigMap"))
+    };
+    Outcome { prune: vec![of], ..outcome() }
+}
+
+fn status(status: &Value) -> Outcome {
+    Outcome { status: Some(status.to_string()), ..outcome() }
+}
+
+fn finalizers(names: &[&str]) -> Outcome {
+    Outcome { finalizers: Some(names.iter().map(|&name| name.into()).collect()), ..outcome() }
+}
+
+fn said(reason: &str, message: &str) -> contract::Event {
+    contract::Event {
+        on: None,
+        event_type: EventType::Normal,
+        reason: reason.into(),
+        message: message.into(),
+    }
+}
+
+/// What was done, in order: `create ConfigMap c`.
+fn actions(written: &Written) -> Vec<String> {
+    written
+        .changes
+        .iter()
+        .map(|change| {
+            format!(
+                "{} {} {}",
+                change.action,
+                change.of.kind.kind,
+                if change.action == Action::Event { "" } else { &change.of.name }
+            )
+            .trim()
+            .to_owned()
+        })
+        .collect()
+}
+
+/// Nothing was refused.
+fn fine(written: &Written) {
+    assert!(
+        written.failures.is_empty() && written.waits.is_empty() && written.warnings.is_empty(),
+        "{written:?}"
+    );
+}
+
+fn codes(written: &Written) -> Vec<(contract::Action, u16)> {
+    written.failures.iter().map(|failure| (failure.action, failure.code)).collect()
+}
+
+/// The managers of an object, with what they did.
+fn managers_of(object: &Value) -> BTreeMap<String, String> {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    entries
+        .map(|entry| {
+            (
+                entry["manager"].as_str().unwrap().to_owned(),
+                entry["operation"].as_str().unwrap().to_owned(),
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,93 @@
+use super::*;
+
+async fn take(bed: &Bed, value: &str) {
+    bed.edit(&config_map_ref("c"), json!({"data": {"k": value}})).await;
+}
+
+#[tokio::test]
+async fn what_a_person_changed_is_taken_back() {
+    let bed = Bed::new().await;
+    let wanted = config_map("c", json!({"k": "ours"}));
+    fine(&bed.run(apply([&wanted])).await);
+    take(&bed, "theirs").await;
+    let written = bed.run(apply([&wanted])).await;
+    fine(&written);
+    assert_eq!(actions(&written), ["update ConfigMap c"]);
+    assert_eq!(bed.object(&config_map_ref("c")).await["data"], json!({"k": "ours"}));
+}
+
+#[tokio::test]
+async fn what_a_person_added_is_left_alone() {
+    let bed = Bed::new().await;
+    let wanted = config_map("c", json!({"k": "ours"}));
+    fine(&bed.run(apply([&wanted])).await);
+    bed.edit(&config_map_ref("c"), json!({"data": {"other": "theirs"}})).await;
+    bed.writes();
+    fine(&bed.run(apply([&wanted])).await);
+    assert_eq!(bed.writes(), 0);
+    assert_eq!(
+        bed.object(&config_map_ref("c")).await["data"],
+        json!({"k": "ours", "other": "theirs"})
+    );
+}
+
+#[tokio::test]
+async fn what_another_key_holds_is_not_taken_and_both_are_named() {
+    let bed = Bed::new().await;
+    fine(&bed.run(apply([&config_map("c", json!({"k": "r"}))])).await);
+    bed.catch_up().await;
+    let written = bed.run_for("s", apply([&config_map("c", json!({"k": "s", "own": "s"}))])).await;
+    assert_eq!(codes(&written), [(contract::Action::Apply, 409)]);
+    assert_eq!(written.failures[0].conflicting_managers, [bed.managers("r").apply]);
+    assert_eq!(bed.object(&config_map_ref("c")).await["data"], json!({"k": "r"}));
+}
+
+#[tokio::test]
+async fn the_same_value_can_be_held_by_two_keys() {
+    let bed = Bed::new().await;
+    let shared = config_map("c", json!({"k": "v"}));
+    fine(&bed.run(apply([&shared])).await);
+    bed.catch_up().await;
+    fine(&bed.run_for("s", apply([&shared])).await);
+    bed.catch_up().await;
+    fine(&bed.run_for("s", apply([&config_map("c", json!({}))])).await);
+    assert_eq!(
+        bed.object(&config_map_ref("c")).await["data"],
+        json!({"k": "v"}),
+        "the other still holds it"
+    );
+}
+
+#[tokio::test]
+async fn what_the_same_key_patched_before_is_no_conflict() {
+    let bed = Bed::new().await;
+    bed.make(&config_map("c", json!({}))).await;
+    fine(&bed.run(patch([&config_map("c", json!({"k": "1"}))])).await);
+    fine(&bed.run(apply([&config_map("c", json!({"k": "2"}))])).await);
+    assert_eq!(bed.object(&config_map_ref("c")).await["data"], json!({"k": "2"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_five_takings_of_one_field_within_ten_minutes_it_backs_off_with_a_warning_that_names_both()
+ {
+    let bed = Bed::new().await;
+    let wanted = config_map("c", json!({"k": "ours"}));
+    fine(&bed.run(apply([&wanted])).await);
+    for round in 0..contention::MOST {
+        take(&bed, &format!("theirs {round}")).await;
+        fine(&bed.run(apply([&wanted])).await);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    take(&bed, "theirs").await;
+    let written = bed.run(apply([&wanted])).await;
+    assert_eq!(codes(&written), [(contract::Action::Apply, 409)]);
+    assert!(written.is_failure(), "the key backs off");
+    let warning = written.warnings.join("\n");
+    for part in [".data.k", "kubectl-edit", &bed.managers("r").apply, "ConfigMap v1 `a/c`"] {
+        assert!(warning.contains(part), "`{warning}` should name `{part}`");
+    }
+    assert_eq!(bed.object(&config_map_ref("c")).await["data"], json!({"k": "theirs"}));
+    tokio::time::advance(contention::WITHIN).await;
+    fine(&bed.run(apply([&wanted])).await);
+    assert_eq!(bed.object(&config_map_ref("c")).await["data"], json!({"k": "ours"}));
+}

@@ -1,0 +1,105 @@
+use super::*;
+
+#[tokio::test]
+async fn a_status_is_applied_and_not_sent_again() {
+    let mut bed = Bed::new().await;
+    let ready = json!({"state": "Ready", "conditions": [{"type": "Ready", "status": "True"}]});
+    assert_eq!(actions(&bed.run(status(&ready)).await), ["status Rule r"]);
+    let live = bed.object(&rule_ref("r")).await;
+    assert_eq!((&live["status"], &live["metadata"]["generation"]), (&ready, &json!(1)));
+    for restart in [false, true] {
+        if restart {
+            bed.restart().await;
+        }
+        bed.writes();
+        let written = bed.run(status(&ready)).await;
+        assert_eq!((written.skipped, bed.writes()), (1, 0), "restart {restart}");
+    }
+}
+
+#[tokio::test]
+async fn a_part_of_a_status_that_is_no_longer_sent_is_given_up_and_that_of_others_stays() {
+    let bed = Bed::new().await;
+    fine(&bed.run(status(&json!({"state": "Error", "message": "m"}))).await);
+    bed.foreign(
+        Method::MergePatch,
+        &rule_ref("r"),
+        "/status?fieldManager=other",
+        json!({"status": {"theirs": 1}}),
+    )
+    .await;
+    fine(&bed.run(status(&json!({"state": "Ready"}))).await);
+    assert_eq!(bed.object(&rule_ref("r")).await["status"], json!({"state": "Ready", "theirs": 1}));
+}
+
+#[tokio::test]
+async fn a_status_that_somebody_changed_is_taken_back() {
+    for restart in [false, true] {
+        let mut bed = Bed::new().await;
+        fine(&bed.run(status(&json!({"state": "Ready"}))).await);
+        bed.foreign(
+            Method::MergePatch,
+            &rule_ref("r"),
+            "/status?fieldManager=other",
+            json!({"status": {"state": "Broken"}}),
+        )
+        .await;
+        if restart {
+            bed.restart().await;
+        }
+        assert_eq!(actions(&bed.run(status(&json!({"state": "Ready"}))).await), ["status Rule r"]);
+        assert_eq!(bed.object(&rule_ref("r")).await["status"], json!({"state": "Ready"}));
+    }
+}
+
+#[tokio::test]
+async fn two_keys_own_a_part_of_one_status_each() {
+    let bed = Bed::new().await;
+    fine(&bed.run(status(&json!({"r": 1}))).await);
+    let reconciled = Reconciled { reference: rule_ref("r"), object: bed.get(&rule_ref("r")).await };
+    let plan = bed.plan(&reconciled, &status(&json!({"other": 1}))).await;
+    let key = Key::new(&"q".into(), &"rule".into(), Some("a"), "r");
+    fine(
+        &bed.writer
+            .carry_out(
+                &plan,
+                &Context {
+                    key: &key,
+                    namespace: "system",
+                    processor: "q",
+                    reconciled: &reconciled,
+                },
+            )
+            .await,
+    );
+    assert_eq!(bed.object(&rule_ref("r")).await["status"], json!({"r": 1, "other": 1}));
+}
+
+#[tokio::test]
+async fn the_status_of_an_object_that_has_gone_is_no_failure() {
+    let bed = Bed::new().await;
+    let old = bed.get(&rule_ref("r")).await;
+    bed.foreign(Method::Delete, &rule_ref("r"), "", json!({})).await;
+    fine(
+        &bed.run_with(
+            Reconciled { reference: rule_ref("r"), object: old.clone() },
+            status(&json!({"state": "Ready"})),
+        )
+        .await,
+    );
+    assert_eq!(bed.get(&rule_ref("r")).await, None);
+    bed.make(&rule("r")).await;
+    bed.catch_up().await;
+    fine(
+        &bed.run_with(
+            Reconciled { reference: rule_ref("r"), object: old },
+            status(&json!({"state": "Ready"})),
+        )
+        .await,
+    );
+    assert_eq!(
+        bed.object(&rule_ref("r")).await["status"],
+        Value::Null,
+        "another incarnation is not told"
+    );
+}
