@@ -85,7 +85,7 @@ impl Shown {
     pub(crate) fn write(&self, to: &mut Vec<u8>) {
         match self {
             Self::Image { image, resource } => {
-                image.write(&resource.api_version(), &resource.kind, to)
+                image.write(&resource.api_version(), &resource.kind, to);
             }
             Self::Value(value) => to.extend_from_slice(value.to_string().as_bytes()),
         }

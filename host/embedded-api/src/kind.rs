@@ -18,7 +18,6 @@ pub(crate) use custom::{Column, CustomVersion};
 pub(crate) use described::is_established;
 pub(crate) use registry::{GroupVersions, Registry};
 pub(crate) use version::by_priority;
-#[expect(unused_imports, reason = "the users land later")]
 pub(crate) use write::Decoded;
 
 use crate::builtin::address::Addresses;

@@ -62,7 +62,7 @@ async fn answer(shared: Arc<Shared>, request: http::Request<Body>) -> Response {
     }
 }
 
-/// Everything that is no resource: discovery, OpenAPI, version, health.
+/// Everything that is no resource: discovery, `OpenAPI`, version, health.
 fn for_document(shared: &Shared, request: &Request) -> Result<Response, Failure> {
     let state = shared.state.read();
     if let Some(user) = User::impersonated(&request.headers)? {

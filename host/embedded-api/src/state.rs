@@ -81,7 +81,7 @@ impl State {
         let previous = self.storage.get(place).cloned();
         let mut stored = resource.to_stored(object);
         let image = self.storage.put(place, &mut stored, resource.stamp());
-        self.note_committed(resource, previous.as_deref(), Some(&stored));
+        Self::note_committed(resource, previous.as_deref(), Some(&stored));
         let refers_anew =
             previous.as_ref().map(|previous| previous.head.owners()).unwrap_or_default()
                 != image.head.owners();
@@ -94,7 +94,7 @@ impl State {
     /// Takes an object away and notes what follows from it: the image as it was.
     pub(crate) fn take(&mut self, resource: &Resource, place: &Place) -> Option<Arc<Image>> {
         let image = self.storage.remove(place)?;
-        self.note_committed(resource, Some(&image), None);
+        Self::note_committed(resource, Some(&image), None);
         let dependents: Vec<Place> = self.storage.dependents(&image.head.uid).cloned().collect();
         self.pending.extend(dependents);
         for owner in image.head.owners() {
@@ -124,13 +124,13 @@ impl State {
     }
 
     /// Tells the kind what is now in use (the addresses of Services).
-    fn note_committed(&self, resource: &Resource, old: Option<&Image>, new: Option<&Value>) {
+    fn note_committed(resource: &Resource, old: Option<&Image>, new: Option<&Value>) {
         if resource.group.is_empty() && resource.plural == "services" {
             resource.committed(old.map(Image::bare).as_ref(), new);
         }
     }
 
-    /// The ServiceAccount `default`, which every namespace has, made as the controller of Kubernetes does.
+    /// The `ServiceAccount` `default`, which every namespace has, made as the controller of Kubernetes does.
     pub(crate) fn add_service_account(&mut self, namespace: &str, now: Timestamp) {
         let Some(resource) = self.registry.find("", "v1", "serviceaccounts").cloned() else {
             return;
@@ -190,7 +190,7 @@ impl State {
         let mut stored = resource.to_stored(object);
         let previous = self.storage.get(place).cloned();
         self.storage.put(place, &mut stored, 0);
-        self.note_committed(resource, previous.as_deref(), Some(&stored));
+        Self::note_committed(resource, previous.as_deref(), Some(&stored));
     }
 }
 

@@ -4,6 +4,8 @@
 //! known to differ stands in `scenarios-differ.yaml`, with the reason; all else must be equal, and what stands there must differ.
 //! `SCENARIOS=crud-` runs only those whose names begin so, and prints all differences.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "it is a test from end to end")]
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

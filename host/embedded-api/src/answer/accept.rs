@@ -66,7 +66,7 @@ impl Accept {
 }
 
 fn quality(clause: &str) -> f32 {
-    let parameters =
+    let mut parameters =
         clause.split(';').skip(1).filter_map(|parameter| parameter.trim().strip_prefix("q="));
-    parameters.filter_map(|value| value.parse().ok()).next().unwrap_or(1.0)
+    parameters.find_map(|value| value.parse().ok()).unwrap_or(1.0)
 }

@@ -77,7 +77,7 @@ impl State {
             .iter()
             .any(|finalizer| finalizer != ORPHAN && finalizer != FOREGROUND);
         internal_update(self, place, "status", now, |namespace| {
-            set_conditions(namespace, &conditions)
+            set_conditions(namespace, &conditions);
         });
         if !remains.is_empty() {
             return;

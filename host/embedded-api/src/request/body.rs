@@ -97,7 +97,7 @@ impl Tracked<'_> {
             match step {
                 Step::Key(key) if text.is_empty() => text.push_str(key),
                 Step::Key(key) => text.extend([".", key]),
-                Step::Index(index) => text.push_str(&format!("[{index}]")),
+                Step::Index(index) => text.extend(["[", &index.to_string(), "]"]),
             }
         }
         if !text.is_empty() {

@@ -29,9 +29,11 @@ impl Query {
     }
 
     /// All values of a parameter.
-    pub(crate) fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> + use<'a, '_> {
-        let name = name.to_owned();
-        self.parameters.iter().filter(move |(key, _)| *key == name).map(|(_, value)| value.as_str())
+    pub(crate) fn all<'a, 'n>(
+        &'a self,
+        name: &'n str,
+    ) -> impl Iterator<Item = &'a str> + use<'a, 'n> {
+        self.parameters.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
     /// A parameter that is yes or no: absent is no, empty is yes, and so is everything but `false` and `0`.

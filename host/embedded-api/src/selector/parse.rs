@@ -96,7 +96,7 @@ impl Parser {
         if token != Token::Identifier {
             return Err(format!("found '{key}', expected: identifier"));
         }
-        check(&key, "", &key, crate::name::is_qualified_name(&key))?;
+        check("", &key, &crate::name::is_qualified_name(&key))?;
         if negated {
             return Ok(Requirement { key, operator: Operator::DoesNotExist, values: Vec::new() });
         }
@@ -188,7 +188,7 @@ impl Parser {
 
 fn check_values(key: &str, operator: Operator, values: &[String]) -> Result<(), String> {
     for (index, value) in values.iter().enumerate() {
-        check(key, &format!("values[{index}][{key}]"), value, crate::name::is_label_value(value))?;
+        check(&format!("values[{index}][{key}]"), value, &crate::name::is_label_value(value))?;
     }
     let is_number = values.first().is_some_and(|value| value.parse::<i64>().is_ok());
     if matches!(operator, Operator::GreaterThan | Operator::LessThan) && !is_number {
@@ -199,7 +199,7 @@ fn check_values(key: &str, operator: Operator, values: &[String]) -> Result<(), 
     Ok(())
 }
 
-fn check(_key: &str, field: &str, value: &str, faults: Vec<String>) -> Result<(), String> {
+fn check(field: &str, value: &str, faults: &[String]) -> Result<(), String> {
     if faults.is_empty() {
         return Ok(());
     }

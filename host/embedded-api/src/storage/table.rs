@@ -30,6 +30,9 @@ pub(crate) struct Event {
     pub(crate) previous: Option<Arc<Image>>,
 }
 
+/// An object with its key.
+pub(crate) type Keyed = (Arc<str>, Arc<Image>);
+
 /// What was asked for is older than the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Compacted {
@@ -96,11 +99,7 @@ impl Table {
     }
 
     /// The objects of a namespace as they were at a revision, in order.
-    pub(crate) fn list_at(
-        &self,
-        namespace: &str,
-        revision: u64,
-    ) -> Result<Vec<(Arc<str>, Arc<Image>)>, Compacted> {
+    pub(crate) fn list_at(&self, namespace: &str, revision: u64) -> Result<Vec<Keyed>, Compacted> {
         if revision < self.compacted {
             return Err(Compacted { oldest: self.compacted });
         }

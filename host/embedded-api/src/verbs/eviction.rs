@@ -98,8 +98,12 @@ fn take_disruption(
     let now = time_text(call.now);
     let pod_name = call.path.name.clone();
     super::internal_update(state, place, "status", call.now, |budget| {
-        budget["status"]["disruptionsAllowed"] = Value::from(allowed - 1);
-        budget["status"]["disruptedPods"][pod_name] = Value::from(now);
+        let Some(status) = budget.get_mut("status").and_then(Value::as_object_mut) else { return };
+        status.insert("disruptionsAllowed".to_owned(), Value::from(allowed - 1));
+        let pods = status.entry("disruptedPods").or_insert_with(|| json!({}));
+        if let Some(pods) = pods.as_object_mut() {
+            pods.insert(pod_name, Value::from(now));
+        }
     });
     Ok(())
 }

@@ -81,7 +81,7 @@ pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
                 "error decoding YAML: key {path:?} already set in map"
             )));
         }
-        return apply(call, &options, body.value);
+        return apply(call, &options, &body.value);
     }
     let place = call.place();
     let shared = call.shared;
@@ -162,7 +162,7 @@ fn patch_fault(object: String, why: &str) -> Failure {
 }
 
 /// Server-side apply.
-fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: Value) -> Result<Answer, Failure> {
+fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result<Answer, Failure> {
     if !applied.is_object() {
         return Err(Failure::bad_request("error decoding YAML: the body is no object"));
     }
@@ -176,7 +176,7 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: Value) -> Result<
         Err(failure) if subresource.is_some() => return Err(failure),
         Err(_) => None,
     };
-    let uid = text(&applied, "uid");
+    let uid = text(applied, "uid");
     if live.is_none() && !uid.is_empty() {
         let why = format!(
             "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -184,7 +184,7 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: Value) -> Result<
         return Err(Failure::conflict(call.named(&call.path.name), &why));
     }
     let mut writer = Writer { state: &mut state, resource: call.resource, options, now: call.now };
-    let merged = writer.apply(live.as_ref().map(|live| &live.value), &applied, subresource)?;
+    let merged = writer.apply(live.as_ref().map(|live| &live.value), applied, subresource)?;
     let mut new = decode_applied(call, merged)?;
     call.resource.default(&mut new);
     fit_namespace(&mut new, &call.path.namespace)?;

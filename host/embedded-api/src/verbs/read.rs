@@ -12,7 +12,7 @@ use super::select::Selection;
 use crate::answer::{Answer, List};
 use crate::request::{ListOptions, Match};
 use crate::state::State;
-use crate::storage::{Compacted, Image, Table};
+use crate::storage::{Compacted, Image};
 use crate::{Cause, Failure};
 
 const META: &str = "meta.k8s.io/v1";
@@ -103,24 +103,21 @@ fn page(
         Moment::At(revision) if table.last() > revision => {
             let past = table
                 .list_at(&selection.namespace, revision)
-                .map_err(|compacted| too_old(call, compacted, after))?;
+                .map_err(|compacted| too_old(compacted, after))?;
             let rest = past.iter().filter(|(key, _)| after.is_none_or(|after| **key > *after));
             Ok(cut(call, selection, rest.map(|(key, image)| (key, image)), limit))
         }
-        _ => match only_one(table, selection) {
-            Some(one) => Ok(cut(call, selection, one.into_iter(), limit)),
+        _ => match only_key(selection) {
+            Some(key) => Ok(cut(call, selection, table.entry(&key).into_iter(), limit)),
             None => Ok(cut(call, selection, table.list(&selection.namespace, after), limit)),
         },
     }
 }
 
-/// The only object that can match, where a namespace and a name are given.
-fn only_one<'a>(
-    table: &'a Table,
-    selection: &Selection,
-) -> Option<Option<(&'a Arc<str>, &'a Arc<Image>)>> {
+/// The key of the only object that can match, where a namespace and a name are given.
+fn only_key(selection: &Selection) -> Option<String> {
     let name = selection.name().filter(|_| !selection.namespace.is_empty())?;
-    Some(table.entry(&format!("{}/{name}", selection.namespace)))
+    Some(format!("{}/{name}", selection.namespace))
 }
 
 fn cut<'a>(
@@ -227,7 +224,7 @@ fn read_token(text: &str) -> Result<Token, Failure> {
 }
 
 /// 410: the page before is from a state that is forgotten. The token goes on in the newest state.
-fn too_old(call: &Call<'_>, _: Compacted, after: Option<&str>) -> Failure {
+fn too_old(_: Compacted, after: Option<&str>) -> Failure {
     let Some(after) = after else {
         return Failure::expired("The resourceVersion for the provided list is too old.");
     };
@@ -237,7 +234,6 @@ fn too_old(call: &Call<'_>, _: Compacted, after: Option<&str>) -> Failure {
                 the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
                 Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
                 deleted between the time the first chunk was returned and now may show up in the list.";
-    let _ = call;
     Failure::expired(text)
         .with_metadata(Map::from_iter([("continue".to_owned(), Value::from(token))]))
 }

@@ -130,11 +130,9 @@ fn scale_of(object: &Value, scale: &Scale) -> Value {
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     let number = |keys: &[String]| at(object, keys).and_then(Value::as_i64).unwrap_or_default();
-    let mut spec = json!({});
-    if number(&scale.spec_replicas) != 0 {
-        spec["replicas"] = Value::from(number(&scale.spec_replicas));
-    }
-    let mut status = json!({"replicas": number(&scale.status_replicas)});
+    let wanted = number(&scale.spec_replicas);
+    let spec = if wanted == 0 { json!({}) } else { json!({"replicas": wanted}) };
+    let replicas = number(&scale.status_replicas);
     let selector = match &scale.selector {
         ScaleSelector::None => String::new(),
         ScaleSelector::Text(keys) => {
@@ -144,13 +142,15 @@ fn scale_of(object: &Value, scale: &Scale) -> Value {
             selector_text(object.pointer("/spec/selector").unwrap_or(&Value::Null))
         }
     };
-    if !selector.is_empty() {
-        status["selector"] = Value::from(selector);
-    }
+    let status = if selector.is_empty() {
+        json!({"replicas": replicas})
+    } else {
+        json!({"replicas": replicas, "selector": selector})
+    };
     json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": spec, "status": status})
 }
 
-/// A label selector as text: of the newer form, or the plain map of a ReplicationController.
+/// A label selector as text: of the newer form, or the plain map of a `ReplicationController`.
 fn selector_text(selector: &Value) -> String {
     let is_plain = selector.as_object().is_some_and(|map| map.values().all(Value::is_string));
     let selector = if is_plain { &json!({"matchLabels": selector}) } else { selector };

@@ -46,11 +46,9 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     });
     let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let token = format!("{}.{}.", part(&json!({"alg": "none"})), part(&claims));
-    let mut spec =
-        json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": null});
-    if let Some(bound) = sent.pointer("/spec/boundObjectRef") {
-        spec["boundObjectRef"] = bound.clone();
-    }
+    let bound = sent.pointer("/spec/boundObjectRef").cloned().unwrap_or_default();
+    let spec =
+        json!({"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound});
     let answer = json!({
         "kind": "TokenRequest",
         "apiVersion": format!("{GROUP}/v1"),

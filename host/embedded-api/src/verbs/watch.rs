@@ -130,7 +130,7 @@ impl Watch {
             let shared = self.shared.clone();
             tokio::select! {
                 changed = self.changes.changed() => self.is_ended = changed.is_err(),
-                () = self.breaks.cancelled() => return self.broken(),
+                () = self.breaks.cancelled() => return Some(Err(self.broken())),
                 () = shared.stop.cancelled() => self.is_ended = true,
                 () = sleep_until(self.deadline) => self.is_ended = true,
                 () = tick(&mut self.bookmarks) => self.add_current_bookmark(),
@@ -139,9 +139,9 @@ impl Watch {
     }
 
     /// The end of a connection that breaks.
-    fn broken(&mut self) -> Option<Result<Bytes, std::io::Error>> {
+    fn broken(&mut self) -> std::io::Error {
         self.is_ended = true;
-        Some(Err(std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the watch was dropped")))
+        std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the watch was dropped")
     }
 
     fn chunk(&mut self) -> Option<Bytes> {
@@ -204,7 +204,7 @@ impl Watch {
             (None, Some(image)) => self.add("ADDED", &image),
             (Some(_), Some(image)) => self.add("MODIFIED", &image),
             (Some(previous), None) => {
-                self.add("DELETED", &Arc::new(previous.at_revision(event.revision)))
+                self.add("DELETED", &Arc::new(previous.at_revision(event.revision)));
             }
             (None, None) => {}
         }
@@ -247,10 +247,12 @@ impl Watch {
 
     /// A bookmark carries nothing but a version.
     fn add_bookmark(&mut self, revision: u64, ends_initial: bool) {
-        let mut metadata = json!({"resourceVersion": revision.to_string()});
-        if ends_initial {
-            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
-        }
+        let version = revision.to_string();
+        let metadata = if ends_initial {
+            json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}})
+        } else {
+            json!({"resourceVersion": version})
+        };
         let (api_version, kind) = match self.style.accept.form {
             Form::Metadata | Form::MetadataList => {
                 ("meta.k8s.io/v1".to_owned(), "PartialObjectMetadata")

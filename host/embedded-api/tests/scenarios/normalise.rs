@@ -51,19 +51,19 @@ impl Names {
     }
 
     /// A body, or what is selected of it.
-    pub(crate) fn body(&mut self, body: Value, select: Option<&[&str]>) -> Value {
-        self.note_generated(&body);
-        let is_list = is_list(&body);
+    pub(crate) fn body(&mut self, body: &Value, select: Option<&[&str]>) -> Value {
+        self.note_generated(body);
+        let is_list = is_list(body);
         let is_table = body["kind"] == "Table";
-        self.select(&body, select, Context { is_list, is_table })
+        self.select(body, select, Context { is_list, is_table })
     }
 
     /// An event of a watch, or what is selected of it.
-    pub(crate) fn event(&mut self, event: Value, select: Option<&[&str]>) -> Value {
+    pub(crate) fn event(&mut self, event: &Value, select: Option<&[&str]>) -> Value {
         self.note_generated(&event["object"]);
         let is_table = event["object"]["kind"] == "Table";
         if select.is_some() {
-            return self.select(&event, select, Context { is_list: false, is_table });
+            return self.select(event, select, Context { is_list: false, is_table });
         }
         let is_apart = event["type"] == "BOOKMARK" || is_list(&event["object"]);
         let mut out = Map::new();
@@ -216,21 +216,18 @@ pub(crate) fn pointer<'a>(whole: &'a Value, place: &str) -> Option<&'a Value> {
         let end =
             if rest.starts_with('[') { rest.find(']').map(|end| end + 1) } else { rest.find('/') };
         let (segment, after) = rest.split_at(end.unwrap_or(rest.len()));
-        value = match segment.strip_prefix('[').and_then(|inner| inner.strip_suffix(']')) {
-            Some(inner) => {
-                let (key, wanted) = inner.split_once('=')?;
-                let at = |item: &'a Value| key.split('.').try_fold(item, |item, key| item.get(key));
-                value
-                    .as_array()?
-                    .iter()
-                    .find(|item| at(item).and_then(Value::as_str) == Some(wanted))?
-            }
-            None => {
-                let key = segment.replace("~1", "/").replace("~0", "~");
-                match value {
-                    Value::Array(items) => items.get(key.parse::<usize>().ok()?)?,
-                    value => value.get(&key)?,
-                }
+        let inner = segment.strip_prefix('[').and_then(|inner| inner.strip_suffix(']'));
+        value = if let Some((key, wanted)) = inner.and_then(|inner| inner.split_once('=')) {
+            let at = |item: &'a Value| key.split('.').try_fold(item, |item, key| item.get(key));
+            value
+                .as_array()?
+                .iter()
+                .find(|item| at(item).and_then(Value::as_str) == Some(wanted))?
+        } else {
+            let key = segment.replace("~1", "/").replace("~0", "~");
+            match value {
+                Value::Array(items) => items.get(key.parse::<usize>().ok()?)?,
+                value => value.get(&key)?,
             }
         };
         match after.strip_prefix('/') {

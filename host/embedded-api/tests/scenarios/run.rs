@@ -54,11 +54,11 @@ async fn step(api: &EmbeddedApi, step: &Value, names: &mut Names) -> Result<(), 
     let mut got = request(api, step, names).await;
     if let Some(until) = step.get("until") {
         let tries = until["withinSeconds"].as_f64().unwrap_or(1.0) * 10.0;
-        let mut tried = 0.0;
-        while !is_reached(&got, until) && tried < tries {
+        let mut attempts = 0.0;
+        while !is_reached(&got, until) && attempts < tries {
             tokio::time::sleep(Duration::from_millis(100)).await;
             got = request(api, step, names).await;
-            tried += 1.0;
+            attempts += 1.0;
         }
     }
     let answer = &step["answer"];
@@ -72,10 +72,10 @@ async fn step(api: &EmbeddedApi, step: &Value, names: &mut Names) -> Result<(), 
     }
     if let Some(events) = got.events {
         let events: Vec<Value> =
-            events.into_iter().map(|event| names.event(event, select.as_deref())).collect();
+            events.iter().map(|event| names.event(event, select.as_deref())).collect();
         actual.insert("events".into(), Value::Array(events));
     } else if let Some(body) = got.body {
-        actual.insert("body".into(), names.body(body, select.as_deref()));
+        actual.insert("body".into(), names.body(&body, select.as_deref()));
     }
     let mut expected = answer.clone();
     crate::normalise::integral(&mut expected);
