@@ -148,6 +148,11 @@ impl CustomSchema {
         unknown
     }
 
+    /// What keeps an object from being read at all: an embedded resource whose `apiVersion`, `kind` or `metadata` has the wrong type.
+    pub(crate) fn unreadable(&self, object: &Value) -> Option<FieldError> {
+        embedded::unreadable(&self.root, object)
+    }
+
     /// Drops null for fields that are not nullable (defaults come first, see [`Self::default`]).
     pub(crate) fn drop_nulls(&self, object: &mut Value) {
         prune::drop_nulls(object, &self.root);

@@ -18,7 +18,11 @@ const FORMATS: [&str; 9] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
 
 /// The parts that stand once, as they are the same in all versions.
-struct Hoisted(Vec<&'static str>);
+struct Hoisted {
+    parts: Vec<&'static str>,
+    /// Some version has a status subresource.
+    status: bool,
+}
 
 impl Hoisted {
     fn of(versions: &[Value]) -> Self {
@@ -26,12 +30,16 @@ impl Hoisted {
             vec!["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
         let pairs = || versions.iter().zip(versions.iter().skip(1));
         parts.retain(|part| pairs().all(|(one, next)| one[part] == next[part]));
-        Self(parts)
+        Self { parts, status: versions.iter().any(has_status) }
     }
 
     fn has(&self, part: &str) -> bool {
-        self.0.contains(&part)
+        self.parts.contains(&part)
     }
+}
+
+fn has_status(version: &Value) -> bool {
+    at(version, &["subresources", "status"]).is_object()
 }
 
 /// What is wrong with a CRD, but for the rules of metadata in general.
@@ -135,7 +143,8 @@ fn version_by_itself(
     if !hoisted.has("schema") {
         let here = path.child("schema");
         let schema = at(version, &["schema", "openAPIV3Schema"]);
-        errors.extend(structural::check(schema, &here.child("openAPIV3Schema")));
+        let status = has_status(version);
+        errors.extend(structural::check(schema, &here.child("openAPIV3Schema"), status));
     }
     if !hoisted.has("subresources") {
         subresources(&version["subresources"], &path.child("subresources"), errors);
@@ -180,7 +189,8 @@ fn hoisted_parts(
     let schema = at(version, &["schema", "openAPIV3Schema"]);
     if hoisted.has("schema") && schema.is_object() {
         let here = path.child("validation");
-        errors.extend(structural::check(schema, &here.child("openAPIV3Schema")));
+        let status = hoisted.status;
+        errors.extend(structural::check(schema, &here.child("openAPIV3Schema"), status));
     }
     if hoisted.has("subresources") {
         subresources(&version["subresources"], &path.child("subresources"), errors);

@@ -1,5 +1,7 @@
 //! What a resource does to the objects that are written and read.
 
+use std::fmt::Display;
+
 use serde_json::{Value, json};
 
 use super::{FieldValidation, Form, Resource};
@@ -51,6 +53,9 @@ impl Resource {
                 custom.schema.default(&mut body);
                 integral_floats(&mut body);
                 unknown.extend(custom.schema.prune(&mut body));
+                if let Some(fault) = custom.schema.unreadable(&body) {
+                    return Err(self.unreadable(&fault));
+                }
                 body
             }
             Form::Untyped => {
@@ -315,7 +320,7 @@ impl Resource {
         Ok(())
     }
 
-    fn unreadable(&self, wrong: &decode::WrongType) -> Failure {
+    fn unreadable(&self, wrong: &impl Display) -> Failure {
         Failure::bad_request(format!(
             "{} in version \"{}\" cannot be handled as a {}: {wrong}",
             self.kind, self.version, self.kind

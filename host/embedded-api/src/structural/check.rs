@@ -7,6 +7,7 @@ use crate::field_error::{FieldError, FieldPath, Shown};
 
 mod default;
 mod list;
+mod root;
 mod rule;
 mod structure;
 
@@ -20,10 +21,13 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 const UNSUPPORTED: [&str; 6] =
     ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
 
-/// The faults of `openAPIV3Schema` of one version; `path` is where it is.
-pub(crate) fn check(schema: &Value, path: &FieldPath<'_>) -> Vec<FieldError> {
+/// The faults of `openAPIV3Schema` of one version; `path` is where it is, and `status` says that there is a status subresource.
+pub(crate) fn check(schema: &Value, path: &FieldPath<'_>, status: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let Some(root) = schema.as_object() else { return errors };
+    if status {
+        errors.extend(root::check(root, path));
+    }
     if flag(root, "nullable") {
         errors.push(FieldError::forbidden(
             path.child("nullable"),

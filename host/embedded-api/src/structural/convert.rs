@@ -164,7 +164,7 @@ fn text(text: &str, node: &Node) -> Cel {
 }
 
 /// A duration as Go writes it: `1h30m`, `-1.5s`.
-fn duration(text: &str) -> Option<TimeDelta> {
+pub(super) fn duration(text: &str) -> Option<TimeDelta> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
         None => (1.0, text.strip_prefix('+').unwrap_or(text)),

@@ -78,36 +78,70 @@ fn prune_fields(
     });
 }
 
+/// What keeps an object from being read: an embedded resource whose fields have the wrong types.
+pub(super) fn unreadable(root: &Node, object: &Value) -> Option<FieldError> {
+    let mut errors = Vec::new();
+    below(object, root, &FieldPath::root(), &mut |map, path| types(map, path, &mut errors));
+    errors.into_iter().next()
+}
+
+fn types(map: &Map<String, Value>, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    for key in ["apiVersion", "kind"] {
+        if let Some(value) = map.get(key).filter(|value| !value.is_string()) {
+            errors.push(FieldError::invalid(path.child(key), value.clone(), "must be a string"));
+        }
+    }
+    let Some(metadata) = map.get("metadata").filter(|metadata| !metadata.is_null()) else { return };
+    let here = path.child("metadata");
+    let texts =
+        |value: &Value| value.as_object().is_some_and(|map| map.values().all(Value::is_string));
+    let fits = |(key, value): (&String, &Value)| match key.as_str() {
+        _ if value.is_null() => true,
+        "labels" | "annotations" => texts(value),
+        "ownerReferences" | "finalizers" | "managedFields" => value.is_array(),
+        "generation" | "deletionGracePeriodSeconds" => value.is_number(),
+        _ => value.is_string(),
+    };
+    if !metadata.as_object().is_some_and(|metadata| metadata.iter().all(fits)) {
+        errors.push(FieldError::invalid(here, metadata.clone(), "is no metadata of an object"));
+    }
+}
+
 /// What is wrong with embedded resources: they need an API version and a kind, and fitting metadata.
 pub(super) fn validate(root: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    below(object, root, &FieldPath::root(), &mut errors);
+    below(object, root, &FieldPath::root(), &mut |map, path| resource(map, path, &mut errors));
     errors
 }
 
-fn below(value: &Value, node: &Node, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+/// Visits all embedded resources.
+fn below(
+    value: &Value,
+    node: &Node,
+    path: &FieldPath<'_>,
+    visit: &mut impl FnMut(&Map<String, Value>, &FieldPath<'_>),
+) {
     if !node.has.embedded {
         return;
     }
     match value {
         Value::Object(map) => {
             if node.embedded {
-                resource(map, path, errors);
+                visit(map, path);
             }
             for (name, value) in map {
                 if let Some(child) = node.properties.get(name) {
-                    below(value, child, &path.child(name), errors);
+                    below(value, child, &path.child(name), visit);
                 } else if let Some(child) = node.values() {
-                    below(value, child, &path.key(name), errors);
+                    below(value, child, &path.key(name), visit);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(child) = &node.items {
-                items
-                    .iter()
-                    .enumerate()
-                    .for_each(|(index, item)| below(item, child, &path.index(index), errors));
+                for (index, item) in items.iter().enumerate() {
+                    below(item, child, &path.index(index), visit);
+                }
             }
         }
         _ => {}

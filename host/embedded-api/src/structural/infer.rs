@@ -7,7 +7,7 @@ use kube_cel::cel::common::ast::{
     SelectExpr, operators,
 };
 
-use super::Node;
+use super::{Node, convert, re2};
 use kind::{Kind, common, join};
 use token::Tokens;
 
@@ -279,11 +279,30 @@ impl<'a> Inference<'a> {
             return Kind::Faulty;
         }
         let arguments = self.arguments(&call.args);
+        self.check_literal(&call.func_name, &call.args);
         self.overload(&call.func_name, target.as_ref(), &arguments, position)
     }
 
     fn arguments(&mut self, arguments: &[IdedExpr]) -> Vec<Kind<'a>> {
         arguments.iter().map(|argument| self.kind(argument)).collect()
+    }
+
+    /// Literals that stand for something else must be that.
+    fn check_literal(&mut self, function: &str, arguments: &[IdedExpr]) {
+        let [IdedExpr { expr: Expr::Literal(LiteralValue::String(text)), .. }] = arguments else {
+            return;
+        };
+        let text = text.inner();
+        let fits = match function {
+            "matches" => re2::compile(text).is_ok(),
+            "timestamp" => chrono::DateTime::parse_from_rfc3339(text).is_ok(),
+            "duration" => convert::duration(text).is_some(),
+            _ => true,
+        };
+        if !fits {
+            let position = self.tokens.last_literal();
+            self.add(position, &format!("invalid {function} argument"));
+        }
     }
 
     fn overload(

@@ -651,7 +651,7 @@ fn api_rule_schema() -> Value {
 #[test]
 fn an_api_rule_is_checked() {
     let whole = json!({"type": "object", "properties": {"spec": api_rule_schema()}});
-    assert_eq!(check(&whole, &FieldPath::new("s")), []);
+    assert_eq!(check(&whole, &FieldPath::new("s"), true), []);
     let schema = spec(api_rule_schema());
     let rule = json!({"path": "/a/{**}", "methods": ["GET"], "noAuth": true});
     let fine = json!({"hosts": ["a.example.dev"], "gateway": "ns/gateway", "rules": [rule, {"path": "/*", "methods": ["POST"], "noAuth": false,

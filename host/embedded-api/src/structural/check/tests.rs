@@ -6,7 +6,10 @@ fn faults(schema: &Value) -> Vec<String> {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"x": schema}}}});
     let place = FieldPath::new("s");
     let prefix = "s.properties[spec].properties[x]";
-    check(&schema, &place).iter().map(|error| error.to_string().replace(prefix, "x")).collect()
+    check(&schema, &place, false)
+        .iter()
+        .map(|error| error.to_string().replace(prefix, "x"))
+        .collect()
 }
 
 #[test]
@@ -79,8 +82,9 @@ fn a_schema_must_be_structural() {
 #[test]
 fn the_root_is_an_object_whose_metadata_is_known() {
     let place = FieldPath::new("s");
-    let texts =
-        |schema: Value| check(&schema, &place).iter().map(ToString::to_string).collect::<Vec<_>>();
+    let texts = |schema: Value| {
+        check(&schema, &place, false).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
     assert_eq!(
         texts(json!({"type": "string"})),
         ["s.type: Invalid value: \"string\": must be object at the root"]
@@ -109,6 +113,23 @@ fn the_root_is_an_object_whose_metadata_is_known() {
         texts(json!({"type": "object", "additionalProperties": {"type": "string"}})),
         ["s.additionalProperties: Forbidden: must not be used at the root"]
     );
+}
+
+#[test]
+fn beside_a_status_the_root_says_little() {
+    let place = FieldPath::new("s");
+    let errors = check(&json!({"type": "object", "oneOf": [{"required": ["a"]}]}), &place, true);
+    let text = errors.first().map(ToString::to_string).unwrap_or_default();
+    assert!(
+        text.starts_with("s: Invalid value: {\"ID\":\"\",\"Schema\":\"\",\"Ref\":null"),
+        "{text}"
+    );
+    assert!(text.ends_with(
+        "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems \
+         MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations] fields are \
+         allowed at the root of the schema if the status subresource is enabled"
+    ));
+    assert_eq!(check(&json!({"type": "object", "required": ["a"]}), &place, true), []);
 }
 
 #[test]
@@ -199,7 +220,8 @@ fn defaults_must_be_acceptable() {
     let place = FieldPath::new("s");
     let schema =
         json!({"type": "object", "properties": {"kind": {"type": "string", "default": "K"}}});
-    let errors: Vec<String> = check(&schema, &place).iter().map(ToString::to_string).collect();
+    let errors: Vec<String> =
+        check(&schema, &place, false).iter().map(ToString::to_string).collect();
     assert_eq!(
         errors,
         ["s.properties[kind].default: Forbidden: must not be set in top-level kind"]

@@ -87,6 +87,14 @@ fn what_cannot_be_evaluated_is_told_with_its_place() {
             "compilation failed: ERROR: <input>:1:5: undefined field 'y'\n | self.y == 1 || self.z == 2\n | ....^\n\
              ERROR: <input>:1:20: undefined field 'z'\n | self.y == 1 || self.z == 2\n | ...................^",
         ),
+        (
+            "self.s.matches(')')",
+            "compilation failed: ERROR: <input>:1:16: invalid matches argument\n | self.s.matches(')')\n | ...............^",
+        ),
+        (
+            "self.t < timestamp('now')",
+            "compilation failed: ERROR: <input>:1:20: invalid timestamp argument\n | self.t < timestamp('now')\n | ...................^",
+        ),
         ("self.i", "cel expression must evaluate to a bool"),
         ("self.p", "cel expression must evaluate to a bool"),
     ];

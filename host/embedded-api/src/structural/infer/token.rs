@@ -7,6 +7,8 @@ use kube_cel::cel::common::ast::operators;
 pub(super) struct Tokens<'a> {
     tokens: Vec<(usize, &'a str)>,
     next: usize,
+    /// Where the literal taken last is.
+    literal: usize,
 }
 
 /// The sign of an operator with two operands.
@@ -43,7 +45,7 @@ impl<'a> Tokens<'a> {
             }
             at += length.max(1);
         }
-        Self { tokens, next: 0 }
+        Self { tokens, next: 0, literal: 0 }
     }
 
     /// Where the next token is.
@@ -72,6 +74,11 @@ impl<'a> Tokens<'a> {
         at
     }
 
+    /// Where the literal taken last is.
+    pub(super) fn last_literal(&self) -> usize {
+        self.literal
+    }
+
     /// Goes behind the next literal.
     pub(super) fn take_literal(&mut self) {
         let rest = self.tokens.get(self.next..).unwrap_or_default();
@@ -80,9 +87,10 @@ impl<'a> Tokens<'a> {
                 || token.ends_with(['\'', '"'])
                 || matches!(token, "true" | "false" | "null")
         };
-        if let Some(found) = rest.iter().position(|(_, token)| is_literal(token)) {
-            self.next += found + 1;
-        }
+        let found = rest.iter().position(|(_, token)| is_literal(token));
+        let at = found.and_then(|found| rest.get(found)).map(|(at, _)| *at);
+        self.next += found.map_or(0, |found| found + 1);
+        self.literal = at.unwrap_or(self.literal);
     }
 }
 
