@@ -10,6 +10,7 @@ pub(crate) mod definition;
 pub(crate) mod edit;
 pub(crate) mod event;
 pub(crate) mod pod;
+pub(crate) mod protobuf;
 pub(crate) mod quantity;
 pub(crate) mod strategy;
 pub(crate) mod validate;

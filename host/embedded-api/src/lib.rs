@@ -7,7 +7,7 @@
 //! # What it leaves out
 //!
 //! It is no server for production: no TLS, no authentication (everyone is an administrator, who may impersonate others), no
-//! admission or conversion webhooks, no protobuf, no persistence, no aggregation. There are no controllers but the garbage
+//! admission or conversion webhooks, no protobuf in answers, no persistence, no aggregation. There are no controllers but the garbage
 //! collector, the ends of namespaces and CRDs, which act at once, within the request that causes them: Deployments make no
 //! pods, and no node runs any. No logs, exec or port-forward. Versions of a CRD differ in nothing but `apiVersion` and schema.
 //!

@@ -10,6 +10,7 @@ use crate::kind::{Column, Form, Resource};
 mod age;
 mod cell;
 mod column;
+mod network;
 mod path;
 mod pod;
 
@@ -33,11 +34,19 @@ pub(crate) fn table(
             "Unable to convert to Table as requested: includeObject: Invalid value: \"{include_object}\": must be 'Metadata', 'Object', 'None', or empty"
         )));
     }
+    // A resource may answer the scale of an object instead of the object.
+    let scales = objects.first().is_some_and(|object| object["kind"] == "Scale");
     let rows = objects.iter().map(|object| {
-        json!({"cells": cells(resource, object, now), "object": shown(object, include_object)})
+        let cells =
+            if scales { cell::of("Scale", object, now) } else { cells(resource, object, now) };
+        json!({"cells": cells, "object": shown(object, include_object)})
     });
     let rows: Vec<_> = rows.collect();
-    let columns = if with_columns { columns(resource) } else { Value::Null };
+    let columns = match with_columns {
+        true if scales => built_in("Scale"),
+        true => columns(resource),
+        false => Value::Null,
+    };
     let mut table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1"});
     set(&mut table, "metadata", list_metadata);
     set(&mut table, "columnDefinitions", columns);
@@ -61,12 +70,7 @@ fn shown(object: &Value, include_object: &str) -> Value {
 fn columns(resource: &Resource) -> Value {
     let name = definition("Name", "string", "name", "", 0);
     match &resource.form {
-        Form::BuiltIn(_) => column::of(&resource.kind)
-            .iter()
-            .map(|&(name, kind, priority)| {
-                definition(name, kind, if name == "Name" { "name" } else { "" }, "", priority)
-            })
-            .collect(),
+        Form::BuiltIn(_) => built_in(&resource.kind),
         Form::Custom(custom) => {
             let columns = custom.columns.iter().map(|column| {
                 let Column { name, kind, format, description, priority, .. } = column;
@@ -76,6 +80,15 @@ fn columns(resource: &Resource) -> Value {
         }
         Form::Untyped => json!([name, definition("Age", "date", "", "", 0)]),
     }
+}
+
+/// The columns of a built-in kind.
+fn built_in(kind: &str) -> Value {
+    let columns = column::of(kind).iter();
+    let definitions = columns.map(|&(name, kind, priority)| {
+        definition(name, kind, if name == "Name" { "name" } else { "" }, "", priority)
+    });
+    definitions.collect()
 }
 
 fn definition(name: &str, kind: &str, format: &str, description: &str, priority: i64) -> Value {

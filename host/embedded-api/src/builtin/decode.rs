@@ -263,7 +263,7 @@ impl Shape {
     }
 
     /// What null means as an item of a list or map.
-    fn zero(&self) -> Value {
+    pub(super) fn zero(&self) -> Value {
         match self {
             Self::Object(_) | Self::ObjectOr(_) | Self::Map(_) => json!({}),
             Self::List(_) => json!([]),

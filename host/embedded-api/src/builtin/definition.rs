@@ -17,6 +17,18 @@ pub(crate) static PUBLISHED: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|
 
 static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(Definitions::load);
 
+/// Definitions by group, version and kind.
+static KINDS: LazyLock<HashMap<(String, String, String), &'static str>> = LazyLock::new(|| {
+    let mut kinds = HashMap::new();
+    for (name, definition) in PUBLISHED.iter() {
+        for kind in definition["x-kubernetes-group-version-kind"].as_array().into_iter().flatten() {
+            let text = |key: &str| kind[key].as_str().unwrap_or("").to_owned();
+            kinds.insert((text("group"), text("version"), text("kind")), name.as_str());
+        }
+    }
+    kinds
+});
+
 /// A type of the definitions.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Shape {
@@ -59,6 +71,7 @@ pub(crate) struct Object {
 
 struct Definitions {
     names: HashMap<String, usize>,
+    order: Vec<&'static str>,
     objects: Vec<Object>,
 }
 
@@ -68,6 +81,18 @@ pub(crate) fn find(name: &str) -> Option<&'static Object> {
         .names
         .get(name.strip_prefix("io.k8s.").unwrap_or(name))
         .and_then(|&index| object(index))
+}
+
+/// The definition of a kind.
+pub(crate) fn of_kind(api_version: &str, kind: &str) -> Option<&'static str> {
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let key = (group.to_owned(), version.to_owned(), kind.to_owned());
+    KINDS.get(&key).map(|name| short(name))
+}
+
+/// The name of the definition that a shape names.
+pub(crate) fn name(index: usize) -> Option<&'static str> {
+    DEFINITIONS.order.get(index).copied()
 }
 
 /// The object type that a shape names.
@@ -84,7 +109,8 @@ impl Definitions {
                 .expect("the file is a JSON object");
         let names = PUBLISHED.keys().enumerate();
         let names = names.map(|(index, name)| (short(name).to_owned(), index)).collect();
-        let mut definitions = Self { names, objects: Vec::new() };
+        let order = PUBLISHED.keys().map(|name| short(name)).collect();
+        let mut definitions = Self { names, order, objects: Vec::new() };
         for (name, definition) in PUBLISHED.iter() {
             let object = definitions.object(definition, shapes.get(name));
             definitions.objects.push(object);

@@ -6,12 +6,15 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 use crate::Failure;
+use crate::builtin::protobuf;
 
 /// How a body is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
     Yaml,
+    /// The form in which typed clients write built-in kinds.
+    Protobuf,
 }
 
 /// A body that could be read.
@@ -43,6 +46,7 @@ impl Encoding {
         match media_type {
             "" | "application/json" | "*/*" => Some(Self::Json),
             "application/yaml" => Some(Self::Yaml),
+            "application/vnd.kubernetes.protobuf" => Some(Self::Protobuf),
             _ => None,
         }
     }
@@ -56,6 +60,11 @@ impl Body {
         match encoding {
             Encoding::Json => Self::read_json(bytes),
             Encoding::Yaml => Self::read_yaml(bytes),
+            Encoding::Protobuf => {
+                let value = protobuf::read(bytes)
+                    .map_err(|fault| Failure::bad_request(fault.to_string()))?;
+                Ok(Self { value, duplicates: Vec::new() })
+            }
         }
     }
 

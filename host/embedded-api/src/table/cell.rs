@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{age, pod};
+use super::{age, network, pod};
 use crate::builtin::edit::{at, is_empty, items, members, text};
 
-const NONE: &str = "<none>";
-const UNSET: &str = "<unset>";
+pub(super) const NONE: &str = "<none>";
+pub(super) const UNSET: &str = "<unset>";
 
 /// The cells of an object.
 pub(super) fn of(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
@@ -22,13 +22,17 @@ pub(super) fn of(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "ServiceAccount" => vec![name, items(&object["secrets"]).len().into(), old],
         "Namespace" => vec![name, text(status, "phase").into(), old],
         "Lease" => vec![name, text(spec, "holderIdentity").into(), old],
-        "Service" => service(name, spec, status, old),
+        "Scale" => {
+            let count = |part: &Value| Value::from(part["replicas"].as_i64().unwrap_or(0));
+            vec![name, count(spec), count(status), old]
+        }
+        "Service" => network::service(name, spec, status, old),
         "Pod" => pod::cells(object, old, now),
         "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => {
             workload(kind, name, spec, status, old)
         }
         "Job" | "CronJob" => job(kind, name, object, old, now),
-        "Ingress" => ingress(name, spec, status, old),
+        "Ingress" => network::ingress(name, spec, status, old),
         "NetworkPolicy" => vec![name, labels(&spec["podSelector"]).into(), old],
         "PodDisruptionBudget" => {
             let bound = |key: &str| scalar(&spec[key], "N/A");
@@ -63,8 +67,8 @@ pub(super) fn of(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
             });
             vec![name, owner.into(), object["revision"].clone(), old]
         }
-        "Endpoints" => vec![name, endpoints(object).into(), old],
-        "EndpointSlice" => endpoint_slice(name, object, old),
+        "Endpoints" => vec![name, network::endpoints(object).into(), old],
+        "EndpointSlice" => network::endpoint_slice(name, object, old),
         "Event" => event(object, now),
         "PersistentVolumeClaim" => claim(name, spec, status, old),
         "ResourceQuota" => quota(name, status, old),
@@ -94,18 +98,18 @@ fn scalar(value: &Value, absent: &str) -> Value {
     }
 }
 
-fn or_none(text: &str) -> Value {
+pub(super) fn or_none(text: &str) -> Value {
     if text.is_empty() { NONE } else { text }.into()
 }
 
 /// Joined by commas.
-fn join<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
+pub(super) fn join<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     let texts: Vec<_> = texts.into_iter().map(|text| text.as_ref().to_owned()).collect();
     texts.join(",")
 }
 
 /// A map of labels as a selector.
-fn map(labels: &Value) -> String {
+pub(super) fn map(labels: &Value) -> String {
     let pairs =
         members(labels).map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")));
     let text = join(pairs);
@@ -129,44 +133,6 @@ fn labels(selector: &Value) -> String {
     });
     let text = join(pairs.chain(more));
     if text.is_empty() { NONE.to_owned() } else { text }
-}
-
-fn service(name: Value, spec: &Value, status: &Value, old: Value) -> Vec<Value> {
-    let kind = text(spec, "type");
-    let address = match text(spec, "clusterIP") {
-        "" => NONE,
-        address => address,
-    };
-    let ingress = items(at(status, &["loadBalancer", "ingress"])).iter().map(|ingress| {
-        let address = text(ingress, "ip");
-        if address.is_empty() { text(ingress, "hostname") } else { address }
-    });
-    let externals = items(&spec["externalIPs"]).iter().filter_map(Value::as_str);
-    let external = match kind {
-        "ExternalName" => text(spec, "externalName").to_owned(),
-        "LoadBalancer" => {
-            let all = join(ingress.chain(externals));
-            if all.is_empty() { "<pending>".to_owned() } else { all }
-        }
-        _ => {
-            let all = join(externals);
-            if all.is_empty() { NONE.to_owned() } else { all }
-        }
-    };
-    let ports = items(&spec["ports"]).iter().map(|port| {
-        let node = port["nodePort"].as_i64().map(|node| format!(":{node}")).unwrap_or_default();
-        format!("{}{node}/{}", port["port"], text(port, "protocol"))
-    });
-    let ports = or_none(&join(ports));
-    vec![
-        name,
-        kind.into(),
-        address.into(),
-        external.into(),
-        ports,
-        old,
-        map(&spec["selector"]).into(),
-    ]
 }
 
 /// The names and images of the containers of a template.
@@ -280,22 +246,6 @@ fn job_state(object: &Value) -> &'static str {
     }
 }
 
-fn ingress(name: Value, spec: &Value, status: &Value, old: Value) -> Vec<Value> {
-    let hosts =
-        items(&spec["rules"]).iter().map(|rule| text(rule, "host")).filter(|host| !host.is_empty());
-    let hosts = match join(hosts) {
-        hosts if hosts.is_empty() => "*".to_owned(),
-        hosts => hosts,
-    };
-    let addresses = items(at(status, &["loadBalancer", "ingress"])).iter().map(|ingress| {
-        let address = text(ingress, "ip");
-        if address.is_empty() { text(ingress, "hostname") } else { address }
-    });
-    let ports = if is_empty(&spec["tls"]) { "80" } else { "80, 443" };
-    let class = or_none(text(spec, "ingressClassName"));
-    vec![name, class, hosts.into(), join(addresses).into(), ports.into(), old]
-}
-
 fn autoscaler(name: Value, spec: &Value, status: &Value, old: Value) -> Vec<Value> {
     let target = &spec["scaleTargetRef"];
     let reference = format!("{}/{}", text(target, "kind"), text(target, "name"));
@@ -337,43 +287,6 @@ fn binding(name: Value, object: &Value, old: Value) -> Vec<Value> {
         Value::from(names.collect::<Vec<_>>().join(", "))
     };
     vec![name, role.into(), old, subjects("User"), subjects("Group"), subjects("ServiceAccount")]
-}
-
-/// The first three of some texts, and how many more there are.
-fn few(all: &[String]) -> String {
-    match all.get(3..) {
-        None | Some([]) if all.is_empty() => NONE.to_owned(),
-        None | Some([]) => join(all),
-        Some(rest) => format!("{} + {} more...", join(all.iter().take(3)), rest.len()),
-    }
-}
-
-fn endpoints(object: &Value) -> String {
-    let all = items(&object["subsets"]).iter().flat_map(|subset| {
-        let ports = items(&subset["ports"]);
-        items(&subset["addresses"]).iter().flat_map(move |address| {
-            let ip = text(address, "ip").to_owned();
-            let bare = ports.is_empty().then(|| ip.clone());
-            bare.into_iter().chain(ports.iter().map(move |port| format!("{ip}:{}", port["port"])))
-        })
-    });
-    few(&all.collect::<Vec<_>>())
-}
-
-fn endpoint_slice(name: Value, object: &Value, old: Value) -> Vec<Value> {
-    let ports = items(&object["ports"]).iter().map(|port| match port["port"].as_i64() {
-        Some(number) => number.to_string(),
-        None => "*".to_owned(),
-    });
-    let addresses = items(&object["endpoints"])
-        .iter()
-        .flat_map(|endpoint| items(&endpoint["addresses"]))
-        .filter_map(|address| address.as_str().map(str::to_owned));
-    let ports: Vec<_> = ports.collect();
-    let ports = if ports.is_empty() { UNSET.to_owned() } else { few(&ports) };
-    let addresses: Vec<_> = addresses.collect();
-    let addresses = if addresses.is_empty() { UNSET.to_owned() } else { few(&addresses) };
-    vec![name, text(object, "addressType").into(), ports.into(), addresses.into(), old]
 }
 
 /// An event in either form.

@@ -175,6 +175,7 @@ const COLUMNS: &[(&str, &[Definition])] = &[
         ],
     ),
     ("Secret", &[NAME, ("Type", "string", 0), ("Data", "string", 0), AGE]),
+    ("Scale", &[NAME, ("Desired", "integer", 0), ("Available", "integer", 0), AGE]),
     (
         "Service",
         &[

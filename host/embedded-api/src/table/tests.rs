@@ -71,6 +71,16 @@ fn cells_say_what_kubectl_prints() {
 }
 
 #[test]
+fn the_scale_of_an_object_has_columns_of_its_own() {
+    let scale = json!({"kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 3}, "status": {"replicas": 1}});
+    let registry = Registry::new();
+    let resource = registry.find("apps", "v1", "deployments").unwrap();
+    let table = table(resource, &[scale], json!({}), "None", true, now()).unwrap();
+    assert_eq!(table["rows"][0]["cells"], json!(["a", 3, 1, "<unknown>"]));
+    assert_eq!(table["columnDefinitions"][1]["name"], "Desired");
+}
+
+#[test]
 fn only_some_values_of_include_object_are_known() {
     let registry = Registry::new();
     let resource = registry.find("", "v1", "configmaps").unwrap();
