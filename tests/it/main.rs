@@ -1,4 +1,5 @@
 //! Guests, host and embedded API together: one binary, since each links wasmtime again.
 
 #[cfg(test)]
+mod crds;
 mod guests;

@@ -1,0 +1,135 @@
+//! The definitions in `crds/`, as the embedded API takes and enforces them.
+
+use kube::Client;
+use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
+use mortise_embedded_api::{EmbeddedApi, Options};
+use serde_json::{Value, json};
+
+/// An API in which the definitions are installed.
+async fn api() -> Client {
+    let api = EmbeddedApi::new(Options::default());
+    api.serve_untyped("networking.istio.io", "v1beta1", "Gateway", "gateways", true);
+    let client = Client::new(api.router(), "default");
+    for text in mortise_tests::crds::files().unwrap().values() {
+        create(&client, serde_saphyr::from_str(text).unwrap()).await.unwrap();
+    }
+    client
+}
+
+/// Creates an object, or says why it is refused.
+async fn create(client: &Client, object: Value) -> Result<(), String> {
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let types = object.types.clone().unwrap();
+    let kind = GroupVersionKind::try_from(types).unwrap();
+    let resource = ApiResource::from_gvk(&kind);
+    let api: Api<DynamicObject> = match &object.metadata.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let created = api.create(&PostParams::default(), &object).await;
+    created.map(|_| ()).map_err(|error| error.to_string())
+}
+
+fn rule() -> Value {
+    json!({
+        "apiVersion": "gateway.kyma-project.io/v2", "kind": "APIRule", "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "hosts": ["web.example.com"], "gateway": "edge/gw", "service": {"name": "web", "port": 80},
+            "rules": [{"path": "/a", "methods": ["GET"], "noAuth": true}],
+        },
+    })
+}
+
+#[tokio::test]
+async fn the_examples_of_guests_are_accepted() {
+    let api = api().await;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/api-rule/examples");
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty());
+    for file in files {
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        for object in documents {
+            let name = format!("{} in {}", object["metadata"]["name"], file.display());
+            create(&api, object).await.unwrap_or_else(|failure| panic!("{name}: {failure}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_api_rule_that_breaks_the_schema_is_refused() {
+    let one_of = "One of the following fields must be set: noAuth, jwt, extAuth";
+    let methods = r#"Unsupported value: "FETCH": supported values: "GET", "HEAD", "POST""#;
+    let cases = [
+        (
+            "/spec/hosts",
+            json!([]),
+            "spec.hosts: Invalid value: 0: spec.hosts in body should have at least 1 items",
+        ),
+        ("/spec/hosts", json!(["a", "b"]), "spec.hosts: Too many: 2: must have at most 1 item"),
+        (
+            "/spec/hosts/0",
+            json!("Web"),
+            "spec.hosts[0]: Invalid value: \"Web\": Host must be a lowercase RFC 1123 label",
+        ),
+        (
+            "/spec/gateway",
+            json!("gw"),
+            "spec.gateway: Invalid value: \"gw\": Gateway must be in the namespace/name format",
+        ),
+        (
+            "/spec/rules",
+            json!([]),
+            "spec.rules: Invalid value: 0: spec.rules in body should have at least 1 items",
+        ),
+        (
+            "/spec/rules/0/path",
+            json!("a"),
+            "spec.rules[0].path: Invalid value: \"a\": spec.rules[0].path in body should match",
+        ),
+        ("/spec/rules/0/path", json!("/a/{*}b"), "spec.rules[0].path in body should match"),
+        ("/spec/rules/0/methods/0", json!("FETCH"), methods),
+        ("/spec/rules/0/noAuth", json!(false), one_of),
+        (
+            "/spec/service/port",
+            json!(70000),
+            "spec.service.port in body should be less than or equal to 65535",
+        ),
+        ("/spec", json!({}), "spec.hosts: Required value"),
+    ];
+    let api = api().await;
+    for (pointer, value, expected) in cases {
+        let mut rule = rule();
+        *rule.pointer_mut(pointer).unwrap() = value;
+        let text = rule["spec"].to_string();
+        let failure = create(&api, rule).await.expect_err(&text);
+        assert!(failure.contains(expected), "{text}: {failure}");
+    }
+    create(&api, rule()).await.unwrap();
+}
+
+#[tokio::test]
+async fn hosts_of_all_forms_are_accepted() {
+    let api = api().await;
+    for (index, host) in
+        ["web", "9-a", "web.example.com", "*.example.com", "a.b.c.io"].iter().enumerate()
+    {
+        let mut rule = rule();
+        rule["metadata"]["name"] = format!("web-{index}").into();
+        rule["spec"]["hosts"] = json!([host]);
+        create(&api, rule).await.unwrap_or_else(|failure| panic!("{host}: {failure}"));
+    }
+}
+
+#[tokio::test]
+async fn only_the_stored_version_takes_a_rule_without_a_spec() {
+    let api = api().await;
+    for (version, accepted) in [("v2", false), ("v2alpha1", true)] {
+        let mut rule = rule();
+        rule["apiVersion"] = format!("gateway.kyma-project.io/{version}").into();
+        rule.as_object_mut().unwrap().remove("spec");
+        assert_eq!(create(&api, rule).await.is_ok(), accepted, "{version}");
+    }
+}
