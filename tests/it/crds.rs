@@ -72,12 +72,12 @@ async fn an_api_rule_that_breaks_the_schema_is_refused() {
         (
             "/spec/hosts/0",
             json!("Web"),
-            "spec.hosts[0]: Invalid value: \"Web\": Host must be a lowercase RFC 1123 label",
+            "spec.hosts[0]: Invalid value: \"string\": Host must be a lowercase RFC 1123 label",
         ),
         (
             "/spec/gateway",
             json!("gw"),
-            "spec.gateway: Invalid value: \"gw\": Gateway must be in the namespace/name format",
+            "spec.gateway: Invalid value: \"string\": Gateway must be in the namespace/name format",
         ),
         (
             "/spec/rules",

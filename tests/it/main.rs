@@ -2,4 +2,5 @@
 
 #[cfg(test)]
 mod crds;
+#[cfg(test)]
 mod guests;
