@@ -249,6 +249,14 @@ fn rules_are_written_as_they_must_be() {
             ],
         ),
         (
+            rule(json!({"rule": "Foo{a: 1} == Foo{}"})),
+            vec![
+                "x.x-kubernetes-validations[0].rule: Invalid value: {\"Rule\":\"Foo{a: 1} == Foo{}\",\"Message\":\"\",\
+                 \"MessageExpression\":\"\",\"Reason\":null,\"FieldPath\":\"\",\"OptionalOldSelf\":null}: compilation failed: \
+                 ERROR: <input>:1:4: undeclared reference to 'Foo' (in container '')\n | Foo{a: 1} == Foo{}\n | ...^",
+            ],
+        ),
+        (
             rule(json!({"rule": "true", "reason": "Odd"})),
             vec![
                 "x.x-kubernetes-validations[0].reason: Unsupported value: \"Odd\": supported values: \"FieldValueDuplicate\", \

@@ -5,7 +5,7 @@ use kube_cel::cel::common::ast::operators;
 /// Tokens with their places, taken from the first to the last.
 #[derive(Debug)]
 pub(super) struct Tokens<'a> {
-    tokens: Vec<(usize, &'a str)>,
+    all: Vec<(usize, &'a str)>,
     next: usize,
     /// Where the literal taken last is.
     literal: usize,
@@ -45,12 +45,12 @@ impl<'a> Tokens<'a> {
             }
             at += length.max(1);
         }
-        Self { tokens, next: 0, literal: 0 }
+        Self { all: tokens, next: 0, literal: 0 }
     }
 
     /// Where the next token is.
     pub(super) fn position(&self) -> usize {
-        self.tokens.get(self.next).or(self.tokens.last()).map_or(0, |(at, _)| *at)
+        self.all.get(self.next).or(self.all.last()).map_or(0, |(at, _)| *at)
     }
 
     /// Goes behind the next place where these tokens follow each other; where the last of them is.
@@ -64,7 +64,7 @@ impl<'a> Tokens<'a> {
     }
 
     fn find(&mut self, wanted: &[&str], shown: usize) -> usize {
-        let rest = self.tokens.get(self.next..).unwrap_or_default();
+        let rest = self.all.get(self.next..).unwrap_or_default();
         let found = rest
             .windows(wanted.len().max(1))
             .position(|window| window.iter().map(|(_, token)| *token).eq(wanted.iter().copied()));
@@ -81,7 +81,7 @@ impl<'a> Tokens<'a> {
 
     /// Goes behind the next literal.
     pub(super) fn take_literal(&mut self) {
-        let rest = self.tokens.get(self.next..).unwrap_or_default();
+        let rest = self.all.get(self.next..).unwrap_or_default();
         let is_literal = |token: &str| {
             token.starts_with(|first: char| first.is_ascii_digit())
                 || token.ends_with(['\'', '"'])
