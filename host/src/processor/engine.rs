@@ -5,6 +5,7 @@
 
 mod ticker;
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
@@ -85,6 +86,8 @@ const KEEP_MEMORY: usize = 2 << 20;
 const KEEP_STACK: usize = 64 << 10;
 /// Slots that stay warm though no call uses them: what idle processors cost.
 const WARM_SLOTS: u32 = 16;
+/// Innermost functions that an error shows. Without a bound, to look at an endless recursion would take longer than it did.
+const FRAMES: usize = 64;
 /// For the guest's calls within each other; the rest of `STACK` is for host functions.
 const GUEST_STACK: usize = 512 << 10;
 const STACK: usize = 2 << 20;
@@ -163,6 +166,7 @@ fn config(allocation: &InstanceAllocationStrategy) -> Config {
         .epoch_interruption(true)
         // Of use to native debuggers only, and costs memory and time for each component.
         .native_unwind_info(false)
+        .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES))
         .max_wasm_stack(GUEST_STACK)
         .async_stack_size(STACK)
         .allocation_strategy(allocation.clone());

@@ -90,8 +90,11 @@ pub struct Trace {
 
 /// A recursion shows the same function again and again; so many times at the least among the frames that are kept.
 const REPEATED: usize = 8;
-/// What a library of ours or Rust's puts above the function that panicked is not worth a line each.
-const SHOWN_FRAMES: usize = 16;
+/// Lines of a backtrace that are shown.
+const SHOWN_LINES: usize = 16;
+/// What Rust puts between the function that panicked and the end of the guest.
+const PANIC_FRAMES: [&str; 4] =
+    ["core::panicking::", "std::panicking::", "__rustc::", "std::sys::backtrace::"];
 
 // === impl Error ===
 
@@ -181,7 +184,7 @@ impl Error {
         }
         match panic_message(log) {
             Some(message) if trap == Trap::UnreachableCodeReached => {
-                Self::Panicked { processor, message, backtrace }
+                Self::Panicked { processor, message, backtrace: backtrace.without_panic() }
             }
             _ => Self::Trapped { processor, reason: trap.to_string(), backtrace },
         }
@@ -214,15 +217,29 @@ impl Trace {
         let times = |name: &String| self.frames.iter().filter(|other| *other == name).count();
         self.frames.iter().any(|name| times(name) >= REPEATED)
     }
+
+    /// Without what follows from a panic: it starts with the function that panicked.
+    fn without_panic(mut self) -> Self {
+        let is_panic = |name: &String| PANIC_FRAMES.iter().any(|start| name.starts_with(start));
+        if let Some(last) = self.frames.iter().rposition(is_panic) {
+            self.frames.drain(..=last);
+        }
+        self
+    }
 }
 
 impl fmt::Display for Trace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, frame) in self.frames.iter().take(SHOWN_FRAMES).enumerate() {
+        let runs: Vec<&[String]> = self.frames.chunk_by(|one, other| one == other).collect();
+        for (index, run) in runs.iter().take(SHOWN_LINES).enumerate() {
+            let Some(name) = run.first() else { continue };
             let line_end = if index == 0 { "" } else { "\n" };
-            write!(formatter, "{line_end}at {frame}")?;
+            write!(formatter, "{line_end}at {name}")?;
+            if run.len() > 1 {
+                write!(formatter, " ({} times)", run.len())?;
+            }
         }
-        match self.frames.len().checked_sub(SHOWN_FRAMES) {
+        match runs.len().checked_sub(SHOWN_LINES) {
             Some(more @ 1..) => write!(formatter, "\nand {more} more"),
             _ => Ok(()),
         }
@@ -310,8 +327,17 @@ mod tests {
     #[test]
     fn a_backtrace_is_shown_line_by_line_and_not_whole() {
         assert_eq!(backtrace(&["a", "b"]).to_string(), "at a\nat b");
-        let long = backtrace(&["f"; 20]).to_string();
-        assert!(long.ends_with("at f\nand 4 more"), "{long}");
+        assert_eq!(backtrace(&["a", "a", "b"]).to_string(), "at a (2 times)\nat b");
+        let names: Vec<String> = (0..20).map(|number| format!("f{number}")).collect();
+        let long = Trace { frames: names }.to_string();
+        assert!(long.ends_with("at f15\nand 4 more"), "{long}");
+    }
+
+    #[test]
+    fn the_backtrace_of_a_panic_starts_where_it_was_raised() {
+        let frames = ["abort", "__rustc::rust_panic", "core::panicking::panic_fmt", "mine", "main"];
+        assert_eq!(backtrace(&frames).without_panic(), backtrace(&["mine", "main"]));
+        assert_eq!(backtrace(&["mine"]).without_panic(), backtrace(&["mine"]));
     }
 
     #[test]

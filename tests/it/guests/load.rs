@@ -86,3 +86,31 @@ async fn a_processor_is_known_by_the_digest_of_its_module() {
     let module = std::fs::read(path.await.unwrap().unwrap()).unwrap();
     assert_eq!(misbehave().await.digest(), Digest::of(&module));
 }
+
+/// A component of more than 8 MiB: code is small, what is added means nothing.
+#[tokio::test]
+async fn a_large_module_runs_too() {
+    let path = tokio::task::spawn_blocking(|| mortise_tests::guest("tests/guests/idle"));
+    let mut module = std::fs::read(path.await.unwrap().unwrap()).unwrap();
+    let name = b"\x04more";
+    let size = 9 << 20;
+    module.push(0);
+    module.extend(leb128(name.len() + size));
+    module.extend(name);
+    module.resize(module.len() + size, 0);
+    let processor = load(module).await.unwrap();
+    assert_eq!(processor.describe("").await.unwrap().name, "idle");
+    let called = super::call(&processor, "good").await;
+    assert!(super::outcome(called).apply.is_empty());
+}
+
+fn leb128(mut number: usize) -> Vec<u8> {
+    let low = |number: usize| u8::try_from(number & 0x7f).unwrap();
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(low(number) | 0x80);
+        number >>= 7;
+    }
+    bytes.push(low(number));
+    bytes
+}
