@@ -1,1 +1,167 @@
+use kube::client::Body;
+use mortise_embedded_api::{EmbeddedApi, Fault, Filter, Options};
+use serde_json::json;
 
+use super::*;
+
+fn cluster() -> (EmbeddedApi, Cluster) {
+    let api = EmbeddedApi::new(Options::default());
+    let cluster = Cluster::new(Client::new(api.router(), "default"));
+    (api, cluster)
+}
+
+fn kind(group: &str, kind: &str) -> Kind {
+    Kind { group: group.into(), version: "v1".into(), kind: kind.into() }
+}
+
+async fn asked(api: &EmbeddedApi, cluster: &Cluster, of: &Kind) -> Option<Arc<Resource>> {
+    api.reset_requests();
+    cluster.resolve(of).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_kind_is_resolved_to_what_urls_need() {
+    let (_api, cluster) = cluster();
+    let config_map = cluster.resolve(&kind("", "ConfigMap")).await.unwrap().unwrap();
+    assert_eq!(config_map.path_of(Some("a"), "b"), "/api/v1/namespaces/a/configmaps/b");
+    assert_eq!(config_map.path(None), "/api/v1/configmaps");
+    assert!(
+        config_map.namespaced
+            && !config_map.status
+            && config_map.verbs.contains(&"watch".to_owned())
+    );
+    let deployment = cluster.resolve(&kind("apps", "Deployment")).await.unwrap().unwrap();
+    assert!(deployment.status);
+    assert_eq!(deployment.path(Some("a")), "/apis/apps/v1/namespaces/a/deployments");
+    let namespace = cluster.resolve(&kind("", "Namespace")).await.unwrap().unwrap();
+    assert_eq!(namespace.path_of(Some("ignored"), "a"), "/api/v1/namespaces/a");
+    assert_eq!(deployment.api_resource().api_version, "apps/v1");
+    assert_eq!(
+        cluster
+            .resolve(&Kind { version: "v9".into(), ..kind("apps", "Deployment") })
+            .await
+            .unwrap(),
+        None
+    );
+    assert_eq!(cluster.resolve(&kind("apps", "None")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn names_are_escaped_in_urls() {
+    let (_api, cluster) = cluster();
+    let role =
+        cluster.resolve(&kind("rbac.authorization.k8s.io", "ClusterRole")).await.unwrap().unwrap();
+    assert_eq!(
+        role.path_of(None, "system:a b/../c?d"),
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%20b%2F..%2Fc%3Fd"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_comes_is_found_when_its_group_is_forgotten_or_after_a_while() {
+    let (api, cluster) = cluster();
+    let thing = kind("x.dev", "Thing");
+    assert_eq!(asked(&api, &cluster, &thing).await, None);
+    api.serve_untyped("x.dev", "v1", "Thing", "things", true);
+    assert_eq!(asked(&api, &cluster, &thing).await, None, "remembered");
+    cluster.forget("other.dev");
+    assert_eq!(asked(&api, &cluster, &thing).await, None, "another group");
+    cluster.forget("x.dev");
+    assert!(asked(&api, &cluster, &thing).await.is_some());
+    let other = kind("x.dev", "Other");
+    assert_eq!(asked(&api, &cluster, &other).await, None);
+    api.serve_untyped("x.dev", "v1", "Other", "others", false);
+    tokio::time::advance(UNKNOWN_FOR).await;
+    assert!(!asked(&api, &cluster, &other).await.unwrap().namespaced);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_does_not_answer_is_no_cluster_without_the_kind() {
+    let dead = tower::service_fn(|_: http::Request<Body>| async {
+        Err::<http::Response<Body>, _>(std::io::Error::other("connection refused"))
+    });
+    let cluster = Cluster::new(Client::new(dead, "default"));
+    let message = cluster.resolve(&kind("apps", "Deployment")).await.unwrap_err().to_string();
+    assert!(
+        message.contains("`Deployment` of `apps/v1`") && message.contains("connection refused"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_double_and_are_bounded_also_where_the_server_asks_for_longer_ones() {
+    let (api, cluster) = cluster();
+    let get = Outgoing::get("/api/v1/namespaces/default".into());
+    let begun = Instant::now();
+    api.faults().inject(Fault::InternalError, Filter::all(), 3);
+    cluster.send(&get).await.unwrap();
+    assert_eq!(begun.elapsed().as_millis() / 100, 14, "200 + 400 + 800 ms: {:?}", begun.elapsed());
+    let begun = Instant::now();
+    api.faults().inject(Fault::TooManyRequests(Some(3600)), Filter::all(), 1);
+    cluster.send(&get).await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), Policy::default().longest_wait.as_secs());
+    let begun = Instant::now();
+    api.faults().inject(Fault::Latency(Duration::from_hours(1)), Filter::all(), 10);
+    assert_eq!(cluster.send(&get).await.unwrap_err().code, 0);
+    assert!(
+        begun.elapsed() >= 5 * Policy::default().answer,
+        "an answer is not waited for for ever"
+    );
+}
+
+#[test]
+fn what_may_pass_is_told_from_what_stays() {
+    let refusal = |code: u16, message: &str, cause: &str| Refusal {
+        code,
+        message: message.into(),
+        causes: vec![Cause { reason: cause.into(), ..Cause::default() }],
+        ..Refusal::default()
+    };
+    let cases = [
+        ("no answer", refusal(0, "", ""), true),
+        ("too many requests", refusal(429, "", ""), true),
+        ("a disruption budget", refusal(429, "", "DisruptionBudget"), false),
+        ("a fault of the server", refusal(500, "", ""), true),
+        (
+            "an apply that does not fit the schema",
+            refusal(500, "failed to create typed patch object (a/b): x", ""),
+            false,
+        ),
+        ("not there for the moment", refusal(503, "", ""), true),
+        ("timeout", refusal(504, "", ""), true),
+        ("not implemented", refusal(501, "", ""), false),
+        ("forbidden", refusal(403, "", ""), false),
+        ("conflict", refusal(409, "", ""), false),
+        ("not found", refusal(404, "", ""), false),
+    ];
+    for (case, refusal, passes) in cases {
+        assert_eq!(refusal.is_passing(), passes, "{case}");
+    }
+}
+
+#[test]
+fn a_definition_says_what_it_will_serve() {
+    let definition = json!({"spec": {
+        "group": "x.dev", "scope": "Cluster", "names": {"kind": "Thing", "plural": "things"},
+        "versions": [{"name": "v1", "served": true, "subresources": {"status": {}}}, {"name": "v2", "served": true}, {"name": "v3", "served": false}],
+    }});
+    let all = Resource::of_definition(&definition);
+    let told: Vec<_> = all
+        .iter()
+        .map(|resource| {
+            (
+                resource.kind.version.as_str(),
+                resource.namespaced,
+                resource.status,
+                resource.path(None),
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("v1", false, true, "/apis/x.dev/v1/things".to_owned()),
+            ("v2", false, false, "/apis/x.dev/v2/things".to_owned())
+        ]
+    );
+}

@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use kube::client::Body;
 use mortise_embedded_api::{EmbeddedApi, Options, Verb};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 
 use super::*;
 use crate::{
@@ -19,6 +21,7 @@ use crate::{
 };
 
 mod conflict;
+mod crash;
 mod event;
 mod failure;
 mod finalizer;
@@ -30,6 +33,51 @@ mod removal;
 mod skip;
 mod status;
 
+/// How many more changes reach the API server; none: all.
+type Gate = Arc<parking_lot::Mutex<Option<usize>>>;
+
+/// A connection that breaks when the gate is closed.
+fn gated<S, B>(
+    api: S,
+    gate: Gate,
+) -> impl tower::Service<
+    http::Request<Body>,
+    Response = http::Response<B>,
+    Error = std::io::Error,
+    Future: Send,
+> + Clone
++ Send
++ 'static
+where
+    S: tower::Service<
+            http::Request<Body>,
+            Response = http::Response<B>,
+            Error = std::convert::Infallible,
+            Future: Send,
+        > + Clone
+        + Send
+        + 'static,
+{
+    tower::service_fn(move |request: http::Request<Body>| {
+        let api = api.clone();
+        let is_open = match &mut *gate.lock() {
+            Some(left) if request.method() != http::Method::GET => {
+                let is_open = *left > 0;
+                *left = left.saturating_sub(1);
+                is_open
+            }
+            _ => true,
+        };
+        async move {
+            if is_open {
+                Ok(api.oneshot(request).await.unwrap_or_else(|never| match never {}))
+            } else {
+                Err(std::io::Error::other("crashed"))
+            }
+        }
+    })
+}
+
 /// Kubernetes with a writer before it. Its store is as new as the last call of [`Bed::catch_up`].
 struct Bed {
     api: EmbeddedApi,
@@ -37,6 +85,7 @@ struct Bed {
     stores: Stores,
     writer: Writer,
     watched: Vec<Kind>,
+    gate: Gate,
 }
 
 impl Bed {
@@ -44,7 +93,8 @@ impl Bed {
     async fn new() -> Self {
         let time: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let api = EmbeddedApi::new(Options { now: Arc::new(move || time), ..Options::default() });
-        let client = kube::Client::new(api.router(), "default");
+        let gate = Gate::default();
+        let client = kube::Client::new(gated(api.router(), gate.clone()), "default");
         let cluster = Cluster::with_policy(
             client,
             Policy { first_wait: Duration::from_millis(10), ..Policy::default() },
@@ -55,7 +105,7 @@ impl Bed {
             ["ConfigMap", "Secret", "Service", "Pod", "Namespace"].map(|name| kind("", name)),
         );
         watched.push(kind("apps", "Deployment"));
-        let bed = Self { api, cluster, stores, writer, watched };
+        let bed = Self { api, cluster, stores, writer, watched, gate };
         for namespace in ["a", "b"] {
             bed.make(
                 &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
@@ -145,17 +195,6 @@ impl Bed {
             .await
     }
 
-    fn managers(&self, rule: &str) -> FieldManagers {
-        let reconciled = Reconciled { reference: rule_ref(rule), object: None };
-        let key = Key::new(&"p".into(), &"rule".into(), Some("a"), rule);
-        FieldManagers::new(&Context {
-            key: &key,
-            namespace: "system",
-            processor: "p",
-            reconciled: &reconciled,
-        })
-    }
-
     async fn get(&self, of: &ObjectRef) -> Option<Value> {
         let resource = self.cluster.resolve(&of.kind).await.unwrap().unwrap();
         let path = resource.path_of(of.namespace.as_deref(), &of.name);
@@ -206,6 +245,17 @@ impl Bed {
         self.api.reset_requests();
         writes
     }
+}
+
+fn managers(rule: &str) -> FieldManagers {
+    let reconciled = Reconciled { reference: rule_ref(rule), object: None };
+    let key = Key::new(&"p".into(), &"rule".into(), Some("a"), rule);
+    FieldManagers::new(&Context {
+        key: &key,
+        namespace: "system",
+        processor: "p",
+        reconciled: &reconciled,
+    })
 }
 
 fn fresh(cluster: &Cluster) -> (Stores, Writer) {
@@ -285,6 +335,7 @@ fn config_map_ref(name: &str) -> ObjectRef {
     object_ref(kind("", "ConfigMap"), name)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "values are made where they are used")]
 fn config_map(name: &str, data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a"}, "data": data})
 }

@@ -38,7 +38,7 @@ async fn what_another_key_holds_is_not_taken_and_both_are_named() {
     bed.catch_up().await;
     let written = bed.run_for("s", apply([&config_map("c", json!({"k": "s", "own": "s"}))])).await;
     assert_eq!(codes(&written), [(contract::Action::Apply, 409)]);
-    assert_eq!(written.failures[0].conflicting_managers, [bed.managers("r").apply]);
+    assert_eq!(written.failures[0].conflicting_managers, [managers("r").apply]);
     assert_eq!(bed.object(&config_map_ref("c")).await["data"], json!({"k": "r"}));
 }
 
@@ -83,7 +83,7 @@ async fn after_five_takings_of_one_field_within_ten_minutes_it_backs_off_with_a_
     assert_eq!(codes(&written), [(contract::Action::Apply, 409)]);
     assert!(written.is_failure(), "the key backs off");
     let warning = written.warnings.join("\n");
-    for part in [".data.k", "kubectl-edit", &bed.managers("r").apply, "ConfigMap v1 `a/c`"] {
+    for part in [".data.k", "kubectl-edit", &managers("r").apply, "ConfigMap v1 `a/c`"] {
         assert!(warning.contains(part), "`{warning}` should name `{part}`");
     }
     assert_eq!(bed.object(&config_map_ref("c")).await["data"], json!({"k": "theirs"}));

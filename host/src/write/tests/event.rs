@@ -71,7 +71,7 @@ async fn an_object_has_a_bounded_number_of_events() {
         fine(&bed.run_for("r", saying("m")).await);
     }
     assert_eq!(bed.writes(), 25);
-    tokio::time::advance(Duration::from_secs(5 * 60)).await;
+    tokio::time::advance(Duration::from_mins(5)).await;
     fine(&bed.run_for("r", saying("m")).await);
     fine(&bed.run_for("r", saying("m")).await);
     assert_eq!(bed.writes(), 1);

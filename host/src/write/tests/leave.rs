@@ -30,7 +30,7 @@ async fn fields_that_are_left_alone_are_sent_when_the_object_is_made_and_held_by
     fine(&written);
     assert_eq!(actions(&written)[0], "create Deployment d");
     assert_eq!(replicas(&bed).await, 3);
-    let managers = bed.managers("r");
+    let managers = super::managers("r");
     let live = bed.object(&deployment_ref()).await;
     let ours = own_fields_of(&live, &managers.apply);
     assert!(ours["f:spec"].get("f:replicas").is_none(), "{ours}");
@@ -82,7 +82,7 @@ async fn a_crash_after_any_of_the_writes_leads_to_the_same() {
         ("after initial", true),
     ] {
         let bed = Bed::new().await;
-        let managers = bed.managers("r");
+        let managers = super::managers("r");
         let by = |manager: &str| format!("?fieldManager={}", crate::cluster::encoded(manager));
         bed.foreign(Method::Apply, &deployment_ref(), &by(&managers.apply), deployment(Some(3)))
             .await;
@@ -122,8 +122,7 @@ async fn a_field_that_is_not_left_alone_any_more_is_ours_again_or_given_up() {
         fine(&bed.run(apply([&deployment(Some(4))])).await);
         assert_eq!(replicas(&bed).await, 4, "restart {restart}");
         assert!(
-            !managers_of(&bed.object(&deployment_ref()).await)
-                .contains_key(&bed.managers("r").initial)
+            !managers_of(&bed.object(&deployment_ref()).await).contains_key(&managers("r").initial)
         );
         fine(&bed.run(leaving(4, "i")).await);
         if restart {

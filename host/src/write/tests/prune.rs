@@ -90,7 +90,7 @@ async fn what_others_have_applied_too_is_let_go() {
         assert_eq!(actions(&written), ["update ConfigMap one"]);
         let live = bed.object(&config_map_ref("one")).await;
         assert_eq!(live["data"], json!({"k": "v"}), "our fields are given up");
-        assert!(!managers_of(&live).contains_key(&bed.managers("r").apply));
+        assert!(!managers_of(&live).contains_key(&managers("r").apply));
         bed.catch_up().await;
         bed.writes();
         fine(&bed.run_for("r", and_prune(outcome())).await);
