@@ -69,7 +69,7 @@ impl User {
     }
 
     /// The user that the headers name, if they name one.
-    pub(crate) fn impersonated(headers: &HeaderMap) -> Result<Option<Self>, Failure> {
+    pub(crate) fn impersonated(headers: &HeaderMap, path: &str) -> Result<Option<Self>, Failure> {
         let texts = |name: &str| -> Vec<String> {
             headers
                 .get_all(name)
@@ -85,8 +85,10 @@ impl User {
             if groups.is_empty() && texts("impersonate-uid").is_empty() {
                 return Ok(None);
             }
-            let why = "requested [{Group }] without impersonating a user";
-            return Err(Failure::internal(why));
+            let asked: Vec<String> =
+                groups.iter().map(|group| format!("{{Group  {group}    }}")).collect();
+            let why = format!("requested [{}] without impersonating a user", asked.join(" "));
+            return Err(Failure::plain(500, format!("Internal Server Error: {path:?}: {why}\n")));
         };
         if let Some((namespace, _)) =
             name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'))

@@ -17,6 +17,9 @@ use crate::status::Named;
 use crate::storage::{Image, Owner, Place, TableId, metadata_mut};
 use crate::verbs::internal_update;
 
+pub(crate) use budget::is_ready;
+
+mod budget;
 mod contents;
 
 #[cfg(test)]
@@ -228,6 +231,9 @@ impl State {
                 _ => {}
             }
             return;
+        }
+        if place.table == budget::table() {
+            self.count_budget(place, now);
         }
         if head.owners().is_empty() {
             return;

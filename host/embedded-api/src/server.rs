@@ -65,7 +65,7 @@ async fn answer(shared: Arc<Shared>, request: http::Request<Body>) -> Response {
 /// Everything that is no resource: discovery, `OpenAPI`, version, health.
 fn for_document(shared: &Shared, request: &Request) -> Result<Response, Failure> {
     let state = shared.state.read();
-    if let Some(user) = User::impersonated(&request.headers)? {
+    if let Some(user) = User::impersonated(&request.headers, &request.path)? {
         let verb = request.method.as_str().to_lowercase();
         let action = Action::Path { verb, path: request.path.clone() };
         if state.allows(&user, &action).is_none() {
@@ -145,7 +145,7 @@ fn find(
     verb: Verb,
 ) -> Result<Arc<crate::kind::Resource>, Failure> {
     let state = shared.state.read();
-    if let Some(user) = User::impersonated(&request.headers)? {
+    if let Some(user) = User::impersonated(&request.headers, &request.path)? {
         let action = Action::of(path, verb);
         if state.allows(&user, &action).is_none() {
             return Err(action.refusal(&user));

@@ -85,9 +85,14 @@ impl State {
         let refers_anew =
             previous.as_ref().map(|previous| previous.head.owners()).unwrap_or_default()
                 != image.head.owners();
-        if refers_anew || image.head.is_deleting() {
+        let number =
+            |pointer: &str| stored.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
+        let is_budget = resource.plural == "poddisruptionbudgets"
+            && number("/metadata/generation") != number("/status/observedGeneration");
+        if refers_anew || is_budget || image.head.is_deleting() {
             self.pending.push_back(place.clone());
         }
+        self.note_pod(resource, &image);
         image
     }
 
@@ -95,6 +100,7 @@ impl State {
     pub(crate) fn take(&mut self, resource: &Resource, place: &Place) -> Option<Arc<Image>> {
         let image = self.storage.remove(place)?;
         Self::note_committed(resource, Some(&image), None);
+        self.note_pod(resource, &image);
         let dependents: Vec<Place> = self.storage.dependents(&image.head.uid).cloned().collect();
         self.pending.extend(dependents);
         for owner in image.head.owners() {
@@ -113,6 +119,14 @@ impl State {
             ));
         }
         Some(image)
+    }
+
+    /// A pod that changes may concern budgets.
+    fn note_pod(&mut self, resource: &Resource, image: &Image) {
+        if resource.group.is_empty() && resource.plural == "pods" {
+            let budgets = self.budgets_of(image.head.namespace());
+            self.pending.extend(budgets);
+        }
     }
 
     fn note_if_deleting(&mut self, place: Place) {

@@ -94,9 +94,31 @@ impl Failure {
 
     /// 404 as plain text: no such group, version or resource.
     pub(crate) fn no_such_page() -> Self {
-        let mut failure = Self::new(404, "NotFound", "404 page not found\n");
+        Self::plain(404, "404 page not found\n")
+    }
+
+    /// A bare text instead of a `Status`.
+    pub(crate) fn plain(code: u16, text: impl Into<String>) -> Self {
+        let mut failure = Self::new(code, "", text);
         failure.0.plain = true;
         failure
+    }
+
+    /// The same with other texts in its message and in the fields and messages of its causes.
+    #[must_use]
+    pub(crate) fn map_texts(mut self, change: impl Fn(&str) -> String) -> Self {
+        self.0.message = change(&self.0.message);
+        let details = self.0.details.as_mut();
+        let causes =
+            details.and_then(|details| details.get_mut("causes")).and_then(Value::as_array_mut);
+        for cause in causes.into_iter().flatten().filter_map(Value::as_object_mut) {
+            for key in ["field", "message"] {
+                if let Some(text) = cause.get_mut(key) {
+                    *text = Value::String(change(text.as_str().unwrap_or_default()));
+                }
+            }
+        }
+        self
     }
 
     /// 404: the resource lacks what the path asks for (a scale, a subresource).

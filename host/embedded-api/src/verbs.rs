@@ -12,6 +12,7 @@ use crate::status::Named;
 use crate::{Failure, Shared};
 
 mod create;
+mod decode;
 mod delete;
 mod eviction;
 mod patch;

@@ -247,7 +247,7 @@ fn conditions(remains: &Remains, now: Timestamp) -> Vec<Value> {
 }
 
 /// Puts conditions in; one that says the same keeps its time.
-fn set_conditions(object: &mut Value, conditions: &[Value]) {
+pub(super) fn set_conditions(object: &mut Value, conditions: &[Value]) {
     let Some(fields) = object.as_object_mut() else { return };
     let status = fields.entry("status").or_insert_with(|| Value::Object(Map::new()));
     let Some(status) = status.as_object_mut() else { return };

@@ -108,3 +108,49 @@ async fn a_crd_goes_after_its_objects() {
     let (status, list) = get(&api, all).await;
     assert_eq!((status, &list["items"]), (200, &Value::Array(Vec::new())));
 }
+
+async fn running_pod(api: &crate::EmbeddedApi, name: &str) {
+    let pods = "/api/v1/namespaces/n/pods";
+    let pod = json!({
+        "metadata": {"name": name, "labels": {"app": "web"}},
+        "spec": {"nodeName": "node", "terminationGracePeriodSeconds": 0, "containers": [{"name": "main", "image": "x"}]},
+    });
+    assert_eq!(send(api, "POST", pods, &pod).await.0, 201);
+    let status = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+    assert_eq!(send(api, "PATCH", &format!("{pods}/{name}/status"), &status).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_budget_counts_ready_pods_and_refuses_the_eviction_that_is_too_much() {
+    let api = api().await;
+    let budget = json!({
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    let budgets = "/apis/policy/v1/namespaces/n/poddisruptionbudgets";
+    assert_eq!(send(&api, "POST", budgets, &budget).await.0, 201);
+    running_pod(&api, "p").await;
+    running_pod(&api, "q").await;
+    let (_, budget) = get(&api, &format!("{budgets}/b")).await;
+    assert_eq!(budget["status"]["disruptionsAllowed"], 1, "{budget}");
+    let evict = |name: &'static str| json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+    let (status, _) = send(&api, "POST", "/api/v1/namespaces/n/pods/p/eviction", &evict("p")).await;
+    assert_eq!(status, 201);
+    let (status, refusal) =
+        send(&api, "POST", "/api/v1/namespaces/n/pods/q/eviction", &evict("q")).await;
+    let cause = json!({"reason": "DisruptionBudget", "message": "The disruption budget b needs 1 healthy pods and has 1 currently"});
+    assert_eq!((status, &refusal["details"]["causes"]), (429, &json!([cause])), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_status_that_is_written_is_honoured() {
+    let api = api().await;
+    running_pod(&api, "p").await;
+    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}}});
+    let budgets = "/apis/policy/v1/namespaces/n/poddisruptionbudgets";
+    assert_eq!(send(&api, "POST", budgets, &budget).await.0, 201);
+    let none = json!({"status": {"disruptionsAllowed": 0}});
+    assert_eq!(send(&api, "PATCH", &format!("{budgets}/b/status"), &none).await.0, 200);
+    let eviction = json!({"metadata": {"name": "p"}});
+    assert_eq!(send(&api, "POST", "/api/v1/namespaces/n/pods/p/eviction", &eviction).await.0, 429);
+}

@@ -31,6 +31,12 @@ struct Tracked<'a> {
     duplicates: &'a mut Vec<String>,
 }
 
+/// Notes the paths of fields as they come.
+struct Ordered<'a> {
+    path: &'a mut Vec<Step>,
+    fields: &'a mut Vec<String>,
+}
+
 enum Step {
     Key(String),
     Index(usize),
@@ -80,6 +86,16 @@ impl Body {
         Ok(Self { value, duplicates })
     }
 
+    /// The paths of all fields of a JSON text in the order in which they stand there, repeated ones repeatedly.
+    pub(crate) fn order(bytes: &[u8]) -> Vec<String> {
+        let (mut path, mut fields) = (Vec::new(), Vec::new());
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let ordered = Ordered { path: &mut path, fields: &mut fields };
+        // The text was read before: it has no faults.
+        let _ = ordered.deserialize(&mut deserializer);
+        fields
+    }
+
     fn read_yaml(bytes: &[u8]) -> Result<Self, Failure> {
         let fault =
             |fault: &dyn fmt::Display| Failure::bad_request(format!("error parsing YAML: {fault}"));
@@ -101,21 +117,89 @@ impl Tracked<'_> {
     }
 
     fn note_duplicate(&mut self, key: &str) {
-        let mut text = String::new();
-        for step in self.path.iter() {
-            match step {
-                Step::Key(key) if text.is_empty() => text.push_str(key),
-                Step::Key(key) => text.extend([".", key]),
-                Step::Index(index) => text.extend(["[", &index.to_string(), "]"]),
-            }
-        }
-        if !text.is_empty() {
-            text.push('.');
-        }
-        text.push_str(key);
+        let text = path_text(self.path, key);
         if !self.duplicates.contains(&text) {
             self.duplicates.push(text);
         }
+    }
+}
+
+/// `spec.list[0].key`.
+fn path_text(path: &[Step], key: &str) -> String {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Key(key) if text.is_empty() => text.push_str(key),
+            Step::Key(key) => text.extend([".", key]),
+            Step::Index(index) => text.extend(["[", &index.to_string(), "]"]),
+        }
+    }
+    if !text.is_empty() {
+        text.push('.');
+    }
+    text.push_str(key);
+    text
+}
+
+impl<'de> DeserializeSeed<'de> for Ordered<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Ordered<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        for index in 0.. {
+            self.path.push(Step::Index(index));
+            let item = items.next_element_seed(Ordered { path: self.path, fields: self.fields })?;
+            self.path.pop();
+            if item.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        while let Some(key) = entries.next_key::<String>()? {
+            self.fields.push(path_text(self.path, &key));
+            self.path.push(Step::Key(key));
+            entries.next_value_seed(Ordered { path: self.path, fields: self.fields })?;
+            self.path.pop();
+        }
+        Ok(())
     }
 }
 

@@ -81,3 +81,9 @@ fn options_of_deletion_are_checked() {
     assert_eq!(options.propagation, Some(Propagation::Foreground));
     assert!(options.dry_run);
 }
+
+#[test]
+fn fields_are_listed_in_the_order_of_the_text() {
+    let order = Body::order(br#"{"z": {"b": 1}, "a": [{"c": null}], "z": 2}"#);
+    assert_eq!(order, ["z", "z.b", "a", "a[0].c", "z"]);
+}

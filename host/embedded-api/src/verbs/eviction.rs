@@ -8,7 +8,7 @@ use super::Call;
 use super::delete::eviction_options;
 use super::write::text;
 use crate::answer::Answer;
-use crate::collect::Deletion;
+use crate::collect::{Deletion, is_ready};
 use crate::selector::LabelSelector;
 use crate::state::{State, time_text};
 use crate::storage::{Image, Place, TableId};
@@ -110,13 +110,7 @@ fn take_disruption(
 
 /// Whether the budget lets pods go that are not ready.
 fn evicts_unready(budget: &Value, pod: &Value) -> bool {
-    let conditions =
-        pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
-    let is_ready = conditions.into_iter().any(|condition| {
-        condition.get("type").is_some_and(|kind| kind == "Ready")
-            && condition.get("status").is_some_and(|status| status == "True")
-    });
-    if is_ready {
+    if is_ready(pod) {
         return false;
     }
     if budget

@@ -4,7 +4,8 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::Call;
-use super::write::{Live, Writer, check_name, complaints, fit_namespace, text, wipe_system_fields};
+use super::decode::complaints;
+use super::write::{Live, Writer, check_name, fit_namespace, text, wipe_system_fields};
 use crate::Failure;
 use crate::answer::Answer;
 use crate::field_error::FieldError;

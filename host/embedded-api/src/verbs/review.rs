@@ -15,29 +15,23 @@ use crate::status::Named;
 pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let options = WriteOptions::of(call.request, "CreateOptions", None)?;
     let mut review = call.decode(&options)?;
-    let caller = User::impersonated(&call.request.headers)?.unwrap_or_else(User::administrator);
+    let caller = User::impersonated(&call.request.headers, &call.request.path)?
+        .unwrap_or_else(User::administrator);
     let mut state = call.shared.state.write();
-    let status = match call.resource.kind.as_str() {
-        "SelfSubjectReview" => {
-            json!({"userInfo": {"username": caller.name, "groups": caller.groups}})
-        }
-        kind => {
-            let is_own = kind == "SelfSubjectAccessReview";
-            check(&review, is_own)?;
-            let user = if is_own { caller } else { user_of(&review) };
-            match state.allows(&user, &action_of(&review)) {
-                Some(reason) if reason.is_empty() => json!({"allowed": true}),
-                Some(reason) => json!({"allowed": true, "reason": reason}),
-                None => json!({"allowed": false}),
-            }
-        }
+    let is_own = call.resource.kind == "SelfSubjectAccessReview";
+    check(&review, is_own)?;
+    let user = if is_own { caller } else { user_of(&review) };
+    let status = match state.allows(&user, &action_of(&review)) {
+        Some(reason) if reason.is_empty() => json!({"allowed": true}),
+        Some(reason) => json!({"allowed": true, "reason": reason}),
+        None => json!({"allowed": false}),
     };
-    let writer =
-        Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
     if let Some(fields) = review.as_object_mut() {
         // What the defaults filled in is the answer's, not the writer's.
         fields.remove("status");
     }
+    let writer =
+        Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
     review = writer.track(None, review, None);
     if let Some(fields) = review.as_object_mut() {
         fields.insert("status".to_owned(), status);

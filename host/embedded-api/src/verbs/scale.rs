@@ -112,7 +112,14 @@ fn apply(
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata});
     set_at(&mut applied, &scale.spec_replicas, Value::from(replicas));
     let mut writer = Writer { state: &mut state, resource, options, now: call.now };
-    let new = writer.apply(Some(&live.value), &applied, Some(SCALE))?;
+    let path = format!(".{}", scale.spec_replicas.join("."));
+    let own = format!("using {}", resource.api_version());
+    // Conflicts are told in the words of the scale.
+    let in_words =
+        |text: &str| text.replace(&path, ".spec.replicas").replace(&own, "using autoscaling/v1");
+    let new = writer
+        .apply(Some(&live.value), &applied, Some(SCALE))
+        .map_err(|failure| failure.map_texts(in_words))?;
     let shown = writer.update(&place, &live, new, Some(SCALE))?;
     Ok(answer(shown, scale))
 }

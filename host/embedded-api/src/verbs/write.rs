@@ -5,12 +5,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::Call;
-use crate::answer::{BODIES, Shown};
+use crate::answer::Shown;
 use crate::field_error::{FieldError, FieldPath};
-use crate::kind::{Decoded, FieldValidation, Resource};
+use crate::kind::Resource;
 use crate::managed_fields;
-use crate::request::{Body, Encoding, WriteOptions};
+use crate::request::WriteOptions;
 use crate::state::{State, new_uid, time_text};
 use crate::status::Named;
 use crate::storage::{Image, Place, metadata_mut};
@@ -31,55 +30,6 @@ pub(super) struct Writer<'a> {
 pub(super) struct Live {
     pub(super) image: Arc<Image>,
     pub(super) value: Value,
-}
-
-// === impl Call ===
-
-impl Call<'_> {
-    /// Reads the body as an object of the resource, with defaults.
-    pub(super) fn decode(&mut self, options: &WriteOptions) -> Result<Value, Failure> {
-        let encoding = Encoding::of(self.request.header("content-type"))
-            .ok_or_else(|| Failure::unsupported_media_type(BODIES))?;
-        let body = Body::read(&self.request.body, encoding)?;
-        let Decoded { mut object, unknown } = self.resource.decode(body.value)?;
-        let complaints = complaints(body.duplicates, unknown);
-        match options.field_validation {
-            FieldValidation::Strict if !complaints.is_empty() => {
-                return Err(self.resource.strict(&complaints.join(", ")));
-            }
-            FieldValidation::Warn => self.warnings.extend(complaints),
-            FieldValidation::Strict | FieldValidation::Ignore => {}
-        }
-        self.resource.default(&mut object);
-        Ok(object)
-    }
-
-    /// Removes repeated owner references, with a warning, as the server does before it tracks fields.
-    pub(super) fn dedup_owners(&mut self, object: &mut Value) {
-        let Some(owners) =
-            object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut)
-        else {
-            return;
-        };
-        let mut kept: Vec<Value> = Vec::new();
-        let mut repeated = Vec::new();
-        for owner in owners.drain(..) {
-            if kept.contains(&owner) {
-                repeated
-                    .push(owner.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned());
-            } else {
-                kept.push(owner);
-            }
-        }
-        *owners = kept;
-        if !repeated.is_empty() {
-            let uids = repeated.join(", ");
-            self.warnings.push(format!(
-                ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
-                 reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
-            ));
-        }
-    }
 }
 
 // === impl Writer ===
@@ -311,12 +261,6 @@ impl Tracking<'_> {
             other_version: &other_version,
         })
     }
-}
-
-/// What a strict reader complains of: fields that occur twice, and fields that the kind does not know.
-pub(super) fn complaints(duplicates: Vec<String>, unknown: Vec<String>) -> Vec<String> {
-    let duplicates = duplicates.into_iter().map(|path| format!("duplicate field \"{path}\""));
-    duplicates.chain(unknown.into_iter().map(|path| format!("unknown field \"{path}\""))).collect()
 }
 
 /// Changes an object as a controller does: tracked under its manager, without validation. The object may go with it.

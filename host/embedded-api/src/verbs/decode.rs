@@ -1,0 +1,79 @@
+//! Reading the object of a request, and what a strict reader complains of.
+
+use serde_json::Value;
+
+use super::Call;
+use crate::Failure;
+use crate::answer::BODIES;
+use crate::kind::{Decoded, FieldValidation};
+use crate::request::{Body, Encoding, WriteOptions};
+
+// === impl Call ===
+
+impl Call<'_> {
+    /// Reads the body as an object of the resource, with defaults.
+    pub(super) fn decode(&mut self, options: &WriteOptions) -> Result<Value, Failure> {
+        let encoding = Encoding::of(self.request.header("content-type"))
+            .ok_or_else(|| Failure::unsupported_media_type(BODIES))?;
+        let body = Body::read(&self.request.body, encoding)?;
+        let Decoded { mut object, unknown } = self.resource.decode(body.value)?;
+        let mut complaints = complaints(body.duplicates, unknown);
+        if complaints.len() > 1 && encoding == Encoding::Json && !self.resource.is_custom() {
+            sort_as_written(&mut complaints, &self.request.body);
+        }
+        match options.field_validation {
+            FieldValidation::Strict if !complaints.is_empty() => {
+                return Err(self.resource.strict(&complaints.join(", ")));
+            }
+            FieldValidation::Warn => self.warnings.extend(complaints),
+            FieldValidation::Strict | FieldValidation::Ignore => {}
+        }
+        self.resource.default(&mut object);
+        Ok(object)
+    }
+
+    /// Removes repeated owner references, with a warning, as the server does before it tracks fields.
+    pub(super) fn dedup_owners(&mut self, object: &mut Value) {
+        let Some(owners) =
+            object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut)
+        else {
+            return;
+        };
+        let mut kept: Vec<Value> = Vec::new();
+        let mut repeated = Vec::new();
+        for owner in owners.drain(..) {
+            if kept.contains(&owner) {
+                repeated
+                    .push(owner.get("uid").and_then(Value::as_str).unwrap_or_default().to_owned());
+            } else {
+                kept.push(owner);
+            }
+        }
+        *owners = kept;
+        if !repeated.is_empty() {
+            let uids = repeated.join(", ");
+            self.warnings.push(format!(
+                ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may \
+                 reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {uids}"
+            ));
+        }
+    }
+}
+
+/// A strict reader of a built-in kind complains in the order of the text; of a field that occurs twice, where it does so again.
+fn sort_as_written(complaints: &mut [String], body: &[u8]) {
+    let order = Body::order(body);
+    complaints.sort_by_cached_key(|complaint| {
+        let (what, path) = complaint.split_once(" field ").unwrap_or_default();
+        let mut places =
+            order.iter().enumerate().filter(|(_, field)| *field == path.trim_matches('"'));
+        let place = if what == "duplicate" { places.nth(1) } else { places.next() };
+        place.map_or(usize::MAX, |(place, _)| place)
+    });
+}
+
+/// What a strict reader complains of: fields that occur twice, and fields that the kind does not know.
+pub(super) fn complaints(duplicates: Vec<String>, unknown: Vec<String>) -> Vec<String> {
+    let duplicates = duplicates.into_iter().map(|path| format!("duplicate field \"{path}\""));
+    duplicates.chain(unknown.into_iter().map(|path| format!("unknown field \"{path}\""))).collect()
+}
