@@ -161,8 +161,13 @@ impl CustomSchema {
     /// What a write violates. `found` are the faults found already (those of the metadata); they come first in the answer, and rules are not
     /// evaluated if one of them says that the object has not the form that rules rely on.
     ///
-    /// On updates, faults of values that did not change are not reported.
-    pub(crate) fn validate(&self, write: Write<'_>, found: Vec<FieldError>) -> Vec<FieldError> {
+    /// On updates, faults of values that did not change are not reported; those that rules find go to `doubts`, as texts of warnings.
+    pub(crate) fn validate(
+        &self,
+        write: Write<'_>,
+        found: Vec<FieldError>,
+        doubts: &mut Vec<String>,
+    ) -> Vec<FieldError> {
         let mut errors = found;
         if write.status {
             self.validate_status(write, &mut errors);
@@ -180,7 +185,11 @@ impl CustomSchema {
         if self.root.has.rules {
             match blocks_rules(&errors) {
                 Some(error) => errors.push(error),
-                None => errors.extend(evaluate::validate(&self.root, write.object, write.old)),
+                None => {
+                    let found = evaluate::validate(&self.root, write.object, write.old);
+                    errors.extend(found.errors);
+                    doubts.extend(found.doubts.iter().map(ToString::to_string));
+                }
             }
         }
         errors

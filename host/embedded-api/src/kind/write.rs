@@ -161,8 +161,8 @@ impl Resource {
             Form::Custom(custom) => {
                 let mut found = self.validate_metadata(object);
                 found.extend(self.validate_type(object));
-                let mut errors =
-                    custom.schema.validate(Write { object, old: None, status: false }, found);
+                let write = Write { object, old: None, status: false };
+                let mut errors = custom.schema.validate(write, found, &mut Vec::new());
                 self.validate_scale(object, &mut errors);
                 errors
             }
@@ -170,13 +170,14 @@ impl Resource {
         }
     }
 
-    /// What is wrong with an update, but for its metadata.
+    /// What is wrong with an update; `found` are the faults of its metadata. What rules find wrong that was so before goes to `doubts`.
     pub(crate) fn validate_update(
         &self,
         new: &Value,
         old: &Value,
         subresource: Option<&str>,
         found: Vec<FieldError>,
+        doubts: &mut Vec<String>,
     ) -> Vec<FieldError> {
         match &self.form {
             Form::BuiltIn(definition) => {
@@ -188,8 +189,8 @@ impl Resource {
                 let mut found = found;
                 found.extend(self.validate_type(new));
                 let status = subresource == Some("status");
-                let mut errors =
-                    custom.schema.validate(Write { object: new, old: Some(old), status }, found);
+                let write = Write { object: new, old: Some(old), status };
+                let mut errors = custom.schema.validate(write, found, doubts);
                 if !status {
                     self.validate_scale(new, &mut errors);
                 }

@@ -23,17 +23,25 @@ struct Place<'a> {
     resource: bool,
 }
 
-/// The faults that rules find.
-pub(super) fn validate(root: &Node, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+/// What rules find.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) errors: Vec<FieldError>,
+    /// Faults that were there before, and may stay.
+    pub(super) doubts: Vec<FieldError>,
+}
+
+/// What rules find in an object.
+pub(super) fn validate(root: &Node, object: &Value, old: Option<&Value>) -> Findings {
+    let mut found = Findings::default();
     let place = Place { value: object, old, before: old, parent: None, resource: true };
-    visit(root, place, &FieldPath::root(), &mut errors);
-    errors
+    visit(root, place, &FieldPath::root(), &mut found);
+    found
 }
 
 /// The faults that rules find in a default, which is taken to be the old value, too.
 pub(super) fn validate_default(node: &Node, default: &Value) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+    let mut found = Findings::default();
     let place = Place {
         value: default,
         old: Some(default),
@@ -41,34 +49,34 @@ pub(super) fn validate_default(node: &Node, default: &Value) -> Vec<FieldError> 
         parent: None,
         resource: node.embedded,
     };
-    visit(node, place, &FieldPath::root(), &mut errors);
-    errors
+    visit(node, place, &FieldPath::root(), &mut found);
+    found.errors
 }
 
-fn visit(node: &Node, place: Place<'_>, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+fn visit(node: &Node, place: Place<'_>, path: &FieldPath<'_>, found: &mut Findings) {
     if !node.has.rules || place.value.is_null() {
         return;
     }
     if !node.rules.is_empty() {
-        evaluate(node, place, path, errors);
+        evaluate(node, place, path, found);
     }
     match place.value {
         Value::Object(map) => {
             if let Some(values) = node.values() {
                 for (key, value) in map {
-                    visit(values, place.field(node, values, key, value), &path.key(key), errors);
+                    visit(values, place.field(node, values, key, value), &path.key(key), found);
                 }
             }
             for (name, value) in map {
                 if let Some(child) = node.properties.get(name) {
-                    visit(child, place.field(node, child, name, value), &path.child(name), errors);
+                    visit(child, place.field(node, child, name, value), &path.child(name), found);
                 }
             }
         }
         Value::Array(items) => {
             if let Some(child) = &node.items {
                 for (index, item) in items.iter().enumerate() {
-                    visit(child, place.item(node, child, index, item), &path.index(index), errors);
+                    visit(child, place.item(node, child, index, item), &path.index(index), found);
                 }
             }
         }
@@ -76,20 +84,20 @@ fn visit(node: &Node, place: Place<'_>, path: &FieldPath<'_>, errors: &mut Vec<F
     }
 }
 
-fn evaluate(node: &Node, place: Place<'_>, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+fn evaluate(node: &Node, place: Place<'_>, path: &FieldPath<'_>, found: &mut Findings) {
     let contexts = Contexts::new(node, place);
     for rule in &node.rules {
         let Some(context) = contexts.of(rule) else { continue };
         match rule.evaluate(context, &contexts.plain) {
             Verdict::Fine => {}
             Verdict::Failed(detail) => {
-                errors.push(FieldError::invalid(path, node.type_name(), detail));
+                found.errors.push(FieldError::invalid(path, node.type_name(), detail));
             }
             Verdict::Violated { kind, field, detail } => {
-                if rule.uses_old || !place.is_unchanged() {
-                    let field = field.map_or_else(|| path.to_string(), |field| below(path, &field));
-                    errors.push(rule::fault(kind, field, node.type_name(), detail));
-                }
+                let field = field.map_or_else(|| path.to_string(), |field| below(path, &field));
+                let fault = rule::fault(kind, field, node.type_name(), detail);
+                let stays = !rule.uses_old && place.is_unchanged();
+                if stays { found.doubts.push(fault) } else { found.errors.push(fault) }
             }
         }
     }

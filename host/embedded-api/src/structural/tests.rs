@@ -12,7 +12,7 @@ fn spec(schema: Value) -> CustomSchema {
 
 fn faults(schema: &CustomSchema, object: &Value, old: Option<&Value>) -> Vec<String> {
     let write = Write { object, old, status: false };
-    schema.validate(write, Vec::new()).iter().map(ToString::to_string).collect()
+    schema.validate(write, Vec::new(), &mut Vec::new()).iter().map(ToString::to_string).collect()
 }
 
 fn created(schema: &CustomSchema, spec: Value) -> Vec<String> {
@@ -229,8 +229,11 @@ fn of_a_status_write_only_the_status_is_checked() {
     }}));
     let object = json!({"spec": {}, "status": {"p": 1}});
     let write = Write { object: &object, old: None, status: true };
-    let texts: Vec<String> =
-        schema.validate(write, Vec::new()).iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = schema
+        .validate(write, Vec::new(), &mut Vec::new())
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(
         texts,
         [
@@ -449,7 +452,11 @@ fn rules_at_the_root_see_the_name() {
     let object = json!({"metadata": {"name": "w-a"}, "spec": {"x": "1"}, "status": {"p": "2"}});
     let write = Write { object: &object, old: None, status: true };
     assert_eq!(
-        schema.validate(write, Vec::new()).iter().map(ToString::to_string).collect::<Vec<_>>(),
+        schema
+            .validate(write, Vec::new(), &mut Vec::new())
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
         ["<nil>: Invalid value: \"object\": status follows spec"]
     );
 }
@@ -502,6 +509,10 @@ fn rules_about_changes_compare_with_the_old_value() {
     for (old, new, texts) in cases {
         assert_eq!(faults(&schema, &of(new.clone()), old), texts, "{new}");
     }
+    let mut doubts = Vec::new();
+    let write = Write { object: &old, old: Some(&old), status: false };
+    assert_eq!(schema.validate(write, Vec::new(), &mut doubts), []);
+    assert_eq!(doubts, ["spec.short: Invalid value: \"string\": too long"]);
 }
 
 #[test]
@@ -695,7 +706,7 @@ fn an_api_rule_is_checked_quickly() {
     let write = Write { object: &object, old: Some(&object), status: false };
     let begin = std::time::Instant::now();
     for _ in 0..1000 {
-        assert!(schema.validate(write, Vec::new()).is_empty());
+        assert!(schema.validate(write, Vec::new(), &mut Vec::new()).is_empty());
     }
     println!(
         "{} bytes: {:?} for each validation",

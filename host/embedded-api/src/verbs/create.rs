@@ -14,8 +14,13 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     fit_namespace(&mut object, &call.path.namespace)?;
     call.dedup_owners(&mut object);
     let mut state = call.shared.state.write();
-    let mut writer =
-        Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
+    let mut writer = Writer {
+        state: &mut state,
+        resource: call.resource,
+        options: &options,
+        now: call.now,
+        doubts: Vec::new(),
+    };
     let object = writer.track(None, object, None);
     let doubts = call.resource.warnings(&object);
     let shown = writer.create(&call.path.namespace, object)?;

@@ -97,12 +97,18 @@ pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
     call.dedup_owners(&mut new);
     let subresource = call.subresource().map(str::to_owned);
     let subresource = subresource.as_deref();
-    let mut writer =
-        Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
+    let mut writer = Writer {
+        state: &mut state,
+        resource: call.resource,
+        options: &options,
+        now: call.now,
+        doubts: Vec::new(),
+    };
     let new = writer.track(Some(&live.value), new, subresource);
     let doubts = call.resource.warnings(&new);
     let shown = writer.update(&place, &live, new, subresource)?;
     call.warnings.extend(doubts);
+    call.warnings.append(&mut writer.doubts);
     Ok(Answer::object(200, shown))
 }
 
@@ -184,7 +190,13 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result
         );
         return Err(Failure::conflict(call.named(&call.path.name), &why));
     }
-    let mut writer = Writer { state: &mut state, resource: call.resource, options, now: call.now };
+    let mut writer = Writer {
+        state: &mut state,
+        resource: call.resource,
+        options,
+        now: call.now,
+        doubts: Vec::new(),
+    };
     let merged = writer.apply(live.as_ref().map(|live| &live.value), applied, subresource)?;
     let mut new = decode_applied(call, merged)?;
     call.resource.default(&mut new);
@@ -204,5 +216,6 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result
     let doubts = call.resource.warnings(&new);
     let shown = writer.update(&place, &live, new, subresource)?;
     call.warnings.extend(doubts);
+    call.warnings.append(&mut writer.doubts);
     Ok(Answer::object(200, shown))
 }

@@ -22,8 +22,13 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
         if subresource.is_some() || !creates_on_update(&call.resource.plural) {
             return Err(Failure::not_found(call.named(&call.path.name)));
         }
-        let mut writer =
-            Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
+        let mut writer = Writer {
+            state: &mut state,
+            resource: call.resource,
+            options: &options,
+            now: call.now,
+            doubts: Vec::new(),
+        };
         let object = writer.track(None, new, None);
         let doubts = call.resource.warnings(&object);
         let shown = writer.create(&call.path.namespace, object)?;
@@ -44,12 +49,18 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
     }
     let value = State::view(call.resource, &image);
     let live = Live { image, value };
-    let mut writer =
-        Writer { state: &mut state, resource: call.resource, options: &options, now: call.now };
+    let mut writer = Writer {
+        state: &mut state,
+        resource: call.resource,
+        options: &options,
+        now: call.now,
+        doubts: Vec::new(),
+    };
     let new = writer.track(Some(&live.value), new, subresource);
     let doubts = call.resource.warnings(&new);
     let shown = writer.update(&place, &live, new, subresource)?;
     call.warnings.extend(doubts);
+    call.warnings.append(&mut writer.doubts);
     Ok(Answer::object(200, shown))
 }
 

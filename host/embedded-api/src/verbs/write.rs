@@ -24,6 +24,8 @@ pub(super) struct Writer<'a> {
     pub(super) resource: &'a Arc<Resource>,
     pub(super) options: &'a WriteOptions,
     pub(super) now: Timestamp,
+    /// What was found wrong, but was so before: texts for `Warning` headers.
+    pub(super) doubts: Vec<String>,
 }
 
 /// An object that is there, in the version of the request.
@@ -141,7 +143,8 @@ impl Writer<'_> {
         keep_system_fields(&mut new, &live.value);
         managed_fields::keep_times(&live.value, &mut new);
         let found = metadata_faults(&new, &live.value);
-        let faults = resource.validate_update(&new, &live.value, subresource, found);
+        let faults =
+            resource.validate_update(&new, &live.value, subresource, found, &mut self.doubts);
         self.refuse(&name, &new, faults)?;
         if self.options.dry_run {
             return Ok(Shown::Value(new));
