@@ -118,6 +118,17 @@ async fn an_outcome_that_names_the_same_memory_again_and_again_is_not_copied() {
 }
 
 #[tokio::test]
+async fn an_argument_that_names_the_same_memory_again_and_again_is_not_copied() {
+    let processor = misbehave().await;
+    let called = call(&processor, "endless-argument").await;
+    assert!(called.log.is_empty());
+    let error = error(called);
+    assert!(matches!(error, Error::ArgumentTooLarge { .. }), "{error}");
+    assert!(error.backtrace().unwrap().to_string().contains("Misbehave"), "{error}");
+    still_serves(&processor).await;
+}
+
+#[tokio::test]
 async fn reads_without_end_are_ended() {
     let limits = Limits { reads: 50, ..Limits::default() };
     let processor = processor("misbehave", limits).await;

@@ -70,6 +70,7 @@ impl Processor for Misbehave {
             "undeclared-kind" => Ok(outcomes::undeclared_kind(request)),
             "huge" => Ok(outcomes::huge(request)),
             "endless-outcome" => Ok(outcomes::endless()),
+            "endless-argument" => Ok(outcomes::endless_argument()),
             "not-json" => Ok(outcomes::not_json()),
             _ => Ok(behave(request)),
         }

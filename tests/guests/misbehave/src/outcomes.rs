@@ -1,8 +1,9 @@
 //! Outcomes that must not be carried out.
 
+use mortise_sdk::bindings::mortise::host::log;
 use mortise_sdk::kubernetes::ConfigMap;
 use mortise_sdk::object::Metadata;
-use mortise_sdk::{Manifest, Outcome, Request};
+use mortise_sdk::{Level, Manifest, Outcome, Request};
 use serde_json::json;
 
 /// Larger than any outcome may be.
@@ -42,12 +43,24 @@ pub(crate) fn not_json() -> Outcome {
     clippy::same_length_and_capacity,
     reason = "a guest that lies about its memory is what this is for"
 )]
-pub(crate) fn endless() -> Outcome {
+fn aliases() -> Vec<String> {
     let text: &'static mut str = Box::leak("x".repeat(1 << 20).into_boxed_str());
     let length = text.len();
     let start = text.as_mut_ptr();
-    // SAFETY: none. Were it ever returned, the same memory would be given back a thousand times; the host must not let it
+    // SAFETY: none. Were they ever dropped, the same memory would be given back a thousand times; the host must not let it
     // come to that.
-    let alias = || unsafe { String::from_raw_parts(start, length, length) };
-    Outcome::new().finalizers((0..1000).map(|_| alias()))
+    (0..1000).map(|_| unsafe { String::from_raw_parts(start, length, length) }).collect()
+}
+
+pub(crate) fn endless() -> Outcome {
+    Outcome::new().finalizers(aliases())
+}
+
+/// The same as the argument of an import.
+pub(crate) fn endless_argument() -> Outcome {
+    let fields: Vec<(String, String)> =
+        aliases().into_iter().map(|text| (String::new(), text)).collect();
+    log::write(Level::Info, "endless", &fields);
+    std::mem::forget(fields);
+    Outcome::new()
 }
