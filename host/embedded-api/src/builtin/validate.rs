@@ -63,11 +63,26 @@ pub(crate) fn create(
     errors
 }
 
-/// What is wrong with an update: what may not change, then the object as it would be. The metadata is checked elsewhere.
+/// Kinds whose updates are checked like new objects, so that a fault of a label is told once more.
+const CHECKED_AGAIN: [&str; 10] = [
+    "api.core.v1.ConfigMap",
+    "api.core.v1.LimitRange",
+    "api.core.v1.Namespace",
+    "api.core.v1.Secret",
+    "api.core.v1.Service",
+    "api.core.v1.ServiceAccount",
+    "api.rbac.v1.ClusterRole",
+    "api.rbac.v1.ClusterRoleBinding",
+    "api.rbac.v1.Role",
+    "api.rbac.v1.RoleBinding",
+];
+
+/// What is wrong with an update: what may not change, then the object as it would be. What holds for all updates of metadata is
+/// checked elsewhere.
 pub(crate) fn update(
     definition: &str,
-    new: &Value,
-    old: &Value,
+    namespaced: bool,
+    (new, old): (&Value, &Value),
     subresource: Option<&str>,
     addresses: &Addresses,
 ) -> Vec<FieldError> {
@@ -90,6 +105,14 @@ pub(crate) fn update(
         "api.scheduling.v1.PriorityClass" => other::priority_class_update(new, old, &mut errors),
         "api.core.v1.PersistentVolumeClaim" => other::claim_update(new, old, &mut errors),
         _ => {}
+    }
+    if CHECKED_AGAIN.contains(&definition) {
+        let rules = metadata_rules(definition, namespaced);
+        errors.extend(name::validate_metadata(
+            &new["metadata"],
+            rules,
+            &FieldPath::new("metadata"),
+        ));
     }
     whole(definition, new, &mut errors);
     match definition {

@@ -182,7 +182,13 @@ impl Resource {
         match &self.form {
             Form::BuiltIn(definition) => {
                 let mut errors = found;
-                errors.extend(validate::update(definition, new, old, subresource, &self.addresses));
+                errors.extend(validate::update(
+                    definition,
+                    self.namespaced,
+                    (new, old),
+                    subresource,
+                    &self.addresses,
+                ));
                 errors
             }
             Form::Custom(custom) => {
@@ -277,6 +283,9 @@ impl Resource {
     pub(crate) fn deprecation(&self) -> Option<&str> {
         match &self.form {
             Form::Custom(custom) => custom.deprecation.as_deref(),
+            Form::BuiltIn("api.core.v1.Endpoints") => {
+                Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
+            }
             Form::BuiltIn(_) | Form::Untyped => None,
         }
     }
@@ -309,9 +318,15 @@ impl Resource {
             )));
         }
         if !self.is_custom() && !kind.is_empty() && kind != self.kind {
+            let why = match definition::of_kind(&found, &kind) {
+                Some(_) => {
+                    format!("converting (v1.{kind}) to (core.{}): unknown conversion", self.kind)
+                }
+                None => format!("no kind \"{kind}\" is registered for version \"{expected}\""),
+            };
             return Err(Failure::bad_request(format!(
-                "{kind} in version \"{}\" cannot be handled as a {}: no conversion of {kind} to {}",
-                self.version, self.kind, self.kind
+                "{kind} in version \"{}\" cannot be handled as a {}: {why}",
+                self.version, self.kind
             )));
         }
         if !self.is_custom() {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{age, network, pod};
-use crate::builtin::edit::{at, is_empty, items, members, text};
+use crate::builtin::edit::{at, items, members, text};
 
 pub(super) const NONE: &str = "<none>";
 pub(super) const UNSET: &str = "<unset>";

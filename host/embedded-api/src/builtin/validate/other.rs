@@ -2,8 +2,9 @@
 
 use super::number::{number_or_percent, port, port_or_name, positive};
 use super::{
-    FieldError, FieldPath, Value, add_invalid, at, is_empty, items, selector, shown, text,
+    FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty, items, selector, shown, text,
 };
+use crate::field_error::go_json;
 use crate::name;
 
 pub(super) fn disruption_budget(object: &Value, errors: &mut Vec<FieldError>) {
@@ -11,7 +12,15 @@ pub(super) fn disruption_budget(object: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
         let fault = "minAvailable and maxUnavailable cannot be both set";
-        errors.push(FieldError::invalid(path, spec.clone(), fault));
+        // The type inside of the server has other names of fields.
+        let raw = format!(
+            "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
+            go_json(&spec["minAvailable"]),
+            go_json(&spec["selector"]),
+            go_json(&spec["maxUnavailable"]),
+            go_json(&spec["unhealthyPodEvictionPolicy"]),
+        );
+        errors.push(FieldError::invalid(path, Shown::Raw(raw), fault));
     }
     for field in ["minAvailable", "maxUnavailable"] {
         if !spec[field].is_null() {
@@ -116,7 +125,7 @@ pub(super) fn ingress(object: &Value, errors: &mut Vec<FieldError>) {
     let rules = items(&spec["rules"]);
     if rules.is_empty() && spec["defaultBackend"].is_null() {
         let fault = "either `defaultBackend` or `rules` must be specified";
-        errors.push(FieldError::invalid(path, spec.clone(), fault));
+        errors.push(FieldError::invalid(path, shown(&spec["rules"]), fault));
     }
     if !spec["defaultBackend"].is_null() {
         backend(&spec["defaultBackend"], &path.child("defaultBackend"), errors);

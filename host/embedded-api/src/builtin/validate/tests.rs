@@ -102,6 +102,15 @@ fn new_objects_are_refused_in_the_words_of_kubernetes() {
 }
 
 #[test]
+fn updates_of_some_kinds_are_checked_like_new_objects() {
+    let object = json!({"metadata": {"name": "a", "namespace": "ns", "labels": {"a b": ""}}});
+    for (definition, faults) in [("api.core.v1.ConfigMap", 1), ("api.coordination.v1.Lease", 0)] {
+        let errors = super::update(definition, true, (&object, &object), None, &Addresses::new());
+        assert_eq!(errors.len(), faults, "{definition}");
+    }
+}
+
+#[test]
 fn what_must_not_change_does_not() {
     let role = |name: &str| json!({"roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}});
     let template = json!({"metadata": {"labels": {"a": "x"}}, "spec": {"containers": [{"name": "a", "image": "b"}]}});
@@ -135,7 +144,7 @@ fn what_must_not_change_does_not() {
     for (definition, mut new, mut old, expected) in cases {
         default::fill(definition, &mut new);
         default::fill(definition, &mut old);
-        let errors = super::update(definition, &new, &old, None, &Addresses::new());
+        let errors = super::update(definition, true, (&new, &old), None, &Addresses::new());
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert!(texts.iter().any(|text| text == expected), "{texts:?}");
     }
