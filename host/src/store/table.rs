@@ -36,7 +36,8 @@ pub(super) struct Table {
     tombstones: Tombstones,
     /// How far lists and the watch have come: all that happened up to this version was seen.
     seen: u64,
-    /// Own writes that came while a list was running and were not in it; the version says until when this is open.
+    /// Own writes that neither a list nor the watch has shown yet: if the watch shows a later version of anything, the object
+    /// was deleted before the list from which the watch goes on.
     unconfirmed: HashMap<Place, u64>,
     label_keys: HashSet<LabelKeys>,
     /// How many sets of label keys make it worth looking for those that nobody holds any more.
@@ -126,8 +127,13 @@ impl Table {
     /// An object of the running list.
     pub(super) fn list_item(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
         if let Some(listing) = &mut self.listing {
-            listing.seen.insert(place(object));
-            listing.newest = listing.newest.max(entry::revision_of(object));
+            let place = place(object);
+            let revision = entry::revision_of(object);
+            if self.unconfirmed.get(&place).is_some_and(|open| *open <= revision) {
+                self.unconfirmed.remove(&place);
+            }
+            listing.seen.insert(place);
+            listing.newest = listing.newest.max(revision);
         }
         self.put(object)
     }
@@ -135,14 +141,14 @@ impl Table {
     /// Ends the running list: what was not in it is gone. Says what changed, and whether more can be read than before.
     pub(super) fn end_list(&mut self) -> (Vec<Difference>, bool) {
         let Some(listing) = self.listing.take() else { return (Vec::new(), false) };
+        // What was open when the list began is decided by it.
+        self.unconfirmed.retain(|place, _| listing.touched.contains(place));
         let missing =
             self.current.rows().iter().filter(|entry| !listing.seen.contains(&place_of(entry)));
         let mut gone = Vec::new();
         for entry in missing {
             let place = place_of(entry);
-            if listing.touched.contains(&place) && entry.revision() > listing.newest {
-                self.unconfirmed.insert(place, entry.revision());
-            } else {
+            if !self.unconfirmed.contains_key(&place) || entry.revision() <= listing.newest {
                 gone.push(place);
             }
         }
@@ -176,8 +182,14 @@ impl Table {
             // The answer comes so late that the watch has shown the object's end before it.
             return Ok(None);
         }
-        self.touch(place);
-        self.put(object)
+        if let Some(listing) = &mut self.listing {
+            listing.touched.insert(place.clone());
+        }
+        let put = self.put(object)?;
+        if put.is_some() && !is_past && revision != 0 {
+            self.unconfirmed.insert(place, revision);
+        }
+        Ok(put)
     }
 
     /// An object that a write of ours put out of the scope.

@@ -197,6 +197,17 @@ fn what_is_not_in_a_list_is_gone_at_its_end_unless_it_is_newer() {
 }
 
 #[test]
+fn an_answer_that_one_list_did_not_confirm_is_confirmed_by_the_next() {
+    let stores = stores(&wanted(&[], &[]));
+    stores.begin_list(&kind(), &Scope::default());
+    stores.wrote(&kind(), &thing("a", "new", 9), &key(), &Arc::default());
+    stores.end_list(&kind(), &Scope::default());
+    list(&stores, &Scope::default(), &[thing("a", "new", 9)]);
+    upsert(&stores, &thing("a", "other", 10));
+    assert_eq!(names(&stores, &selection()), ["a/new", "a/other"]);
+}
+
+#[test]
 fn an_answer_that_comes_after_the_list_that_lacks_its_object_is_late() {
     let stores = stores(&wanted(&[], &[]));
     list(&stores, &Scope::default(), &[thing("a", "other", 20)]);

@@ -19,6 +19,8 @@ struct World {
     triggers: Triggers,
     readable: Arc<Readable>,
     revision: u64,
+    /// Answers to writes that the watch has not shown yet.
+    unseen: Vec<Value>,
 }
 
 impl World {
@@ -33,7 +35,13 @@ impl World {
             }
         }
         stores.take_events();
-        Self { stores, triggers: Triggers::new(), readable: Arc::new(readable), revision: 10 }
+        Self {
+            stores,
+            triggers: Triggers::new(),
+            readable: Arc::new(readable),
+            revision: 10,
+            unseen: Vec::new(),
+        }
     }
 
     fn view(&self) -> View {
@@ -54,13 +62,22 @@ impl World {
         object
     }
 
+    /// The watch shows what was written before it shows anything later.
+    fn watch(&mut self) {
+        for object in std::mem::take(&mut self.unseen) {
+            self.stores.upsert(&kind("Thing"), &Scope::default(), &object);
+        }
+    }
+
     fn upsert(&mut self, object: Value) {
+        self.watch();
         let object = self.newer(object);
         let of = kind(object["kind"].as_str().unwrap());
         self.stores.upsert(&of, &Scope::default(), &object);
     }
 
     fn delete(&mut self, object: Value) {
+        self.watch();
         let object = self.newer(object);
         let of = kind(object["kind"].as_str().unwrap());
         self.stores.delete(&of, &Scope::default(), &object);
@@ -69,6 +86,7 @@ impl World {
     fn wrote(&mut self, object: Value, by: &Key, sent: &Value) {
         let object = self.newer(object);
         self.stores.wrote(&kind("Thing"), &object, by, &Arc::new(sent.clone()));
+        self.unseen.push(object);
     }
 
     /// Hands on what happened; the keys that are queued.
