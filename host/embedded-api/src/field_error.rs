@@ -32,8 +32,6 @@ pub(crate) enum Kind {
     TypeInvalid,
     /// What the value names is not there.
     NotFound,
-    /// The check itself failed.
-    Internal,
 }
 
 /// The value that a fault shows.
@@ -90,7 +88,6 @@ impl Kind {
             Self::Forbidden => "FieldValueForbidden",
             Self::TypeInvalid => "FieldValueTypeInvalid",
             Self::NotFound => "FieldValueNotFound",
-            Self::Internal => "InternalError",
         }
     }
 
@@ -105,12 +102,11 @@ impl Kind {
             Self::TooMany => "Too many",
             Self::Forbidden => "Forbidden",
             Self::NotFound => "Not found",
-            Self::Internal => "Internal error",
         }
     }
 
     fn shows_value(self) -> bool {
-        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::Internal)
+        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong)
     }
 }
 
@@ -204,11 +200,6 @@ impl FieldError {
     pub(crate) fn too_many(field: impl Display, actual: usize, most: usize) -> Self {
         let unit = if most == 1 { "item" } else { "items" };
         Self::new(Kind::TooMany, field, actual, format!("must have at most {most} {unit}"))
-    }
-
-    /// `Internal error: detail`.
-    pub(crate) fn internal(field: impl Display, detail: impl Into<String>) -> Self {
-        Self::new(Kind::Internal, field, Shown::Omitted, detail)
     }
 
     /// The text without the field: the `message` of a cause.
