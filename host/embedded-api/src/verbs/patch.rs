@@ -89,7 +89,15 @@ pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let mut state = shared.state.write();
     let live = live(call, &state, &place)?;
     let patched = mechanism.change(&live.value, &body.value, call)?;
-    let Decoded { object: mut new, unknown } = decode_patched(call, patched)?;
+    let decoded = call.resource.decode(patched).or_else(|failure| match failure.code() {
+        // What does not fit is a fault of the patch, which shows the object.
+        400 => Err(patch_fault(
+            mechanism.change(&live.value, &body.value, call)?.to_string(),
+            failure.message(),
+        )),
+        _ => Err(failure),
+    });
+    let Decoded { object: mut new, unknown } = decoded?;
     complain(call, &new, complaints(body.duplicates, unknown), options.field_validation)?;
     call.resource.default(&mut new);
     fit_namespace(&mut new, &call.path.namespace)?;
@@ -121,15 +129,6 @@ pub(super) fn live(call: &Call<'_>, state: &State, place: &Place) -> Result<Live
         .ok_or_else(|| Failure::not_found(call.named(&call.path.name)))?;
     let value = State::view(call.resource, &image);
     Ok(Live { image, value })
-}
-
-/// Reads a patched object; what does not fit is a fault of the patch.
-fn decode_patched(call: &Call<'_>, patched: Value) -> Result<Decoded, Failure> {
-    let shown = patched.to_string();
-    call.resource.decode(patched).map_err(|failure| match failure.code() {
-        400 => patch_fault(shown, failure.message()),
-        _ => failure,
-    })
 }
 
 /// Reads what an apply made.
