@@ -183,13 +183,12 @@ impl CustomSchema {
             }
         }
         if self.root.has.rules {
-            match blocks_rules(&errors) {
-                Some(error) => errors.push(error),
-                None => {
-                    let found = evaluate::validate(&self.root, write.object, write.old);
-                    errors.extend(found.errors);
-                    doubts.extend(found.doubts.iter().map(ToString::to_string));
-                }
+            if let Some(error) = blocks_rules(&errors) {
+                errors.push(error);
+            } else {
+                let found = evaluate::validate(&self.root, write.object, write.old);
+                errors.extend(found.errors);
+                doubts.extend(found.doubts.iter().map(ToString::to_string));
             }
         }
         errors
