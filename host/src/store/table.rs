@@ -3,7 +3,7 @@
 //! *Guarantees.* An object is never replaced by an older version of itself. A late event does not bring a deleted object
 //! back. When a list ends, what is not in it is gone, unless it is newer than the list.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -38,7 +38,7 @@ pub(super) struct Table {
     seen: u64,
     /// Own writes that neither a list nor the watch has shown yet: if the watch shows a later version of anything, the object
     /// was deleted before the list from which the watch goes on.
-    unconfirmed: HashMap<Place, u64>,
+    unconfirmed: BTreeMap<u64, Place>,
     label_keys: HashSet<LabelKeys>,
     /// How many sets of label keys make it worth looking for those that nobody holds any more.
     label_keys_bound: usize,
@@ -49,8 +49,6 @@ pub(super) struct Table {
 struct Listing {
     shape: Arc<Shape>,
     seen: HashSet<Place>,
-    /// What did not come from the list since it began.
-    touched: HashSet<Place>,
     /// The newest version in it; the list is no older.
     newest: u64,
 }
@@ -66,7 +64,7 @@ impl Table {
             promised: None,
             tombstones: Tombstones::default(),
             seen: 0,
-            unconfirmed: HashMap::new(),
+            unconfirmed: BTreeMap::new(),
             label_keys: HashSet::new(),
             label_keys_bound: 64,
         }
@@ -116,12 +114,8 @@ impl Table {
     }
 
     pub(super) fn begin_list(&mut self) {
-        self.listing = Some(Listing {
-            shape: Arc::clone(&self.shape),
-            seen: HashSet::new(),
-            touched: HashSet::new(),
-            newest: 0,
-        });
+        self.listing =
+            Some(Listing { shape: Arc::clone(&self.shape), seen: HashSet::new(), newest: 0 });
     }
 
     /// An object of the running list.
@@ -129,8 +123,9 @@ impl Table {
         if let Some(listing) = &mut self.listing {
             let place = place(object);
             let revision = entry::revision_of(object);
-            if self.unconfirmed.get(&place).is_some_and(|open| *open <= revision) {
-                self.unconfirmed.remove(&place);
+            let held = self.current.get(&place.0, &place.1).map_or(0, |held| held.revision());
+            if held <= revision {
+                self.unconfirmed.remove(&held);
             }
             listing.seen.insert(place);
             listing.newest = listing.newest.max(revision);
@@ -141,23 +136,24 @@ impl Table {
     /// Ends the running list: what was not in it is gone. Says what changed, and whether more can be read than before.
     pub(super) fn end_list(&mut self) -> (Vec<Difference>, bool) {
         let Some(listing) = self.listing.take() else { return (Vec::new(), false) };
-        // What was open when the list began is decided by it.
-        self.unconfirmed.retain(|place, _| listing.touched.contains(place));
         let missing =
             self.current.rows().iter().filter(|entry| !listing.seen.contains(&place_of(entry)));
         let mut gone = Vec::new();
         for entry in missing {
-            let place = place_of(entry);
-            if !self.unconfirmed.contains_key(&place) || entry.revision() <= listing.newest {
-                gone.push(place);
+            // A write that may be newer than the list stays open.
+            let revision = entry.revision();
+            if revision <= listing.newest || !self.unconfirmed.contains_key(&revision) {
+                gone.push(place_of(entry));
             }
         }
         self.seen = self.seen.max(listing.newest);
         let now = Instant::now();
-        let differences = gone
-            .into_iter()
-            .filter_map(|place| self.take(&place, listing.newest, None, now))
-            .collect();
+        let mut differences = Vec::new();
+        for place in gone {
+            self.confirm(&place);
+            // Only of versions up to the list's is it certain that they are past.
+            differences.extend(self.take(&place, listing.newest, None, now));
+        }
         let was_complete = std::mem::replace(&mut self.current.complete, true);
         self.promised = Some(listing.shape);
         let widened = self.keep_promise();
@@ -166,7 +162,7 @@ impl Table {
 
     /// An object as a watch shows it.
     pub(super) fn upsert(&mut self, object: &Value) -> Result<(Vec<Difference>, bool), NotKept> {
-        self.touch(place(object));
+        self.confirm(&place(object));
         let put = self.put(object)?;
         let mut differences: Vec<Difference> = put.into_iter().collect();
         differences.extend(self.passed(entry::revision_of(object)));
@@ -182,12 +178,12 @@ impl Table {
             // The answer comes so late that the watch has shown the object's end before it.
             return Ok(None);
         }
-        if let Some(listing) = &mut self.listing {
-            listing.touched.insert(place.clone());
-        }
         let put = self.put(object)?;
-        if put.is_some() && !is_past && revision != 0 {
-            self.unconfirmed.insert(place, revision);
+        if let Some((held, _)) = &put {
+            self.unconfirmed.remove(&held.as_ref().map_or(0, |held| held.revision()));
+            if !is_past && revision != 0 {
+                self.unconfirmed.insert(revision, place);
+            }
         }
         Ok(put)
     }
@@ -197,25 +193,25 @@ impl Table {
         let (namespace, name) = entry::place_of(object);
         let held = self.current.get(namespace, name)?;
         let revision = entry::revision_of(object);
-        if is_older(revision, held.revision()) {
+        let last = held.revision().max(revision);
+        if is_older(revision, last) {
             return None;
         }
-        self.touch(place(object));
-        self.take(&place(object), revision, None, Instant::now())
+        let place = place(object);
+        self.confirm(&place);
+        self.take(&place, last, None, Instant::now())
     }
 
     /// The last state of an object that was deleted or left the scope.
     pub(super) fn delete(&mut self, object: &Value) -> Vec<Difference> {
         let revision = entry::revision_of(object);
         let place = place(object);
-        self.touch(place.clone());
-        let held = self.current.get(&place.0, &place.1).map(|held| held.revision());
-        let mut differences: Vec<Difference> = if held.is_some_and(|held| is_older(revision, held))
-        {
-            Vec::new()
-        } else {
-            self.take(&place, revision, None, Instant::now()).into_iter().collect()
-        };
+        self.confirm(&place);
+        let held = self.current.get(&place.0, &place.1).map_or(0, |held| held.revision());
+        let mut differences = Vec::new();
+        if !is_older(revision, held) {
+            differences.extend(self.take(&place, held.max(revision), None, Instant::now()));
+        }
         differences.extend(self.passed(revision));
         differences
     }
@@ -234,8 +230,10 @@ impl Table {
             return None;
         }
         let uid = uid.or_else(|| held.and_then(|held| held.uid())).map(Box::from);
-        self.touch((namespace.into(), name.into()));
-        self.take(&(namespace.into(), name.into()), 0, uid, Instant::now())
+        let last = held.map_or(0, |held| held.revision());
+        let place = (namespace.into(), name.into());
+        self.confirm(&place);
+        self.take(&place, last, uid, Instant::now())
     }
 
     /// Forgets all objects, without a word: the kind is gone.
@@ -246,10 +244,10 @@ impl Table {
         self.unconfirmed.clear();
     }
 
-    fn touch(&mut self, place: Place) {
-        self.unconfirmed.remove(&place);
-        if let Some(listing) = &mut self.listing {
-            listing.touched.insert(place);
+    /// What is known of an object is no longer open.
+    fn confirm(&mut self, place: &Place) {
+        if let Some(held) = self.current.get(&place.0, &place.1) {
+            self.unconfirmed.remove(&held.revision());
         }
     }
 
@@ -287,38 +285,28 @@ impl Table {
         Ok(Some((held, Some(entry))))
     }
 
-    /// Takes an object out and leaves a tombstone.
+    /// Takes an object out and leaves a tombstone for the versions up to this one.
     fn take(
         &mut self,
         place: &Place,
-        revision: u64,
+        last: u64,
         uid: Option<Box<str>>,
         now: Instant,
     ) -> Option<Difference> {
-        let held = self.current.remove(&place.0, &place.1);
-        let last = held.as_ref().map_or(0, |held| held.revision()).max(revision);
         self.tombstones.add(place.clone(), last, uid, now);
+        let held = self.current.remove(&place.0, &place.1);
         held.map(|held| (Some(held), None))
     }
 
     /// The watch has come this far: it would have shown the versions before.
     fn passed(&mut self, revision: u64) -> Vec<Difference> {
         self.seen = self.seen.max(revision);
-        if self.unconfirmed.is_empty() {
-            return Vec::new();
-        }
-        let passed: Vec<Place> = self
-            .unconfirmed
-            .iter()
-            .filter(|(_, held)| **held < revision)
-            .map(|(place, _)| place.clone())
-            .collect();
+        let open = self.unconfirmed.split_off(&revision);
+        let passed = std::mem::replace(&mut self.unconfirmed, open);
         let mut differences = Vec::new();
-        for place in passed {
-            let held = self.unconfirmed.remove(&place);
-            let current = self.current.get(&place.0, &place.1).map(|entry| entry.revision());
-            if held == current {
-                differences.extend(self.take(&place, 0, None, Instant::now()));
+        for (written, place) in passed {
+            if self.current.get(&place.0, &place.1).is_some_and(|held| held.revision() == written) {
+                differences.extend(self.take(&place, written, None, Instant::now()));
             }
         }
         differences

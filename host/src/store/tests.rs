@@ -197,6 +197,17 @@ fn what_is_not_in_a_list_is_gone_at_its_end_unless_it_is_newer() {
 }
 
 #[test]
+fn an_object_that_a_list_missed_by_being_older_comes_back_with_the_watch() {
+    let stores = stores(&wanted(&[], &[]));
+    upsert(&stores, &thing("a", "x", 10));
+    // Its newest object is older than `x`, so it cannot be told whether the list is.
+    list(&stores, &Scope::default(), &[thing("a", "other", 8)]);
+    assert_eq!(names(&stores, &selection()), ["a/other"]);
+    upsert(&stores, &thing("a", "x", 10));
+    assert_eq!(names(&stores, &selection()), ["a/other", "a/x"]);
+}
+
+#[test]
 fn an_answer_that_one_list_did_not_confirm_is_confirmed_by_the_next() {
     let stores = stores(&wanted(&[], &[]));
     stores.begin_list(&kind(), &Scope::default());
