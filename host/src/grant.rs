@@ -218,10 +218,15 @@ impl Grant {
 impl Writable {
     /// The first field of a manifest that no rule with this verb lets be written, if there is one.
     pub(crate) fn outside(&self, verb: Verbs, fields: &Value) -> Option<String> {
-        if self.with(verb).any(|rule| rule.fields.is_empty()) {
+        if self.is_unlimited(verb) {
             return None;
         }
         outside(fields, self.with(verb).flat_map(|rule| &rule.fields))
+    }
+
+    /// Whether a rule with this verb lets every field be written.
+    pub(crate) fn is_unlimited(&self, verb: Verbs) -> bool {
+        self.with(verb).any(|rule| rule.fields.is_empty())
     }
 
     /// Whether a path lies within what may be written.

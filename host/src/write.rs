@@ -90,8 +90,8 @@ pub struct Written {
     pub warnings: Vec<String>,
     /// What counts as read because it was written.
     pub wrote: Vec<Wrote>,
-    /// What counts as read because it was pruned.
-    pub pruned: Vec<contract::Selection>,
+    /// What counts as read because it was pruned: the selection, and the manager of what has to go.
+    pub pruned: Vec<(contract::Selection, String)>,
 }
 
 /// A change in the cluster.
@@ -200,7 +200,8 @@ impl Writer {
 
 impl Run<'_> {
     async fn all(&mut self, plan: &Plan) {
-        self.written.pruned = plan.prune.iter().map(|prune| prune.of.clone()).collect();
+        let pruned = plan.prune.iter().map(|prune| (prune.of.clone(), self.managers.apply.clone()));
+        self.written.pruned = pruned.collect();
         if self.everything(plan).await.is_some() {
             self.writer.memory.keep_only(self.managers.hash(), &self.touched);
         }

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -295,4 +296,58 @@ fn what_is_reconciled_read_or_written_may_be_mentioned_and_nothing_else() {
     assert!(grant.may_mention(&object(kind("", "ConfigMap"), Some("a"), "n")).is_ok());
     assert!(grant.may_mention(&object(kind("apps", "Deployment"), Some("a"), "n")).is_ok());
     assert!(grant.may_mention(&object(kind("", "Secret"), Some("a"), "n")).is_err());
+}
+
+fn any_selection() -> impl Strategy<Value = Selection> {
+    let name = |names: &'static [&'static str]| {
+        proptest::option::of(proptest::sample::select(names))
+            .prop_map(|name| name.map(str::to_owned))
+    };
+    let kinds = proptest::sample::select(&["ConfigMap", "Secret", "*"][..]);
+    let labels = proptest::sample::select(&["", "app=x", "app in (x,y)"][..]);
+    (kinds, name(&["a", "b"]), name(&["n", "m"]), labels).prop_map(
+        |(of, namespace, name, labels)| Selection {
+            namespace,
+            name,
+            labels: labels.into(),
+            ..selection(kind("", of))
+        },
+    )
+}
+
+fn any_rule() -> impl Strategy<Value = WriteRule> {
+    let verbs = proptest::collection::vec(
+        proptest::sample::select(&[Verbs::CREATE, Verbs::UPDATE, Verbs::DELETE, Verbs::EVICT][..]),
+        1..4,
+    );
+    let fields = proptest::collection::vec(
+        proptest::sample::select(&["data", "data.k", "metadata.labels"][..]),
+        0..3,
+    );
+    (any_selection(), verbs, fields).prop_map(|(of, verbs, fields)| {
+        rule(of, verbs.into_iter().fold(Verbs::empty(), |all, verb| all | verb), &fields)
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_wider_grant_never_denies_more(
+        rules in proptest::collection::vec(any_rule(), 0..4),
+        more in any_rule(),
+        wanted in any_selection(),
+        labelled in any::<bool>(),
+    ) {
+        let narrow = grant(rules.clone());
+        let wide = grant(rules.into_iter().chain([more]).collect());
+        let sent = json!({"metadata": {"labels": if labelled { json!({"app": "x"}) } else { json!({}) }}, "data": {"k": "v"}});
+        let to = object(wanted.kind.clone(), wanted.namespace.as_deref(), wanted.name.as_deref().unwrap_or("n"));
+        prop_assert!(narrow.may_prune(&wanted).is_err() || wide.may_prune(&wanted).is_ok());
+        for verbs in [Verbs::CREATE, Verbs::CREATE | Verbs::UPDATE, Verbs::DELETE] {
+            let Ok(held) = narrow.may_write(verbs, &to) else { continue };
+            let more = wide.may_write(verbs, &to).unwrap();
+            prop_assert!(held.outside(verbs, &sent).is_some() || more.outside(verbs, &sent).is_none());
+            prop_assert!(!held.holds(verbs, &sent) || more.holds(verbs, &sent));
+            prop_assert!(!held.unconditional(verbs) || more.unconditional(verbs));
+        }
+    }
 }

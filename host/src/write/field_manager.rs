@@ -144,6 +144,8 @@ mod tests {
     fn a_manager_belongs_to_one_reconciled_object_and_outlives_versions() {
         let own = managers("kyma", "api-rule", "rule", "v1", "a");
         assert!(own.apply.starts_with("mortise/kyma/api-rule/a"), "{}", own.apply);
+        // Another name would orphan all that former hosts have applied.
+        assert_eq!(own.apply, "mortise/kyma/api-rule/a665b18121139fb702101c31db55ae2b9");
         assert_eq!(own, managers("kyma", "api-rule", "rule", "v2", "a"));
         let others = [
             managers("other", "api-rule", "rule", "v1", "a"),
