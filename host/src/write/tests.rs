@@ -69,11 +69,10 @@ where
             _ => true,
         };
         async move {
-            if is_open {
-                Ok(api.oneshot(request).await.unwrap_or_else(|never| match never {}))
-            } else {
-                Err(std::io::Error::other("crashed"))
+            if !is_open {
+                return Err(std::io::Error::other("crashed"));
             }
+            Ok(api.oneshot(request).await.unwrap_or_else(|never| match never {}))
         }
     })
 }

@@ -76,7 +76,9 @@ fn state(bed: &Bed) -> Vec<String> {
             metadata.remove(key);
         }
         let entries = metadata["managedFields"].as_array_mut().unwrap();
-        entries.iter_mut().for_each(|entry| entry["time"] = Value::Null);
+        for entry in entries.iter_mut() {
+            entry["time"] = Value::Null;
+        }
         entries.sort_by_key(Value::to_string);
         object.to_string().replace(&uid, "uid")
     };
