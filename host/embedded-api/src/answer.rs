@@ -49,8 +49,6 @@ pub(crate) enum Content {
     List(List),
     /// A `Status`, a scale, a document: always written as it is.
     Document(Value),
-    /// No JSON.
-    Text(String),
 }
 
 /// A whole answer but for what belongs to the connection.
@@ -153,10 +151,6 @@ impl Answer {
         Self { code, content: Content::Document(document) }
     }
 
-    pub(crate) fn text(code: u16, text: impl Into<String>) -> Self {
-        Self { code, content: Content::Text(text.into()) }
-    }
-
     /// The answer to a deletion that took the object away.
     pub(crate) fn deleted(resource: &Resource, name: &str, uid: &str) -> Self {
         let details = [
@@ -180,7 +174,6 @@ impl Answer {
     ) -> Result<Response, Failure> {
         let code = self.code;
         let (bytes, content_type) = match self.content {
-            Content::Text(text) => (text.into_bytes(), "text/plain; charset=utf-8"),
             Content::Document(document) => style.write(document.to_string().into_bytes()),
             Content::Object(shown) => match (style.accept.form, resource) {
                 (Form::Whole, _) | (_, None) => {

@@ -20,8 +20,6 @@
 //! - `schema`, `typed`, `fields`, `managed_fields`, `patch`: merging objects and knowing who owns which fields
 //! - `discovery`, `openapi`, `table`: what clients ask about the API itself, and how kubectl prints objects
 
-#![expect(dead_code, reason = "modules land one by one")]
-
 mod access;
 mod answer;
 mod builtin;

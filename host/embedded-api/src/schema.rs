@@ -288,11 +288,6 @@ impl Map {
 // === impl Field ===
 
 impl Field {
-    /// Its type.
-    pub(crate) fn type_(&self) -> &Type {
-        &self.type_
-    }
-
     /// What it counts as where it is absent.
     pub(crate) fn default(&self) -> Option<&Value> {
         self.default.as_ref()

@@ -76,23 +76,6 @@ pub(crate) fn prepare_update(
     }
 }
 
-/// The fields that a path never writes, and so never owns.
-pub(crate) fn reset_fields(
-    definition: &str,
-    subresource: Option<&str>,
-) -> &'static [&'static [&'static str]] {
-    match (definition, subresource) {
-        (CRD, Some("status")) => &[&["metadata"], &["spec"]],
-        ("api.apps.v1.Deployment", Some("status")) => &[&["spec"], &["metadata", "labels"]],
-        ("api.core.v1.Pod", Some("status")) => {
-            &[&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]]
-        }
-        (_, Some("status")) => &[&["spec"]],
-        (_, None) if has_status(definition) => &[&["status"]],
-        _ => &[],
-    }
-}
-
 /// Which parts of an object its generation counts the changes of.
 #[derive(Clone, Copy)]
 enum Counted {

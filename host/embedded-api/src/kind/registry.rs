@@ -91,6 +91,7 @@ impl Registry {
         versions.iter().filter_map(move |version| version.resources.get(plural))
     }
 
+    #[cfg(test)]
     pub(crate) fn has_group(&self, group: &str) -> bool {
         self.groups.contains_key(group)
     }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use serde_json::{Value, json};
 
-use super::{FieldValidation, Form, Resource};
+use super::{Form, Resource};
 use crate::Failure;
 use crate::builtin::edit::{at, child, copy, members, remove, set, text};
 use crate::builtin::{admission, decode, default, definition, event, strategy, validate};
@@ -64,26 +64,6 @@ impl Resource {
             }
         };
         Ok(Decoded { object, unknown })
-    }
-
-    /// Refuses unknown fields, or warns about them, as the request wishes.
-    pub(crate) fn refuse_unknown(
-        &self,
-        unknown: &[String],
-        validation: FieldValidation,
-        warnings: &mut Vec<String>,
-    ) -> Result<(), Failure> {
-        let texts = unknown.iter().map(|path| format!("unknown field \"{path}\""));
-        match validation {
-            FieldValidation::Ignore => {}
-            FieldValidation::Warn => warnings.extend(texts),
-            FieldValidation::Strict if unknown.is_empty() => {}
-            FieldValidation::Strict => {
-                let texts: Vec<_> = texts.collect();
-                return Err(self.strict(&texts.join(", ")));
-            }
-        }
-        Ok(())
     }
 
     /// 400: a strict reader found faults.
@@ -211,19 +191,6 @@ impl Resource {
         match &self.form {
             Form::BuiltIn(definition) if *definition == validate::CRD => crd::warnings(object),
             _ => Vec::new(),
-        }
-    }
-
-    /// The fields that a path never writes, and so never owns.
-    pub(crate) fn reset_fields(
-        &self,
-        subresource: Option<&str>,
-    ) -> &'static [&'static [&'static str]] {
-        match (&self.form, subresource) {
-            (Form::BuiltIn(definition), _) => strategy::reset_fields(definition, subresource),
-            (_, Some("status")) => &[&["spec"]],
-            (_, None) if self.has_status() => &[&["status"]],
-            _ => &[],
         }
     }
 

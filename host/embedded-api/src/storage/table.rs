@@ -62,10 +62,6 @@ impl Table {
         self.objects.get_key_value(key)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.objects.len()
-    }
-
     /// The revision of the last change.
     pub(crate) fn last(&self) -> u64 {
         *self.last.borrow()

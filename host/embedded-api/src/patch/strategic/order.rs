@@ -76,13 +76,3 @@ pub(super) fn no_key(item: &Value, key: &str) -> PatchError {
     let message = format!("map: {} does not contain declared merge key: {key}", Plain(item));
     PatchError::Unclassified(message)
 }
-
-/// The patch has items that its own order does not name, or in another order.
-pub(super) fn broken(patch: Vec<Value>, wanted: &[Value]) -> PatchError {
-    let (patch, wanted) = (Value::Array(patch), Value::Array(wanted.to_vec()));
-    PatchError::Unclassified(format!(
-        "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
-        Plain(&patch),
-        Plain(&wanted)
-    ))
-}
