@@ -109,42 +109,57 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// The names that a CRD gets, and the reason and message for the last one that it does not get.
-fn accepted(crd: &Value, taken: &Taken<'_>) -> (Value, Option<(&'static str, String)>) {
+/// Why a name is not accepted: reason and message of a condition.
+type Conflict = (&'static str, String);
+
+/// The names that a CRD gets, and the last of the conflicts that keep it from getting others.
+fn accepted(crd: &Value, taken: &Taken<'_>) -> (Value, Option<Conflict>) {
     let wanted = at(crd, &["spec", "names"]);
     let mut names = at(crd, &["status", "acceptedNames"]).clone();
     if !names.is_object() {
         names = json!({});
     }
-    let mut conflict = None;
-    let in_use = |name: &str| format!("\"{name}\" is already in use");
-    for (key, reason, all) in [
-        ("plural", "PluralConflict", &taken.resources),
-        ("singular", "SingularConflict", &taken.resources),
-        ("kind", "KindConflict", &taken.kinds),
-        ("listKind", "ListKindConflict", &taken.kinds),
-    ] {
-        let name = text(wanted, key);
-        if name != text(&names, key) && all.contains(&name) {
-            conflict = Some((reason, in_use(name)));
-        } else {
-            set(&mut names, key, name);
+    let mut conflicts: Vec<Conflict> = Vec::new();
+    for (key, reason) in [("plural", "PluralConflict"), ("singular", "SingularConflict")] {
+        conflicts.extend(
+            take(&mut names, text(wanted, key), key, &taken.resources).map(|text| (reason, text)),
+        );
+    }
+    match short_names_in_use(&names, wanted, taken).as_slice() {
+        [] => same_list(&mut names, "shortNames", wanted),
+        [one] => conflicts.push(("ShortNamesConflict", in_use(one))),
+        several => {
+            let texts: Vec<_> = several.iter().map(|name| in_use(name)).collect();
+            conflicts.push(("ShortNamesConflict", format!("[{}]", texts.join(", "))));
         }
     }
-    let had = items(at(&names, &["shortNames"])).to_vec();
-    let fresh = items(&wanted["shortNames"]).iter().filter(|name| !had.contains(name));
-    let used: Vec<_> = fresh
-        .filter_map(Value::as_str)
-        .filter(|name| taken.resources.contains(name))
-        .map(in_use)
-        .collect();
-    match used.as_slice() {
-        [] => same_list(&mut names, "shortNames", wanted),
-        [one] => conflict = Some(("ShortNamesConflict", one.clone())),
-        several => conflict = Some(("ShortNamesConflict", format!("[{}]", several.join(", ")))),
+    for (key, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
+        conflicts.extend(
+            take(&mut names, text(wanted, key), key, &taken.kinds).map(|text| (reason, text)),
+        );
     }
     same_list(&mut names, "categories", wanted);
-    (names, conflict)
+    (names, conflicts.pop())
+}
+
+/// Gives a name, or says why not.
+fn take(names: &mut Value, name: &str, key: &str, taken: &[&str]) -> Option<String> {
+    if name != text(names, key) && taken.contains(&name) {
+        return Some(in_use(name));
+    }
+    set(names, key, name);
+    None
+}
+
+fn in_use(name: &str) -> String {
+    format!("\"{name}\" is already in use")
+}
+
+/// The short names that another CRD has.
+fn short_names_in_use<'a>(names: &Value, wanted: &'a Value, taken: &Taken<'_>) -> Vec<&'a str> {
+    let had = items(&names["shortNames"]);
+    let fresh = items(&wanted["shortNames"]).iter().filter(|name| !had.contains(name));
+    fresh.filter_map(Value::as_str).filter(|name| taken.resources.contains(name)).collect()
 }
 
 /// Takes over a list, or its absence.

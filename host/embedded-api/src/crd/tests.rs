@@ -99,6 +99,33 @@ fn crds_are_refused_in_the_words_of_kubernetes() {
 }
 
 #[test]
+fn selectable_fields_are_simple_fields_of_the_schema() {
+    let mut crd = widgets();
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"] =
+        json!({"spec": {"type": "object", "properties": {"color": {"type": "string"}}}});
+    let cases = [
+        (".spec.color", None),
+        (
+            ".spec.size",
+            Some(
+                "spec.selectableFields[0].jsonPath: Invalid value: \".spec.size\": is an invalid path: does not refer to a valid field",
+            ),
+        ),
+        (
+            ".spec",
+            Some(
+                "spec.selectableFields[0]: Invalid value: \".spec\": must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
+            ),
+        ),
+    ];
+    for (path, expected) in cases {
+        crd["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": path}]);
+        let faults: Vec<_> = validate::validate(&crd).iter().map(ToString::to_string).collect();
+        assert_eq!(faults.first().map(String::as_str), expected, "{path}");
+    }
+}
+
+#[test]
 fn a_crd_keeps_its_group_and_kind() {
     let old = settle(&widgets(), &Registry::new(), NOW).unwrap();
     let mut new = old.clone();

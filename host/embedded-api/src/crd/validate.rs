@@ -17,6 +17,8 @@ const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const FORMATS: [&str; 9] =
     ["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
 
+const NOT_PRESERVED: &str = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+
 /// The parts that stand once, as they are the same in all versions.
 struct Hoisted {
     parts: Vec<&'static str>,
@@ -53,6 +55,9 @@ pub(crate) fn validate(crd: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("metadata.name", name, fault));
     }
     validate_spec(spec, &mut errors);
+    if spec["preserveUnknownFields"] == true {
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", true, NOT_PRESERVED));
+    }
     stored_versions(crd, &mut errors);
     approval(crd, &mut errors);
     errors
@@ -73,6 +78,10 @@ pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
             let field = format!("spec.{}", keys.join("."));
             errors.push(FieldError::invalid(field, value.clone(), "field is immutable"));
         }
+    }
+    let preserves = |crd: &Value| *at(crd, &["spec", "preserveUnknownFields"]) == true;
+    if preserves(new) && !preserves(old) {
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", true, NOT_PRESERVED));
     }
     stored_versions(new, &mut errors);
     approval(new, &mut errors);
@@ -351,32 +360,42 @@ fn selectable(version: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError
     const MOST: usize = 8;
     let path = path.child("selectableFields");
     let fields = items(&version["selectableFields"]);
-    if fields.len() > MOST {
-        errors.push(FieldError::too_many(path, fields.len(), MOST));
-    }
     let schema = at(version, &["schema", "openAPIV3Schema"]);
     let mut seen = HashSet::new();
     for (index, field) in fields.iter().enumerate() {
         let place = text(field, "jsonPath");
         let here = path.index(index);
-        let here = here.child("jsonPath");
-        let steps: Vec<_> = place.split('.').skip(1).collect();
-        let found = steps.iter().try_fold(schema, |schema, step| schema["properties"].get(step));
+        let at_path = here.child("jsonPath");
         if place.is_empty() {
-            errors.push(FieldError::required(here, ""));
-        } else if !seen.insert(place) {
-            errors.push(FieldError::duplicate(here, place));
-        } else if !place.starts_with('.') || place.starts_with(".metadata") {
-            let fault = "is an invalid path: must not point to metadata and must begin with a dot";
-            errors.push(FieldError::invalid(here, place, fault));
-        } else if found
-            .is_none_or(|found| !matches!(text(found, "type"), "string" | "boolean" | "integer"))
-        {
-            let fault =
-                "is an invalid path: must point to a field of type string, boolean or integer";
+            errors.push(FieldError::required(at_path, ""));
+            continue;
+        }
+        let Some(found) = schema_at(schema, place) else {
+            let fault = "is an invalid path: does not refer to a valid field";
+            errors.push(FieldError::invalid(at_path, place, fault));
+            continue;
+        };
+        if place == ".metadata" || place.starts_with(".metadata.") {
+            let fault = "must not point to fields in metadata";
             errors.push(FieldError::invalid(here, place, fault));
         }
+        if !matches!(text(found, "type"), "string" | "boolean" | "integer") {
+            let fault = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+            errors.push(FieldError::invalid(here, place, fault));
+        }
+        if !seen.insert(place) {
+            errors.push(FieldError::duplicate(here, place));
+        }
     }
+    if seen.len() > MOST {
+        errors.push(FieldError::too_many(path, seen.len(), MOST));
+    }
+}
+
+/// The schema of the field at a path of names: `.spec.color`.
+fn schema_at<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
+    let mut names = path.strip_prefix('.')?.split('.');
+    names.try_fold(schema, |schema, name| schema["properties"].get(name))
 }
 
 fn conversion(conversion: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {

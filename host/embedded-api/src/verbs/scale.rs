@@ -22,7 +22,12 @@ pub(super) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure
     match verb {
         Verb::Get => {
             let live = live(call, &call.shared.state.read(), &call.place())?;
-            Ok(Answer::document(200, scale_of(&live.value, scale)))
+            if resource.is_custom() && at(&live.value, &scale.spec_replicas).is_none() {
+                let path = scale.spec_replicas.join(".");
+                let why = format!("the spec replicas field \".{path}\" does not exist");
+                return Err(Failure::internal(&why));
+            }
+            Ok(answer(Shown::Value(live.value), scale))
         }
         Verb::Update => replace(call, scale),
         Verb::Patch => patch(call, scale),
@@ -132,7 +137,7 @@ fn apply(
 }
 
 fn answer(shown: Shown, scale: &Scale) -> Answer {
-    Answer::document(200, scale_of(&shown.into_value(), scale))
+    Answer::object(200, Shown::Value(scale_of(&shown.into_value(), scale)))
 }
 
 /// The scale of an object.
