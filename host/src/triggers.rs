@@ -107,6 +107,9 @@ impl Triggers {
         };
         let there = stores.candidates(&of)?.unwrap_or_default();
         let keys = there.iter().map(|entry| standing.key(entry)).collect();
+        // Another version of the processor may have had it.
+        self.reconcilers
+            .retain(|held| held.processor != standing.processor || held.name != standing.name);
         self.reconcilers.push(standing);
         Ok(keys)
     }

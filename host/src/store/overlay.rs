@@ -47,3 +47,54 @@ fn lay_list(live: &[Value], sent: &[Value]) -> Value {
 pub fn differs(old: &Value, new: &Value) -> bool {
     Fields::whole().differ(Some(old), Some(new), Extent::WithoutStatus)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_laid_over_what_is_there() {
+        let cases = [
+            ("nothing there", Value::Null, json!({"a": 1}), json!({"a": 1})),
+            (
+                "maps",
+                json!({"a": {"b": 1, "c": 2}}),
+                json!({"a": {"b": 3}}),
+                json!({"a": {"b": 3, "c": 2}}),
+            ),
+            ("plain lists", json!({"a": [1, 2]}), json!({"a": [3]}), json!({"a": [3]})),
+            (
+                "lists with names",
+                json!({"a": [{"name": "x", "given": 1}, {"name": "y"}]}),
+                json!({"a": [{"name": "x", "b": 2}, {"name": "z"}]}),
+                json!({"a": [{"name": "x", "given": 1, "b": 2}, {"name": "y"}, {"name": "z"}]}),
+            ),
+            (
+                "lists of which some elements have no name",
+                json!({"a": [{"name": "x"}]}),
+                json!({"a": [{"host": "x"}]}),
+                json!({"a": [{"host": "x"}]}),
+            ),
+            ("another type", json!({"a": {"b": 1}}), json!({"a": "text"}), json!({"a": "text"})),
+        ];
+        for (case, live, sent, expected) in cases {
+            assert_eq!(lay_over(Some(&live), &sent), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn versions_differ_in_spec_and_metadata_but_not_in_what_the_server_counts() {
+        let old = json!({"metadata": {"name": "a", "resourceVersion": "1", "generation": 1}, "spec": 1, "status": 1});
+        let same = json!({"metadata": {"name": "a", "resourceVersion": "2", "generation": 2, "managedFields": []},
+            "spec": 1, "status": 2});
+        assert!(!differs(&old, &same));
+        for other in [
+            json!({"metadata": {"name": "a"}, "spec": 2}),
+            json!({"metadata": {"name": "a", "labels": {}}, "spec": 1}),
+        ] {
+            assert!(differs(&old, &other), "{other}");
+        }
+    }
+}

@@ -97,3 +97,49 @@ impl Wanted {
                 .all(|path| is_metadata(path) || bare.covers(path))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(namespace: &str, name: &str, labels: &str) -> Scope {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Scope { namespace: some(namespace), name: some(name), labels: labels.into() }
+    }
+
+    #[test]
+    fn a_scope_covers_those_that_see_no_more() {
+        let cases = [
+            (scope("", "", ""), scope("a", "x", "l=1"), true),
+            (scope("a", "", ""), scope("", "", ""), false),
+            (scope("a", "", ""), scope("a", "x", ""), true),
+            (scope("a", "x", ""), scope("b", "x", ""), false),
+            (scope("", "", "l"), scope("", "", "l=1"), true),
+            (scope("", "", "l=1"), scope("", "", "l"), false),
+            (scope("", "", "l=1"), scope("a", "", "no selector"), false),
+        ];
+        for (outer, inner, covers) in cases {
+            assert_eq!(outer.covers_scope(&inner), covers, "{outer:?} {inner:?}");
+        }
+    }
+
+    #[test]
+    fn metadata_alone_is_watched_only_where_nothing_else_is_wanted() {
+        let wanted = |fields: &[&str], matching: &[&str], written| Wanted {
+            fields: Fields::parse(fields).unwrap(),
+            matching: matching.iter().map(|path| path.parse().unwrap()).collect(),
+            written,
+        };
+        let cases = [
+            (wanted(&["metadata.labels"], &["metadata.ownerReferences[].uid"], false), true),
+            (wanted(&["metadata.labels"], &["spec.a"], false), false),
+            (wanted(&["metadata.labels"], &[], true), false),
+            (wanted(&["metadata.name", "kind"], &[], false), true),
+            (wanted(&["spec.a"], &[], false), false),
+            (wanted(&[], &[], false), false),
+        ];
+        for (wanted, expected) in cases {
+            assert_eq!(wanted.is_metadata_only(), expected, "{wanted:?}");
+        }
+    }
+}

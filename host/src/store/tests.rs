@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::fixture::with;
 use crate::path::{Extent, Fields, Path};
 
 fn kind() -> Kind {
@@ -25,15 +26,6 @@ fn thing(namespace: &str, name: &str, revision: u64) -> Value {
         "metadata": {"name": name, "namespace": namespace, "uid": format!("{namespace}-{name}"),
             "resourceVersion": revision.to_string()}
     })
-}
-
-fn with(mut object: Value, pointer: &str, value: Value) -> Value {
-    let mut at = &mut object;
-    for key in pointer.split('/') {
-        at = at.as_object_mut().unwrap().entry(key).or_insert(json!({}));
-    }
-    *at = value;
-    object
 }
 
 fn selection() -> Selection {

@@ -215,6 +215,24 @@ fn a_change_that_the_run_has_seen_does_not_trigger_it_however_late_it_is_handed_
 }
 
 #[test]
+fn two_calls_of_one_run_count_with_the_earlier_state_that_they_saw() {
+    let mut world = World::new();
+    let began = world.triggers.begin(&key("k"));
+    let mut first = world.view();
+    get("a", "spec.x")(&mut first);
+    let mut reads = first.finish();
+    world.upsert(thing("a"));
+    let mut second = world.view();
+    get("a", "spec.x")(&mut second);
+    get("b", "spec.x")(&mut second);
+    reads.merge(second.finish());
+    world.queued();
+    assert_eq!(world.triggers.ran(began, &reads).len(), 1);
+    world.upsert(thing("b"));
+    assert_eq!(world.queued(), ["k"]);
+}
+
+#[test]
 fn a_new_run_depends_on_what_it_read_and_no_longer_on_what_the_former_one_did() {
     let mut world = World::new();
     world.run(&key("k"), get("a", "spec.x"));
