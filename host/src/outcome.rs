@@ -56,6 +56,8 @@ pub struct Plan {
     pub events: Vec<Event>,
     /// When to be called again.
     pub requeue: PlannedRequeue,
+    /// It only tells how it went: what it does not hold is not given up.
+    pub(crate) is_report: bool,
 }
 
 /// [`contract::Requeue`], by default by default.
@@ -225,6 +227,7 @@ impl Plan {
             status: check.status(outcome.status.as_deref())?,
             events: check.events(&outcome.events)?,
             requeue: PlannedRequeue(outcome.requeue),
+            is_report: false,
         };
         plan.refuse_duplicates(outcome)?;
         plan.apply.sort_by_key(|manifest| manifest.class);
@@ -240,6 +243,7 @@ impl Plan {
         Ok(Self {
             status: check.status(failure.status.as_deref())?,
             events: check.events(&failure.events)?,
+            is_report: true,
             ..Self::default()
         })
     }
@@ -247,7 +251,8 @@ impl Plan {
     /// What is carried out of the answer to failed writes: status, events and requeue.
     #[must_use]
     pub fn only_report(self) -> Self {
-        Self { status: self.status, events: self.events, requeue: self.requeue, ..Self::default() }
+        let Self { status, events, requeue, .. } = self;
+        Self { status, events, requeue, is_report: true, ..Self::default() }
     }
 
     fn refuse_duplicates(&self, outcome: &Outcome) -> Result<(), Invalid> {

@@ -202,7 +202,7 @@ impl Run<'_> {
     async fn all(&mut self, plan: &Plan) {
         let pruned = plan.prune.iter().map(|prune| (prune.of.clone(), self.managers.apply.clone()));
         self.written.pruned = pruned.collect();
-        if self.everything(plan).await.is_some() {
+        if self.everything(plan).await.is_some() && !plan.is_report {
             self.writer.memory.keep_only(self.managers.hash(), &self.touched);
         }
     }

@@ -149,6 +149,24 @@ impl Bed {
                 self.stores.list_item(kind, &Scope::default(), &item);
             }
             self.stores.end_list(kind, &Scope::default());
+            self.tell_deletions(kind, &list);
+        }
+    }
+
+    /// A list may be older than a write of ours, so a write that is not in it stays; the watch tells what was deleted.
+    fn tell_deletions(&self, kind: &Kind, list: &Value) {
+        let items = list["items"].as_array().unwrap();
+        for (namespace, name, _) in self.stores.resource_versions(kind, &Scope::default()) {
+            let is_it = |item: &&Value| {
+                let metadata = &item["metadata"];
+                metadata["name"] == json!(name) && metadata["namespace"] == json!(namespace)
+            };
+            if !items.iter().any(|item| is_it(&item)) {
+                let version = &list["metadata"]["resourceVersion"];
+                let metadata =
+                    json!({"name": name, "namespace": namespace, "resourceVersion": version});
+                self.stores.delete(kind, &Scope::default(), &json!({"metadata": metadata}));
+            }
         }
     }
 

@@ -154,6 +154,18 @@ async fn the_same_outcome_is_not_sent_twice_while_the_watch_is_behind() {
 }
 
 #[tokio::test]
+async fn a_report_in_between_does_not_have_anything_sent_again() {
+    let bed = Bed::new().await;
+    fine(&bed.run(apply([&deployment(Some(2))])).await);
+    let reconciled = Reconciled { reference: rule_ref("r"), object: bed.get(&rule_ref("r")).await };
+    let report = bed.plan(&reconciled, &status(&json!({"state": "Error"}))).await.only_report();
+    fine(&bed.carry_out(&reconciled, &report).await);
+    bed.writes();
+    fine(&bed.run(apply([&deployment(Some(2))])).await);
+    assert_eq!(bed.writes(), 0);
+}
+
+#[tokio::test]
 async fn a_manifest_with_a_precondition_that_does_not_hold_is_sent_and_refused() {
     let bed = Bed::new().await;
     let object = config_map("c", json!({"k": "v"}));
