@@ -144,7 +144,8 @@ impl Triggers {
         let dropped = self.keys.get(&key).is_none_or(|state| state.dropped);
         let causes = if dropped { Vec::new() } else { self.missed(&key, position, reads) };
         self.log.end(position);
-        if dropped {
+        if dropped || reads.is_last() {
+            // An object that comes back is met by what stands for its reconciler.
             self.keys.remove(&key);
             return causes;
         }
@@ -225,7 +226,10 @@ impl Triggers {
     /// What happened during a run that it has not seen.
     fn missed(&self, key: &Key, position: u64, reads: &Reads) -> Vec<Cause> {
         let Some(events) = self.log.since(position) else { return vec![Cause::Overrun] };
-        let registered: Vec<Registered> = Registered::all_of(key, reads);
+        let mut registered: Vec<Registered> = Registered::all_of(key, reads);
+        if reads.is_last() {
+            registered.retain(|registered| is_own_object(&registered.interest.concern));
+        }
         let follows_object =
             reads.interests().iter().any(|interest| is_own_object(&interest.concern));
         // By interest, so that of what was written only the last state counts.

@@ -40,6 +40,8 @@ pub struct Reconciled {
     pub json: Option<String>,
     /// Whether it is in the reconciler's selection.
     pub selected: bool,
+    /// Whether it holds one of the reconciler's finalizers.
+    pub held: bool,
 }
 
 /// A store that can answer.
@@ -73,7 +75,8 @@ impl View {
     }
 
     /// The object that the call is about. A change of it, of its status only where the reconciler says so, triggers the run
-    /// again.
+    /// again. Of a run whose object is gone (or has left the selection and holds none of the reconciler's finalizers) nothing
+    /// else triggers: it is the last one, until the object is back.
     pub fn reconciled(
         &mut self,
         of: &ObjectRef,
@@ -91,12 +94,16 @@ impl View {
         let snapshot = &answering.snapshot;
         let Some(entry) = snapshot.get(of.namespace.as_deref().unwrap_or_default(), &of.name)
         else {
+            self.reads.object_is_gone();
             return Ok(Reconciled::default());
         };
         let rendered = Cut::new(&part.fields).give(entry);
         self.reads.answered(&answering.kind, entry);
-        let selected = part.selects(entry);
-        Ok(Reconciled { entry: Some(Arc::clone(entry)), json: Some(rendered.json), selected })
+        let (selected, held) = (part.selects(entry), part.holds_finalizer(entry));
+        if !selected && !held {
+            self.reads.object_is_gone();
+        }
+        Ok(Reconciled { entry: Some(Arc::clone(entry)), json: Some(rendered.json), selected, held })
     }
 
     /// One object.

@@ -387,7 +387,7 @@ fn objects_of_a_reconciler_are_keys_and_their_status_does_not_trigger_unless_ask
         let mut world = World::new();
         let mut of = reconciler(labelled(all("Rule"), "app=x"));
         of.triggered_by_status = triggered_by_status;
-        let mut described = description(all("Rule"), Vec::new());
+        let mut described = description(all("Rule"), vec![all("Thing")]);
         described.reconcilers = vec![of.clone()];
         world.readable = Arc::new(Readable::new(&described).unwrap());
         let rule = with(object("Rule", "a", 0), "metadata/labels", json!({"app": "x"}));
@@ -408,11 +408,24 @@ fn objects_of_a_reconciler_are_keys_and_their_status_does_not_trigger_unless_ask
         assert_eq!(world.queued().len(), usize::from(triggered_by_status));
         world.upsert(with(rule.clone(), "metadata/annotations", json!({"a": "b"})));
         assert_eq!(world.queued(), ["a"], "metadata counts");
-        world.upsert(with(object("Rule", "a", 0), "spec/x", json!(1)));
+        world.delete(rule.clone());
+        assert_eq!(world.queued(), ["a"], "it is gone");
+        world.run(&key("a"), |view| {
+            assert!(view.reconciled(&reference("Rule", "a"), "r").unwrap().json.is_none());
+            get("b", "spec.x")(view);
+        });
+        world.upsert(thing("b"));
+        assert_eq!(world.queued(), [""; 0], "nothing runs for an object that is gone");
+        world.upsert(rule.clone());
+        assert_eq!(world.queued(), ["a"], "it is back");
+        run(&mut world);
+        world.upsert(object("Rule", "a", 0));
         assert_eq!(world.queued(), ["a"], "it leaves the selection");
         run(&mut world);
-        world.delete(rule);
-        assert_eq!(world.queued(), ["a"], "it is gone");
+        world.upsert(with(object("Rule", "a", 0), "spec/x", json!(1)));
+        assert_eq!(world.queued(), [""; 0], "it is not one of the reconciler's");
+        world.upsert(rule);
+        assert_eq!(world.queued(), ["a"], "it comes into the selection");
         world.triggers.remove_processor("p");
         world.upsert(with(object("Rule", "d", 0), "metadata/labels", json!({"app": "x"})));
         assert_eq!(world.queued(), [""; 0]);

@@ -43,6 +43,7 @@ pub(super) struct Part {
     pub(super) kept: Arc<Fields>,
     /// Of a reconciler: its name.
     reconciler: Option<String>,
+    finalizers: Vec<String>,
     pub(super) triggered_by_status: bool,
 }
 
@@ -58,6 +59,7 @@ impl Readable {
         for (index, reconciler) in description.reconcilers.iter().enumerate() {
             let mut part = Part::new(&format!("reconcilers[{index}].of"), &reconciler.of)?;
             part.reconciler = Some(reconciler.name.clone());
+            part.finalizers.clone_from(&reconciler.finalizers);
             part.triggered_by_status = reconciler.triggered_by_status;
             part.kept = Arc::new(part.fields.union(&looked_at(&LOOKED_AT)));
             // Without the labels: one that leaves the selection is still reconciled while it holds a finalizer.
@@ -244,6 +246,7 @@ impl Part {
             fields,
             paths,
             reconciler: None,
+            finalizers: Vec::new(),
             triggered_by_status: false,
         })
     }
@@ -251,6 +254,18 @@ impl Part {
     /// Whether an object is in the selection.
     pub(super) fn selects(&self, entry: &Entry) -> bool {
         self.query.matches(entry)
+    }
+
+    /// Whether an object holds one of the reconciler's finalizers.
+    pub(super) fn holds_finalizer(&self, entry: &Entry) -> bool {
+        if self.finalizers.is_empty() {
+            return false;
+        }
+        let object = self.kept.read(entry.json());
+        let held = object.pointer("/metadata/finalizers").and_then(serde_json::Value::as_array);
+        held.into_iter()
+            .flatten()
+            .any(|held| self.finalizers.iter().any(|ours| held == ours.as_str()))
     }
 
     fn paths(&self) -> BTreeSet<Path> {

@@ -17,6 +17,8 @@ pub struct Reads {
     waits: Vec<Wait>,
     records: Vec<Record>,
     answered: Vec<(Arc<Kind>, Arc<Entry>)>,
+    /// The object that the run is about is no longer one of the reconciler's.
+    gone: bool,
 }
 
 /// A question and a digest of its answer: asked again, it tells whether anything changed.
@@ -105,6 +107,7 @@ impl Reads {
             waits: Vec::new(),
             records: Vec::new(),
             answered: Vec::new(),
+            gone: false,
         }
     }
 
@@ -198,6 +201,15 @@ impl Reads {
             Err(error) => digest.update(format!("error {error:?}").as_bytes()),
         }
         self.records.push(Record { asked, answer: digest.digest128() });
+    }
+
+    pub(super) fn object_is_gone(&mut self) {
+        self.gone = true;
+    }
+
+    /// Whether the run was the last one of its key, until there is such an object again.
+    pub(crate) fn is_last(&self) -> bool {
+        self.gone
     }
 
     pub(crate) fn interests(&self) -> &[Interest] {
