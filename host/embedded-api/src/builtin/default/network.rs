@@ -36,6 +36,11 @@ pub(super) fn service(object: &mut Value) {
     }
     if kind == "LoadBalancer" {
         default(spec, "allocateLoadBalancerNodePorts", true);
+        if let Some(status) = object.pointer_mut("/status/loadBalancer") {
+            let addresses =
+                items_mut(status, "ingress").filter(|ingress| !text(ingress, "ip").is_empty());
+            addresses.for_each(|ingress| default(ingress, "ipMode", "VIP"));
+        }
     }
 }
 

@@ -18,7 +18,26 @@ pub(super) fn update(new: &mut Value, old: &Value, addresses: &Addresses) {
     } else if text(old, "type") != "ExternalName" {
         keep(spec, old);
     }
+    let external = |spec: &Value| {
+        let kind = text(spec, "type");
+        matches!(kind, "NodePort" | "LoadBalancer")
+            || (kind == "ClusterIP" && !is_empty(&spec["externalIPs"]))
+    };
+    let unneeded = [
+        ("externalTrafficPolicy", external(old) && !external(spec)),
+        ("allocateLoadBalancerNodePorts", is_balanced(old) && !is_balanced(spec)),
+        ("loadBalancerClass", is_balanced(old) && !is_balanced(spec)),
+    ];
+    for (key, gone) in unneeded {
+        if gone && spec[key] == old[key] {
+            remove(spec, key);
+        }
+    }
     allot(spec, addresses);
+}
+
+fn is_balanced(spec: &Value) -> bool {
+    text(spec, "type") == "LoadBalancer"
 }
 
 /// `clusterIP` is the first of `clusterIPs`; who writes the one means both.
