@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kind::{GroupVersions, Registry, Resource, api_version};
+use crate::kind::{Form, GroupVersions, Registry, Resource, api_version};
 use crate::openapi;
 
 #[cfg(test)]
@@ -126,13 +126,23 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Value {
     list
 }
 
+/// The verbs that are told: while a CRD is being deleted, none that writes.
+fn verbs(resource: &Resource) -> &'static [&'static str] {
+    match &resource.form {
+        Form::Custom(custom) if custom.terminating => {
+            &["delete", "deletecollection", "get", "list", "watch"]
+        }
+        _ => resource.verbs,
+    }
+}
+
 fn resource_entry(resource: &Resource) -> Value {
     let mut entry = Map::new();
     entry.insert("name".into(), resource.plural.as_str().into());
     entry.insert("singularName".into(), resource.singular.as_str().into());
     entry.insert("namespaced".into(), resource.namespaced.into());
     entry.insert("kind".into(), resource.kind.as_str().into());
-    entry.insert("verbs".into(), resource.verbs.into());
+    entry.insert("verbs".into(), verbs(resource).into());
     for (key, texts) in
         [("shortNames", &resource.short_names), ("categories", &resource.categories)]
     {
@@ -235,7 +245,7 @@ fn aggregated_resource(resource: &Resource) -> Value {
         "responseKind": kind(&resource.group, &resource.version, &resource.kind),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular,
-        "verbs": resource.verbs,
+        "verbs": verbs(resource),
     });
     let subresources = resource.subresources.iter().map(|subresource| {
         let own = (resource.group.as_str(), resource.version.as_str());

@@ -84,7 +84,7 @@ fn crds_are_refused_in_the_words_of_kubernetes() {
             format!("spec.names.kind: Invalid value: \"Bad_Kind\": may have mixed case, but should otherwise match: {label}"),
         ]),
         ("/status/storedVersions", json!(["v1", "v0"]), vec![
-            "status.storedVersions[1]: Invalid value: \"v0\": must appear in spec.versions".to_owned(),
+            "status.storedVersions[1]: Invalid value: \"v0\": missing from spec.versions; v0 was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in v0 and removes v0 from status.storedVersions".to_owned(),
         ]),
         ("/spec/versions/0/schema/openAPIV3Schema/type", json!("string"), vec![
             "spec.validation.openAPIV3Schema.type: Invalid value: \"string\": must be object at the root".to_owned(),
@@ -114,7 +114,7 @@ fn selectable_fields_are_simple_fields_of_the_schema() {
         (
             ".spec",
             Some(
-                "spec.selectableFields[0]: Invalid value: \".spec\": must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
+                "spec.selectableFields[0].jsonPath: Invalid value: \".spec\": must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.",
             ),
         ),
     ];

@@ -14,8 +14,8 @@ use crate::name;
 use crate::structural;
 
 const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-const FORMATS: [&str; 9] =
-    ["byte", "date", "date-time", "double", "float", "int32", "int64", "name", "password"];
+const FORMATS: [&str; 8] =
+    ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
 const NOT_PRESERVED: &str = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
 
@@ -168,24 +168,23 @@ fn version_by_itself(
 
 fn deprecation(version: &Value, warning: &str, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let path = path.child("deprecationWarning");
-    if version["deprecated"] != true {
-        let fault = "can only be set for deprecated versions";
-        errors.push(FieldError::invalid(path, warning, fault));
+    let mut faults = Vec::new();
+    if version["deprecated"] == true {
+        if warning.len() > 256 {
+            faults.push("must be <= 256 characters long".to_owned());
+        }
+        if warning.is_empty() {
+            faults.push("must not be an empty string".to_owned());
+        }
+        if let Some((index, _)) = warning.char_indices().find(|(_, letter)| letter.is_control()) {
+            faults.push(format!(
+                "must only contain printable UTF-8 characters; control character found at index {index}"
+            ));
+        }
+    } else {
+        faults.push("can only be set for deprecated versions".to_owned());
     }
-    if warning.len() > 256 {
-        errors.push(FieldError::invalid(path, warning, "must be 256 characters or less"));
-    }
-    if warning.is_empty() {
-        let fault = "must be undefined to use the default warning message, or non-empty if set";
-        errors.push(FieldError::invalid(path, warning, fault));
-    }
-    if warning.chars().any(char::is_control) {
-        errors.push(FieldError::invalid(
-            path,
-            warning,
-            "must only contain printable UTF-8 characters; non-printable characters found",
-        ));
-    }
+    errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, warning, fault)));
 }
 
 /// What stands once for all versions.
@@ -321,13 +320,7 @@ fn subresources(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError
 
 /// What keeps a text from being a path of fields: `.spec.replicas`.
 fn path_fault(path: &str) -> Option<&'static str> {
-    if !path.starts_with('.') {
-        return Some("must be a simple json path starting with .");
-    }
-    if path.contains(['[', ']']) {
-        return Some("must be a simple json path with only field names");
-    }
-    None
+    (!path.starts_with('.')).then_some("must be a simple json path starting with .")
 }
 
 fn columns(version: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
@@ -377,14 +370,14 @@ fn selectable(version: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError
         };
         if place == ".metadata" || place.starts_with(".metadata.") {
             let fault = "must not point to fields in metadata";
-            errors.push(FieldError::invalid(here, place, fault));
+            errors.push(FieldError::invalid(at_path, place, fault));
         }
         if !matches!(text(found, "type"), "string" | "boolean" | "integer") {
             let fault = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-            errors.push(FieldError::invalid(here, place, fault));
+            errors.push(FieldError::invalid(at_path, place, fault));
         }
         if !seen.insert(place) {
-            errors.push(FieldError::duplicate(here, place));
+            errors.push(FieldError::duplicate(at_path, place));
         }
     }
     if seen.len() > MOST {
@@ -402,13 +395,24 @@ fn conversion(conversion: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldEr
     match text(conversion, "strategy") {
         "None" if !conversion["webhook"].is_null() => {
             let fault = "should not be set when strategy is not set to Webhook";
-            errors.push(FieldError::forbidden(path.child("webhookClientConfig"), fault));
+            for (part, field) in [
+                ("clientConfig", "webhookClientConfig"),
+                ("conversionReviewVersions", "conversionReviewVersions"),
+            ] {
+                if !is_empty(at(conversion, &["webhook", part])) {
+                    errors.push(FieldError::forbidden(path.child(field), fault));
+                }
+            }
         }
         "None" | "" => {}
         "Webhook" => {
-            if at(conversion, &["webhook", "clientConfig"]).is_null() {
-                let fault = "required when strategy is set to Webhook";
-                errors.push(FieldError::required(path.child("webhookClientConfig"), fault));
+            let client = at(conversion, &["webhook", "clientConfig"]);
+            let here = path.child("webhookClientConfig");
+            if client.is_null() {
+                errors.push(FieldError::required(here, "required when strategy is set to Webhook"));
+            } else if client["url"].is_null() == client["service"].is_null() {
+                errors
+                    .push(FieldError::required(here, "exactly one of url or service is required"));
             }
             if is_empty(at(conversion, &["webhook", "conversionReviewVersions"])) {
                 errors.push(FieldError::required(path.child("conversionReviewVersions"), ""));
@@ -430,10 +434,7 @@ fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
         || if names.is_empty() { Shown::Raw("null".to_owned()) } else { stored.clone().into() };
     if names.is_empty() {
         errors.push(FieldError::invalid(path, shown(), "must have at least one stored version"));
-        // The original goes on, but finds no more that would be told.
-        if !items(at(crd, &["spec", "versions"])).iter().any(|version| version["storage"] == true) {
-            return;
-        }
+        return;
     }
     let versions = items(at(crd, &["spec", "versions"]));
     for version in versions.iter().filter(|version| version["storage"] == true) {
@@ -445,11 +446,10 @@ fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     }
     for (index, name) in names.iter().enumerate() {
         if !versions.iter().any(|version| version["name"] == *name) {
-            errors.push(FieldError::invalid(
-                path.index(index),
-                *name,
-                "must appear in spec.versions",
-            ));
+            let fault = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+            );
+            errors.push(FieldError::invalid(path.index(index), *name, fault));
         }
     }
 }
