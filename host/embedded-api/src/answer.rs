@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Failure;
 use crate::kind::Resource;
-use crate::storage::Image;
+use crate::storage::{Image, json_text};
 
 mod accept;
 
@@ -85,7 +85,7 @@ impl Shown {
             Self::Image { image, resource } => {
                 image.write(&resource.api_version(), &resource.kind, to);
             }
-            Self::Value(value) => to.extend_from_slice(value.to_string().as_bytes()),
+            Self::Value(value) => to.extend_from_slice(&json_text(value)),
         }
     }
 
@@ -98,7 +98,7 @@ impl Shown {
                     fields.remove("apiVersion");
                     fields.remove("kind");
                 }
-                to.extend_from_slice(value.to_string().as_bytes());
+                to.extend_from_slice(&json_text(&value));
             }
         }
     }
@@ -174,7 +174,7 @@ impl Answer {
     ) -> Result<Response, Failure> {
         let code = self.code;
         let (bytes, content_type) = match self.content {
-            Content::Document(document) => style.write(document.to_string().into_bytes()),
+            Content::Document(document) => style.write(json_text(&document)),
             Content::Object(shown) => match (style.accept.form, resource) {
                 (Form::Whole, _) | (_, None) => {
                     let mut text = Vec::new();
@@ -182,7 +182,7 @@ impl Answer {
                     style.write(text)
                 }
                 (_, Some(resource)) => {
-                    style.write(style.object(shown, resource, true)?.to_string().into_bytes())
+                    style.write(json_text(&style.object(shown, resource, true)?))
                 }
             },
             Content::List(list) => {
@@ -191,7 +191,7 @@ impl Answer {
                 };
                 match style.accept.form {
                     Form::Whole => style.write(list.into_json(resource)),
-                    _ => style.write(style.list(list, resource)?.to_string().into_bytes()),
+                    _ => style.write(json_text(&style.list(list, resource)?)),
                 }
             }
         };

@@ -31,6 +31,7 @@ mod field_error;
 mod fields;
 mod go;
 mod kind;
+mod load;
 mod managed_fields;
 mod name;
 mod openapi;
@@ -49,6 +50,9 @@ mod testing;
 mod typed;
 mod verbs;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -65,8 +69,7 @@ pub use selector::{LabelSelector, SelectorError};
 pub use status::{Cause, Failure};
 
 use state::State;
-use status::Named;
-use storage::{TableId, metadata_mut};
+use storage::TableId;
 
 /// Says what time it is.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -268,50 +271,8 @@ impl EmbeddedApi {
     /// # Errors
     ///
     /// The kind is not served, the object has no name, or it is not valid.
-    pub fn load(&self, mut object: Value, validate: bool) -> Result<(), Failure> {
+    pub fn load(&self, object: Value, validate: bool) -> Result<(), Failure> {
         let now = self.shared.now();
-        let mut state = self.shared.state.write();
-        let part =
-            |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (api_version, kind) = (part("apiVersion"), part("kind"));
-        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", &api_version));
-        let found = state.registry.find_kind(group, version, &kind).cloned();
-        let Some(resource) = found else {
-            let text = format!("no matches for kind {kind:?} in version {api_version:?}");
-            return Err(Failure::bad_request(text));
-        };
-        let Some(metadata) = object.as_object_mut().map(metadata_mut) else {
-            unreachable_object()?
-        };
-        let name = metadata.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if name.is_empty() {
-            return Err(Failure::bad_request(format!("{kind} without a name")));
-        }
-        metadata.remove("resourceVersion");
-        if resource.namespaced {
-            let namespace = metadata.entry("namespace").or_insert_with(|| Value::from("default"));
-            if namespace.as_str().is_none_or(str::is_empty) {
-                *namespace = Value::from("default");
-            }
-        } else {
-            metadata.remove("namespace");
-        }
-        if validate {
-            object = resource.decode(object)?.object;
-            resource.default(&mut object);
-            let faults = resource.validate_create(&object);
-            if !faults.is_empty() {
-                return Err(Failure::invalid(
-                    Named::new(&resource.group, &resource.kind, &name),
-                    faults,
-                ));
-            }
-        }
-        state.load(&resource, object, now);
-        Ok(())
+        self.shared.state.write().load(object, validate, now)
     }
-}
-
-fn unreachable_object<T>() -> Result<T, Failure> {
-    Err(Failure::bad_request("the object is no JSON object"))
 }

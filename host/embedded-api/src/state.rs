@@ -170,24 +170,6 @@ impl State {
         self.add_service_account(name, now);
     }
 
-    /// Stores an object as if it had been there before.
-    pub(crate) fn load(&mut self, resource: &Arc<Resource>, object: Value, now: Timestamp) {
-        let text = |field: &str| {
-            object
-                .pointer(&format!("/metadata/{field}"))
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned()
-        };
-        let place = Self::place_of(resource, &text("namespace"), &text("name"));
-        self.insert(resource, &place, object, now);
-        if (resource.group.as_str(), resource.plural.as_str())
-            == (EXTENSIONS, "customresourcedefinitions")
-        {
-            self.serve_crd(&place, now);
-        }
-    }
-
     /// Stores an object as it is, with a uid and a time of creation if it has none.
     pub(crate) fn insert(
         &mut self,

@@ -90,6 +90,12 @@ impl State {
                 metadata_mut(fields).remove("finalizers");
             }
         });
+        // A namespace that was loaded without finalizers does not change by losing them.
+        let is_free =
+            self.storage.get(place).is_some_and(|image| image.head.finalizers().is_empty());
+        if let Some(resource) = self.resource_of(&place.table).cloned().filter(|_| is_free) {
+            self.take(&resource, place);
+        }
     }
 
     /// Where the objects of a namespace are.

@@ -19,7 +19,7 @@ use crate::answer::{Form, Shown, Style, respond};
 use crate::kind::Resource;
 use crate::request::ListOptions;
 use crate::state::State;
-use crate::storage::{Event, Image, TableId};
+use crate::storage::{Event, Image, TableId, json_text};
 use crate::{Failure, Shared};
 
 /// How often a bookmark is sent to those who allow it.
@@ -225,7 +225,7 @@ impl Watch {
         match self.style.object(shown, &self.resource, !self.has_columns) {
             Ok(object) => {
                 self.has_columns = true;
-                self.lines.push_back(line(kind, object.to_string().as_bytes()));
+                self.lines.push_back(line(kind, &json_text(&object)));
             }
             Err(failure) => {
                 self.lines.push_back(line("ERROR", failure.to_status().to_string().as_bytes()));

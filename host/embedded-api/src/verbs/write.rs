@@ -397,11 +397,10 @@ fn keep_system_fields(new: &mut Value, old: &Value) {
 }
 
 /// What is wrong with the metadata of an update: each fault twice, for Kubernetes checks once for all kinds and once for each.
-fn metadata_faults(new: &Value, old: &Value) -> Vec<FieldError> {
-    let nothing = Value::Null;
-    let metadata = |object: &'_ Value| object.get("metadata").unwrap_or(&nothing).clone();
-    let faults =
-        name::validate_metadata_update(&metadata(new), &metadata(old), &FieldPath::new("metadata"));
+fn metadata_faults<'a>(new: &'a Value, old: &'a Value) -> Vec<FieldError> {
+    let metadata = |object: &'a Value| object.get("metadata").unwrap_or(&Value::Null);
+    let path = FieldPath::new("metadata");
+    let faults = name::validate_metadata_update(metadata(new), metadata(old), &path);
     faults.iter().cloned().chain(faults.iter().cloned()).collect()
 }
 

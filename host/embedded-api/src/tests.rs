@@ -1,0 +1,99 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::testing::{api, delete, get, send, widgets};
+
+fn widget(spec: &Value) -> Value {
+    json!({
+        "apiVersion": "example.dev/v1", "kind": "Widget",
+        "metadata": {
+            "name": "a", "namespace": "n", "uid": "given", "resourceVersion": "7", "generation": 5, "finalizers": ["example.dev/hold"],
+            "deletionTimestamp": "2024-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+        },
+        "spec": spec,
+        "status": {"phase": "Old"},
+    })
+}
+
+fn typed_widgets() -> Value {
+    let mut crd = widgets("Namespaced");
+    let spec = json!({"type": "object", "properties": {"x": {"type": "string"}, "y": {"type": "integer", "default": 3}}});
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec;
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"] =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    crd
+}
+
+#[tokio::test]
+async fn what_is_loaded_is_as_it_was_given() {
+    let api = api().await;
+    assert!(!api.serves("example.dev", "v1", "Widget"));
+    let refused = api.load(widget(&json!({})), false).unwrap_err();
+    assert!(refused.to_string().contains("no matches for kind \"Widget\""), "{refused}");
+    api.load(typed_widgets(), true).unwrap();
+    assert!(api.serves("example.dev", "v1", "Widget"));
+
+    api.load(widget(&json!({"x": 5})), false).unwrap();
+    let (_, loaded) = get(&api, "/apis/example.dev/v1/namespaces/n/widgets/a").await;
+    assert_eq!(loaded["spec"]["x"], 5, "loaded past validation");
+    assert_eq!(loaded["status"]["phase"], "Old");
+    let kept = ["uid", "generation", "finalizers", "deletionTimestamp"]
+        .map(|key| loaded["metadata"][key].clone());
+    assert_eq!(
+        kept,
+        [json!("given"), json!(5), json!(["example.dev/hold"]), json!("2024-01-01T00:00:00Z")]
+    );
+    assert!(
+        api.objects()
+            .iter()
+            .any(|object| object["metadata"]["uid"] == "given" && object["kind"] == "Widget")
+    );
+}
+
+#[tokio::test]
+async fn what_is_loaded_with_validation_fulfils_its_schema() {
+    let api = api().await;
+    api.load(typed_widgets(), true).unwrap();
+    let refused = api.load(widget(&json!({"x": 5})), true).unwrap_err();
+    let text = "Widget.example.dev \"a\" is invalid: spec.x: Invalid value: \"integer\": spec.x in body must be of type string: \"integer\"";
+    assert_eq!(refused.to_string(), text);
+    api.load(widget(&json!({"x": "5"})), true).unwrap();
+    let (_, loaded) = get(&api, "/apis/example.dev/v1/namespaces/n/widgets/a").await;
+    assert_eq!(loaded["spec"], json!({"x": "5", "y": 3}));
+}
+
+#[tokio::test]
+async fn a_kind_without_a_schema_keeps_everything() {
+    let api = api().await;
+    api.serve_untyped("example.dev", "v1", "Gadget", "gadgets", true);
+    let path = "/apis/example.dev/v1/namespaces/n/gadgets";
+    let gadget = json!({"apiVersion": "example.dev/v1", "kind": "Gadget", "metadata": {"name": "a"}, "anything": [{"x": 1.5}]});
+    assert_eq!(send(&api, "POST", path, &gadget).await.0, 201);
+    assert_eq!(get(&api, &format!("{path}/a")).await.1["anything"], gadget["anything"]);
+    let before = api.latest("example.dev", "gadgets");
+    assert_eq!(before, api.revision());
+    assert_eq!(delete(&api, &format!("{path}/a")).await.0, 200);
+    assert_eq!(api.latest("example.dev", "gadgets"), before + 1);
+}
+
+#[tokio::test]
+async fn a_namespace_that_was_loaded_can_go() {
+    let api = api().await;
+    api.load(
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "loaded"}}),
+        false,
+    )
+    .unwrap();
+    assert_eq!(delete(&api, "/api/v1/namespaces/loaded").await.0, 200);
+    assert_eq!(get(&api, "/api/v1/namespaces/loaded").await.0, 404);
+}
+
+#[tokio::test]
+async fn objects_take_the_time_of_the_clock_that_is_given() {
+    let api = api().await;
+    api.set_clock(Arc::new(|| "2030-01-01T00:00:00Z".parse().unwrap()));
+    let map = json!({"metadata": {"name": "a"}});
+    let (_, made) = send(&api, "POST", "/api/v1/namespaces/n/configmaps", &map).await;
+    assert_eq!(made["metadata"]["creationTimestamp"], "2030-01-01T00:00:00Z");
+}
