@@ -1,6 +1,5 @@
 //! Server-side apply against the whole server, where the recorded scenarios do not reach.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
-#![expect(clippy::unwrap_used, reason = "it is a test from end to end")]
 
 use axum::body::Body;
 use http_body_util::BodyExt as _;
