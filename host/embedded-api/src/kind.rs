@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+mod check;
 mod custom;
 mod described;
 mod field;

@@ -7,11 +7,8 @@ use serde_json::{Value, json};
 use super::{Form, Resource};
 use crate::Failure;
 use crate::builtin::edit::{at, child, copy, members, remove, set, text};
-use crate::builtin::{admission, decode, default, definition, event, strategy, validate};
-use crate::crd;
-use crate::field_error::{FieldError, FieldPath};
-use crate::name::{self, MetadataRules, NameRule};
-use crate::structural::{Write, integral_floats};
+use crate::builtin::{admission, decode, default, definition, event, strategy};
+use crate::structural::integral_floats;
 
 /// An object that was read, and the paths of the fields in it that the schema does not know.
 #[derive(Debug)]
@@ -129,68 +126,6 @@ impl Resource {
         let generation = at(old, &["metadata", "generation"]).as_i64().unwrap_or(0);
         if let Some(metadata) = child(new, "metadata") {
             set(metadata, "generation", generation + i64::from(changed));
-        }
-    }
-
-    /// What is wrong with a new object, its metadata included.
-    pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
-        match &self.form {
-            Form::BuiltIn(definition) => {
-                validate::create(definition, self.namespaced, object, &self.addresses)
-            }
-            Form::Custom(custom) => {
-                let mut found = self.validate_metadata(object);
-                found.extend(self.validate_type(object));
-                let write = Write { object, old: None, status: false };
-                let mut errors = custom.schema.validate(write, found, &mut Vec::new());
-                self.validate_scale(object, &mut errors);
-                errors
-            }
-            Form::Untyped => self.validate_metadata(object),
-        }
-    }
-
-    /// What is wrong with an update; `found` are the faults of its metadata. What rules find wrong that was so before goes to `doubts`.
-    pub(crate) fn validate_update(
-        &self,
-        new: &Value,
-        old: &Value,
-        subresource: Option<&str>,
-        found: Vec<FieldError>,
-        doubts: &mut Vec<String>,
-    ) -> Vec<FieldError> {
-        match &self.form {
-            Form::BuiltIn(definition) => {
-                let mut errors = found;
-                errors.extend(validate::update(
-                    definition,
-                    self.namespaced,
-                    (new, old),
-                    subresource,
-                    &self.addresses,
-                ));
-                errors
-            }
-            Form::Custom(custom) => {
-                let mut found = found;
-                found.extend(self.validate_type(new));
-                let status = subresource == Some("status");
-                let write = Write { object: new, old: Some(old), status };
-                let mut errors = custom.schema.validate(write, found, doubts);
-                if !status {
-                    self.validate_scale(new, &mut errors);
-                }
-                errors
-            }
-            Form::Untyped => found,
-        }
-    }
-
-    /// What is doubtful about an object that is stored, but no fault.
-    pub(crate) fn warnings(&self, object: &Value) -> Vec<String> {
-        match &self.form {
-            Form::BuiltIn(definition) if *definition == validate::CRD => crd::warnings(object),
-            _ => Vec::new(),
         }
     }
 
@@ -323,41 +258,6 @@ impl Resource {
         unknown.extend(found.into_iter().map(|path| format!("metadata.{path}")));
         set(body, "metadata", metadata);
         Ok(())
-    }
-
-    fn validate_metadata(&self, object: &Value) -> Vec<FieldError> {
-        let rules = MetadataRules {
-            name: NameRule::Subdomain,
-            namespaced: self.namespaced,
-            qualified_finalizers: false,
-        };
-        name::validate_metadata(&object["metadata"], rules, &FieldPath::new("metadata"))
-    }
-
-    /// A custom object must say that it is of this kind and version.
-    fn validate_type(&self, object: &Value) -> Vec<FieldError> {
-        let expected = [("kind", self.kind.clone()), ("apiVersion", self.api_version())];
-        let wrong = expected.into_iter().filter(|(key, expected)| text(object, key) != expected);
-        let errors = wrong.map(|(key, expected)| {
-            FieldError::invalid(key, text(object, key), format!("must be {expected}"))
-        });
-        errors.collect()
-    }
-
-    fn validate_scale(&self, object: &Value, errors: &mut Vec<FieldError>) {
-        let Some(scale) = &self.scale else { return };
-        let path = &scale.spec_replicas;
-        let replicas =
-            path.iter().try_fold(object, |value, key| value.get(key)).and_then(Value::as_i64);
-        let fault = match replicas {
-            Some(replicas) if replicas < 0 => "should be a non-negative integer",
-            Some(replicas) if replicas > i64::from(i32::MAX) => {
-                "should be less than or equal to 2147483647"
-            }
-            _ => return,
-        };
-        let field = format!(".{}", path.join("."));
-        errors.push(FieldError::invalid(field, replicas, fault));
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
         doubts: Vec::new(),
     };
     let object = writer.track(None, object, None);
-    let doubts = call.resource.warnings(&object);
+    let doubts = call.resource.warnings(&object, None);
     let shown = writer.create(&call.path.namespace, object)?;
     call.warnings.extend(doubts);
     Ok(Answer::object(201, shown))

@@ -113,7 +113,7 @@ pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
         doubts: Vec::new(),
     };
     let new = writer.track(Some(&live.value), new, subresource);
-    let doubts = call.resource.warnings(&new);
+    let doubts = call.resource.warnings(&new, Some(&live.value));
     let shown = writer.update(&place, &live, new, subresource)?;
     call.warnings.extend(doubts);
     call.warnings.append(&mut writer.doubts);
@@ -207,12 +207,12 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result
         if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("resourceVersion");
         }
-        let doubts = call.resource.warnings(&new);
+        let doubts = call.resource.warnings(&new, None);
         let shown = writer.create(&call.path.namespace, new)?;
         call.warnings.extend(doubts);
         return Ok(Answer::object(201, shown));
     };
-    let doubts = call.resource.warnings(&new);
+    let doubts = call.resource.warnings(&new, Some(&live.value));
     let shown = writer.update(&place, &live, new, subresource)?;
     call.warnings.extend(doubts);
     call.warnings.append(&mut writer.doubts);

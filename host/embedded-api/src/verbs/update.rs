@@ -30,7 +30,7 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
             doubts: Vec::new(),
         };
         let object = writer.track(None, new, None);
-        let doubts = call.resource.warnings(&object);
+        let doubts = call.resource.warnings(&object, None);
         let shown = writer.create(&call.path.namespace, object)?;
         call.warnings.extend(doubts);
         return Ok(Answer::object(201, shown));
@@ -57,7 +57,7 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
         doubts: Vec::new(),
     };
     let new = writer.track(Some(&live.value), new, subresource);
-    let doubts = call.resource.warnings(&new);
+    let doubts = call.resource.warnings(&new, Some(&live.value));
     let shown = writer.update(&place, &live, new, subresource)?;
     call.warnings.extend(doubts);
     call.warnings.append(&mut writer.doubts);
