@@ -14,6 +14,9 @@ pub struct Args {
     /// What is logged to standard error, as `level` or `target=level`, separated by commas.
     #[arg(long, global = true, env = "MORTISE_LOG", default_value = "warn", value_name = "FILTER")]
     pub log: String,
+    /// Where compiled modules are kept; `mortise` in the user's cache folder if absent.
+    #[arg(long, global = true, env = "MORTISE_CACHE", value_name = "DIR")]
+    pub cache: Option<PathBuf>,
 }
 
 /// What the program does.
@@ -53,7 +56,6 @@ pub struct DevArgs {
 
 /// `mortise simulate`.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct SimulateArgs {
     /// The processor: a WebAssembly component.
     #[arg(long, value_name = "FILE")]
@@ -64,7 +66,7 @@ pub struct SimulateArgs {
     /// The processor's configuration: a YAML or JSON file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Folders of CustomResourceDefinitions; may be repeated.
+    /// Folders of CRDs; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
     /// The time of all calls (RFC 3339); the present time if absent.
@@ -95,4 +97,15 @@ pub struct SimulateArgs {
 pub enum Output {
     /// One JSON document.
     Json,
+}
+
+// === impl Args ===
+
+impl Args {
+    /// The folder of compiled modules: the one that was named, else that of the user's caches; none if there is no home.
+    pub fn cache(&self) -> Option<PathBuf> {
+        let in_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+        let user = || std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(in_home);
+        self.cache.clone().or_else(|| Some(user()?.join("mortise")))
+    }
 }

@@ -133,8 +133,8 @@ fn syntax(path: &Path, text: &str, error: &serde_saphyr::Error) -> Error {
     Error::Syntax {
         path: path.to_owned(),
         document: separators + usize::from(!opened),
-        line: line.into(),
-        column: column.into(),
+        line,
+        column,
         message: error.to_string(),
     }
 }

@@ -175,7 +175,8 @@ fn component_of(line: &str, package: &str) -> Option<PathBuf> {
     let named =
         message.pointer("/target/name")?.as_str()?.replace('-', "_") == package.replace('-', "_");
     let files = message.get("filenames").filter(|_| named)?.as_array()?;
-    files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".wasm")).map(PathBuf::from)
+    let mut files = files.iter().filter_map(Value::as_str).map(PathBuf::from);
+    files.find(|file| file.extension().is_some_and(|ending| ending == "wasm"))
 }
 
 fn same_file(one: &Path, other: &Path) -> bool {

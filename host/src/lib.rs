@@ -1,9 +1,24 @@
-//! A Kubernetes operator host: it owns watches, caching and writes, and calls reconciliation logic that comes as
-//! WebAssembly components.
+//! A Kubernetes operator host: it owns watches, caching and writes, and calls reconciliation logic that comes as WebAssembly
+//! components. ARCHITECTURE.md beside this crate is the map; this is its index.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`args`], [`cli`] | the command line; logs, the async runtime, the exit code |
+//! | [`dev`], [`simulate`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
+//! | [`run`] | builds every part of a host and owns its tasks |
+//! | [`watch`] → [`store`] → [`triggers`] → [`queue`] | what is known, and who must run because it changed |
+//! | [`reconciler`] | one reconcile: read, call, check, write, requeue |
+//! | [`view`] | the reads of one call |
+//! | [`processor`], [`contract`] | loaded components, and all that names wasmtime; the contract's types without it |
+//! | [`grant`] → [`outcome`] → [`write`] | what may be written, what is wanted, and how it gets there |
+//! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
 
 pub mod args;
+pub mod cli;
 pub mod cluster;
 pub mod contract;
+pub mod desk;
+pub mod dev;
 pub mod files;
 #[cfg(test)]
 mod fixture;
@@ -13,9 +28,14 @@ pub mod labels;
 pub mod outcome;
 pub mod own_fields;
 pub mod path;
+pub mod print;
 pub mod processor;
 pub mod queue;
+pub mod reconciler;
+pub mod run;
+pub mod simulate;
 pub mod store;
 pub mod triggers;
 pub mod view;
+pub mod watch;
 pub mod write;

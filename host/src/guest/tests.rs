@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-fn guest(mortise: Value) -> Result<Guest, Error> {
+fn guest(mortise: &Value) -> Result<Guest, Error> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = folder.join("Cargo.toml");
     Guest::from_metadata(
@@ -16,7 +16,7 @@ fn guest(mortise: Value) -> Result<Guest, Error> {
 
 #[test]
 fn folders_are_relative_to_the_cargo_toml() {
-    let guest = guest(json!({"crds": ["../crds/a"], "examples": "examples"})).unwrap();
+    let guest = guest(&json!({"crds": ["../crds/a"], "examples": "examples"})).unwrap();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     assert_eq!((guest.package.as_str(), guest.crds), ("mine", vec![folder.join("../crds/a")]));
     assert_eq!(guest.examples, Some(folder.join("examples")));
@@ -26,7 +26,7 @@ fn folders_are_relative_to_the_cargo_toml() {
 fn a_field_of_another_shape_is_named() {
     let cases = [(json!({"crds": "a"}), "crds` in"), (json!({"examples": ["a"]}), "examples` in")];
     for (mortise, named) in cases {
-        let error = guest(mortise).unwrap_err().to_string();
+        let error = guest(&mortise).unwrap_err().to_string();
         assert!(error.contains(named), "{error}");
     }
 }

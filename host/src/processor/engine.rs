@@ -40,7 +40,7 @@ pub enum EngineError {
 #[derive(Debug, Default)]
 pub struct Options {
     /// Where compiled code is kept between starts. Nobody but this program may be able to write there: what lies in it is
-    /// run as machine code (host/decisions/0001-code-cache.md). None: every start compiles.
+    /// run as machine code (host/decisions/0005-code-cache.md). None: every start compiles.
     pub cache: Option<Dir>,
 }
 

@@ -1,5 +1,5 @@
 //! The one place where the host trusts machine code that it did not compile in this run. See
-//! host/decisions/0001-code-cache.md.
+//! host/decisions/0005-code-cache.md.
 
 use wasmtime::component::Component;
 

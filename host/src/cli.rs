@@ -1,0 +1,44 @@
+//! The edge of the program: logs, the async runtime, the exit code.
+
+use std::{io::Write as _, process::ExitCode};
+
+use anyhow::Context as _;
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    args::{Args, Command},
+    dev,
+    print::RED,
+    simulate,
+};
+
+/// Runs the command and prints what went wrong, once, as a chain of causes.
+pub fn run(args: &Args) -> ExitCode {
+    match try_run(args) {
+        Ok(code) => code,
+        Err(error) => {
+            // Where standard error is gone there is nobody to tell.
+            let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
+    let filter = EnvFilter::try_new(&args.log)
+        .with_context(|| format!("`--log {}` is no filter", args.log))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    let code = match &args.command {
+        Command::Dev(dev) => runtime.block_on(dev::run(dev, args.cache().as_deref())),
+        Command::Simulate(simulate) => {
+            runtime.block_on(simulate::run(simulate, args.cache().as_deref()))
+        }
+    };
+    // What is still being compiled or read need not be waited for: nothing that it does is kept.
+    runtime.shutdown_background();
+    code
+}

@@ -1,0 +1,210 @@
+//! What a person reads on the terminal: a line for each reconcile, and a difference between two states. Values of Secrets
+//! are masked here unless they are asked for.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use anstyle::{AnsiColor, Style};
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use crate::{
+    reconciler::Report,
+    write::{Action, Change},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Something that is there now.
+pub const GREEN: Style = AnsiColor::Green.on_default();
+/// Something that is gone, or that failed.
+pub const RED: Style = AnsiColor::Red.on_default();
+/// What matters less.
+pub const DIM: Style = Style::new().dimmed();
+/// A heading.
+pub const BOLD: Style = Style::new().bold();
+
+/// How many unchanged lines stand around a changed one.
+const CONTEXT: usize = 3;
+/// What stands for the value of a Secret.
+const MASK: &str = "(masked)";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Whether the values of Secrets may be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secrets {
+    /// They are masked.
+    Masked,
+    /// They are shown.
+    Shown,
+}
+
+impl From<bool> for Secrets {
+    fn from(show: bool) -> Self {
+        if show { Self::Shown } else { Self::Masked }
+    }
+}
+
+/// The object as it may be printed.
+pub fn printable(object: &Value, secrets: Secrets) -> Value {
+    let mut object = object.clone();
+    if secrets == Secrets::Shown || object.get("kind").and_then(Value::as_str) != Some("Secret") {
+        return object;
+    }
+    for values in ["data", "stringData"] {
+        if let Some(values) = object.get_mut(values).and_then(Value::as_object_mut) {
+            values.values_mut().for_each(|value| *value = Value::from(MASK));
+        }
+    }
+    if let Some(copy) =
+        object.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED))
+    {
+        *copy = Value::from(MASK);
+    }
+    object
+}
+
+/// What tells an object from others in an output: `apiVersion kind namespace/name`.
+pub fn title(object: &Value) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let kind = text("/kind").unwrap_or("?");
+    let group = text("/apiVersion").unwrap_or("?");
+    let name = text("/metadata/name").or_else(|| text("/metadata/generateName")).unwrap_or("?");
+    match text("/metadata/namespace") {
+        Some(namespace) => format!("{group} {kind} {namespace}/{name}"),
+        None => format!("{group} {kind} {name}"),
+    }
+}
+
+/// The difference between two states, object by object, as coloured YAML. Both are keyed by [`title`].
+pub fn difference(
+    before: &BTreeMap<String, Value>,
+    after: &BTreeMap<String, Value>,
+    secrets: Secrets,
+) -> String {
+    let mut text = String::new();
+    let mut titles: Vec<&String> = before.keys().chain(after.keys()).collect();
+    titles.sort();
+    titles.dedup();
+    for title in titles {
+        let (old, new) = (before.get(title), after.get(title));
+        if let (Some(old), Some(new)) = (old, new)
+            && readable(old) == readable(new)
+        {
+            continue;
+        }
+        let (sign, style) = match (old, new) {
+            (None, _) => ('+', GREEN),
+            (_, None) => ('-', RED),
+            _ => ('~', BOLD),
+        };
+        let _ = writeln!(text, "{style}{sign} {title}{style:#}");
+        let masked = |object: Option<&Value>| {
+            object.map(|object| yaml(&readable(&printable(object, secrets))))
+        };
+        lines(&mut text, &masked(old).unwrap_or_default(), &masked(new).unwrap_or_default());
+    }
+    text
+}
+
+fn lines(text: &mut String, old: &str, new: &str) {
+    let difference = TextDiff::from_lines(old, new);
+    for (index, group) in difference.grouped_ops(CONTEXT).iter().enumerate() {
+        if index > 0 {
+            let _ = writeln!(text, "{DIM}    ⋮{DIM:#}");
+        }
+        for change in group.iter().flat_map(|op| difference.iter_changes(op)) {
+            let (sign, style) = match change.tag() {
+                ChangeTag::Insert => ('+', GREEN),
+                ChangeTag::Delete => ('-', RED),
+                ChangeTag::Equal => (' ', DIM),
+            };
+            let _ = writeln!(
+                text,
+                "{style}  {sign} {}{style:#}",
+                change.value().trim_end_matches('\n')
+            );
+        }
+    }
+}
+
+/// The object without what the server keeps for itself and nobody reads in a difference.
+fn readable(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"]
+        {
+            metadata.remove(field);
+        }
+    }
+    object
+}
+
+/// An object as YAML.
+pub fn yaml(object: &Value) -> String {
+    serde_saphyr::to_string(object).unwrap_or_else(|error| format!("(no YAML: {error})\n"))
+}
+
+/// An event in a few words.
+pub fn event(event: &Value) -> String {
+    let text = |name: &str| event.get(name).and_then(Value::as_str);
+    let on = event.get("regarding").or_else(|| event.get("involvedObject")).unwrap_or(&Value::Null);
+    let of = |name: &str| on.get(name).and_then(Value::as_str).unwrap_or_default();
+    format!(
+        "{} {} on {} {}/{}: {}",
+        text("type").unwrap_or_default(),
+        text("reason").unwrap_or_default(),
+        of("kind"),
+        of("namespace"),
+        of("name"),
+        text("note").or_else(|| text("message")).unwrap_or_default()
+    )
+}
+
+/// The lines of one reconcile: what triggered it, how long it took, what was written, what failed.
+pub fn report(report: &Report) -> String {
+    let key = match report.key.namespace() {
+        Some(namespace) => format!("{namespace}/{}", report.key.name()),
+        None => report.key.name().to_owned(),
+    };
+    let mut text = format!("{BOLD}{} {key}{BOLD:#}  {:.1?}", report.kind.kind, report.took);
+    let mut causes: Vec<String> = report.causes.iter().map(ToString::to_string).collect();
+    if report.more_causes > 0 {
+        causes.push(format!("{} more", report.more_causes));
+    }
+    let _ = write!(text, "  {DIM}because:{DIM:#} {}", causes.join(", "));
+    let written: Vec<String> = report.changes.iter().map(change).collect();
+    match written.as_slice() {
+        [] => _ = write!(text, "  {DIM}nothing to write{DIM:#}"),
+        written => _ = write!(text, "  {GREEN}wrote:{GREEN:#} {}", written.join(", ")),
+    }
+    if report.attempt > 0 {
+        let _ = write!(text, "  {DIM}attempt {}{DIM:#}", report.attempt + 1);
+    }
+    if let Some(failure) = &report.failure {
+        let _ = write!(text, "\n  {RED}failed:{RED:#} {failure}");
+    }
+    for note in &report.notes {
+        let _ = write!(text, "\n  {DIM}note:{DIM:#} {note}");
+    }
+    for line in &report.log {
+        let _ = write!(text, "\n  {DIM}{:?}:{DIM:#} {}", line.level, line.message);
+        for (name, value) in &line.fields {
+            let _ = write!(text, " {DIM}{name}={DIM:#}{value}");
+        }
+    }
+    text
+}
+
+/// A write in a few words. Of an event, what it says.
+fn change(change: &Change) -> String {
+    if change.action == Action::Event {
+        let text = |name: &str| change.object.get(name).and_then(Value::as_str);
+        return format!("event {}", text("reason").unwrap_or_default());
+    }
+    let name = match &change.of.namespace {
+        Some(namespace) => format!("{namespace}/{}", change.of.name),
+        None => change.of.name.clone(),
+    };
+    format!("{} {} {name}", change.action, change.of.kind.kind)
+}

@@ -1,0 +1,458 @@
+//! One reconcile, from the key to the requeue: read, call, check, write, and say when to come again. The story of the program.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::{Instrument as _, debug, debug_span};
+
+use crate::{
+    cluster::{Cluster, Unavailable},
+    contract::{
+        self, Event, EventType, Failure, Kind, ObjectRef, Outcome, Request, Requeue, Retry,
+        WriteFailure,
+    },
+    grant::{self, Grant},
+    outcome::{self, Plan, Reconciled},
+    processor::{self, Line, Moment},
+    queue::{Again, Cause, Done, Key, Run},
+    run::{Clock, Loaded},
+    store::Stores,
+    triggers::Triggers,
+    view::{self, Readable, Reads, View},
+    write::{self, Change, Writer, Written},
+};
+
+/// Stops the reconciles of an object while it is `true`.
+const PAUSED: &str = "mortise.dev/paused";
+/// When a key comes back that waits for a namespace to go.
+const TERMINATING: Duration = Duration::from_secs(1);
+/// The reason of the event that says that a processor failed.
+const FAILED: &str = "ProcessorFailed";
+/// How much of a message an event holds (Kubernetes' own limit is 1024 bytes).
+const EVENT_MESSAGE: usize = 1000;
+
+/// The host's loop around one processor.
+pub struct Reconciler {
+    loaded: Loaded,
+    readable: Arc<Readable>,
+    grant: Grant,
+    parts: Parts,
+}
+
+/// What a reconciler shares with those of other processors.
+pub struct Parts {
+    /// What carries plans out.
+    pub writer: Arc<Writer>,
+    /// What is known of the cluster's objects.
+    pub stores: Stores,
+    /// What kinds it serves.
+    pub cluster: Cluster,
+    /// The time of a call.
+    pub now: Clock,
+}
+
+/// What came of one reconcile, for people.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Who was run.
+    pub key: Key,
+    /// The kind of the reconciled object.
+    pub kind: Kind,
+    /// Why.
+    pub causes: Vec<Cause>,
+    /// More causes than are kept.
+    pub more_causes: usize,
+    /// How many runs in a row had failed before.
+    pub attempt: u32,
+    /// How long it took, writes included.
+    pub took: Duration,
+    /// The writes, in their order.
+    pub changes: Vec<Change>,
+    /// How many writes were left out since they would have changed nothing.
+    pub unchanged: usize,
+    /// What people should know: who takes whose fields, what is waited for, that the object is paused.
+    pub notes: Vec<String>,
+    /// What the guest said.
+    pub log: Vec<Line>,
+    /// Why it failed.
+    pub failure: Option<String>,
+    /// When it runs again though nothing changes.
+    pub again: Option<Duration>,
+}
+
+/// How a run ends for the queue.
+pub struct Ended {
+    /// What the queue does with the key.
+    pub done: Done,
+    /// What changed while the key ran, of what it had read.
+    pub causes: Vec<Cause>,
+}
+
+/// A checked answer of a processor.
+struct Planned {
+    plan: Plan,
+    /// Of an answer that says that the reconcile could not be done.
+    retry: Option<Retry>,
+}
+
+/// Why nothing is written of an answer.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error(transparent)]
+    Processor(#[from] processor::Error),
+
+    #[error("the outcome is not valid: {0}")]
+    Outcome(#[from] outcome::Invalid),
+
+    #[error(transparent)]
+    Cluster(#[from] Unavailable),
+}
+
+/// What a run needs all the way.
+struct Turn<'a> {
+    key: &'a Key,
+    reconciled: &'a Reconciled,
+    report: &'a mut Report,
+    reads: Reads,
+}
+
+type Answer = Result<Result<Outcome, Failure>, processor::Error>;
+
+// === impl Reconciler ===
+
+impl Reconciler {
+    /// The loop around a processor.
+    ///
+    /// # Errors
+    ///
+    /// A declaration that makes no grant.
+    pub fn new(
+        loaded: Loaded,
+        readable: Arc<Readable>,
+        parts: Parts,
+    ) -> Result<Self, grant::Invalid> {
+        let grant = Grant::new(&loaded.description)?;
+        Ok(Self { loaded, readable, grant, parts })
+    }
+
+    /// The object that a key stands for; none if no reconciler of this processor is called so.
+    pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
+        let reconciler = self.description(key)?;
+        Some(ObjectRef {
+            cluster: reconciler.of.cluster.clone(),
+            kind: reconciler.of.kind.clone(),
+            namespace: key.namespace().map(str::to_owned),
+            name: key.name().to_owned(),
+        })
+    }
+
+    fn description(&self, key: &Key) -> Option<&contract::Reconciler> {
+        let reconcilers = &self.loaded.description.reconcilers;
+        reconcilers.iter().find(|reconciler| reconciler.name == **key.reconciler())
+    }
+
+    /// Runs one key to its end. `feed` takes what the stores have seen to the triggers.
+    pub async fn run(
+        &self,
+        run: &Run,
+        triggers: &Mutex<Triggers>,
+        feed: impl Fn(),
+    ) -> (Report, Ended) {
+        let start = Instant::now();
+        let mut report = Report::new(run);
+        let Some(reference) = self.object_of(&run.key) else {
+            return (report, Ended { done: Done::Success { requeue: None }, causes: Vec::new() });
+        };
+        report.kind = reference.kind.clone();
+        let began = triggers.lock().begin(&run.key);
+        let span = debug_span!("reconcile", key = %run.key);
+        let (done, reads) = self.reconcile(run, reference, &mut report).instrument(span).await;
+        // What this run has mended itself is not news to it.
+        feed();
+        let causes = triggers.lock().ran(began, &reads);
+        report.took = start.elapsed();
+        report.again = delay(&done);
+        debug!(key = %run.key, took = ?report.took, failure = report.failure, "reconciled");
+        (report, Ended { done, causes })
+    }
+
+    async fn reconcile(
+        &self,
+        run: &Run,
+        reference: ObjectRef,
+        report: &mut Report,
+    ) -> (Done, Reads) {
+        let mut view = self.view();
+        let known = match view.reconciled(&reference, run.key.reconciler()) {
+            Ok(known) => known,
+            Err(error) => {
+                // Its kind is not served, or its list is not there yet: when that changes, the key runs again.
+                report.failure = Some(format!("the object cannot be read: {error:?}"));
+                return (Done::Failure(Again::OnChange), view.finish());
+            }
+        };
+        // One that has left the selection is reconciled on while it holds one of the reconciler's finalizers, then it is gone.
+        let there = known.selected || known.held;
+        let (object, value) = match known.entry.filter(|_| there) {
+            Some(entry) => (known.json, Some(entry.value())),
+            None => (None, None),
+        };
+        if value.as_ref().is_some_and(is_paused) {
+            report.notes.push(format!("paused by the annotation {PAUSED}"));
+            return (Done::Success { requeue: None }, view.finish());
+        }
+        let request = Request {
+            reconciler: run.key.reconciler().to_string(),
+            parent: None,
+            context: String::new(),
+            ref_: reference.clone(),
+            object,
+            config: self.loaded.config.to_string(),
+            attempt: run.attempt,
+            failed_writes: Vec::new(),
+        };
+        let reconciled = Reconciled { reference, object: value };
+        let (answer, reads) = self.call(view, &request, report).await;
+        let mut turn = Turn { key: &run.key, reconciled: &reconciled, report, reads };
+        let done = self.carry_out(answer, request, &mut turn).await;
+        (done, turn.reads)
+    }
+
+    fn view(&self) -> View {
+        View::new(self.parts.stores.clone(), Arc::clone(&self.readable), view::PAGE_BYTES)
+    }
+
+    async fn call(&self, view: View, request: &Request, report: &mut Report) -> (Answer, Reads) {
+        let now = u64::try_from((self.parts.now)().as_millisecond()).unwrap_or_default();
+        let called =
+            self.loaded.processor.call(view, request, Moment { now_ms: now, seed: now }).await;
+        report.log.extend(called.log);
+        if called.log_dropped > 0 {
+            report.notes.push(format!("{} lines of log were over the limit", called.log_dropped));
+        }
+        (called.outcome, called.view.finish())
+    }
+
+    /// Writes what the processor wants. Where a write was refused, it is called once more at once and may say so.
+    async fn carry_out(&self, answer: Answer, mut request: Request, turn: &mut Turn<'_>) -> Done {
+        let planned = match self.plan(answer, turn).await {
+            Ok(planned) => planned,
+            Err(error) => return self.refused(&error, turn).await,
+        };
+        let written = self.write(&planned.plan, turn).await;
+        if !written.waits.is_empty() {
+            turn.report.notes.extend(written.waits);
+            return Done::Success { requeue: Some((TERMINATING, Cause::Requeue)) };
+        }
+        if written.failures.is_empty() {
+            return self.done(&planned, turn);
+        }
+        let is_failure = written.is_failure();
+        if is_failure {
+            turn.report.failure.get_or_insert_with(|| describe(&written.failures));
+        }
+        request.failed_writes = written.failures;
+        let (answer, reads) = self.call(self.view(), &request, turn.report).await;
+        turn.reads.merge(reads);
+        let second = match self.plan(answer, turn).await {
+            Ok(Planned { plan, retry }) => Planned { plan: plan.only_report(), retry },
+            Err(error) => return self.refused(&error, turn).await,
+        };
+        let written = self.write(&second.plan, turn).await;
+        if !written.failures.is_empty() {
+            turn.report.failure.get_or_insert_with(|| describe(&written.failures));
+        }
+        if is_failure || !written.failures.is_empty() {
+            return Done::Failure(Again::BackOff);
+        }
+        self.done(&second, turn)
+    }
+
+    async fn plan(&self, answer: Answer, turn: &mut Turn<'_>) -> Result<Planned, Refused> {
+        match answer? {
+            Ok(outcome) => {
+                let kinds = self
+                    .parts
+                    .cluster
+                    .resolve_all(&outcome::kinds(&outcome, &turn.reconciled.reference))
+                    .await?;
+                let read = |of: &ObjectRef| turn.reads.uid_of(of).map(str::to_owned);
+                let plan = Plan::build(&outcome, &self.against(turn, &kinds, &read))?;
+                Ok(Planned { plan, retry: None })
+            }
+            Err(failure) => {
+                turn.report.failure.get_or_insert_with(|| failure.message.clone());
+                let plan = self.plan_of_failure(&failure, turn).await?;
+                Ok(Planned { plan, retry: Some(failure.retry) })
+            }
+        }
+    }
+
+    async fn plan_of_failure(&self, failure: &Failure, turn: &Turn<'_>) -> Result<Plan, Refused> {
+        let kinds = self.parts.cluster.resolve_all([&turn.reconciled.reference.kind]).await?;
+        let read = |of: &ObjectRef| turn.reads.uid_of(of).map(str::to_owned);
+        Ok(Plan::build_of_failure(failure, &self.against(turn, &kinds, &read))?)
+    }
+
+    fn against<'a>(
+        &'a self,
+        turn: &'a Turn<'_>,
+        kinds: &'a crate::cluster::Kinds,
+        read: &'a dyn Fn(&ObjectRef) -> Option<String>,
+    ) -> outcome::Against<'a> {
+        outcome::Against {
+            grant: &self.grant,
+            reconciler: turn.key.reconciler(),
+            reconciled: turn.reconciled,
+            kinds,
+            read,
+            limits: outcome::Limits {
+                outcome: self.loaded.processor.limits().outcome,
+                ..outcome::Limits::default()
+            },
+        }
+    }
+
+    async fn write(&self, plan: &Plan, turn: &mut Turn<'_>) -> Written {
+        let context = write::Context {
+            key: turn.key,
+            namespace: &self.loaded.namespace,
+            processor: &self.loaded.description.name,
+            reconciled: turn.reconciled,
+        };
+        let mut written = self.parts.writer.carry_out(plan, &context).await;
+        turn.report.changes.append(&mut written.changes);
+        turn.report.unchanged += written.skipped;
+        turn.report.notes.append(&mut written.warnings);
+        written
+            .wrote
+            .iter()
+            .for_each(|wrote| turn.reads.wrote(&wrote.of, &wrote.manager, wrote.own));
+        written.pruned.iter().for_each(|(of, manager)| turn.reads.pruned(of, manager));
+        written
+    }
+
+    /// Says on the object that its reconcile could not be done, and writes nothing else.
+    async fn refused(&self, error: &Refused, turn: &mut Turn<'_>) -> Done {
+        let message = chain(error);
+        turn.report.failure.get_or_insert_with(|| message.clone());
+        let event = Event {
+            on: None,
+            event_type: EventType::Warning,
+            reason: FAILED.to_owned(),
+            message: shortened(&message),
+        };
+        let failure = Failure { message, status: None, events: vec![event], retry: Retry::BackOff };
+        match self.plan_of_failure(&failure, turn).await {
+            Ok(plan) => {
+                let written = self.write(&plan, turn).await;
+                turn.report.notes.extend(
+                    written.failures.iter().map(|failed| format!("no event: {}", failed.message)),
+                );
+            }
+            Err(error) => turn.report.notes.push(format!("no event: {}", chain(&error))),
+        }
+        match error {
+            Refused::Processor(error) if error.next() == processor::Next::Wait => {
+                Done::Failure(Again::OnChange)
+            }
+            _ => Done::Failure(Again::BackOff),
+        }
+    }
+
+    /// How a run ends whose answer was carried out.
+    fn done(&self, planned: &Planned, turn: &Turn<'_>) -> Done {
+        if let Some(retry) = &planned.retry {
+            return Done::Failure(match retry {
+                Retry::BackOff => Again::BackOff,
+                Retry::After(milliseconds) => Again::After(Duration::from_millis(*milliseconds)),
+                Retry::OnChange => Again::OnChange,
+            });
+        }
+        let resync = self.description(turn.key).map_or(0, |reconciler| reconciler.resync);
+        let (after, cause) = match planned.plan.requeue.0 {
+            // An object that is gone has nothing to come back for.
+            Requeue::ByDefault if turn.reconciled.object.is_none() => (0, Cause::Resync),
+            Requeue::ByDefault => (resync, Cause::Resync),
+            Requeue::After(milliseconds) => (milliseconds.max(1), Cause::Requeue),
+            Requeue::Never => (0, Cause::Requeue),
+        };
+        Done::Success { requeue: (after > 0).then(|| (Duration::from_millis(after), cause)) }
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    /// A report that says nothing but who was run and why.
+    pub fn new(run: &Run) -> Self {
+        Self {
+            key: run.key.clone(),
+            kind: Kind { group: String::new(), version: String::new(), kind: String::new() },
+            causes: run.causes.clone(),
+            more_causes: run.more_causes,
+            attempt: run.attempt,
+            took: Duration::ZERO,
+            changes: Vec::new(),
+            unchanged: 0,
+            notes: Vec::new(),
+            log: Vec::new(),
+            failure: None,
+            again: None,
+        }
+    }
+}
+
+fn delay(done: &Done) -> Option<Duration> {
+    match done {
+        Done::Success { requeue } => requeue.as_ref().map(|(after, _)| *after),
+        Done::Failure(Again::After(after)) => Some(*after),
+        Done::Failure(Again::BackOff | Again::OnChange) => None,
+    }
+}
+
+fn is_paused(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.and_then(|annotations| annotations.get(PAUSED)).and_then(Value::as_str)
+        == Some("true")
+}
+
+fn describe(failures: &[WriteFailure]) -> String {
+    let texts: Vec<String> = failures
+        .iter()
+        .map(|failed| {
+            let namespace =
+                failed.ref_.namespace.as_deref().map(|namespace| format!("{namespace}/"));
+            let (kind, name) = (&failed.ref_.kind.kind, &failed.ref_.name);
+            format!(
+                "{:?} of {kind} {}{name} failed ({}): {}",
+                failed.action,
+                namespace.unwrap_or_default(),
+                failed.code,
+                failed.message
+            )
+        })
+        .collect();
+    texts.join("; ")
+}
+
+/// An error and its causes on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+fn shortened(message: &str) -> String {
+    match message.char_indices().nth(EVENT_MESSAGE) {
+        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or(message)),
+        None => message.to_owned(),
+    }
+}

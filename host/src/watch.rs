@@ -1,0 +1,320 @@
+//! Watches: one for each kind and scope that some processor asked for. They feed the store and nothing else.
+//!
+//! kube's watcher carries what is hard (resuming, bookmarks, 410 Gone, back-off). Here is what it does not know: kinds that the
+//! cluster does not serve yet, and servers without streaming lists.
+
+use std::{borrow::Cow, time::Duration};
+
+use futures::{StreamExt as _, stream::BoxStream};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Resource,
+    api::{ApiResource, ObjectMeta, PartialObjectMeta},
+    core::DynamicResourceScope,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
+};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use tokio::sync::watch as latest;
+use tracing::{debug, info, warn};
+
+use crate::{
+    cluster::Cluster,
+    contract::Kind,
+    store::{Scope, Stores, Wanted},
+};
+
+/// How long after a failed attempt a kind that is not served is asked for again, though no CRD has changed. Aggregated APIs
+/// and servers that answer late come without such a change.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// One watch.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// What is watched.
+    pub kind: Kind,
+    /// Which objects of it.
+    pub scope: Scope,
+    /// Whether metadata is all that anybody reads of them.
+    pub metadata_only: bool,
+}
+
+/// What a watch needs of the host.
+#[derive(Clone)]
+pub struct Context {
+    /// Where the objects come from.
+    pub cluster: Cluster,
+    /// Where they go.
+    pub stores: Stores,
+    /// Told at each change of a CRD.
+    pub crds: latest::Receiver<u64>,
+}
+
+/// Why a stream of events came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The cluster does not serve the kind.
+    NotServed,
+    /// The cluster has no streaming lists.
+    NoStreamingLists,
+}
+
+/// The fewest watches that bring all that is wanted: one whose scope covers another's takes it in.
+pub fn plan<'a>(
+    wanted: impl IntoIterator<Item = &'a (Kind, Scope, Wanted)>,
+) -> Vec<(Watch, Wanted)> {
+    let mut wanted: Vec<&(Kind, Scope, Wanted)> = wanted.into_iter().collect();
+    // Wide ones first: nothing that comes later can then cover what was taken before, but for its equals.
+    wanted.sort_by_key(|(_, scope, _)| {
+        (scope.namespace.is_some(), scope.name.is_some(), !scope.labels.is_empty())
+    });
+    let mut planned: Vec<(&Kind, &Scope, Wanted)> = Vec::new();
+    for (kind, scope, wanted) in wanted {
+        let covering =
+            planned.iter_mut().find(|(of, wide, _)| *of == kind && wide.covers_scope(scope));
+        match covering {
+            Some((_, _, all)) => *all = all.union(wanted),
+            None => planned.push((kind, scope, wanted.clone())),
+        }
+    }
+    let watch = |(kind, scope, wanted): (&Kind, &Scope, Wanted)| {
+        let metadata_only = wanted.is_metadata_only();
+        (Watch { kind: kind.clone(), scope: scope.clone(), metadata_only }, wanted)
+    };
+    planned.into_iter().map(watch).collect()
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Watches until the task is ended: whatever fails is tried again.
+    pub async fn run(self, mut context: Context) {
+        let mut streaming = true;
+        loop {
+            match context.cluster.resolve(&self.kind).await {
+                Ok(Some(resource)) => {
+                    match self.follow(&context, &resource.api_resource(), streaming).await {
+                        End::NoStreamingLists => streaming = false,
+                        End::NotServed => context.cluster.forget(&self.kind.group),
+                    }
+                }
+                Ok(None) => {
+                    context.stores.set_unknown(&self.kind);
+                    info!(kind = %self.kind.kind, group = %self.kind.group, "not served, waiting for its CRD");
+                    wait(&mut context.crds).await;
+                }
+                Err(error) => {
+                    warn!(kind = %self.kind.kind, group = %self.kind.group, error = %format!("{error:#}"), "not resolved");
+                    context.stores.set_unavailable(&self.kind, &format!("{error:#}"));
+                    wait(&mut context.crds).await;
+                }
+            }
+        }
+    }
+
+    /// Namespace, name and resourceVersion of an object that this watch sees; none if it does not.
+    pub fn version_of(&self, object: &Value) -> Option<(Option<String>, String, String)> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let group = text("/apiVersion")?.rsplit_once('/').map_or("", |(group, _)| group);
+        let sees = group == self.kind.group
+            && text("/kind") == Some(&self.kind.kind)
+            && self.scope.holds(object);
+        let version = (
+            text("/metadata/namespace"),
+            text("/metadata/name")?,
+            text("/metadata/resourceVersion")?,
+        );
+        sees.then(|| (version.0.map(str::to_owned), version.1.to_owned(), version.2.to_owned()))
+    }
+
+    async fn follow(&self, context: &Context, resource: &ApiResource, streaming: bool) -> End {
+        context.stores.set_known(&self.kind);
+        let config = self.config(streaming);
+        let events = if self.metadata_only {
+            let events =
+                watcher::watcher(self.api::<PartialObjectMeta<Raw>>(context, resource), config)
+                    .default_backoff();
+            events
+                .map(|event| event.map(|event| map(event, |object| Raw::from_metadata(&object))))
+                .boxed()
+        } else {
+            watcher::watcher(self.api::<Raw>(context, resource), config).default_backoff().boxed()
+        };
+        self.fill(context, events).await
+    }
+
+    fn api<K>(&self, context: &Context, resource: &ApiResource) -> Api<K>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
+        let client = context.cluster.client().clone();
+        match &self.scope.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, resource),
+            None => Api::all_with(client, resource),
+        }
+    }
+
+    fn config(&self, streaming: bool) -> watcher::Config {
+        let mut config = watcher::Config::default();
+        if streaming {
+            config = config.streaming_lists();
+        }
+        if !self.scope.labels.is_empty() {
+            config = config.labels(&self.scope.labels);
+        }
+        if let Some(name) = &self.scope.name {
+            config = config.fields(&format!("metadata.name={name}"));
+        }
+        config
+    }
+
+    async fn fill(
+        &self,
+        context: &Context,
+        mut events: BoxStream<'_, watcher::Result<Event<Raw>>>,
+    ) -> End {
+        let (kind, scope, stores) = (&self.kind, &self.scope, &context.stores);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init) => stores.begin_list(kind, scope),
+                Ok(Event::InitApply(object)) => stores.list_item(kind, scope, &object.value),
+                Ok(Event::InitDone) => stores.end_list(kind, scope),
+                Ok(Event::Apply(object)) => stores.upsert(kind, scope, &object.value),
+                Ok(Event::Delete(object)) => stores.delete(kind, scope, &object.value),
+                Err(error) => {
+                    if let Some(end) = end(&error) {
+                        return end;
+                    }
+                    debug!(kind = %kind.kind, group = %kind.group, %error, "watch failed, trying again");
+                    stores.set_unavailable(kind, &error.to_string());
+                }
+            }
+        }
+        End::NotServed
+    }
+}
+
+/// What a failure says of the kind or the server; none if it passes.
+fn end(error: &watcher::Error) -> Option<End> {
+    let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) =
+        error
+    else {
+        return None;
+    };
+    let kube::Error::Api(status) = cause else { return None };
+    match status.code {
+        404 => Some(End::NotServed),
+        400 | 403 | 422 if status.message.contains("sendInitialEvents") => {
+            Some(End::NoStreamingLists)
+        }
+        _ => None,
+    }
+}
+
+/// Waits for a change of a CRD, or until it is time to ask again.
+async fn wait(crds: &mut latest::Receiver<u64>) {
+    // An end of the sender is the end of the host, which ends this task as well.
+    let _ = tokio::time::timeout(ASK_AGAIN, crds.changed()).await;
+}
+
+/// Tells of each change of a CRD, until the task is ended.
+pub async fn run_crds(cluster: Cluster, changes: latest::Sender<u64>) {
+    let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(cluster.client().clone());
+    let mut events = watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Apply(definition) | Event::Delete(definition)) => {
+                // A CRD is called `plural.group`.
+                if let Some((_, group)) =
+                    definition.metadata.name.as_deref().and_then(|name| name.split_once('.'))
+                {
+                    cluster.forget(group);
+                }
+                changes.send_modify(|count| *count += 1);
+            }
+            Ok(Event::InitDone) => changes.send_modify(|count| *count += 1),
+            Ok(Event::Init | Event::InitApply(_)) => {}
+            Err(error) => debug!(%error, "watch of CRDs failed, trying again"),
+        }
+    }
+}
+
+// === impl Raw ===
+
+/// An object as it came: the store wants its JSON, kube's watcher its resourceVersion.
+#[derive(Debug, Clone)]
+struct Raw {
+    metadata: ObjectMeta,
+    value: Value,
+}
+
+impl Raw {
+    fn new(value: Value) -> Self {
+        let text = |field: &str| value.get("metadata")?.get(field)?.as_str().map(str::to_owned);
+        let metadata = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Self { metadata, value }
+    }
+
+    fn from_metadata(partial: &PartialObjectMeta<Self>) -> Self {
+        // ObjectMeta is made of texts, numbers and maps of texts: there is nothing in it that JSON cannot hold.
+        let metadata = serde_json::to_value(&partial.metadata).unwrap_or_default();
+        Self::new(serde_json::json!({ "metadata": metadata }))
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::new)
+    }
+}
+
+impl Resource for Raw {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.kind)
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.group)
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.version)
+    }
+
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.api_version)
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.plural)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+fn map<A, B>(event: Event<A>, with: impl FnOnce(A) -> B) -> Event<B> {
+    match event {
+        Event::Apply(object) => Event::Apply(with(object)),
+        Event::Delete(object) => Event::Delete(with(object)),
+        Event::InitApply(object) => Event::InitApply(with(object)),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    }
+}
