@@ -3,4 +3,6 @@
 #[cfg(test)]
 mod crds;
 #[cfg(test)]
+mod goldens;
+#[cfg(test)]
 mod guests;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow};
-use mortise_host::guest::Guest;
+use mortise_host::{desk, files, guest::Guest, run::Loaded};
 
 type Built = Arc<OnceLock<Result<PathBuf, String>>>;
 
@@ -30,4 +30,31 @@ fn build(folder: &str) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("tests/ has no parent")?;
     let guest = Guest::open(&root.join(folder))?;
     guest.build().with_context(|| format!("cannot build the guest in `{folder}`"))
+}
+
+/// The guest in a folder of this repository as a processor that has described itself, under a configuration (JSON). Its code
+/// comes from a cache in the target directory after the first time.
+///
+/// # Errors
+///
+/// What keeps it from being built or loaded.
+pub async fn loaded(folder: &str, config: &str) -> Result<Loaded> {
+    let name = folder.to_owned();
+    let module = tokio::task::spawn_blocking(move || guest(&name))
+        .await
+        .context("the build broke off")??;
+    let cache = module.parent().context("a module in no folder")?.join("mortise-cache");
+    desk::load(&module, config.to_owned(), Some(&cache)).await
+}
+
+/// The CRDs that the guest in a folder of this repository needs.
+///
+/// # Errors
+///
+/// A guest or a folder that cannot be read.
+pub fn definitions(folder: &str) -> Result<Vec<serde_json::Value>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("tests/ has no parent")?;
+    let folders = Guest::open(&root.join(folder))?.crds;
+    let loaded: Result<Vec<_>, _> = folders.iter().map(|folder| files::load(folder)).collect();
+    Ok(loaded?.concat())
 }

@@ -1,6 +1,7 @@
-//! The harness of the tests: guests, built on first use.
+//! The harness of the tests: guests, built on first use; recorded cases.
 
 pub mod crds;
+pub mod goldens;
 mod guest;
 
-pub use guest::guest;
+pub use guest::{definitions, guest, loaded};

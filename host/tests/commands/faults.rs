@@ -1,0 +1,52 @@
+use std::{path::Path, process::Output};
+
+use crate::mortise;
+
+#[test]
+fn a_port_in_use_is_one_line_that_says_what_to_do() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = mortise().args(["dev", "--api-only", "--port", &port]).output().unwrap();
+    let message = only_line(&output);
+    assert!(message.contains(&port) && message.contains("--port"), "{message}");
+}
+
+#[test]
+fn what_cannot_be_read_is_one_line_that_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let broken = folder.path().join("broken.yaml");
+    std::fs::write(&broken, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\nkind: [\n")
+        .unwrap();
+    let module = folder.path().join("garbage.wasm");
+    std::fs::write(&module, "garbage").unwrap();
+    let absent = folder.path().join("absent");
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let simulate = |module: &Path, objects: &Path| {
+        mortise()
+            .args(["simulate", "--module", &text(module), "--objects", &text(objects)])
+            .output()
+            .unwrap()
+    };
+    let cases = [
+        ("a module that is absent", simulate(&absent, &broken), text(&absent)),
+        ("a module that is none", simulate(&module, &broken), text(&module)),
+        (
+            "a guest without a package",
+            mortise().args(["dev", &text(&empty)]).output().unwrap(),
+            text(&empty),
+        ),
+    ];
+    for (case, output, named) in cases {
+        let message = only_line(&output);
+        assert!(message.contains(&named), "{case}: {message}");
+    }
+}
+
+fn only_line(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    text
+}

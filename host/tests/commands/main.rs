@@ -1,0 +1,23 @@
+//! The program as a user runs it.
+
+#[cfg(test)]
+mod dev;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod simulate;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+fn mortise() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mortise"));
+    command.stdin(Stdio::null()).current_dir(root());
+    command
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}

@@ -1,0 +1,268 @@
+//! The golden runner, shared by all guests: what an original system made of an input, compared with what ours makes of it.
+//!
+//! A root folder holds a folder for each original, which holds a folder for each case (`input.yaml`, `expected.json`). Every
+//! case ends in a verdict, also the ones that no guest of ours covers yet. What differs on purpose stands in one file with
+//! the expected value and the reason.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use serde_json::Value;
+use similar::TextDiff;
+
+/// The variable that names the root folder.
+pub const VARIABLE: &str = "MORTISE_GOLDENS";
+
+/// One recorded case.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// The name of its folder.
+    pub name: String,
+    /// What went in.
+    pub input: Value,
+    /// What the original gave.
+    pub expected: Value,
+}
+
+/// A part of a case in which ours differs on purpose.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Deviation {
+    case: String,
+    part: String,
+    /// A JSON pointer: only there does ours differ. None: in the whole part.
+    at: Option<String>,
+    expected: Value,
+    reason: String,
+}
+
+/// What ours gave for one part of a case.
+#[derive(Debug)]
+enum Verdict {
+    Equal,
+    Deviates { reason: String },
+    Differs(String),
+}
+
+/// The verdicts of one original's cases.
+#[derive(Debug, Default)]
+pub struct Tally {
+    deviations: Vec<Deviation>,
+    used: BTreeSet<usize>,
+    verdicts: BTreeMap<(String, String), Verdict>,
+    not_covered: BTreeMap<String, usize>,
+}
+
+/// The root folder: the one that the environment names, else the copy in tests/goldens.
+pub fn root() -> PathBuf {
+    std::env::var_os(VARIABLE).map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens"),
+        |root| workspace().join(root),
+    )
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The cases of one original, by name.
+///
+/// # Errors
+///
+/// A folder that cannot be read, that holds no case, or a case that does not parse.
+pub fn cases(root: &Path, original: &str) -> anyhow::Result<Vec<Case>> {
+    let folder = root.join(original);
+    let entries = std::fs::read_dir(&folder)
+        .with_context(|| format!("cannot read the goldens in `{}`", folder.display()))?;
+    let mut cases = Vec::new();
+    for entry in entries {
+        let path = entry
+            .with_context(|| format!("cannot read the goldens in `{}`", folder.display()))?
+            .path();
+        if path.is_dir() {
+            cases.push(case(&path).with_context(|| format!("golden `{}`", path.display()))?);
+        }
+    }
+    anyhow::ensure!(
+        !cases.is_empty(),
+        "`{}` holds no case: a folder with input.yaml and expected.json",
+        folder.display()
+    );
+    cases.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(cases)
+}
+
+fn case(path: &Path) -> anyhow::Result<Case> {
+    let read = |name: &str| {
+        std::fs::read_to_string(path.join(name)).with_context(|| format!("cannot read {name}"))
+    };
+    Ok(Case {
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        input: serde_saphyr::from_str(&read("input.yaml")?).context("input.yaml")?,
+        expected: serde_json::from_str(&read("expected.json")?).context("expected.json")?,
+    })
+}
+
+// === impl Tally ===
+
+impl Tally {
+    /// A tally that knows what differs on purpose.
+    ///
+    /// # Errors
+    ///
+    /// A file of deviations that does not parse.
+    pub fn new(deviations: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(deviations)
+            .with_context(|| format!("cannot read the deviations `{}`", deviations.display()))?;
+        let deviations =
+            serde_saphyr::from_str(&text).with_context(|| format!("`{}`", deviations.display()))?;
+        Ok(Self { deviations, ..Self::default() })
+    }
+
+    /// Counts a case that no guest of ours covers, by what it would take.
+    pub fn not_covered(&mut self, what: impl Into<String>) {
+        *self.not_covered.entry(what.into()).or_default() += 1;
+    }
+
+    /// Compares one part of a case. Both values are normalised by the caller.
+    pub fn compare(&mut self, case: &str, part: &str, expected: &Value, actual: &Value) {
+        let deviation = self
+            .deviations
+            .iter()
+            .enumerate()
+            .find(|(_, known)| known.case == case && known.part == part);
+        let verdict = match deviation {
+            None if expected == actual => Verdict::Equal,
+            None => Verdict::Differs(difference(expected, actual)),
+            Some((index, known)) => {
+                self.used.insert(index);
+                match known.apply_to(expected) {
+                    None => Verdict::Differs(format!(
+                        "the deviation's place {:?} is not there",
+                        known.at
+                    )),
+                    Some(expected) if *actual == expected => {
+                        Verdict::Deviates { reason: known.reason.clone() }
+                    }
+                    Some(expected) => Verdict::Differs(format!(
+                        "(listed as a deviation)\n{}",
+                        difference(&expected, actual)
+                    )),
+                }
+            }
+        };
+        self.verdicts.insert((case.to_owned(), part.to_owned()), verdict);
+    }
+
+    /// Notes that a part could not be run at all.
+    pub fn failed(&mut self, case: &str, part: &str, why: &str) {
+        self.verdicts.insert((case.to_owned(), part.to_owned()), Verdict::Differs(why.to_owned()));
+    }
+
+    /// Says how many ran and passed, and prints what differs.
+    pub fn report(&self) -> String {
+        let cases: BTreeSet<&String> = self.verdicts.keys().map(|(case, _)| case).collect();
+        let bad: BTreeSet<&String> = self.bad().map(|((case, _), _)| case).collect();
+        let mut parts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        let mut text = String::new();
+        for ((case, part), verdict) in &self.verdicts {
+            let (ran, passed) = parts.entry(part).or_default();
+            *ran += 1;
+            match verdict {
+                Verdict::Equal => *passed += 1,
+                Verdict::Deviates { reason } => {
+                    *passed += 1;
+                    let _ = writeln!(text, "{case} [{part}] differs on purpose: {reason}");
+                }
+                Verdict::Differs(difference) => {
+                    let _ = writeln!(
+                        text,
+                        "{case} [{part}] differs (- expected, + ours):\n{difference}"
+                    );
+                }
+            }
+        }
+        for (what, count) in &self.not_covered {
+            let _ = writeln!(text, "not covered: {count} cases ({what})");
+        }
+        for (part, (ran, passed)) in parts {
+            let _ = writeln!(text, "{part}: {passed} of {ran}");
+        }
+        let _ = write!(
+            text,
+            "{} cases ran, {} passed, {} failed",
+            cases.len(),
+            cases.len() - bad.len(),
+            bad.len()
+        );
+        text
+    }
+
+    /// Whether all is as it should be.
+    ///
+    /// # Errors
+    ///
+    /// The number of cases that differ, none that ran, or deviations that no case of `known` uses any more.
+    pub fn check(&self, known: &[Case]) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.verdicts.is_empty(), "no case ran");
+        let bad: BTreeSet<&str> = self.bad().map(|((case, _), _)| case.as_str()).collect();
+        anyhow::ensure!(bad.is_empty(), "{} cases differ: {bad:?}", bad.len());
+        for (index, deviation) in self.deviations.iter().enumerate() {
+            let is_there = known.iter().any(|case| case.name == deviation.case);
+            anyhow::ensure!(
+                !is_there || self.used.contains(&index),
+                "a deviation is listed for `{}` [{}], which was not compared",
+                deviation.case,
+                deviation.part
+            );
+        }
+        Ok(())
+    }
+
+    fn bad(&self) -> impl Iterator<Item = (&(String, String), &Verdict)> {
+        self.verdicts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Differs(_)))
+    }
+}
+
+// === impl Deviation ===
+
+impl Deviation {
+    /// What is expected of ours, given what the original gave; none if the place is not there.
+    fn apply_to(&self, original: &Value) -> Option<Value> {
+        let Some(at) = &self.at else { return Some(self.expected.clone()) };
+        let mut expected = original.clone();
+        *expected.pointer_mut(at)? = self.expected.clone();
+        Some(expected)
+    }
+}
+
+fn difference(expected: &Value, actual: &Value) -> String {
+    let yaml =
+        |value: &Value| serde_saphyr::to_string(value).unwrap_or_else(|error| error.to_string());
+    let (expected, actual) = (yaml(expected), yaml(actual));
+    TextDiff::from_lines(&expected, &actual).unified_diff().context_radius(3).to_string()
+}
+
+/// A list as a set: in an order that does not depend on how it came.
+pub fn sorted(mut values: Vec<Value>) -> Value {
+    values.sort_by_cached_key(Value::to_string);
+    Value::Array(values)
+}
+
+/// The value without nulls: where one writer leaves a field out, another may write it empty.
+pub fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), without_nulls(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
