@@ -19,6 +19,7 @@ use crate::verbs::internal_update;
 
 pub(crate) use budget::is_ready;
 
+mod aggregate;
 mod budget;
 mod contents;
 
@@ -231,6 +232,9 @@ impl State {
                 _ => {}
             }
             return;
+        }
+        if place.table == aggregate::table() {
+            self.aggregate_roles(now);
         }
         if place.table == budget::table() {
             self.count_budget(place, now);

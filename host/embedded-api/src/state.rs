@@ -93,6 +93,7 @@ impl State {
             self.pending.push_back(place.clone());
         }
         self.note_pod(resource, &image);
+        self.note_role(resource, place);
         image
     }
 
@@ -101,6 +102,15 @@ impl State {
         let image = self.storage.remove(place)?;
         Self::note_committed(resource, Some(&image), None);
         self.note_pod(resource, &image);
+        self.note_role(resource, place);
+        if (resource.group.as_str(), resource.plural.as_str())
+            == (EXTENSIONS, "customresourcedefinitions")
+        {
+            self.registry.remove_crd(&image.bare());
+            if let Some((plural, group)) = place.key.split_once('.') {
+                self.storage.drop_table(&TableId::new(group, plural));
+            }
+        }
         let dependents: Vec<Place> = self.storage.dependents(&image.head.uid).cloned().collect();
         self.pending.extend(dependents);
         for owner in image.head.owners() {
@@ -126,6 +136,15 @@ impl State {
         if resource.group.is_empty() && resource.plural == "pods" {
             let budgets = self.budgets_of(image.head.namespace());
             self.pending.extend(budgets);
+        }
+    }
+
+    /// Any cluster role that changes may concern aggregated ones; the place of any will do.
+    fn note_role(&mut self, resource: &Resource, place: &Place) {
+        if resource.plural == "clusterroles" {
+            let table = self.storage.table(&place.table);
+            let first = table.and_then(|table| table.all().next()).map(|(key, _)| key.clone());
+            self.pending.extend(first.map(|key| Place { table: place.table.clone(), key }));
         }
     }
 

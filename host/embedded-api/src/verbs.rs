@@ -26,7 +26,7 @@ mod watch;
 mod write;
 
 pub(crate) use watch::{open as open_watch, refused as refuse_watch};
-pub(crate) use write::{internal_update, update_as};
+pub(crate) use write::{internal_apply, internal_update, update_as};
 
 /// A request for a resource, as the verbs see it.
 pub(crate) struct Call<'a> {

@@ -122,11 +122,14 @@ impl State {
             return Deleted::Kept(image.clone());
         }
         let mut object = State::view(deletion.resource, image);
-        let mut finalizers = deletion.finalizers(image);
-        finalizers.push(CLEANUP.to_owned());
-        super::mark(&mut object, &finalizers, None, deletion.now);
+        let mut finalizers = image.head.finalizers().to_vec();
+        if !image.head.has_finalizer(CLEANUP) {
+            finalizers.push(CLEANUP.to_owned());
+        }
         if let Some(fields) = object.as_object_mut() {
-            metadata_mut(fields).remove("deletionGracePeriodSeconds");
+            let metadata = metadata_mut(fields);
+            metadata.insert("deletionTimestamp".to_owned(), Value::from(time_text(deletion.now)));
+            super::set_finalizers(metadata, &finalizers);
         }
         let text =
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
@@ -138,7 +141,6 @@ impl State {
 
     /// Deletes the objects of a terminating CRD; if none remains, the CRD goes and is served no more.
     pub(super) fn end_crd(&mut self, place: &Place, now: Timestamp) {
-        let Some(image) = self.storage.get(place).cloned() else { return };
         let Some((plural, group)) = place.key.split_once('.') else { return };
         let table = TableId::new(group, plural);
         for content in self.all_of(&table) {
@@ -153,11 +155,8 @@ impl State {
             });
             return;
         }
-        let is_last = image.head.finalizers() == [CLEANUP];
         internal_update(self, place, "", now, |object| super::drop_finalizer(object, CLEANUP));
-        if is_last {
-            self.registry.remove_crd(&image.bare());
-            self.storage.drop_table(&table);
+        if self.storage.get(place).is_none() {
             self.serve_group(group, now);
         }
     }

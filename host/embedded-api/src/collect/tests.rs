@@ -154,3 +154,24 @@ async fn a_status_that_is_written_is_honoured() {
     let eviction = json!({"metadata": {"name": "p"}});
     assert_eq!(send(&api, "POST", "/api/v1/namespaces/n/pods/p/eviction", &eviction).await.0, 429);
 }
+
+#[tokio::test]
+async fn aggregated_roles_have_the_rules_of_others() {
+    let api = api().await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let aggregated = json!({
+        "metadata": {"name": "all"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": "all"}}]},
+    });
+    assert_eq!(send(&api, "POST", roles, &aggregated).await.0, 201);
+    let rule = |verb: &str| json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
+    for (name, verb) in [("b", "get"), ("a", "list"), ("c", "get")] {
+        let role =
+            json!({"metadata": {"name": name, "labels": {"to": "all"}}, "rules": [rule(verb)]});
+        assert_eq!(send(&api, "POST", roles, &role).await.0, 201);
+    }
+    let (_, role) = get(&api, &format!("{roles}/all")).await;
+    assert_eq!(role["rules"], json!([rule("list"), rule("get")]), "{role}");
+    delete(&api, &format!("{roles}/a")).await;
+    assert_eq!(get(&api, &format!("{roles}/all")).await.1["rules"], json!([rule("get")]));
+}

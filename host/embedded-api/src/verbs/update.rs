@@ -41,7 +41,12 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
             "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
             image.head.uid
         );
-        let key = format!("/registry/{}/{}", call.resource.plural, place.key);
+        let group = if call.resource.is_custom() {
+            format!("{}/", call.resource.group)
+        } else {
+            String::new()
+        };
+        let key = format!("/registry/{group}{}/{}", call.resource.plural, place.key);
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
         );

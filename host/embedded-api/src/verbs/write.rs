@@ -302,6 +302,30 @@ pub(crate) fn update_as(
     }
 }
 
+/// Applies to an object as a controller does, with force and without validation.
+pub(crate) fn internal_apply(
+    state: &mut State,
+    place: &Place,
+    manager: &str,
+    applied: &Value,
+    now: Timestamp,
+) {
+    let Some(image) = state.storage.get(place).cloned() else { return };
+    let Some(resource) = state.resource_of(&place.table).cloned() else { return };
+    let live = State::view(&resource, &image);
+    let (api_version, time) = (resource.api_version(), time_text(now));
+    let writer =
+        managed_fields::Writer { manager, api_version: &api_version, subresource: "", now: &time };
+    let tracking = Tracking { state, resource: &resource, now };
+    let merged = tracking
+        .with_target(|target| managed_fields::apply(Some(&live), applied, target, &writer, true));
+    match merged {
+        Ok(new) if new != live => _ = state.commit(&resource, place, new),
+        Ok(_) => {}
+        Err(fault) => tracing::error!(%fault, key = %place.key, "cannot apply as a controller"),
+    }
+}
+
 /// A text of the metadata, empty if absent.
 pub(super) fn text(object: &Value, field: &str) -> String {
     object

@@ -1,0 +1,70 @@
+//! Cluster roles that are made of others: their rules are those of the roles that their selectors match.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::selector::LabelSelector;
+use crate::state::State;
+use crate::storage::{Place, TableId};
+use crate::verbs::internal_apply;
+
+const CONTROLLER: &str = "clusterrole-aggregation-controller";
+
+pub(super) fn table() -> TableId {
+    TableId::new("rbac.authorization.k8s.io", "clusterroles")
+}
+
+// === impl State ===
+
+impl State {
+    /// Brings the rules of all aggregated roles up to date, after some role changed.
+    pub(super) fn aggregate_roles(&mut self, now: Timestamp) {
+        let id = table();
+        let Some(table) = self.storage.table(&id) else { return };
+        let roles: Vec<(Place, Value)> = table
+            .all()
+            .map(|(key, image)| (Place { table: id.clone(), key: key.clone() }, image.bare()))
+            .collect();
+        for (place, role) in &roles {
+            let selectors =
+                role.pointer("/aggregationRule/clusterRoleSelectors").and_then(Value::as_array);
+            let Some(selectors) = selectors else { continue };
+            let rules = rules(selectors, place, &roles);
+            let present =
+                role.get("rules").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            if present != rules.as_slice() {
+                let applied = json!({
+                    "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                    "metadata": {"name": &*place.key}, "rules": rules,
+                });
+                internal_apply(self, place, CONTROLLER, &applied, now);
+            }
+        }
+    }
+}
+
+/// The rules of all other roles that the selectors match, each once, in the order of selectors and names.
+fn rules(selectors: &[Value], own: &Place, roles: &[(Place, Value)]) -> Vec<Value> {
+    let mut rules: Vec<Value> = Vec::new();
+    for selector in selectors.iter().map(LabelSelector::from_value) {
+        for (_, role) in
+            roles.iter().filter(|(place, role)| place != own && selector.matches(&labels(role)))
+        {
+            for rule in role.get("rules").and_then(Value::as_array).into_iter().flatten() {
+                if !rules.contains(rule) {
+                    rules.push(rule.clone());
+                }
+            }
+        }
+    }
+    rules
+}
+
+fn labels(role: &Value) -> BTreeMap<String, String> {
+    let labels = role.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+    labels
+        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect()
+}
