@@ -79,6 +79,8 @@ pub(crate) struct Storage {
     /// How many events each table remembers.
     history: usize,
     tables: BTreeMap<TableId, Table>,
+    /// When tables were dropped: what happened before is forgotten, also if there is a table of this name again.
+    dropped: HashMap<TableId, u64>,
     uids: HashMap<String, Place>,
     dependents: HashMap<String, BTreeSet<Place>>,
 }
@@ -209,6 +211,7 @@ impl Storage {
             revision: FIRST_REVISION,
             history,
             tables: BTreeMap::new(),
+            dropped: HashMap::new(),
             uids: HashMap::new(),
             dependents: HashMap::new(),
         }
@@ -226,7 +229,8 @@ impl Storage {
     /// The table, made if it is new.
     pub(crate) fn table_mut(&mut self, id: &TableId) -> &mut Table {
         if !self.tables.contains_key(id) {
-            self.tables.insert(id.clone(), Table::new(FIRST_REVISION, self.history));
+            let known_from = self.dropped.get(id).copied().unwrap_or(FIRST_REVISION);
+            self.tables.insert(id.clone(), Table::new(known_from, self.history));
         }
         self.tables.get_mut(id).expect("it was made above")
     }
@@ -271,6 +275,7 @@ impl Storage {
     /// Forgets a table with all that it holds, without events; its watches end.
     pub(crate) fn drop_table(&mut self, id: &TableId) {
         let Some(table) = self.tables.remove(id) else { return };
+        self.dropped.insert(id.clone(), self.revision);
         for (key, image) in table.all() {
             let place = Place { table: id.clone(), key: key.clone() };
             self.reindex(&place, Some(&image.head), None);

@@ -95,3 +95,17 @@ fn owners_and_uids_are_indexed() {
     assert_eq!(storage.dependents("owner").count(), 0);
     assert_eq!(storage.by_uid("uy"), None);
 }
+
+#[test]
+fn a_table_that_was_dropped_forgets_its_past() {
+    let mut storage = Storage::new(3);
+    let before = put(&mut storage, "a", "x");
+    let last = put(&mut storage, "a", "y");
+    let id = place("a", "x").table;
+    let signal = storage.table_mut(&id).subscribe();
+    storage.drop_table(&id);
+    assert!(signal.has_changed().is_err(), "watches end");
+    assert_eq!(storage.by_uid("a-x"), None);
+    assert!(storage.table_mut(&id).events_after(before).is_err());
+    assert!(storage.table_mut(&id).events_after(last).is_ok());
+}
