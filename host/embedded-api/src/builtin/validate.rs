@@ -12,6 +12,7 @@ use crate::field_error::{FieldError, FieldPath, Shown};
 use crate::name::{self, MetadataRules, NameRule};
 
 mod data;
+mod event;
 mod number;
 mod other;
 mod pod;
@@ -54,7 +55,8 @@ pub(crate) fn create(
         "api.core.v1.Service" if errors.is_empty() => {
             service::allotted(object, None, addresses, &mut errors);
         }
-        "api.core.v1.Event" => other::event(object, &mut errors),
+        "api.core.v1.Event" => event::create(object, false, &mut errors),
+        "api.events.v1.Event" => event::create(object, true, &mut errors),
         "api.batch.v1.CronJob" => workload::cron_job_name(object, &mut errors),
         "api.scheduling.v1.PriorityClass" => other::priority_class(object, &mut errors),
         CRD => errors.extend(crd::validate::validate(object)),
@@ -97,8 +99,8 @@ pub(crate) fn update(
         "api.core.v1.Service" => service::update(new, old, &mut errors),
         "api.core.v1.Pod" => return pod::update(new, old),
         CRD => return crd::validate::validate_update(new, old),
-        "api.apps.v1.StatefulSet" => workload::stateful_set_update(new, old, &mut errors),
-        "api.batch.v1.Job" => workload::job_update(new, old, &mut errors),
+        "api.core.v1.Event" => event::update(new, old, false, &mut errors),
+        "api.events.v1.Event" => event::update(new, old, true, &mut errors),
         "api.rbac.v1.RoleBinding" | "api.rbac.v1.ClusterRoleBinding" => {
             rbac::binding_update(new, old, &mut errors);
         }
@@ -119,6 +121,8 @@ pub(crate) fn update(
         "api.apps.v1.Deployment" | "api.apps.v1.ReplicaSet" | "api.apps.v1.DaemonSet" => {
             workload::selector_update(new, old, &mut errors);
         }
+        "api.apps.v1.StatefulSet" => workload::stateful_set_update(new, old, &mut errors),
+        "api.batch.v1.Job" => workload::job_update(new, old, &mut errors),
         "api.core.v1.Service" if errors.is_empty() => {
             service::allotted(new, Some(old), addresses, &mut errors);
         }

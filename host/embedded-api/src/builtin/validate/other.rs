@@ -157,7 +157,8 @@ fn ingress_path(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError
     let place = text(value, "path");
     match value["pathType"].as_str() {
         None => {
-            errors.push(FieldError::required(path.child("pathType"), "pathType must be specified"));
+            let fault = "pathType must be specified";
+            return errors.push(FieldError::required(path.child("pathType"), fault));
         }
         Some("Exact" | "Prefix") => {
             if !place.starts_with('/') {
@@ -167,6 +168,12 @@ fn ingress_path(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError
             for bad in ["//", "/./", "/../", "%2f", "%2F"] {
                 if place.contains(bad) {
                     let fault = format!("must not contain '{bad}'");
+                    errors.push(FieldError::invalid(path.child("path"), place, fault));
+                }
+            }
+            for bad in ["/..", "/."] {
+                if place.ends_with(bad) {
+                    let fault = format!("cannot end with '{bad}'");
                     errors.push(FieldError::invalid(path.child("path"), place, fault));
                 }
             }
@@ -219,17 +226,6 @@ fn backend(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
                 }
             }
         }
-    }
-}
-
-/// What an event is about is where the event is; an event about something in no namespace is in `default`.
-pub(super) fn event(object: &Value, errors: &mut Vec<FieldError>) {
-    let namespace = text(&object["metadata"], "namespace");
-    let about = text(&object["involvedObject"], "namespace");
-    let fits = about == namespace || (about.is_empty() && namespace == "default");
-    if !fits {
-        let fault = "does not match event.namespace";
-        errors.push(FieldError::invalid("involvedObject.namespace", about, fault));
     }
 }
 

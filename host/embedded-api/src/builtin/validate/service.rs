@@ -141,14 +141,13 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if external(new) || external(old) {
         return;
     }
-    let first = |spec: &Value| {
-        items(&spec["clusterIPs"]).first().and_then(Value::as_str).map(str::to_owned)
+    let first = |spec: &Value| items(&spec["clusterIPs"]).first().cloned();
+    let fault = match (first(new), first(old)) {
+        (None, Some(_)) => "primary clusterIP can not be unset",
+        (Some(new), Some(old)) if new != old => "may not change once set",
+        _ => return,
     };
-    let (new, old) = (first(new), first(old));
-    if old.is_some() && new != old {
-        let shown = new.unwrap_or_default();
-        errors.push(FieldError::invalid("spec.clusterIPs[0]", shown, "may not change once set"));
-    }
+    errors.push(FieldError::invalid("spec.clusterIPs[0]", shown(&new["clusterIPs"]), fault));
 }
 
 /// What was asked for must be in range, and free unless the Service has it already.

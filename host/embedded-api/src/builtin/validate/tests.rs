@@ -102,6 +102,25 @@ fn new_objects_are_refused_in_the_words_of_kubernetes() {
 }
 
 #[test]
+fn events_of_the_newer_group_are_checked_strictly() {
+    let event = json!({
+        "metadata": metadata(), "regarding": {"namespace": "ns"}, "reason": "R", "type": "Bogus",
+        "deprecatedCount": 1, "series": {"count": 1},
+    });
+    let expected = [
+        "series.count: Invalid value: \"\": should be at least 2",
+        "series.lastObservedTime: Required value",
+        "eventTime: Required value",
+        "type: Invalid value: \"\": has invalid value: Bogus",
+        "count: Invalid value: \"\": needs to be unset",
+    ];
+    assert_eq!(faults("api.events.v1.Event", event), expected);
+    let event = json!({"metadata": metadata(), "involvedObject": {"namespace": "ns"}, "eventTime": "2024-01-01T00:00:00.000000Z"});
+    let faults = faults("api.core.v1.Event", event);
+    assert!(faults.contains(&"action: Required value".to_owned()), "{faults:?}");
+}
+
+#[test]
 fn updates_of_some_kinds_are_checked_like_new_objects() {
     let object = json!({"metadata": {"name": "a", "namespace": "ns", "labels": {"a b": ""}}});
     for (definition, faults) in [("api.core.v1.ConfigMap", 1), ("api.coordination.v1.Lease", 0)] {

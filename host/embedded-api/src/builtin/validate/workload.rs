@@ -1,7 +1,10 @@
 //! Kinds that make pods.
 
 use super::number::{at_most_all, is_zero, not_negative, number_or_percent};
-use super::{FieldError, FieldPath, Value, add_invalid, at, is_empty, pod, selector, shown, text};
+use super::{
+    FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty, pod, selector, shown, text,
+};
+use crate::field_error::go_json;
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 
@@ -9,7 +12,7 @@ pub(super) fn deployment(object: &Value, errors: &mut Vec<FieldError>) {
     let spec = &object["spec"];
     let path = FieldPath::new("spec");
     not_negative(&spec["replicas"], &path.child("replicas"), errors);
-    selector_and_template(spec, "deployment", &path, errors);
+    selector_and_template(spec, "Deployment", &path, errors);
     deployment_strategy(&spec["strategy"], &path.child("strategy"), errors);
     for field in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
         not_negative(&spec[field], &path.child(field), errors);
@@ -43,8 +46,14 @@ fn deployment_strategy(strategy: &Value, path: &FieldPath<'_>, errors: &mut Vec<
             at_most_all(unavailable, &path, errors);
         }
         other => {
+            // The type inside of the server has other names of fields.
+            let raw = format!(
+                "{{\"Type\":{},\"RollingUpdate\":{}}}",
+                go_json(&other.into()),
+                go_json(&strategy["rollingUpdate"])
+            );
             let known = ["Recreate", "RollingUpdate"];
-            errors.push(FieldError::not_supported(path.child("type"), other, known));
+            errors.push(FieldError::not_supported(path, Shown::Raw(raw), known));
         }
     }
 }
@@ -55,7 +64,7 @@ pub(super) fn replica_set(object: &Value, errors: &mut Vec<FieldError>) {
     for field in ["replicas", "minReadySeconds"] {
         not_negative(&spec[field], &path.child(field), errors);
     }
-    selector_and_template(spec, "deployment", &path, errors);
+    selector_and_template(spec, "ReplicaSet", &path, errors);
 }
 
 pub(super) fn stateful_set(object: &Value, errors: &mut Vec<FieldError>) {
@@ -82,13 +91,13 @@ pub(super) fn stateful_set(object: &Value, errors: &mut Vec<FieldError>) {
     for field in ["replicas", "minReadySeconds"] {
         not_negative(&spec[field], &path.child(field), errors);
     }
-    selector_and_template(spec, "statefulset", &path, errors);
+    selector_and_template(spec, "StatefulSet", &path, errors);
 }
 
 pub(super) fn daemon_set(object: &Value, errors: &mut Vec<FieldError>) {
     let spec = &object["spec"];
     let path = FieldPath::new("spec");
-    selector_and_template(spec, "daemonset", &path, errors);
+    selector_and_template(spec, "DaemonSet", &path, errors);
     for field in ["minReadySeconds", "revisionHistoryLimit"] {
         not_negative(&spec[field], &path.child(field), errors);
     }
@@ -128,10 +137,13 @@ fn selector_and_template(
     let selector = &spec["selector"];
     let here = path.child("selector");
     if selector.is_null() {
-        errors.push(FieldError::required(here, ""));
+        if kind != "DaemonSet" {
+            errors.push(FieldError::required(here, ""));
+        }
     } else {
         selector::validate(selector, &here, errors);
         if selector::is_everything(selector) {
+            let kind = if kind == "ReplicaSet" { "deployment" } else { &kind.to_lowercase() };
             let fault = format!("empty selector is invalid for {kind}");
             errors.push(FieldError::invalid(here, selector.clone(), fault));
         }
@@ -152,7 +164,8 @@ fn selector_and_template(
         errors.push(FieldError::not_supported(path.child("restartPolicy"), policy, ["Always"]));
     }
     if !at(template, &["spec", "activeDeadlineSeconds"]).is_null() {
-        let fault = "activeDeadlineSeconds in ReplicaSet is not Supported";
+        let kind = if kind == "Deployment" { "ReplicaSet" } else { kind };
+        let fault = format!("activeDeadlineSeconds in {kind} is not Supported");
         errors.push(FieldError::forbidden(path.child("activeDeadlineSeconds"), fault));
     }
 }
