@@ -31,13 +31,13 @@ impl State {
             let selectors =
                 role.pointer("/aggregationRule/clusterRoleSelectors").and_then(Value::as_array);
             let Some(selectors) = selectors else { continue };
-            let rules = rules(selectors, place, &roles);
+            let united = rules(selectors, place, &roles);
             let present =
                 role.get("rules").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            if present != rules.as_slice() {
+            if present != united.as_slice() {
                 let applied = json!({
                     "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-                    "metadata": {"name": &*place.key}, "rules": rules,
+                    "metadata": {"name": &*place.key}, "rules": united,
                 });
                 internal_apply(self, place, CONTROLLER, &applied, now);
             }
@@ -47,19 +47,19 @@ impl State {
 
 /// The rules of all other roles that the selectors match, each once, in the order of selectors and names.
 fn rules(selectors: &[Value], own: &Place, roles: &[(Place, Value)]) -> Vec<Value> {
-    let mut rules: Vec<Value> = Vec::new();
+    let mut united: Vec<Value> = Vec::new();
     for selector in selectors.iter().map(LabelSelector::from_value) {
         for (_, role) in
             roles.iter().filter(|(place, role)| place != own && selector.matches(&labels(role)))
         {
             for rule in role.get("rules").and_then(Value::as_array).into_iter().flatten() {
-                if !rules.contains(rule) {
-                    rules.push(rule.clone());
+                if !united.contains(rule) {
+                    united.push(rule.clone());
                 }
             }
         }
     }
-    rules
+    united
 }
 
 fn labels(role: &Value) -> BTreeMap<String, String> {

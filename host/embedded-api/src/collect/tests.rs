@@ -158,20 +158,20 @@ async fn a_status_that_is_written_is_honoured() {
 #[tokio::test]
 async fn aggregated_roles_have_the_rules_of_others() {
     let api = api().await;
-    let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let all = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
     let aggregated = json!({
         "metadata": {"name": "all"},
         "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"to": "all"}}]},
     });
-    assert_eq!(send(&api, "POST", roles, &aggregated).await.0, 201);
+    assert_eq!(send(&api, "POST", all, &aggregated).await.0, 201);
     let rule = |verb: &str| json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
     for (name, verb) in [("b", "get"), ("a", "list"), ("c", "get")] {
         let role =
             json!({"metadata": {"name": name, "labels": {"to": "all"}}, "rules": [rule(verb)]});
-        assert_eq!(send(&api, "POST", roles, &role).await.0, 201);
+        assert_eq!(send(&api, "POST", all, &role).await.0, 201);
     }
-    let (_, role) = get(&api, &format!("{roles}/all")).await;
-    assert_eq!(role["rules"], json!([rule("list"), rule("get")]), "{role}");
-    delete(&api, &format!("{roles}/a")).await;
-    assert_eq!(get(&api, &format!("{roles}/all")).await.1["rules"], json!([rule("get")]));
+    let (_, whole) = get(&api, &format!("{all}/all")).await;
+    assert_eq!(whole["rules"], json!([rule("list"), rule("get")]), "{whole}");
+    delete(&api, &format!("{all}/a")).await;
+    assert_eq!(get(&api, &format!("{all}/all")).await.1["rules"], json!([rule("get")]));
 }
