@@ -1,40 +1,8 @@
 //! What a mortise processor is written with.
 //!
 //! A processor is a function of what it reads: it is given one object, reads what else it needs through [`Host`], and
-//! returns an [`Outcome`]. It holds no connection and no state; a new instance serves every call. The smallest useful
-//! one, which keeps a `ConfigMap` in every Namespace that carries a label:
-//!
-//! ```
-//! use mortise_sdk::{
-//!     Description, Failure, Host, NoConfig, Outcome, Processor, Reconciler, Request, Selection, Verbs,
-//!     kubernetes::{ConfigMap, Namespace},
-//!     object::Metadata,
-//! };
-//!
-//! struct Greeter;
-//!
-//! impl Processor for Greeter {
-//!     type Config = NoConfig;
-//!
-//!     fn describe(_config: &NoConfig) -> Result<Description, String> {
-//!         Ok(Description::new("greeter", "0.1.0")
-//!             .reconciles(Reconciler::new("namespaces", Selection::of::<Namespace>().labels("greet=yes")))
-//!             .writes(Selection::of::<ConfigMap>(), Verbs::CREATE | Verbs::UPDATE))
-//!     }
-//!
-//!     fn reconcile(request: &Request, _config: &NoConfig, _host: &Host) -> Result<Outcome, Failure> {
-//!         let Some(namespace) = request.object::<Namespace>()? else { return Ok(Outcome::new()) };
-//!         let greeting = ConfigMap {
-//!             metadata: Metadata::new("greeting").namespace(&namespace.metadata.name),
-//!             data: [("text".to_owned(), format!("Welcome to {}", namespace.metadata.name))].into(),
-//!             ..ConfigMap::default()
-//!         };
-//!         Ok(Outcome::new().apply(&greeting))
-//!     }
-//! }
-//!
-//! mortise_sdk::export!(Greeter);
-//! ```
+//! returns an [`Outcome`]. It holds no connection and no state; a new instance serves every call. The README of the
+//! project shows the smallest useful one.
 //!
 //! Built with `cargo build --release --target wasm32-wasip2` as a `cdylib`, it runs under `mortise dev`. Natively the same
 //! functions are tested against `testing::Stub`, which answers reads from objects in memory.
@@ -86,3 +54,8 @@ pub use object::Object;
 pub use processor::{NoConfig, Processor};
 #[doc(hidden)]
 pub use processor::{describe, reconcile};
+
+/// The example in the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
