@@ -166,9 +166,9 @@ async fn aggregated_roles_have_the_rules_of_others() {
     assert_eq!(send(&api, "POST", all, &aggregated).await.0, 201);
     let rule = |verb: &str| json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
     for (name, verb) in [("b", "get"), ("a", "list"), ("c", "get")] {
-        let role =
+        let part =
             json!({"metadata": {"name": name, "labels": {"to": "all"}}, "rules": [rule(verb)]});
-        assert_eq!(send(&api, "POST", all, &role).await.0, 201);
+        assert_eq!(send(&api, "POST", all, &part).await.0, 201);
     }
     let (_, whole) = get(&api, &format!("{all}/all")).await;
     assert_eq!(whole["rules"], json!([rule("list"), rule("get")]), "{whole}");
