@@ -14,3 +14,4 @@ pub(crate) mod protobuf;
 pub(crate) mod quantity;
 pub(crate) mod strategy;
 pub(crate) mod validate;
+pub(crate) mod warn;

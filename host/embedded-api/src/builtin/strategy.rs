@@ -61,7 +61,12 @@ pub(crate) fn prepare_update(
     }
     match definition {
         "api.core.v1.Namespace" => copy(new, "spec", old),
-        "api.core.v1.Service" => service::update(new, old, addresses),
+        "api.core.v1.Service" => {
+            service::update(new, old, addresses);
+            if !service::is_balanced(&new["spec"]) {
+                set(new, "status", json!({"loadBalancer": {}}));
+            }
+        }
         "api.apps.v1.DaemonSet" => update_template_generation(new, old),
         CRD => store_version(new),
         _ => {}

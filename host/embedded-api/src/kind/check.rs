@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Form, Resource, Scale, ScaleSelector};
 use crate::builtin::edit::{at, items, text};
-use crate::builtin::validate;
+use crate::builtin::{validate, warn};
 use crate::crd;
 use crate::field_error::{FieldError, FieldPath};
 use crate::name::{self, MetadataRules, NameRule};
@@ -80,7 +80,7 @@ impl Resource {
     pub(crate) fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         match &self.form {
             Form::BuiltIn(definition) if *definition == validate::CRD => crd::warnings(new),
-            Form::BuiltIn(_) => Vec::new(),
+            Form::BuiltIn(definition) => warn::warnings(definition, new, old),
             Form::Custom(_) | Form::Untyped => {
                 let had = old.map_or(&[][..], finalizers);
                 let fresh: BTreeSet<_> = finalizers(new)

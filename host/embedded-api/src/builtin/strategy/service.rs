@@ -36,7 +36,8 @@ pub(super) fn update(new: &mut Value, old: &Value, addresses: &Addresses) {
     allot(spec, addresses);
 }
 
-fn is_balanced(spec: &Value) -> bool {
+/// Whether a load balancer serves the Service.
+pub(super) fn is_balanced(spec: &Value) -> bool {
     text(spec, "type") == "LoadBalancer"
 }
 
@@ -88,8 +89,7 @@ fn keep(spec: &mut Value, old: &Value) {
 
 /// An `ExternalName` has neither addresses nor families; those it had are given back.
 fn forget(spec: &mut Value, old: &Value) {
-    for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]
-    {
+    for key in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         if spec[key] == old[key] {
             remove(spec, key);
         }
