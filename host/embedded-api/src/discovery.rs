@@ -18,6 +18,8 @@ pub(crate) enum Document {
     Typed(Value, String),
     /// Plain text.
     Text(String),
+    /// Bytes of that content type.
+    Bytes(&'static [u8], &'static str),
     /// None of the accepted content types can be answered; the text names those that can.
     NotAcceptable(&'static str),
 }

@@ -1,8 +1,9 @@
 //! The schemas of all that is served, as `OpenAPI` documents: an index and a document for each group and version in version 3, one
 //! document for everything in version 2.
 //!
-//! Only JSON is answered. A client that asks for the protobuf form of version 2 alone is told so, and goes on with version 3. The
-//! built-in definitions have no descriptions.
+//! JSON is answered. A client that takes nothing but the protobuf form of version 2 gets a document that describes no kind: kubectl
+//! asks for that when version 3 lacks a kind (one that is about to be made), and then checks nothing by itself. The built-in
+//! definitions have no descriptions.
 
 use std::collections::BTreeSet;
 
@@ -21,6 +22,11 @@ const DEFINITIONS: &str = "#/definitions/";
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
+const PROTOBUF_2: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+
+/// A document of version 2 in protobuf: the field `swagger` with the text `2.0`, and nothing else.
+const EMPTY_2: &[u8] = b"\x0a\x032.0";
+
 /// Answers a path below `/openapi`.
 pub(crate) fn answer(registry: &Registry, path: &[&str], accept: &str) -> Option<Document> {
     let found = match path {
@@ -33,6 +39,8 @@ pub(crate) fn answer(registry: &Registry, path: &[&str], accept: &str) -> Option
     };
     if takes_json(accept) {
         Some(Document::Json(found))
+    } else if path == ["v2"] && accept.contains("spec.v2") {
+        Some(Document::Bytes(EMPTY_2, PROTOBUF_2))
     } else {
         Some(Document::NotAcceptable("application/json"))
     }

@@ -86,6 +86,9 @@ fn for_document(shared: &Shared, request: &Request) -> Result<Response, Failure>
         Some(Document::Text(text)) => {
             Ok(respond(200, "text/plain; charset=utf-8", Body::from(text)))
         }
+        Some(Document::Bytes(bytes, content_type)) => {
+            Ok(respond(200, content_type, Body::from(bytes)))
+        }
         Some(Document::NotAcceptable(available)) => Err(Failure::not_acceptable(available)),
         None => Err(Failure::no_such_page()),
     }
