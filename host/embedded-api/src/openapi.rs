@@ -22,7 +22,8 @@ const DEFINITIONS: &str = "#/definitions/";
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
-const PROTOBUF_2: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// Clients ask for it with `@v1.0`, which is no valid media type; this is how servers answer.
+const PROTOBUF_2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// A document of version 2 in protobuf: the field `swagger` with the text `2.0`, and nothing else.
 const EMPTY_2: &[u8] = b"\x0a\x032.0";

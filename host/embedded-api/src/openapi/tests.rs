@@ -48,7 +48,8 @@ fn the_index_names_a_document_for_each_version() {
 fn protobuf_alone_gets_a_document_that_describes_nothing() {
     let accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     let answered = answer(&Registry::new(), &["v2"], accept);
-    assert_eq!(answered, Some(Document::Bytes(b"\x0a\x032.0", accept)));
+    let answer_type = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    assert_eq!(answered, Some(Document::Bytes(b"\x0a\x032.0", answer_type)));
     let accept = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
     let answered = answer(&Registry::new(), &["v3"], accept);
     assert_eq!(answered, Some(Document::NotAcceptable("application/json")));
