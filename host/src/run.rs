@@ -106,6 +106,14 @@ impl Loaded {
     ) -> anyhow::Result<Self> {
         let description =
             processor.describe(config).await.context("the processor does not describe itself")?;
+        for kind in declared_kinds(&description) {
+            let is_any = kind.kind == "*" || kind.group == "*";
+            let name = &description.name;
+            anyhow::ensure!(
+                !is_any,
+                "`{name}` declares the kind `*`, which is not supported yet: name the kinds"
+            );
+        }
         Ok(Self {
             processor,
             description: Arc::new(description),
