@@ -1,11 +1,16 @@
 //! Builds every part of a host, owns every task, and waits for their end. If one of them ends by itself, the host ends with its
 //! error: nothing limps on.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch as latest},
     task::JoinSet,
@@ -287,6 +292,23 @@ impl Host {
     /// A number that moves with each event that a store has taken in.
     pub fn progress(&self) -> latest::Receiver<u64> {
         self.shared.stores.progress()
+    }
+
+    /// Whether nothing is ready and nothing runs. What waits for its time does not count.
+    pub fn is_idle(&self) -> bool {
+        self.shared.queue.is_idle()
+    }
+
+    /// Whether the stores hold these objects of the watched kinds, and no others.
+    pub fn holds(&self, objects: &[Value]) -> bool {
+        let stores = &self.shared.stores;
+        self.watches.iter().all(|watch| {
+            let there: BTreeSet<_> =
+                objects.iter().filter_map(|object| watch.version_of(object)).collect();
+            let known = stores.resource_versions(&watch.kind, &watch.scope);
+            stores.is_settled(&watch.kind, &watch.scope)
+                && known.into_iter().collect::<BTreeSet<_>>() == there
+        })
     }
 
     /// What is watched.

@@ -276,28 +276,13 @@ fn namespace(object: &Value) -> Option<String> {
 async fn caught_up(host: &Host, api: &EmbeddedApi) -> anyhow::Result<()> {
     let wait = async {
         let mut progress = host.progress();
-        while !holds(host, &api.objects()) {
+        while !host.holds(&api.objects()) {
             if progress.changed().await.is_err() {
                 break;
             }
         }
     };
     tokio::time::timeout(CATCH_UP, wait).await.context("the watches did not catch up with the API")
-}
-
-/// Whether the stores hold these objects of the watched kinds, and no others.
-fn holds(host: &Host, objects: &[Value]) -> bool {
-    host.watches().iter().all(|watch| {
-        let there: BTreeSet<_> =
-            objects.iter().filter_map(|object| watch.version_of(object)).collect();
-        host.stores().is_settled(&watch.kind, &watch.scope)
-            && host
-                .stores()
-                .resource_versions(&watch.kind, &watch.scope)
-                .into_iter()
-                .collect::<BTreeSet<_>>()
-                == there
-    })
 }
 
 /// Objects without a namespace are loaded into `default`, where the kind has namespaces.

@@ -41,6 +41,8 @@ struct Play {
 struct Script {
     ask_clock: bool,
     reads: Vec<Read>,
+    /// The reads are made so many times and nothing is said of them: for benchmarks.
+    repeat: Option<u32>,
     /// None: an outcome in which there is nothing.
     returns: Option<Returns>,
 }
@@ -79,8 +81,9 @@ impl Guest for Puppet {
         if script.ask_clock {
             say("clock", clock::now().to_string());
         }
-        for read in &script.reads {
-            say("read", answer(read));
+        match script.repeat {
+            None => script.reads.iter().for_each(|read| say("read", answer(read))),
+            Some(times) => (0..times).flat_map(|_| &script.reads).for_each(discard),
         }
         match script.returns {
             None => serde_json::from_value(nothing()).map_err(|error| failure(error.to_string())),
@@ -119,6 +122,13 @@ fn answer(read: &Read) -> String {
         Read::List { of, limit } => serde_json::to_string(&list(of, *limit)),
     };
     answer.unwrap_or_else(|error| error.to_string())
+}
+
+fn discard(read: &Read) {
+    match read {
+        Read::Get { of, fields } => drop(cluster::get(of, fields)),
+        Read::List { of, limit } => drop(list(of, *limit)),
+    }
 }
 
 fn list(

@@ -1,0 +1,162 @@
+//! A call of a processor, in a fresh instance as always.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use mortise_host::{
+    contract::{ObjectRef, Request},
+    desk,
+    processor::{Called, Moment},
+    run::Loaded,
+    store::Stores,
+    view::{PAGE_BYTES, Readable, View},
+};
+use serde_json::{Value, json};
+use tokio::{runtime::Runtime, task::JoinSet};
+
+use crate::{
+    rules, samples,
+    table::{Table, Times, micros},
+};
+
+const CALLS: usize = 4_000;
+const WARM_UP: usize = 200;
+/// 2023-11-14T22:13:20Z.
+const MOMENT: Moment = Moment { now_ms: 1_700_000_000_000, seed: 7 };
+
+/// A processor with all that a call of it needs.
+pub(crate) struct Callee {
+    pub(crate) loaded: Loaded,
+    pub(crate) stores: Stores,
+    readable: Arc<Readable>,
+    request: Request,
+}
+
+/// A runtime with so many threads.
+pub(crate) fn runtime(threads: usize, name: &str) -> anyhow::Result<Runtime> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(threads).thread_name(name).enable_all();
+    runtime.build().context("cannot start threads")
+}
+
+/// Adds what calls cost on one and two threads.
+///
+/// # Errors
+///
+/// A guest that does not build or load, or a call that fails.
+pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
+    for threads in [1, 2] {
+        let runtime = runtime(threads, "calls")?;
+        let idle = Arc::new(runtime.block_on(idle())?);
+        let rule = Arc::new(runtime.block_on(api_rule())?);
+        for (name, callee, budget) in
+            [("does nothing, 3 KB", idle, "< 50 µs at the median"), ("api-rule, 3 paths", rule, "")]
+        {
+            let times = runtime.block_on(calls(&callee, threads))?;
+            let figure = format!("median {}, p99 {}", micros(times.median()), micros(times.at(99)));
+            table.row(format!("call, {name}, {threads} thread(s)"), figure, budget);
+        }
+    }
+    Ok(())
+}
+
+async fn calls(callee: &Arc<Callee>, threads: usize) -> anyhow::Result<Times> {
+    let mut tasks = JoinSet::new();
+    for _ in 0..threads {
+        let callee = Arc::clone(callee);
+        tasks.spawn(async move { callee.times(CALLS).await });
+    }
+    let mut times = Vec::new();
+    while let Some(ended) = tasks.join_next().await {
+        times.extend(ended??);
+    }
+    Ok(Times::new(times))
+}
+
+async fn idle() -> anyhow::Result<Callee> {
+    let loaded = mortise_tests::loaded("tests/guests/idle", "{}").await?;
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map", "namespace": "default"}, "list": []});
+    let map = samples::fill(map, "/list");
+    Callee::new(loaded, Stores::new(), &map)
+}
+
+async fn api_rule() -> anyhow::Result<Callee> {
+    let loaded = mortise_tests::loaded("guests/api-rule", "{}").await?;
+    let mut objects = rules::cluster()?;
+    objects.push(rules::rule(0));
+    let stores = Stores::new();
+    let readable = Readable::new(&loaded.description)?;
+    for (kind, scope, wanted) in readable.wanted() {
+        stores.open(kind, scope, wanted);
+        stores.begin_list(kind, scope);
+        for (index, object) in objects.iter().enumerate() {
+            let of = desk::kind_of(object);
+            if (&of.group, &of.kind) == (&kind.group, &kind.kind) && scope.holds(object) {
+                let mut object = object.clone();
+                if let Some(metadata) = object.pointer_mut("/metadata") {
+                    metadata["uid"] = format!("uid-{index}").into();
+                    metadata["resourceVersion"] = (index + 1).to_string().into();
+                }
+                stores.list_item(kind, scope, &object);
+            }
+        }
+        stores.end_list(kind, scope);
+    }
+    Callee::new(loaded, stores, &rules::rule(0))
+}
+
+// === impl Callee ===
+
+impl Callee {
+    /// Calls of this processor will be about this object.
+    pub(crate) fn new(loaded: Loaded, stores: Stores, object: &Value) -> anyhow::Result<Self> {
+        let text =
+            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let reconciler = loaded.description.reconcilers.first().context("it reconciles nothing")?;
+        let request = Request {
+            reconciler: reconciler.name.clone(),
+            parent: None,
+            context: String::new(),
+            ref_: ObjectRef {
+                cluster: String::new(),
+                kind: reconciler.of.kind.clone(),
+                namespace: Some(text("/metadata/namespace").to_owned()),
+                name: text("/metadata/name").to_owned(),
+            },
+            object: Some(object.to_string()),
+            config: loaded.config.to_string(),
+            attempt: 0,
+            failed_writes: Vec::new(),
+        };
+        let readable = Arc::new(Readable::new(&loaded.description)?);
+        Ok(Self { loaded, stores, readable, request })
+    }
+
+    /// Calls once, with this configuration if there is one.
+    pub(crate) async fn call(&self, config: Option<&str>) -> anyhow::Result<Called> {
+        let mut request = self.request.clone();
+        if let Some(config) = config {
+            config.clone_into(&mut request.config);
+        }
+        let view = View::new(self.stores.clone(), Arc::clone(&self.readable), PAGE_BYTES);
+        Ok(self.loaded.processor.call(view, &request, MOMENT).await)
+    }
+
+    async fn times(&self, calls: usize) -> anyhow::Result<Vec<Duration>> {
+        let mut times = Vec::with_capacity(calls);
+        for call in 0..WARM_UP + calls {
+            let start = Instant::now();
+            let called = self.call(None).await?;
+            let took = start.elapsed();
+            let outcome = called.outcome?;
+            outcome.map_err(|failure| anyhow::anyhow!("a call failed: {}", failure.message))?;
+            if call >= WARM_UP {
+                times.push(took);
+            }
+        }
+        Ok(times)
+    }
+}

@@ -1,0 +1,64 @@
+//! What this process has used, as Linux tells it.
+
+use std::{fs, ops::Sub, time::Duration};
+
+/// The threads that carry the API are called so.
+pub(crate) const API_THREAD: &str = "api";
+/// Linux counts CPU time for user space in hundredths of a second, and memory in pages of 4 KiB on what this is run on.
+const TICK: Duration = Duration::from_millis(10);
+const PAGE: usize = 4096;
+/// Where a thread's ticks stand in its `stat`, counted after the name: in user space and in the kernel.
+const USER: usize = 11;
+const KERNEL: usize = 12;
+
+/// CPU time by who has used it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Cpu {
+    /// The threads of the embedded API.
+    pub(crate) api: Duration,
+    /// All others.
+    pub(crate) host: Duration,
+}
+
+/// The CPU time of all threads that live.
+///
+/// # Errors
+///
+/// A system without Linux' /proc.
+pub(crate) fn cpu() -> anyhow::Result<Cpu> {
+    let mut cpu = Cpu::default();
+    for thread in fs::read_dir("/proc/self/task")? {
+        let Ok(stat) = fs::read_to_string(thread?.path().join("stat")) else { continue };
+        let Some((name, numbers)) = stat.rsplit_once(") ") else { continue };
+        let fields = numbers.split(' ').skip(USER).take(KERNEL - USER + 1);
+        let ticks: u32 = fields.map(|field| field.parse().unwrap_or(0)).sum();
+        let is_api = name.split_once('(').is_some_and(|(_, name)| name.starts_with(API_THREAD));
+        let used = if is_api { &mut cpu.api } else { &mut cpu.host };
+        *used += TICK * ticks;
+    }
+    Ok(cpu)
+}
+
+/// Resident memory in bytes.
+///
+/// # Errors
+///
+/// A system without Linux' /proc.
+pub(crate) fn resident() -> anyhow::Result<usize> {
+    let pages = fs::read_to_string("/proc/self/statm")?;
+    let pages: usize = pages.split(' ').nth(1).unwrap_or_default().parse()?;
+    Ok(pages * PAGE)
+}
+
+// === impl Cpu ===
+
+impl Sub for Cpu {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            api: self.api.saturating_sub(before.api),
+            host: self.host.saturating_sub(before.host),
+        }
+    }
+}

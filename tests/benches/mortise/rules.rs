@@ -1,0 +1,225 @@
+//! Many APIRules from nothing to settled against the embedded API, then again by a new host when nothing has changed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use mortise_embedded_api::{EmbeddedApi, Options};
+use mortise_host::{
+    cluster::Cluster,
+    desk, files,
+    run::{Host, Loaded, Options as HostOptions},
+};
+use serde_json::{Value, json};
+use tower::{BoxError, ServiceExt as _};
+
+use crate::{
+    calls::runtime,
+    process::{self, API_THREAD, Cpu},
+    table::Table,
+};
+
+/// Only a fault takes longer.
+const DEADLINE: Duration = Duration::from_mins(10);
+const PRODUCED: [&str; 3] = ["VirtualService", "AuthorizationPolicy", "RequestAuthentication"];
+/// What comes of each rule: a `VirtualService`, a policy for each open path and each authorization, and one for the tokens.
+const PER_RULE: usize = 6;
+
+/// An API, and a processor for hosts that work on it.
+struct Setting {
+    api: EmbeddedApi,
+    cluster: Cluster,
+    loaded: Loaded,
+    rules: usize,
+}
+
+/// What it took until nothing was to be done any more.
+struct Settled {
+    wall: Duration,
+    cpu: Cpu,
+    runs: usize,
+    resident: usize,
+    stores: usize,
+    requests: BTreeMap<String, u64>,
+}
+
+/// What the rules need: the guest's own examples but for its rules.
+pub(crate) fn cluster() -> anyhow::Result<Vec<Value>> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/api-rule/examples"));
+    let mut objects = files::load(folder)?;
+    objects.retain(|object| object.get("kind").and_then(Value::as_str) != Some("APIRule"));
+    Ok(objects)
+}
+
+/// A rule with three paths, one of which takes tokens in two ways.
+pub(crate) fn rule(index: usize) -> Value {
+    let issuer = "https://id.example.com";
+    let jwt = json!({
+        "authentications": [{"issuer": issuer, "jwksUri": "https://id.example.com/.well-known/jwks.json"}],
+        "authorizations": [{"requiredScopes": ["warehouse"]}, {"audiences": ["warehouse.example.com"]}],
+    });
+    let spec = json!({
+        "hosts": [format!("shop-{index}.local.kyma.dev")], "gateway": "kyma-system/kyma-gateway",
+        "service": {"name": "orders", "port": 8000},
+        "rules": [
+            {"path": "/catalogue/{*}", "methods": ["GET"], "noAuth": true},
+            {"path": "/pictures/{**}", "methods": ["GET", "HEAD"], "noAuth": true},
+            {"path": "/orders/{**}", "methods": ["POST", "PUT"], "jwt": jwt},
+        ],
+    });
+    json!({
+        "apiVersion": "gateway.kyma-project.io/v2", "kind": "APIRule", "metadata": {"name": format!("shop-{index}"), "namespace": "shop"},
+        "spec": spec,
+    })
+}
+
+/// Adds what so many rules cost.
+///
+/// # Errors
+///
+/// A rule that does not become ready, or a host that fails.
+pub(crate) fn run(rules: usize, table: &mut Table) -> anyhow::Result<()> {
+    let serving = runtime(2, API_THREAD)?;
+    let hosting = runtime(2, "host")?;
+    let result = hosting.block_on(async {
+        let setting = Setting::new(rules, serving.handle().clone()).await?;
+        let first = setting.settle().await?;
+        setting.check()?;
+        first.rows(table, &format!("{rules} rules, first time"), rules, "host < half a core");
+        let second = setting.settle().await?;
+        second.rows(
+            table,
+            &format!("{rules} rules, nothing changed"),
+            rules,
+            "no write, host < 0.2 ms per object",
+        );
+        setting.api.stop();
+        anyhow::Ok(())
+    });
+    serving.shutdown_background();
+    result
+}
+
+// === impl Setting ===
+
+impl Setting {
+    async fn new(rules: usize, serving: tokio::runtime::Handle) -> anyhow::Result<Self> {
+        let api = EmbeddedApi::new(Options::default());
+        let router = api.router();
+        // On threads of its own, so that its CPU time can be told from the host's.
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let answer = serving.spawn(router.clone().oneshot(request));
+            async move { Ok::<_, BoxError>(answer.await?.unwrap_or_else(|never| match never {})) }
+        });
+        let cluster = Cluster::new(kube::Client::new(service, "default"));
+        let loaded = mortise_tests::loaded("guests/api-rule", "{}").await?;
+        desk::apply(&cluster, mortise_tests::definitions("guests/api-rule")?).await?;
+        desk::serve_untyped(&api, &loaded.description, &[]);
+        desk::apply(&cluster, self::cluster()?).await?;
+        for index in 0..rules {
+            let loaded = api.load(rule(index), true);
+            loaded.with_context(|| format!("the API refuses rule {index}"))?;
+        }
+        Ok(Self { api, cluster, loaded, rules })
+    }
+
+    /// Starts a host, waits until nothing is to be done any more, and ends it.
+    async fn settle(&self) -> anyhow::Result<Settled> {
+        self.api.reset_requests();
+        let (cpu, start) = (process::cpu()?, Instant::now());
+        let mut host =
+            Host::start(&self.cluster, vec![self.loaded.clone()], &HostOptions::default())?;
+        let settled = tokio::time::timeout(DEADLINE, self.settled(&mut host, cpu, start)).await;
+        let settled = settled.context("the rules did not settle")??;
+        host.stop().await?;
+        Ok(settled)
+    }
+
+    async fn settled(&self, host: &mut Host, cpu: Cpu, start: Instant) -> anyhow::Result<Settled> {
+        let mut progress = host.progress();
+        let (mut seen, mut runs) = (BTreeSet::new(), 0);
+        loop {
+            tokio::select! {
+                biased;
+                report = host.next_report() => {
+                    let report = report?;
+                    anyhow::ensure!(report.failure.is_none(), "{}: {:?}", report.key, report.failure);
+                    runs += 1;
+                    seen.insert(report.key);
+                }
+                changed = progress.changed() => changed?,
+            }
+            if seen.len() < self.rules || !host.is_idle() {
+                continue;
+            }
+            let (wall, cpu) = (start.elapsed(), process::cpu()? - cpu);
+            // Looked at after the clock: it costs more than what is measured where nothing changes.
+            if host.holds(&self.api.objects()) {
+                let (resident, stores) = (process::resident()?, host.stores().memory().total);
+                return Ok(Settled {
+                    wall,
+                    cpu,
+                    runs,
+                    resident,
+                    stores,
+                    requests: self.requests(),
+                });
+            }
+        }
+    }
+
+    fn requests(&self) -> BTreeMap<String, u64> {
+        let mut requests = BTreeMap::new();
+        for (request, count) in self.api.requests() {
+            let verb = format!("{:?}", request.verb).to_lowercase();
+            *requests.entry(verb).or_insert(0) += count;
+        }
+        requests
+    }
+
+    /// Every rule is ready, and all of its objects are there.
+    fn check(&self) -> anyhow::Result<()> {
+        let objects = self.api.objects();
+        let text = |object: &Value, at: &str| {
+            object.pointer(at).and_then(Value::as_str).map(str::to_owned)
+        };
+        let ready = |object: &&Value| text(object, "/status/state").as_deref() == Some("Ready");
+        let is_produced =
+            |object: &&Value| text(object, "/kind").is_some_and(|kind| PRODUCED.contains(&&*kind));
+        let counts =
+            (objects.iter().filter(ready).count(), objects.iter().filter(is_produced).count());
+        let expected = (self.rules, self.rules * PER_RULE);
+        anyhow::ensure!(counts == expected, "ready rules, objects: {counts:?}, not {expected:?}");
+        Ok(())
+    }
+}
+
+// === impl Settled ===
+
+impl Settled {
+    fn rows(&self, table: &mut Table, name: &str, rules: usize, budget: &str) {
+        let count = u32::try_from(rules).unwrap_or(u32::MAX);
+        let (wall, cpu) = (self.wall, self.cpu);
+        let each = (wall / count).as_secs_f64() * 1e3;
+        let figure =
+            format!("{:.2} s ({each:.2} ms per rule), {} runs", wall.as_secs_f64(), self.runs);
+        table.row(name, figure, "the cost per rule does not grow");
+        let seconds = |time: Duration| time.as_secs_f64();
+        let used = seconds(cpu.host) / seconds(wall).max(f64::EPSILON);
+        let figure = format!(
+            "host {:.2} s ({used:.2} cores), API {:.2} s",
+            seconds(cpu.host),
+            seconds(cpu.api)
+        );
+        table.row("  CPU", figure, budget);
+        let mib = |bytes: usize| bytes >> 20;
+        let figure = format!("{} MiB, of it stores {} MiB", mib(self.resident), mib(self.stores));
+        table.row("  resident, with the API's own", figure, "");
+        let requests: Vec<String> =
+            self.requests.iter().map(|(verb, count)| format!("{verb} {count}")).collect();
+        table.row("  requests", requests.join(", "), "");
+    }
+}
