@@ -103,7 +103,7 @@ enum Refused {
     #[error(transparent)]
     Processor(#[from] processor::Error),
 
-    #[error("the outcome is not valid: {0}")]
+    #[error("the outcome is not valid")]
     Outcome(#[from] outcome::Invalid),
 
     #[error(transparent)]
