@@ -211,12 +211,19 @@ impl Host {
         };
         host.open(cluster, &wanted);
         host.tasks.spawn(Arc::clone(&host.shared).pump());
-        if options.drive == Drive::Host {
-            host.tasks.spawn(Arc::clone(&host.shared).dispatch(
-                host.watches.clone(),
-                report,
-                host.stop.clone(),
-            ));
+        let stop = host.stop.clone();
+        match options.drive {
+            Drive::Host => {
+                let watches = host.watches.clone();
+                host.tasks.spawn(Arc::clone(&host.shared).dispatch(watches, report, stop));
+            }
+            // Nothing runs by itself: to be told to stop is all that there is to wait for.
+            Drive::Caller => {
+                host.tasks.spawn(async move {
+                    stop.cancelled().await;
+                    Ok(())
+                });
+            }
         }
         Ok(host)
     }
