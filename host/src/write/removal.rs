@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Action, Run, Stop,
-    live::{addressed, named},
+    live::{addressed, named, uid},
 };
 use crate::{
     cluster::{Method, Outgoing, Refusal, Resource},
@@ -54,8 +54,7 @@ impl Run<'_> {
                 self.changed(Action::Evict, of, known);
                 Ok(())
             }
-            Err(refusal) if is_gone(&refusal, eviction.uid.as_deref()) => Ok(()),
-            Err(refusal) => Err(Stop::of(refusal, of)),
+            Err(refusal) => self.unless_gone(&resource, eviction, refusal).await,
         }
     }
 
@@ -77,9 +76,29 @@ impl Run<'_> {
         let preconditions =
             Preconditions { uid: deletion.uid.as_deref(), ..Preconditions::default() };
         match self.send_delete(&resource, of, options(deletion, preconditions)).await {
-            Err(refusal) if is_gone(&refusal, deletion.uid.as_deref()) => Ok(()),
-            sent => sent.map_err(|refusal| Stop::of(refusal, of)),
+            Err(refusal) => self.unless_gone(&resource, deletion, refusal).await,
+            Ok(()) => Ok(()),
         }
+    }
+
+    /// Takes a refusal for a failure, unless what was to go is not there (any more): no such object, or one with another uid.
+    /// A conflict alone does not say that: an object that was changed meanwhile is answered in the same way.
+    async fn unless_gone(
+        &self,
+        resource: &Resource,
+        deletion: &Deletion,
+        refusal: Refusal,
+    ) -> Result<(), Stop> {
+        let of = &deletion.of;
+        let is_gone = match (refusal.code, deletion.uid.as_deref()) {
+            (404, _) => true,
+            (409, Some(wanted)) if refusal.reason == "Conflict" => {
+                let live = self.live(resource, of).await?;
+                live.is_none_or(|live| uid(&live) != Some(wanted))
+            }
+            _ => false,
+        };
+        if is_gone { Ok(()) } else { Err(Stop::of(refusal, of)) }
     }
 
     /// Sends a DELETE and keeps what it led to.
@@ -117,11 +136,6 @@ impl Run<'_> {
         }
         named(of, None)
     }
-}
-
-/// Whether a refusal says that what was to go is not there (any more): no such object, or one with another uid.
-fn is_gone(refusal: &Refusal, uid: Option<&str>) -> bool {
-    refusal.code == 404 || (refusal.code == 409 && refusal.reason == "Conflict" && uid.is_some())
 }
 
 fn options(deletion: &Deletion, preconditions: Preconditions<'_>) -> Value {
