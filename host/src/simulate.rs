@@ -31,6 +31,8 @@ use crate::{
 const FAILED: u8 = 3;
 /// How long the watches may need to see what is in the same process. Only a fault of ours takes longer.
 const CATCH_UP: Duration = Duration::from_secs(30);
+/// How often the watches get a turn before their stores are compared with the API again.
+const COALESCED: usize = 64;
 
 /// What is simulated.
 #[derive(Debug, Clone)]
@@ -273,12 +275,20 @@ fn namespace(object: &Value) -> Option<String> {
 }
 
 /// Waits until the stores hold what the API holds.
-async fn caught_up(host: &Host, api: &EmbeddedApi) -> anyhow::Result<()> {
+///
+/// # Errors
+///
+/// They do not for a long time, which is a fault of ours.
+pub async fn caught_up(host: &Host, api: &EmbeddedApi) -> anyhow::Result<()> {
     let wait = async {
         let mut progress = host.progress();
         while !host.holds(&api.objects()) {
             if progress.changed().await.is_err() {
                 break;
+            }
+            // To compare costs by all objects: what comes at once is waited for at once.
+            for _ in 0..COALESCED {
+                tokio::task::yield_now().await;
             }
         }
     };
