@@ -6,3 +6,5 @@ mod crds;
 mod goldens;
 #[cfg(test)]
 mod guests;
+#[cfg(test)]
+mod host;

@@ -1,0 +1,371 @@
+//! The whole host before the embedded API: watches, stores, triggers, queue, real components, writes.
+//!
+//! All runs in one thread under tokio's paused clock: waits end when nothing else can happen, so no test waits for a time, and the
+//! guard of each wait strikes only where nothing would ever come.
+
+mod counted;
+mod faults;
+mod kinds;
+mod lifecycle;
+mod misbehave;
+mod restart;
+mod writes;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use kube::{
+    Api,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+};
+use mortise_embedded_api::{EmbeddedApi, Verb};
+use mortise_host::{
+    cluster::Cluster,
+    contract::Kind,
+    desk,
+    queue::Run,
+    reconciler::Report,
+    run::{Clock, Drive, Host, Loaded, Options},
+    simulate::caught_up,
+    write::Action,
+};
+use mortise_tests::{definitions, loaded};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+const API_RULE: &str = "guests/api-rule";
+const PUPPET: &str = "tests/guests/puppet";
+const RULE: &str = "gateway.kyma-project.io/v2/APIRule";
+const VIRTUAL_SERVICE: &str = "networking.istio.io/v1beta1/VirtualService";
+const POLICY: &str = "security.istio.io/v1beta1/AuthorizationPolicy";
+const CONFIG_MAP: &str = "v1/ConfigMap";
+const NAMESPACE: &str = "a";
+/// What a wait may take; with a paused clock it passes only when nothing else can happen.
+const GUARD: Duration = Duration::from_mins(5);
+/// More rounds than any of these tests needs: a host that writes for ever ends here.
+const ROUNDS: usize = 50;
+
+/// A host and the API before it.
+struct Stage {
+    api: EmbeddedApi,
+    /// As other people see it.
+    cluster: Cluster,
+    loaded: Vec<Loaded>,
+    drive: Drive,
+    host: Host,
+}
+
+/// An API with a processor's kinds and its namespaces, before a host is there.
+struct Scene {
+    api: EmbeddedApi,
+    cluster: Cluster,
+    loaded: Vec<Loaded>,
+}
+
+/// `apiVersion/Kind`.
+fn kind(text: &str) -> Kind {
+    let (api_version, kind) = text.rsplit_once('/').unwrap();
+    desk::kind_of(&json!({"apiVersion": api_version, "kind": kind}))
+}
+
+fn object(kind: &str, name: &str, rest: &Value) -> Value {
+    let (api_version, kind) = kind.rsplit_once('/').unwrap();
+    let mut object = json!({
+        "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": NAMESPACE},
+    });
+    merge(&mut object, rest);
+    object
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn cluster(api: &EmbeddedApi) -> Cluster {
+    Cluster::new(kube::Client::new(api.router(), "default"))
+}
+
+fn now() -> Clock {
+    let now = "2026-01-01T00:00:00Z".parse().unwrap();
+    Arc::new(move || now)
+}
+
+/// Keys by the names of their objects.
+fn names<'a>(runs: impl IntoIterator<Item = &'a Run>) -> BTreeSet<String> {
+    runs.into_iter().map(|run| run.key.name().to_owned()).collect()
+}
+
+fn actions(report: &Report) -> Vec<(Action, String)> {
+    report.changes.iter().map(|change| (change.action, change.of.name.clone())).collect()
+}
+
+// === impl Scene ===
+
+impl Scene {
+    fn new(loaded: Vec<Loaded>) -> Self {
+        let api = EmbeddedApi::new(mortise_embedded_api::Options {
+            now: now(),
+            namespaces: vec!["default".into(), NAMESPACE.into(), "kyma-system".into()],
+            ..Default::default()
+        });
+        let cluster = cluster(&api);
+        Self { api, cluster, loaded }
+    }
+
+    /// With the CRDs of `api-rule`, a Gateway, and the other kinds without a schema.
+    async fn of_rules() -> Self {
+        let scene = Self::new(vec![loaded(API_RULE, "{}").await.unwrap()]);
+        desk::apply(&scene.cluster, definitions(API_RULE).unwrap()).await.unwrap();
+        desk::serve_untyped(&scene.api, &scene.loaded[0].description, &[]);
+        scene.load(&json!({
+            "apiVersion": "networking.istio.io/v1beta1", "kind": "Gateway",
+            "metadata": {"name": "gateway", "namespace": "kyma-system"},
+            "spec": {"servers": [{"port": {"number": 443, "name": "https", "protocol": "HTTPS"}, "hosts": ["*.example.com"]}]},
+        }));
+        scene
+    }
+
+    /// With a puppet that reconciles objects of a kind and may do everything with `ConfigMaps`.
+    async fn of_puppet(reconciled: &str) -> Self {
+        let play = json!({"description": {
+            "name": "puppet", "version": "1.0.0", "config_schema": null, "reads": [],
+            "reconcilers": [{
+                "name": "objects", "of": selection(reconciled, "play=yes"), "finalizers": ["example.com/held"], "resync": 0,
+                "triggered_by_status": false, "min_interval": 0,
+            }],
+            "writes": [{"of": selection(CONFIG_MAP, ""), "verbs": ["create", "update", "delete"], "fields": []}],
+        }});
+        Self::new(vec![loaded(PUPPET, &play.to_string()).await.unwrap()])
+    }
+
+    fn load(&self, object: &Value) {
+        self.api.load(object.clone(), true).unwrap();
+    }
+
+    fn start(self, drive: Drive) -> Stage {
+        let Self { api, cluster, loaded } = self;
+        let host = start(&api, &loaded, drive);
+        Stage { api, cluster, loaded, drive, host }
+    }
+}
+
+/// A host knows of the cluster what it has found out itself.
+fn start(api: &EmbeddedApi, loaded: &[Loaded], drive: Drive) -> Host {
+    let cluster = cluster(api);
+    let options = Options { now: now(), drive, ..Options::default() };
+    Host::start(&cluster, loaded.to_vec(), &options).unwrap()
+}
+
+// === what is on stage ===
+
+fn service(name: &str) -> Value {
+    let spec = json!({"selector": {"app": name}, "ports": [{"name": "http", "port": 80}]});
+    object("v1/Service", name, &json!({"spec": spec}))
+}
+
+fn pod(name: &str, app: &str) -> Value {
+    let containers = json!([
+        {"name": "main", "image": "example.com/main:1"}, {"name": "istio-proxy", "image": "example.com/proxy:1"},
+    ]);
+    object(
+        "v1/Pod",
+        name,
+        &json!({"metadata": {"labels": {"app": app}}, "spec": {"containers": containers}}),
+    )
+}
+
+fn rule(name: &str, service: &str) -> Value {
+    let spec = json!({
+        "hosts": [format!("{name}.example.com")], "gateway": "kyma-system/gateway", "service": {"name": service, "port": 80},
+        "rules": [{"path": "/*", "methods": ["GET"], "noAuth": true}],
+    });
+    object(RULE, name, &json!({"spec": spec}))
+}
+
+/// A puppet's selection of a kind.
+fn selection(of: &str, labels: &str) -> Value {
+    let Kind { group, version, kind } = kind(of);
+    json!({
+        "cluster": "", "kind": {"group": group, "version": version, "kind": kind}, "namespace": null, "name": null,
+        "labels": labels, "matching": [], "fields": [],
+    })
+}
+
+/// What a puppet returns that applies these objects.
+fn applies(objects: &[Value]) -> String {
+    let manifests: Vec<Value> = objects
+        .iter()
+        .map(|object| json!({"cluster": "", "object": object.to_string(), "mode": "Apply", "leave": [], "absent": []}))
+        .collect();
+    let outcome = json!({
+        "apply": manifests, "patch": [], "evict": [], "delete": [], "prune": [], "status": null, "events": [],
+        "requeue": "ByDefault", "finalizers": null, "children": [],
+    });
+    json!({"returns": {"outcome": outcome}}).to_string()
+}
+
+/// A `ConfigMap` that makes the puppet return this.
+fn scripted(name: &str, script: &str) -> Value {
+    let rest = json!({"metadata": {"labels": {"play": "yes"}}, "data": {"script": script}});
+    object(CONFIG_MAP, name, &rest)
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// Somebody's view of the objects of a kind.
+    async fn client(&self, of: &str, namespace: &str) -> Api<DynamicObject> {
+        let resource = self.cluster.resolve(&kind(of)).await.unwrap().unwrap();
+        let client = self.cluster.client().clone();
+        if resource.namespaced {
+            Api::namespaced_with(client, namespace, &resource.api_resource())
+        } else {
+            Api::all_with(client, &resource.api_resource())
+        }
+    }
+
+    /// Somebody applies objects.
+    async fn apply(&self, objects: &[Value]) {
+        desk::apply(&self.cluster, objects.to_vec()).await.unwrap();
+    }
+
+    /// Somebody changes an object.
+    async fn edit(&self, of: &str, name: &str, patch: Value) {
+        let params = PatchParams { field_manager: Some("somebody".into()), ..Default::default() };
+        let api = self.client(of, NAMESPACE).await;
+        api.patch(name, &params, &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Somebody deletes an object.
+    async fn delete(&self, of: &str, name: &str) {
+        self.client(of, NAMESPACE).await.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// The objects of a kind, as they are stored, by name.
+    fn all(&self, of: &str) -> BTreeMap<String, Value> {
+        let (_, kind) = of.rsplit_once('/').unwrap();
+        let mut objects = self.api.objects();
+        objects.retain(|object| text(object, "/kind") == kind);
+        let named = |object: Value| (text(&object, "/metadata/name").to_owned(), object);
+        objects.into_iter().map(named).collect()
+    }
+
+    fn get(&self, of: &str, name: &str) -> Option<Value> {
+        self.all(of).remove(name)
+    }
+
+    /// The one object of a kind whose name begins like this.
+    fn only(&self, of: &str, prefix: &str) -> Value {
+        let mut all = self.all(of);
+        all.retain(|name, _| name.starts_with(prefix));
+        assert_eq!(all.len(), 1, "{of} {prefix}…: {:?}", all.keys());
+        all.into_values().next().unwrap()
+    }
+
+    /// All objects but events, without what is another each time: what two ways to one end have in common.
+    fn state(&self) -> BTreeMap<String, Value> {
+        let mut state = BTreeMap::new();
+        for mut object in self.api.objects() {
+            let place =
+                ["/kind", "/metadata/namespace", "/metadata/name"].map(|part| text(&object, part));
+            let place = place.join("/");
+            if let Some(metadata) = object["metadata"].as_object_mut() {
+                for field in
+                    ["resourceVersion", "uid", "creationTimestamp", "managedFields", "generation"]
+                {
+                    metadata.remove(field);
+                }
+            }
+            if object["kind"] != "Event" {
+                state.insert(place, object);
+            }
+        }
+        state
+    }
+
+    /// What was said by an event about the object of this name.
+    fn events(&self, name: &str) -> Vec<String> {
+        let mut events = self.all("v1/Event");
+        events.retain(|_, event| text(event, "/involvedObject/name") == name);
+        events.values().map(|event| text(event, "/message").to_owned()).collect()
+    }
+
+    /// How many requests changed something, or tried to; events do not count.
+    fn writes(&self) -> u64 {
+        let reads = [Verb::Get, Verb::List, Verb::Watch];
+        let requests = self.api.requests();
+        let writes = requests
+            .iter()
+            .filter(|(kind, _)| !reads.contains(&kind.verb) && kind.resource != "events");
+        writes.map(|(_, count)| count).sum()
+    }
+
+    /// What is to be run, once the host knows all that is there. For `Drive::Caller`.
+    async fn ready(&self) -> Vec<Run> {
+        caught_up(&self.host, &self.api).await.unwrap();
+        self.host.take_ready()
+    }
+
+    async fn run(&self, runs: Vec<Run>) -> Vec<Report> {
+        let mut reports = Vec::new();
+        for run in runs {
+            reports.push(self.host.run(run).await);
+        }
+        reports
+    }
+
+    /// Runs until nothing is left to run. For `Drive::Caller`.
+    async fn settle(&self) -> Vec<Report> {
+        let mut reports = Vec::new();
+        for _ in 0..ROUNDS {
+            let ready = self.ready().await;
+            if ready.is_empty() {
+                return reports;
+            }
+            reports.extend(self.run(ready).await);
+        }
+        panic!("the host does not come to rest: {:#?}", reports.last());
+    }
+
+    /// Reads reports until this holds. For `Drive::Host`.
+    async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Vec<Report> {
+        let mut reports = Vec::new();
+        while !holds(self) {
+            match timeout(GUARD, self.host.next_report()).await {
+                Ok(report) => reports.push(report.unwrap()),
+                Err(elapsed) => {
+                    panic!("not reached, {elapsed}: {what}; last: {:#?}", reports.last())
+                }
+            }
+        }
+        reports
+    }
+
+    /// The host ends, and another one starts.
+    async fn restart(self) -> Self {
+        let Self { api, cluster, loaded, drive, host } = self;
+        host.stop().await.unwrap();
+        let host = start(&api, &loaded, drive);
+        Self { api, cluster, loaded, drive, host }
+    }
+
+    /// Whether a rule says that it is.
+    fn is_ready(&self, rule: &str) -> bool {
+        let rule = self.get(RULE, rule);
+        rule.is_some_and(|rule| text(&rule, "/status/state") == "Ready")
+    }
+}

@@ -1,0 +1,72 @@
+//! Who runs, counted.
+
+use std::collections::BTreeSet;
+
+use mortise_host::run::Drive;
+use serde_json::json;
+
+use super::{RULE, Scene, VIRTUAL_SERVICE, names, pod, rule, service, text};
+
+const RULES: usize = 1_000;
+const SERVICES: usize = 100;
+
+#[tokio::test(start_paused = true)]
+async fn of_a_thousand_rules_those_run_that_read_what_changed() {
+    let scene = Scene::of_rules().await;
+    for number in 0..SERVICES {
+        scene.load(&service(&format!("s{number}")));
+        scene.load(&pod(&format!("p{number}"), &format!("s{number}")));
+    }
+    scene.load(&pod("unrelated", "nobody"));
+    for number in 0..RULES {
+        scene.load(&rule(&format!("r{number}"), &format!("s{}", number % SERVICES)));
+    }
+    let stage = scene.start(Drive::Caller);
+    stage.settle().await;
+    assert!(stage.all(RULE).values().all(|rule| text(rule, "/status/state") == "Ready"));
+    assert_eq!(stage.all(VIRTUAL_SERVICE).len(), RULES);
+    assert_eq!(stage.ready().await.len(), 0, "nothing has changed since");
+
+    // One Service.
+    stage.edit("v1/Service", "s7", json!({"spec": {"selector": {"app": "s7", "tier": "b"}}})).await;
+    let ready = stage.ready().await;
+    let readers = (0..RULES).filter(|number| number % SERVICES == 7);
+    let readers: BTreeSet<String> = readers.map(|number| format!("r{number}")).collect();
+    assert_eq!(names(&ready), readers);
+    for report in stage.run(ready).await {
+        assert!(!report.changes.is_empty());
+        let is_policy = |kind: &str| kind == "AuthorizationPolicy";
+        assert!(report.changes.iter().all(|change| is_policy(&change.of.kind.kind)), "{report:#?}");
+    }
+    // They replace their policies, which their lists of policies hear of; nobody else does, and there is nothing left to do.
+    for report in stage.settle().await {
+        assert!(readers.contains(report.key.name()) && report.changes.is_empty(), "{report:#?}");
+        println!("again: {} {:?}", report.key, report.causes);
+    }
+
+    // A field of a Service that no rule asked for.
+    stage.edit("v1/Service", "s8", json!({"metadata": {"labels": {"x": "y"}}})).await;
+    assert_eq!(stage.ready().await.len(), 0);
+
+    // One produced object, changed.
+    let made = stage.only(VIRTUAL_SERVICE, "r12-");
+    let name = text(&made, "/metadata/name");
+    stage.edit(VIRTUAL_SERVICE, name, json!({"spec": {"gateways": ["a/b"]}})).await;
+    let ready = stage.ready().await;
+    assert_eq!(names(&ready), ["r12".to_owned()].into());
+    stage.run(ready).await;
+    assert_eq!(stage.get(VIRTUAL_SERVICE, name).unwrap()["spec"], made["spec"]);
+    assert_eq!(stage.settle().await.len(), 0);
+
+    // One produced object, deleted.
+    stage.delete(VIRTUAL_SERVICE, name).await;
+    let ready = stage.ready().await;
+    assert_eq!(names(&ready), ["r12".to_owned()].into());
+    stage.run(ready).await;
+    assert_eq!(stage.get(VIRTUAL_SERVICE, name).unwrap()["spec"], made["spec"]);
+    assert_eq!(stage.settle().await.len(), 0);
+
+    // A label of a Pod that no Service selects.
+    stage.edit("v1/Pod", "unrelated", json!({"metadata": {"labels": {"x": "y"}}})).await;
+    assert_eq!(stage.ready().await.len(), 0);
+}

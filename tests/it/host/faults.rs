@@ -1,0 +1,157 @@
+//! What goes wrong between host and API does not change where it ends.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use mortise_embedded_api::{Fault, Filter, Verb};
+use mortise_host::run::Drive;
+use serde_json::{Value, json};
+
+use super::{RULE, Scene, Stage, VIRTUAL_SERVICE, pod, rule, service, text};
+
+/// How many changes are made.
+const STEPS: usize = 8;
+
+async fn scene() -> Scene {
+    let scene = Scene::of_rules().await;
+    for name in ["one", "two"] {
+        scene.load(&service(name));
+        scene.load(&pod(&format!("{name}-1"), name));
+    }
+    for number in 0..4 {
+        scene.load(&rule(&format!("r{number}"), if number % 2 == 0 { "one" } else { "two" }));
+    }
+    scene
+}
+
+/// One of the changes that somebody makes.
+async fn change(stage: &Stage, step: usize) {
+    let name = |prefix: &str| {
+        let mut all = stage.all(VIRTUAL_SERVICE).into_keys();
+        all.find(|name| name.starts_with(prefix))
+    };
+    match step {
+        0 => stage.edit("v1/Service", "one", json!({"spec": {"selector": {"tier": "a"}}})).await,
+        1 => stage.apply(&[rule("r4", "two")]).await,
+        2 => stage.delete(RULE, "r1").await,
+        3 => stage.edit(RULE, "r0", json!({"spec": {"timeout": 9}})).await,
+        4 => {
+            if let Some(name) = name("r2-") {
+                stage.delete(VIRTUAL_SERVICE, &name).await;
+            }
+        }
+        5 => {
+            if let Some(name) = name("r3-") {
+                stage.edit(VIRTUAL_SERVICE, &name, json!({"spec": {"gateways": ["x/y"]}})).await;
+            }
+        }
+        6 => stage.delete("v1/Service", "two").await,
+        _ => stage.apply(&[service("two")]).await,
+    }
+}
+
+/// Where it ends when nothing goes wrong.
+async fn expected() -> BTreeMap<String, Value> {
+    let stage = scene().await.start(Drive::Caller);
+    stage.settle().await;
+    for step in 0..STEPS {
+        change(&stage, step).await;
+        stage.settle().await;
+    }
+    let rules = stage.all(RULE);
+    assert_eq!(rules.len(), 4);
+    assert!(rules.values().all(|rule| text(rule, "/status/state") == "Ready"));
+    stage.state()
+}
+
+/// Makes the changes while this goes wrong between them, and waits until all is as it should be.
+async fn ends_well(what: &str, wrong: impl Fn(&Stage)) {
+    let expected = expected().await;
+    let mut stage = scene().await.start(Drive::Host);
+    let all_ready = |stage: &Stage| (0..4).all(|number| stage.is_ready(&format!("r{number}")));
+    stage.until("ready", all_ready).await;
+    for step in 0..STEPS {
+        change(&stage, step).await;
+        wrong(&stage);
+        // At another place of the host's work each time; and every other change meets one that has come to rest.
+        for _ in 0..step * 20 {
+            tokio::task::yield_now().await;
+        }
+        if step % 2 == 1 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        // Somebody's own requests are not hit.
+        stage.api.faults().clear();
+    }
+    wrong(&stage);
+    let other = |stage: &Stage| {
+        let there = stage.state();
+        let mut all = expected.iter().chain(&there);
+        all.find(|(place, _)| there.get(*place) != expected.get(*place)).map(|(place, _)| {
+            println!("{what}: {place} is {:?}, not {:?}", there.get(place), expected.get(place));
+        })
+    };
+    stage.until(what, |stage| other(stage).is_none()).await;
+    stage.host.stop().await.unwrap();
+}
+
+/// The next writes of each kind that is written go wrong like this.
+fn inject(stage: &Stage, fault: &Fault, times: usize) {
+    let verbs = [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete];
+    for kind in ["virtualservices", "authorizationpolicies", "apirules"] {
+        stage.api.faults().inject(fault.clone(), Filter::resource(kind).verbs(verbs), times);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_break_lose_no_change() {
+    ends_well("after broken watches", |stage| {
+        stage.api.faults().drop_watches(&Filter::all());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_break_before_a_forgotten_history_lose_no_change() {
+    ends_well("after 410", |stage| {
+        stage.api.faults().drop_watches(&Filter::all());
+        stage.api.compact();
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_and_lists_that_are_refused_lose_no_change() {
+    ends_well("after 500 and 410", |stage| {
+        let faults = stage.api.faults();
+        let all = Filter::all().verbs([Verb::List, Verb::Watch]);
+        faults.inject(Fault::InternalError, all.clone(), 10);
+        faults.inject(Fault::Gone, all, 10);
+        faults.drop_watches(&Filter::all());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_find_the_server_broken_are_made_later() {
+    ends_well("after 500", |stage| inject(stage, &Fault::InternalError, 3)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_find_the_server_broken_for_longer_than_they_are_tried_are_made_later() {
+    ends_well("after many 500", |stage| inject(stage, &Fault::InternalError, 20)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_the_server_is_too_busy_for_are_made_later() {
+    ends_well("after 429", |stage| inject(stage, &Fault::TooManyRequests(Some(2)), 4)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_whose_answers_are_lost_are_made_once() {
+    ends_well("after lost answers", |stage| inject(stage, &Fault::LostAnswer, 3)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_meet_a_conflict_are_made_later() {
+    ends_well("after conflicts", |stage| inject(stage, &Fault::Conflict, 2)).await;
+}

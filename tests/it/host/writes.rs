@@ -1,0 +1,92 @@
+//! Writes that are refused.
+
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use mortise_embedded_api::{Fault, Filter, Verb};
+use mortise_host::{queue::Cause, run::Drive, write::Action};
+use serde_json::json;
+
+use super::{NAMESPACE, RULE, Scene, VIRTUAL_SERVICE, actions, names, pod, rule, service, text};
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_write_is_told_to_the_processor_at_once_and_tried_again_after_a_while() {
+    let scene = Scene::of_rules().await;
+    scene.load(&service("shop"));
+    scene.load(&pod("shop-1", "shop"));
+    scene.load(&rule("orders", "shop"));
+    let stage = scene.start(Drive::Caller);
+    stage.settle().await;
+    assert!(stage.is_ready("orders"));
+
+    // The key of another processor wants another gateway in the same object.
+    let made = stage.only(VIRTUAL_SERVICE, "orders-");
+    let name = text(&made, "/metadata/name");
+    let theirs = json!({
+        "apiVersion": made["apiVersion"], "kind": made["kind"], "metadata": {"name": name}, "spec": {"gateways": ["b/theirs"]},
+    });
+    let other = PatchParams::apply("mortise/b/other/0123456789abcdef/apply").force();
+    let client = stage.client(VIRTUAL_SERVICE, NAMESPACE).await;
+    client.patch(name, &other, &Patch::Apply(theirs)).await.unwrap();
+
+    let ready = stage.ready().await;
+    assert_eq!(names(&ready), ["orders".to_owned()].into());
+    let reports = stage.run(ready).await;
+    let failure = reports[0].failure.as_deref().unwrap();
+    assert!(failure.contains("VirtualService a/orders-") && failure.contains("(409)"), "{failure}");
+    // Of the second answer only what says so is carried out.
+    assert_eq!(actions(&reports[0]), [(Action::Status, "orders".to_owned())]);
+    let rule = stage.get(RULE, "orders").unwrap();
+    assert_eq!(text(&rule, "/status/state"), "Error");
+    let description = text(&rule, "/status/description");
+    assert!(description.contains("VirtualServiceErrors: "), "{description}");
+    assert_eq!(stage.get(VIRTUAL_SERVICE, name).unwrap()["spec"]["gateways"], json!(["b/theirs"]));
+
+    // Back-off: not at once, then by itself, and longer each time.
+    let mut wait = Duration::from_millis(5);
+    for attempt in 1..=4 {
+        assert_eq!(stage.ready().await.len(), 0, "attempt {attempt}: not at once");
+        tokio::time::advance(wait + Duration::from_millis(1)).await;
+        let ready = stage.ready().await;
+        assert_eq!(names(&ready), ["orders".to_owned()].into(), "attempt {attempt}");
+        assert_eq!((ready[0].attempt, &ready[0].causes[..]), (attempt, &[Cause::Retry][..]));
+        let reports = stage.run(ready).await;
+        assert!(reports[0].changes.is_empty(), "the status says so already: {reports:#?}");
+        wait *= 2;
+    }
+
+    // The other lets go: all is well again, without another error.
+    let nothing =
+        json!({"apiVersion": made["apiVersion"], "kind": made["kind"], "metadata": {"name": name}});
+    client.patch(name, &other, &Patch::Apply(nothing)).await.unwrap();
+    let reports = stage.settle().await;
+    assert!(reports.iter().all(|report| report.failure.is_none()), "{reports:#?}");
+    assert!(stage.is_ready("orders"));
+    assert_eq!(stage.get(VIRTUAL_SERVICE, name).unwrap()["spec"], made["spec"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_server_refuses_to_make_is_made_when_it_allows_it() {
+    let scene = Scene::of_rules().await;
+    scene.load(&service("shop"));
+    scene.load(&pod("shop-1", "shop"));
+    scene.load(&rule("orders", "shop"));
+    let writes = Filter::resource("virtualservices").verbs([Verb::Create, Verb::Patch]);
+    scene.api.faults().inject(Fault::Conflict, writes, 100);
+    let stage = scene.start(Drive::Caller);
+    let ready = stage.ready().await;
+    let reports = stage.run(ready).await;
+    assert!(reports[0].failure.as_deref().unwrap().contains("(409)"), "{reports:#?}");
+    assert!(stage.all(VIRTUAL_SERVICE).is_empty());
+    let rule = stage.get(RULE, "orders").unwrap();
+    assert_eq!(text(&rule, "/status/state"), "Error");
+    let description = text(&rule, "/status/description");
+    assert!(description.contains("object has been modified"), "{description}");
+
+    stage.api.faults().clear();
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let reports = stage.settle().await;
+    assert!(!reports.is_empty() && reports.iter().all(|report| report.failure.is_none()));
+    assert!(stage.is_ready("orders"));
+    stage.only(VIRTUAL_SERVICE, "orders-");
+}
