@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mortise_host::run::Drive;
 use serde_json::json;
 
-use super::{RULE, Scene, VIRTUAL_SERVICE, names, pod, rule, service, text};
+use super::{RULE, Scene, Stage, VIRTUAL_SERVICE, names, pod, rule, service, text};
 
 const RULES: usize = 1_000;
 const SERVICES: usize = 100;
@@ -38,11 +38,7 @@ async fn of_a_thousand_rules_those_run_that_read_what_changed() {
         let is_policy = |kind: &str| kind == "AuthorizationPolicy";
         assert!(report.changes.iter().all(|change| is_policy(&change.of.kind.kind)), "{report:#?}");
     }
-    // They replace their policies, which their lists of policies hear of; nobody else does, and there is nothing left to do.
-    for report in stage.settle().await {
-        assert!(readers.contains(report.key.name()) && report.changes.is_empty(), "{report:#?}");
-        println!("again: {} {:?}", report.key, report.causes);
-    }
+    settles(&stage, &readers).await;
 
     // A field of a Service that no rule asked for.
     stage.edit("v1/Service", "s8", json!({"metadata": {"labels": {"x": "y"}}})).await;
@@ -56,7 +52,7 @@ async fn of_a_thousand_rules_those_run_that_read_what_changed() {
     assert_eq!(names(&ready), ["r12".to_owned()].into());
     stage.run(ready).await;
     assert_eq!(stage.get(VIRTUAL_SERVICE, name).unwrap()["spec"], made["spec"]);
-    assert_eq!(stage.settle().await.len(), 0);
+    settles(&stage, &["r12".to_owned()].into()).await;
 
     // One produced object, deleted.
     stage.delete(VIRTUAL_SERVICE, name).await;
@@ -64,9 +60,19 @@ async fn of_a_thousand_rules_those_run_that_read_what_changed() {
     assert_eq!(names(&ready), ["r12".to_owned()].into());
     stage.run(ready).await;
     assert_eq!(stage.get(VIRTUAL_SERVICE, name).unwrap()["spec"], made["spec"]);
-    assert_eq!(stage.settle().await.len(), 0);
+    settles(&stage, &["r12".to_owned()].into()).await;
 
     // A label of a Pod that no Service selects.
     stage.edit("v1/Pod", "unrelated", json!({"metadata": {"labels": {"x": "y"}}})).await;
     assert_eq!(stage.ready().await.len(), 0);
+}
+
+/// At most those that wrote run once more, where the watch showed what they made before they knew that it was made; they find
+/// nothing to do.
+async fn settles(stage: &Stage, wrote: &BTreeSet<String>) {
+    let reports = stage.settle().await;
+    assert!(reports.len() <= wrote.len(), "{reports:#?}");
+    for report in reports {
+        assert!(wrote.contains(report.key.name()) && report.changes.is_empty(), "{report:#?}");
+    }
 }
