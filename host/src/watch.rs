@@ -27,6 +27,9 @@ use crate::{
     store::{Scope, Stores, Wanted},
 };
 
+#[cfg(test)]
+mod tests;
+
 /// How long after a failed attempt a kind that is not served is asked for again, though no CRD has changed. Aggregated APIs
 /// and servers that answer late come without such a change.
 const ASK_AGAIN: Duration = Duration::from_secs(10);

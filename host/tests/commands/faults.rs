@@ -50,3 +50,23 @@ fn only_line(output: &Output) -> String {
     assert_eq!(text.lines().count(), 1, "{text}");
     text
 }
+
+#[test]
+fn a_target_that_cannot_be_added_is_one_line_that_says_what_to_do() {
+    let programs = tempfile::tempdir().unwrap();
+    program(programs.path(), "rustc", "echo /nowhere");
+    program(programs.path(), "rustup", "echo 'error: no network' >&2; exit 1");
+    let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap());
+    let output = mortise().args(["dev", "guests/api-rule"]).env("PATH", path).output().unwrap();
+    let message = only_line(&output);
+    for part in ["wasm32-wasip2", "no network", "rustup target add wasm32-wasip2"] {
+        assert!(message.contains(part), "{part} is missing in: {message}");
+    }
+}
+
+fn program(folder: &Path, name: &str, body: &str) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
