@@ -24,6 +24,13 @@ pub fn run(args: &Args) -> ExitCode {
     }
 }
 
+/// Prints what the command line asks for, help for instance, or what is wrong with it. Bad input of any sort ends with 1.
+pub fn print_usage(answer: &clap::Error) -> ExitCode {
+    // Where the terminal is gone there is nobody to tell.
+    let _ = answer.print();
+    if answer.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
 fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_new(&args.log)
         .with_context(|| format!("`--log {}` is no filter", args.log))?;

@@ -44,7 +44,7 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
         let (api, stop) = (Arc::clone(&api), stop.clone());
         async move { api.serve(listener, stop).await.context("the API stopped serving") }
     });
-    let host = match (&guest, &module) {
+    let mut host = match (&guest, &module) {
         (Some(guest), Some(module)) => {
             let loaded = desk::load(module, desk::config(args.config.as_deref())?, cache).await?;
             Some(start(args, guest, loaded, &api).await?)
@@ -52,10 +52,14 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
         _ => None,
     };
     let ended = tokio::select! {
-        ended = work(host) => ended,
+        ended = work(host.as_mut()) => ended,
         signal = tokio::signal::ctrl_c() => signal.context("no signals"),
         Some(served) = tasks.join_next() => served.context("the API's task failed")?,
     };
+    // Before the API goes, so that what runs can be written.
+    if let Some(host) = host {
+        host.stop().await?;
+    }
     stop.cancel();
     while let Some(served) = tasks.join_next().await {
         served.context("the API's task failed")??;
@@ -65,8 +69,8 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
 }
 
 /// Prints a line for each reconcile, as long as the host runs; without a host there is nothing to do.
-async fn work(host: Option<Host>) -> anyhow::Result<()> {
-    let Some(mut host) = host else { return std::future::pending().await };
+async fn work(host: Option<&mut Host>) -> anyhow::Result<()> {
+    let Some(host) = host else { return std::future::pending().await };
     loop {
         say(&crate::print::report(&host.next_report().await?))?;
     }

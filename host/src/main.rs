@@ -5,5 +5,8 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    mortise_host::cli::run(&mortise_host::args::Args::parse())
+    match mortise_host::args::Args::try_parse() {
+        Ok(args) => mortise_host::cli::run(&args),
+        Err(answer) => mortise_host::cli::print_usage(&answer),
+    }
 }

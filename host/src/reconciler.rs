@@ -241,13 +241,12 @@ impl Reconciler {
             Ok(planned) => planned,
             Err(error) => return self.refused(&error, turn).await,
         };
-        let written = self.write(&planned.plan, turn).await;
-        if !written.waits.is_empty() {
-            turn.report.notes.extend(written.waits);
-            return Done::Success { requeue: Some((TERMINATING, Cause::Requeue)) };
-        }
+        let mut written = self.write(&planned.plan, turn).await;
+        let waits = !written.waits.is_empty();
+        turn.report.notes.append(&mut written.waits);
         if written.failures.is_empty() {
-            return self.done(&planned, turn);
+            let wait = Done::Success { requeue: Some((TERMINATING, Cause::Requeue)) };
+            return if waits { wait } else { self.done(&planned, turn) };
         }
         let is_failure = written.is_failure();
         if is_failure {
@@ -336,8 +335,14 @@ impl Reconciler {
 
     /// Says on the object that its reconcile could not be done, and writes nothing else.
     async fn refused(&self, error: &Refused, turn: &mut Turn<'_>) -> Done {
-        let message = chain(error);
+        let mut message = chain(error);
         turn.report.failure.get_or_insert_with(|| message.clone());
+        if let Refused::Processor(error) = error
+            && let Some(trace) = error.backtrace()
+        {
+            turn.report.notes.push(format!("in the guest:\n{trace}"));
+            message = format!("{message}\n{trace}");
+        }
         let event = Event {
             on: None,
             event_type: EventType::Warning,

@@ -184,7 +184,8 @@ pub async fn simulate(loaded: Loaded, input: Input) -> anyhow::Result<End> {
     let mut end = End { untyped, before, ..End::default() };
     reconcile(&host, &api, &input, &mut end).await?;
     end.objects = visible(&api, &hidden);
-    end.events = end.objects.iter().filter(|object| is_event(object)).cloned().collect();
+    let made = |object: &&Value| is_event(object) && !given.contains(&identity(object));
+    end.events = end.objects.iter().filter(made).cloned().collect();
     Ok(end)
 }
 

@@ -18,8 +18,10 @@ use serde_json::{Map, Value, json};
 
 /// The mode of the cases that `api-rule` covers.
 const V2: &str = "v2";
-/// The originals of which recorded cases exist. `kubernetes-api` is what the embedded API's own tests run against.
-const OTHERS: [&str; 3] = ["istio", "konnect", "kube-bind"];
+/// The original that `api-rule` takes over.
+const ORIGINAL: &str = "api-gateway";
+/// What the embedded API's own tests run against.
+const SCENARIOS: &str = "kubernetes-api";
 const GUEST: &str = "guests/api-rule";
 const NOW: &str = "2026-01-01T00:00:00Z";
 const FINALIZER: &str = "gateway.kyma-project.io/subresources";
@@ -27,7 +29,7 @@ const FINALIZER: &str = "gateway.kyma-project.io/subresources";
 #[tokio::test]
 async fn api_rules_are_as_the_original_left_them() {
     let root = goldens::root();
-    let cases = goldens::cases(&root, "api-gateway").unwrap();
+    let cases = goldens::cases(&root, ORIGINAL).unwrap();
     let deviations = Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens-differ.yaml");
     let mut tally = Tally::new(&deviations).unwrap();
     let loaded = loaded(GUEST, "{}").await.unwrap();
@@ -37,9 +39,9 @@ async fn api_rules_are_as_the_original_left_them() {
             mode => tally.not_covered(format!("api-gateway, mode {}", mode.unwrap_or("none"))),
         }
     }
-    for original in OTHERS {
-        if let Ok(entries) = std::fs::read_dir(root.join(original)) {
-            entries.for_each(|_| tally.not_covered(original));
+    for (original, cases) in goldens::others(&root, &[ORIGINAL, SCENARIOS]).unwrap() {
+        for _ in 0..cases {
+            tally.not_covered(original.as_str());
         }
     }
     println!("{}", tally.report());

@@ -97,6 +97,27 @@ pub fn cases(root: &Path, original: &str) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// The folders beside those that are known, and how many entries each holds: cases that no guest covers yet.
+///
+/// # Errors
+///
+/// A folder that cannot be read.
+pub fn others(root: &Path, known: &[&str]) -> anyhow::Result<BTreeMap<String, usize>> {
+    let read = |folder: &Path| {
+        std::fs::read_dir(folder)
+            .with_context(|| format!("cannot read the goldens in `{}`", folder.display()))
+    };
+    let mut others = BTreeMap::new();
+    for entry in read(root)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !known.contains(&name.as_str()) {
+            others.insert(name, read(&path)?.count());
+        }
+    }
+    Ok(others)
+}
+
 fn case(path: &Path) -> anyhow::Result<Case> {
     let read = |name: &str| {
         std::fs::read_to_string(path.join(name)).with_context(|| format!("cannot read {name}"))

@@ -70,3 +70,15 @@ fn program(folder: &Path, name: &str, body: &str) {
     std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
+
+#[test]
+fn a_command_line_that_does_not_parse_ends_with_1_and_says_what_would() {
+    let output = mortise()
+        .args(["simulate", "--now", "noon", "--module", "a", "--objects", "b"])
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("--now"), "{message}");
+    assert!(mortise().arg("--help").output().unwrap().status.success());
+}
