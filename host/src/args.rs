@@ -37,7 +37,7 @@ pub struct DevArgs {
     /// The port on 127.0.0.1; a free one if absent.
     #[arg(long)]
     pub port: Option<u16>,
-    /// Where the kubeconfig is written; a temporary folder, removed at the end, if absent.
+    /// Where the kubeconfig is written, over what is there; a temporary folder, removed at the end, if absent.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The folder whose objects are applied at the start, instead of the guest's examples.

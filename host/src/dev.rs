@@ -11,7 +11,10 @@ use std::{
 use anyhow::Context as _;
 use mortise_embedded_api::EmbeddedApi;
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -53,7 +56,7 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
     };
     let ended = tokio::select! {
         ended = work(host.as_mut()) => ended,
-        signal = tokio::signal::ctrl_c() => signal.context("no signals"),
+        signal = told_to_end() => signal,
         Some(served) = tasks.join_next() => served.context("the API's task failed")?,
     };
     // Before the API goes, so that what runs can be written.
@@ -73,6 +76,15 @@ async fn work(host: Option<&mut Host>) -> anyhow::Result<()> {
     let Some(host) = host else { return std::future::pending().await };
     loop {
         say(&crate::print::report(&host.next_report().await?))?;
+    }
+}
+
+/// Waits for Ctrl-C, or for the signal that programs are ended with.
+async fn told_to_end() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("no signals")?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed.context("no signals"),
+        _ = terminate.recv() => Ok(()),
     }
 }
 

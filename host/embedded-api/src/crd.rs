@@ -98,7 +98,13 @@ impl<'a> Taken<'a> {
         let mut taken = Self::default();
         let versions = registry.group(group).map(|group| group.versions).unwrap_or_default();
         for resource in versions.iter().flat_map(|version| registry.resources(group, version)) {
-            if matches!(&resource.form, Form::Custom(custom) if custom.crd == name) {
+            let is_own = match &resource.form {
+                Form::Custom(custom) => custom.crd == name,
+                // Served without a description until one comes: this one.
+                Form::Untyped => format!("{}.{group}", resource.plural) == name,
+                Form::BuiltIn(_) => false,
+            };
+            if is_own {
                 continue;
             }
             taken.resources.extend([resource.plural.as_str(), resource.singular.as_str()]);

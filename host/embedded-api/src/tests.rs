@@ -97,3 +97,27 @@ async fn objects_take_the_time_of_the_clock_that_is_given() {
     let (_, made) = send(&api, "POST", "/api/v1/namespaces/n/configmaps", &map).await;
     assert_eq!(made["metadata"]["creationTimestamp"], "2030-01-01T00:00:00Z");
 }
+
+#[tokio::test]
+async fn a_crd_takes_the_place_of_the_same_kind_without_a_schema_and_its_objects_stay() {
+    let api = api().await;
+    api.serve_untyped("example.dev", "v1", "Widget", "widgets", true);
+    api.load(widget(&json!({"x": "kept"})), false).unwrap();
+    let (code, _) = send(
+        &api,
+        "POST",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        &typed_widgets(),
+    )
+    .await;
+    assert_eq!(code, 201);
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.dev";
+    let (_, crd) = get(&api, path).await;
+    let conditions = crd["status"]["conditions"].as_array().unwrap();
+    assert!(
+        conditions.iter().any(|it| it["type"] == "Established" && it["status"] == "True"),
+        "{crd:#}"
+    );
+    let (code, there) = get(&api, "/apis/example.dev/v1/namespaces/n/widgets/a").await;
+    assert_eq!((code, &there["spec"]["x"]), (200, &json!("kept")));
+}

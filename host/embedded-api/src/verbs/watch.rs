@@ -169,6 +169,8 @@ impl Watch {
     /// Adds what changed since the cursor.
     fn collect(&mut self) {
         let shared = self.shared.clone();
+        // Ages in tables are told from now, not from when the watch began.
+        self.style.now = shared.now();
         let state = shared.state.read();
         let Some(table) = state.storage.table(&self.table) else {
             self.is_ended = true;
