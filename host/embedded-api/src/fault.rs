@@ -24,6 +24,13 @@ pub enum Fault {
     TooManyRequests(Option<u64>),
     /// 500.
     InternalError,
+    /// The request is refused with this status and this text.
+    Refused {
+        /// The HTTP status.
+        code: u16,
+        /// What is said to people.
+        message: String,
+    },
     /// The request is carried out after this time.
     Latency(Duration),
     /// The request is carried out, but the connection breaks before the answer comes.
@@ -37,8 +44,12 @@ pub struct Filter {
     pub verbs: Vec<Verb>,
     /// Only this resource, by its plural (`virtualservices`) or plural and group (`virtualservices.networking.istio.io`).
     pub resource: Option<String>,
+    /// Only in this namespace; empty: only what lives in none.
+    pub namespace: Option<String>,
     /// Only this object.
     pub name: Option<String>,
+    /// Only this subresource; empty: only the object itself.
+    pub subresource: Option<String>,
 }
 
 /// A request, as far as filters look at it.
@@ -47,7 +58,9 @@ pub(crate) struct Seen<'a> {
     pub(crate) verb: Verb,
     pub(crate) group: &'a str,
     pub(crate) plural: &'a str,
+    pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
+    pub(crate) subresource: &'a str,
 }
 
 /// The faults that wait for requests, and the watches that can be dropped.
@@ -106,10 +119,29 @@ impl Filter {
         self
     }
 
+    /// The same in one namespace only.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = Some(namespace.into());
+        self
+    }
+
+    /// The same for one subresource only; empty: for objects themselves.
+    #[must_use]
+    pub fn subresource(mut self, subresource: impl Into<String>) -> Self {
+        self.subresource = Some(subresource.into());
+        self
+    }
+
     fn hits(&self, seen: Seen<'_>) -> bool {
+        let is = |wanted: &Option<String>, seen: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == seen)
+        };
         (self.verbs.is_empty() || self.verbs.contains(&seen.verb))
             && self.hits_resource(seen.group, seen.plural)
-            && self.name.as_deref().is_none_or(|name| name == seen.name)
+            && is(&self.namespace, seen.namespace)
+            && is(&self.name, seen.name)
+            && is(&self.subresource, seen.subresource)
     }
 
     fn hits_resource(&self, group: &str, plural: &str) -> bool {
@@ -200,6 +232,7 @@ fn refusal(fault: &Fault, seen: Seen<'_>) -> Failure {
         Fault::TooManyRequests(after) => {
             Failure::too_many_requests("Too many requests, please try again later.", *after)
         }
+        Fault::Refused { code, message } => Failure::refused(*code, message),
         _ => Failure::internal("injected fault"),
     }
 }

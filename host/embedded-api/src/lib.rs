@@ -13,7 +13,7 @@
 //!
 //! # Modules
 //!
-//! - `server`, `request`, `answer`: HTTP; `status`, `field_error`: what is refused, and why
+//! - `server`, `direct`, `request`, `answer`: HTTP; `status`, `field_error`: what is refused, and why
 //! - `verbs`: one file for each thing that a request can do; `collect`: what follows from deletions; `access`: RBAC
 //! - `state`, `storage`: the objects and their history; `selector`: which are meant; `fault`: what goes wrong on purpose
 //! - `kind`, `builtin`, `crd`: which kinds there are, and the rules of each; `structural`, `name`: the rules for their objects
@@ -25,6 +25,7 @@ mod answer;
 mod builtin;
 mod collect;
 mod crd;
+mod direct;
 mod discovery;
 mod fault;
 mod field_error;

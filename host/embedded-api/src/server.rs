@@ -97,7 +97,14 @@ fn for_document(shared: &Shared, request: &Request) -> Result<Response, Failure>
 async fn for_resource(shared: &Arc<Shared>, request: &Request, path: &ResourcePath) -> Response {
     let Some(verb) = request.verb(path) else { return failure(&Failure::method_not_allowed()) };
     count(shared, path, verb);
-    let seen = Seen { verb, group: &path.group, plural: &path.resource, name: &path.name };
+    let seen = Seen {
+        verb,
+        group: &path.group,
+        plural: &path.resource,
+        namespace: &path.namespace,
+        name: &path.name,
+        subresource: &path.subresource,
+    };
     let obstacles = shared.faults.meet(seen);
     if !obstacles.latency.is_zero() {
         tokio::time::sleep(obstacles.latency).await;

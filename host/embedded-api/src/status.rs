@@ -170,6 +170,23 @@ impl Failure {
         Self::about(422, "Invalid", named, message).with_causes(causes)
     }
 
+    /// A refusal of any sort, with the reason that goes with its code.
+    pub(crate) fn refused(code: u16, message: &str) -> Self {
+        let reason = match code {
+            400 => "BadRequest",
+            401 => "Unauthorized",
+            403 => "Forbidden",
+            404 => "NotFound",
+            409 => "Conflict",
+            410 => "Gone",
+            422 => "Invalid",
+            429 => "TooManyRequests",
+            500.. => "InternalError",
+            _ => "",
+        };
+        Self::generic(code, reason, message)
+    }
+
     /// 400.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)

@@ -1,7 +1,7 @@
 use super::*;
 
 fn seen(verb: Verb, plural: &'static str) -> Seen<'static> {
-    Seen { verb, group: "apps", plural, name: "web" }
+    Seen { verb, group: "apps", plural, namespace: "shop", name: "web", subresource: "" }
 }
 
 #[test]
@@ -20,6 +20,23 @@ fn a_fault_hits_as_often_as_said_and_only_what_the_filter_hits() {
     .into();
     assert_eq!(codes, [None, None, Some(409), Some(409), None]);
     assert_eq!(faults.pending(), 0);
+}
+
+#[test]
+fn a_filter_looks_at_namespace_and_subresource() {
+    let refused = Fault::Refused { code: 403, message: "no".to_owned() };
+    let faults = Faults::default();
+    let of_status = Filter::resource("deployments").namespace("shop").subresource("status");
+    faults.inject(refused, of_status, 1);
+    let hits = |seen| faults.meet(seen).refusal.map(|refusal| refusal.to_status());
+    let status = Seen { subresource: "status", ..seen(Verb::Patch, "deployments") };
+    assert_eq!(hits(seen(Verb::Patch, "deployments")), None);
+    assert_eq!(hits(Seen { namespace: "other", ..status }), None);
+    let refusal = hits(status).unwrap();
+    assert_eq!(
+        (&refusal["code"], &refusal["reason"], &refusal["message"]),
+        (&403.into(), &"Forbidden".into(), &"no".into())
+    );
 }
 
 #[test]
