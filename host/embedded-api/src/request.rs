@@ -79,11 +79,6 @@ impl Verb {
             Self::DeleteCollection => "deletecollection",
         }
     }
-
-    /// Whether it changes anything.
-    pub fn is_write(self) -> bool {
-        !matches!(self, Self::Get | Self::List | Self::Watch)
-    }
 }
 
 impl std::fmt::Display for Verb {

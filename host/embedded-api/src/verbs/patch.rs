@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Call;
 use super::decode::complaints;
-use super::write::{Live, Writer, check_name, fit_namespace, text, wipe_system_fields};
+use super::write::{Live, Writer, text, wipe_system_fields};
 use crate::Failure;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
@@ -84,10 +84,9 @@ pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
         }
         return apply(call, &options, &body.value);
     }
-    let place = call.place();
     let shared = call.shared;
     let mut state = shared.state.write();
-    let live = live(call, &state, &place)?;
+    let live = live(call, &state, &call.place())?;
     let patched = mechanism.change(&live.value, &body.value, call)?;
     let decoded = call.resource.decode(patched).or_else(|failure| match failure.code() {
         // What does not fit is a fault of the patch, which shows the object.
@@ -100,24 +99,10 @@ pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let Decoded { object: mut new, unknown } = decoded?;
     complain(call, &new, complaints(body.duplicates, unknown), options.field_validation)?;
     call.resource.default(&mut new);
-    fit_namespace(&mut new, &call.path.namespace)?;
-    check_name(&new, &call.path.name)?;
-    call.dedup_owners(&mut new);
-    let subresource = call.subresource().map(str::to_owned);
-    let subresource = subresource.as_deref();
-    let mut writer = Writer {
-        state: &mut state,
-        resource: call.resource,
-        options: &options,
-        now: call.now,
-        doubts: Vec::new(),
-    };
-    let new = writer.track(Some(&live.value), new, subresource);
-    let doubts = call.resource.warnings(&new, Some(&live.value));
-    let shown = writer.update(&place, &live, new, subresource)?;
-    call.warnings.extend(doubts);
-    call.warnings.append(&mut writer.doubts);
-    Ok(Answer::object(200, shown))
+    call.fit(&mut new, true)?;
+    let writer = Writer::new(&mut state, call, &options);
+    let new = writer.track(Some(&live.value), new, call.subresource());
+    writer.answer_changed(call, &live, new)
 }
 
 /// The object that the path names, or 404.
@@ -172,14 +157,11 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result
     if !applied.is_object() {
         return Err(Failure::bad_request("error decoding YAML: the body is no object"));
     }
-    let place = call.place();
-    let subresource = call.subresource().map(str::to_owned);
-    let subresource = subresource.as_deref();
     let shared = call.shared;
     let mut state = shared.state.write();
-    let live = match live(call, &state, &place) {
+    let live = match live(call, &state, &call.place()) {
         Ok(live) => Some(live),
-        Err(failure) if subresource.is_some() => return Err(failure),
+        Err(failure) if call.subresource().is_some() => return Err(failure),
         Err(_) => None,
     };
     let uid = text(applied, "uid");
@@ -189,32 +171,20 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result
         );
         return Err(Failure::conflict(call.named(&call.path.name), &why));
     }
-    let mut writer = Writer {
-        state: &mut state,
-        resource: call.resource,
-        options,
-        now: call.now,
-        doubts: Vec::new(),
-    };
-    let merged = writer.apply(live.as_ref().map(|live| &live.value), applied, subresource)?;
+    let writer = Writer::new(&mut state, call, options);
+    let before = live.as_ref().map(|live| &live.value);
+    let merged = writer.apply(before, applied, call.subresource())?;
     let mut new = decode_applied(call, merged)?;
     call.resource.default(&mut new);
-    fit_namespace(&mut new, &call.path.namespace)?;
-    check_name(&new, &call.path.name)?;
-    call.dedup_owners(&mut new);
-    let Some(live) = live else {
-        wipe_system_fields(&mut new);
-        if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("resourceVersion");
+    call.fit(&mut new, true)?;
+    match live {
+        Some(live) => writer.answer_changed(call, &live, new),
+        None => {
+            wipe_system_fields(&mut new);
+            if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.remove("resourceVersion");
+            }
+            writer.answer_new(call, new)
         }
-        let doubts = call.resource.warnings(&new, None);
-        let shown = writer.create(&call.path.namespace, new)?;
-        call.warnings.extend(doubts);
-        return Ok(Answer::object(201, shown));
-    };
-    let doubts = call.resource.warnings(&new, Some(&live.value));
-    let shown = writer.update(&place, &live, new, subresource)?;
-    call.warnings.extend(doubts);
-    call.warnings.append(&mut writer.doubts);
-    Ok(Answer::object(200, shown))
+    }
 }

@@ -30,13 +30,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
         // What the defaults filled in is the answer's, not the writer's.
         fields.remove("status");
     }
-    let writer = Writer {
-        state: &mut state,
-        resource: call.resource,
-        options: &options,
-        now: call.now,
-        doubts: Vec::new(),
-    };
+    let writer = Writer::new(&mut state, call, &options);
     review = writer.track(None, review, None);
     if let Some(fields) = review.as_object_mut() {
         fields.insert("status".to_owned(), status);

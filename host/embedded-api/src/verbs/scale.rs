@@ -86,13 +86,7 @@ fn write(
     }
     let mut new = live.value.clone();
     set_at(&mut new, &scale.spec_replicas, Value::from(replicas));
-    let mut writer = Writer {
-        state: &mut state,
-        resource: call.resource,
-        options,
-        now: call.now,
-        doubts: Vec::new(),
-    };
+    let mut writer = Writer::new(&mut state, call, options);
     let new = writer.track(Some(&live.value), new, Some(SCALE));
     let shown = writer.update(&place, &live, new, Some(SCALE))?;
     Ok(answer(shown, scale))
@@ -122,8 +116,7 @@ fn apply(
     let mut applied =
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata});
     set_at(&mut applied, &scale.spec_replicas, Value::from(replicas));
-    let mut writer =
-        Writer { state: &mut state, resource, options, now: call.now, doubts: Vec::new() };
+    let mut writer = Writer::new(&mut state, call, options);
     let path = format!(".{}", scale.spec_replicas.join("."));
     let own = format!("using {}", resource.api_version());
     // Conflicts are told in the words of the scale.

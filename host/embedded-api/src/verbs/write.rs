@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::answer::Shown;
+use super::Call;
+use crate::answer::{Answer, Shown};
 use crate::field_error::{FieldError, FieldPath};
 use crate::kind::Resource;
 use crate::managed_fields;
@@ -20,12 +21,12 @@ const CONTROLLER: &str = "kube-controller-manager";
 
 /// One write under the lock.
 pub(super) struct Writer<'a> {
-    pub(super) state: &'a mut State,
-    pub(super) resource: &'a Arc<Resource>,
-    pub(super) options: &'a WriteOptions,
-    pub(super) now: Timestamp,
+    state: &'a mut State,
+    resource: &'a Arc<Resource>,
+    options: &'a WriteOptions,
+    now: Timestamp,
     /// What was found wrong, but was so before: texts for `Warning` headers.
-    pub(super) doubts: Vec<String>,
+    doubts: Vec<String>,
 }
 
 /// An object that is there, in the version of the request.
@@ -34,11 +35,55 @@ pub(super) struct Live {
     pub(super) value: Value,
 }
 
+// === impl Call ===
+
+impl Call<'_> {
+    /// Fits an object that was read to the path: the namespace and, unless it is to be made there, the name.
+    pub(super) fn fit(&mut self, object: &mut Value, has_name: bool) -> Result<(), Failure> {
+        fit_namespace(object, &self.path.namespace)?;
+        if has_name {
+            check_name(object, &self.path.name)?;
+        }
+        self.dedup_owners(object);
+        Ok(())
+    }
+}
+
 // === impl Writer ===
 
-impl Writer<'_> {
-    /// Stores a new object, which is decoded and whose fields are tracked.
-    pub(super) fn create(&mut self, namespace: &str, mut object: Value) -> Result<Shown, Failure> {
+impl<'a> Writer<'a> {
+    pub(super) fn new(state: &'a mut State, call: &Call<'a>, options: &'a WriteOptions) -> Self {
+        Self { state, resource: call.resource, options, now: call.now, doubts: Vec::new() }
+    }
+
+    /// Stores a new object, which is decoded and whose fields are tracked, and answers it.
+    pub(super) fn answer_new(
+        mut self,
+        call: &mut Call<'_>,
+        object: Value,
+    ) -> Result<Answer, Failure> {
+        let doubts = self.resource.warnings(&object, None);
+        let shown = self.create(&call.path.namespace, object)?;
+        call.warnings.extend(doubts);
+        Ok(Answer::object(201, shown))
+    }
+
+    /// Stores a changed object, the same, and answers it.
+    pub(super) fn answer_changed(
+        mut self,
+        call: &mut Call<'_>,
+        live: &Live,
+        new: Value,
+    ) -> Result<Answer, Failure> {
+        let doubts = self.resource.warnings(&new, Some(&live.value));
+        let shown = self.update(&call.place(), live, new, call.subresource())?;
+        call.warnings.extend(doubts);
+        call.warnings.append(&mut self.doubts);
+        Ok(Answer::object(200, shown))
+    }
+
+    /// Stores a new object.
+    fn create(&mut self, namespace: &str, mut object: Value) -> Result<Shown, Failure> {
         let resource = self.resource.clone();
         let named_in_body = text(&object, "name");
         self.check_admission(namespace, &named_in_body)?;
@@ -353,7 +398,7 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
 }
 
 /// The namespace of an object is that of the request: filled in, or taken out of cluster-scoped objects, or a 400.
-pub(super) fn fit_namespace(object: &mut Value, namespace: &str) -> Result<(), Failure> {
+fn fit_namespace(object: &mut Value, namespace: &str) -> Result<(), Failure> {
     let Some(fields) = object.as_object_mut() else { return Ok(()) };
     let metadata = metadata_mut(fields);
     match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
