@@ -275,8 +275,14 @@ impl State {
         let Some(resource) = self.resource_of(&place.table).cloned() else { return };
         let options = DeleteOptions { propagation: Some(propagation), ..DeleteOptions::default() };
         let deletion = Deletion { resource: &resource, options: &options, now };
-        // Without preconditions, only absence can fail, and what is absent is deleted.
-        let _ = self.delete(place, &deletion);
+        match self.delete(place, &deletion) {
+            Ok(_) => {}
+            // It went with another that was settled before.
+            Err(failure) if failure.code() == 404 => {}
+            Err(fault) => {
+                tracing::error!(%fault, key = %place.key, "cannot delete as a controller")
+            }
+        }
     }
 
     /// Lets the dependents of an object stay without it.
