@@ -42,6 +42,12 @@ fn recorded_scenarios_are_answered_as_by_kubernetes() {
             (Err(difference), _) => writeln!(wrong, "{name}: {difference}").unwrap(),
         }
     }
+    for name in differ.keys().filter(|_| only.is_empty()) {
+        if !files.iter().any(|file| file.file_stem().unwrap() == name.as_str()) {
+            writeln!(wrong, "{name}: no such scenario, but listed in scenarios-differ.yaml")
+                .unwrap();
+        }
+    }
     let (mut equal, mut all) = (0, 0);
     for (group, (group_equal, group_all)) in &groups {
         println!("{group:12} {group_equal:3} of {group_all:3} equal");
