@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::request::{ResourcePath, Verb};
@@ -31,6 +31,12 @@ const PUBLIC_PATHS: [&str; 10] = [
     "/openapi/*",
     "/readyz",
     "/version",
+];
+
+/// What everyone may ask about oneself: by group.
+const ABOUT_ONESELF: [(&str, &[&str]); 2] = [
+    ("authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
+    ("authentication.k8s.io", &["selfsubjectreviews"]),
 ];
 
 /// Who asks.
@@ -103,6 +109,11 @@ impl User {
             groups.push(AUTHENTICATED.to_owned());
         }
         Ok(Some(Self { name, groups }))
+    }
+
+    /// As reviews show it.
+    pub(crate) fn to_value(&self) -> Value {
+        json!({"username": self.name, "groups": self.groups})
     }
 
     fn is_in(&self, group: &str) -> bool {
@@ -228,6 +239,40 @@ impl State {
         None
     }
 
+    /// Every rule that holds for a user in a namespace.
+    pub(crate) fn rules_of(&self, user: &User, namespace: &str) -> Vec<Value> {
+        if user.is_in(MASTERS) {
+            return vec![
+                json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
+                json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
+            ];
+        }
+        let mut rules = Vec::new();
+        if user.is_in(AUTHENTICATED) {
+            for (group, resources) in ABOUT_ONESELF {
+                rules.push(
+                    json!({"verbs": ["create"], "apiGroups": [group], "resources": resources}),
+                );
+            }
+            rules.push(json!({"verbs": ["get"], "nonResourceURLs": PUBLIC_PATHS}));
+        }
+        let mut bindings = self.bindings("clusterrolebindings", "");
+        if !namespace.is_empty() {
+            bindings.extend(self.bindings("rolebindings", namespace));
+        }
+        for (binding, body) in bindings {
+            let subjects = body.get("subjects").and_then(Value::as_array).into_iter().flatten();
+            let namespace = binding.head.namespace();
+            if subjects.into_iter().any(|subject| subject_of(subject, namespace, user).is_some()) {
+                let role = self.role(&body, namespace).unwrap_or_default();
+                rules.extend(
+                    role.get("rules").and_then(Value::as_array).into_iter().flatten().cloned(),
+                );
+            }
+        }
+        rules
+    }
+
     fn bindings(&self, plural: &str, namespace: &str) -> Vec<(Arc<Image>, Value)> {
         let table = self.storage.table(&TableId::new(RBAC, plural));
         let images = table.into_iter().flat_map(|table| table.list(namespace, None));
@@ -276,9 +321,8 @@ fn by_default(user: &User, action: &Action) -> Option<String> {
             (verb == "get" && is_public).then(|| through("system:discovery"))
         }
         Action::Resource { verb, resource, .. } => {
-            let about_oneself =
-                ["selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"];
-            (verb == "create" && about_oneself.contains(&resource.as_str()))
+            let about_oneself = ABOUT_ONESELF.iter().flat_map(|(_, resources)| *resources);
+            (verb == "create" && about_oneself.into_iter().any(|known| known == resource))
                 .then(|| through("system:basic-user"))
         }
     }

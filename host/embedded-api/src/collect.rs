@@ -280,7 +280,7 @@ impl State {
             // It went with another that was settled before.
             Err(failure) if failure.code() == 404 => {}
             Err(fault) => {
-                tracing::error!(%fault, key = %place.key, "cannot delete as a controller")
+                tracing::error!(%fault, key = %place.key, "cannot delete as a controller");
             }
         }
     }

@@ -261,6 +261,12 @@ impl Failure {
         Self::new(500, "", message)
     }
 
+    /// 501: a real server does this, with what runs behind it.
+    pub(crate) fn not_implemented(named: Named<'_>, why: &str) -> Self {
+        let message = format!("{} \"{}\": {why}", named.qualified(), named.name);
+        Self::about(501, "NotImplemented", named, message)
+    }
+
     /// 504: a resource version that is not there yet.
     pub(crate) fn timeout(message: impl Into<String>) -> Self {
         Self::new(504, "Timeout", message)

@@ -11,6 +11,7 @@ use crate::state::State;
 use crate::status::Named;
 use crate::{Failure, Shared};
 
+mod absent;
 mod create;
 mod decode;
 mod delete;
@@ -24,6 +25,9 @@ mod token;
 mod update;
 mod watch;
 mod write;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) use watch::{open as open_watch, refused as refuse_watch};
 pub(crate) use write::{internal_apply, internal_update, update_as};
@@ -63,6 +67,9 @@ pub(crate) fn check_route(call: &Call<'_>, verb: Verb) -> Result<(), Failure> {
     let Call { path, resource, .. } = call;
     if !resource.namespaced && !path.namespace.is_empty() {
         return Err(Failure::no_such_page());
+    }
+    if let Some(refusal) = absent::refusal(path) {
+        return Err(refusal);
     }
     let allowed = if path.subresource.is_empty() {
         resource.verbs

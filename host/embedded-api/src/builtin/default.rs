@@ -31,6 +31,21 @@ pub(crate) fn fill(definition: &str, object: &mut Value) {
         "api.apps.v1.DaemonSet" => workload::daemon_set(object),
         "api.batch.v1.Job" => workload::job(object),
         "api.batch.v1.CronJob" => workload::cron_job(object),
+        "api.core.v1.PersistentVolume" => volume(object),
+        "api.storage.v1.StorageClass" => {
+            default(object, "reclaimPolicy", "Delete");
+            default(object, "volumeBindingMode", "Immediate");
+        }
+        "api.networking.v1.IngressClass" => {
+            if let Some(parameters) = object.pointer_mut("/spec/parameters") {
+                default(parameters, "scope", "Cluster");
+            }
+        }
+        "api.autoscaling.v1.HorizontalPodAutoscaler" => {
+            if let Some(spec) = child(object, "spec") {
+                default(spec, "minReplicas", 1);
+            }
+        }
         "api.autoscaling.v2.HorizontalPodAutoscaler" => workload::autoscaler(object),
         "api.networking.v1.NetworkPolicy" => network::policy(object),
         "api.discovery.v1.EndpointSlice" => network::endpoint_slice(object),
@@ -70,6 +85,16 @@ fn namespace(object: &mut Value) {
 /// A claim for a volume, also as a template in a `StatefulSet`.
 fn claim(object: &mut Value) {
     if let Some(spec) = child(object, "spec") {
+        default(spec, "volumeMode", "Filesystem");
+    }
+    if let Some(status) = child(object, "status") {
+        default(status, "phase", "Pending");
+    }
+}
+
+fn volume(object: &mut Value) {
+    if let Some(spec) = child(object, "spec") {
+        default(spec, "persistentVolumeReclaimPolicy", "Retain");
         default(spec, "volumeMode", "Filesystem");
     }
     if let Some(status) = child(object, "status") {

@@ -1,6 +1,6 @@
 //! The types of the built-in kinds: which fields there are, of which type, and which of them show though they are empty.
 //!
-//! Two tables feed it: `schemas-1.34.json`, the definitions of the `OpenAPI` document, and `shapes-1.34.json`, which says for each
+//! Two tables feed it: `schemas-1.34.json`, the definitions of the `OpenAPI` document without their descriptions, and `shapes-1.34.json`, which says for each
 //! definition what the document does not tell: `always`, the fields that are written even when they are absent, with the value
 //! that stands for absence; and `keep`, the texts, numbers and truth values of which absence and emptiness differ. All other
 //! fields are left out when empty.

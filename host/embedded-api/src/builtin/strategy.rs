@@ -32,7 +32,9 @@ pub(crate) fn prepare_create(definition: &str, object: &mut Value, addresses: &A
         }
         "api.core.v1.Service" => service::create(object, addresses),
         "api.core.v1.Namespace" => namespace(object),
-        "api.core.v1.PersistentVolumeClaim" => set(object, "status", json!({"phase": "Pending"})),
+        "api.core.v1.PersistentVolume" | "api.core.v1.PersistentVolumeClaim" => {
+            set(object, "status", json!({"phase": "Pending"}));
+        }
         "api.apps.v1.DaemonSet" => set_template_generation(object, 1),
         "api.batch.v1.Job" => job::create(object),
         CRD => store_version(object),
@@ -121,6 +123,7 @@ fn generation_of(definition: &str) -> Option<Counted> {
         | "Job"
         | "CronJob"
         | "Ingress"
+        | "IngressClass"
         | "NetworkPolicy"
         | "PodDisruptionBudget"
         | "Pod"

@@ -20,6 +20,7 @@ mod pod_parts;
 mod rbac;
 mod selector;
 mod service;
+mod storage;
 mod workload;
 
 #[cfg(test)]
@@ -106,6 +107,8 @@ pub(crate) fn update(
         }
         "api.scheduling.v1.PriorityClass" => other::priority_class_update(new, old, &mut errors),
         "api.core.v1.PersistentVolumeClaim" => other::claim_update(new, old, &mut errors),
+        "api.storage.v1.StorageClass" => storage::class_update(new, old, &mut errors),
+        "api.networking.v1.IngressClass" => storage::ingress_class_update(new, old, &mut errors),
         _ => {}
     }
     if CHECKED_AGAIN.contains(&definition) {
@@ -145,7 +148,11 @@ fn whole(definition: &str, object: &Value, errors: &mut Vec<FieldError>) {
         "api.apps.v1.DaemonSet" => workload::daemon_set(object, errors),
         "api.batch.v1.Job" => workload::job(&object["spec"], &FieldPath::new("spec"), errors),
         "api.batch.v1.CronJob" => workload::cron_job(object, errors),
-        "api.autoscaling.v2.HorizontalPodAutoscaler" => other::autoscaler(object, errors),
+        "api.autoscaling.v1.HorizontalPodAutoscaler"
+        | "api.autoscaling.v2.HorizontalPodAutoscaler" => other::autoscaler(object, errors),
+        "api.core.v1.PersistentVolume" => storage::volume(object, errors),
+        "api.storage.v1.StorageClass" => storage::class(object, errors),
+        "api.networking.v1.IngressClass" => storage::ingress_class(object, errors),
         "api.networking.v1.Ingress" => other::ingress(object, errors),
         "api.networking.v1.NetworkPolicy" => other::network_policy(object, errors),
         "api.policy.v1.PodDisruptionBudget" => other::disruption_budget(object, errors),

@@ -195,7 +195,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
 }
 
 fn built_in(row: &Row) -> Resource {
-    let storage_group = if row.group == "events.k8s.io" { "" } else { row.group };
+    let (storage_group, storage_version) = row.stored.unwrap_or((row.group, row.version));
     let subresources = row.subresources.iter().map(|sub| Subresource {
         name: sub.name.to_owned(),
         kind: if sub.kind.is_empty() { row.kind } else { sub.kind }.to_owned(),
@@ -217,7 +217,7 @@ fn built_in(row: &Row) -> Resource {
         categories: texts(row.categories),
         namespaced: row.namespaced,
         storage_group: storage_group.to_owned(),
-        storage_version: row.version.to_owned(),
+        storage_version: storage_version.to_owned(),
         verbs: row.verbs,
         subresources,
         scale: scales.then(|| Scale {

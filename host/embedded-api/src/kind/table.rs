@@ -16,6 +16,8 @@ pub(super) struct Row {
     pub(super) subresources: &'static [Sub],
     /// The type in the definitions, after `io.k8s.`.
     pub(super) definition: &'static str,
+    /// The group and version under which objects are stored, if another.
+    pub(super) stored: Option<(&'static str, &'static str)>,
 }
 
 /// A subresource: name, kind, group and version if they are others than those of the resource, verbs.
@@ -85,6 +87,7 @@ const fn row(
         verbs: ALL,
         subresources,
         definition,
+        stored: None,
     }
 }
 
@@ -96,8 +99,21 @@ const fn in_category(row: Row, categories: &'static [&'static str]) -> Row {
     Row { categories, ..row }
 }
 
+const fn stored(row: Row, group_version: (&'static str, &'static str)) -> Row {
+    Row { stored: Some(group_version), ..row }
+}
+
 const fn verbs(row: Row, verbs: &'static [&'static str]) -> Row {
     Row { verbs, ..row }
+}
+
+/// What is asked and answered, and not stored.
+const fn review(
+    group_version: (&'static str, &'static str),
+    names: (&'static str, &'static str, &'static str),
+    definition: &'static str,
+) -> Row {
+    verbs(cluster(row(group_version, names, NONE, NO_SUB, definition)), CREATE)
 }
 
 const CORE: (&str, &str) = ("", "v1");
@@ -106,10 +122,12 @@ const EVENTS: (&str, &str) = ("events.k8s.io", "v1");
 const AUTHENTICATION: (&str, &str) = ("authentication.k8s.io", "v1");
 const AUTHORIZATION: (&str, &str) = ("authorization.k8s.io", "v1");
 const AUTOSCALING: (&str, &str) = ("autoscaling", "v2");
+const AUTOSCALING_1: (&str, &str) = ("autoscaling", "v1");
 const BATCH: (&str, &str) = ("batch", "v1");
 const NETWORKING: (&str, &str) = ("networking.k8s.io", "v1");
 const POLICY: (&str, &str) = ("policy", "v1");
 const RBAC: (&str, &str) = ("rbac.authorization.k8s.io", "v1");
+const STORAGE: (&str, &str) = ("storage.k8s.io", "v1");
 const ADMISSION: (&str, &str) = ("admissionregistration.k8s.io", "v1");
 const EXTENSIONS: (&str, &str) = ("apiextensions.k8s.io", "v1");
 const SCHEDULING: (&str, &str) = ("scheduling.k8s.io", "v1");
@@ -146,6 +164,13 @@ pub(super) const ROWS: &[Row] = &[
         ONLY_STATUS,
         "api.core.v1.PersistentVolumeClaim",
     ),
+    cluster(row(
+        CORE,
+        ("persistentvolumes", "persistentvolume", "PersistentVolume"),
+        &["pv"],
+        ONLY_STATUS,
+        "api.core.v1.PersistentVolume",
+    )),
     in_category(
         row(CORE, ("pods", "pod", "Pod"), &["po"], &[EVICTION, STATUS], "api.core.v1.Pod"),
         IN_ALL,
@@ -216,36 +241,39 @@ pub(super) const ROWS: &[Row] = &[
         ),
         IN_ALL,
     ),
-    row(EVENTS, ("events", "event", "Event"), &["ev"], NO_SUB, "api.events.v1.Event"),
-    verbs(
-        cluster(row(
-            AUTHENTICATION,
-            ("tokenreviews", "tokenreview", "TokenReview"),
-            NONE,
-            NO_SUB,
-            "api.authentication.v1.TokenReview",
-        )),
-        CREATE,
+    stored(row(EVENTS, ("events", "event", "Event"), &["ev"], NO_SUB, "api.events.v1.Event"), CORE),
+    review(
+        AUTHENTICATION,
+        ("selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview"),
+        "api.authentication.v1.SelfSubjectReview",
     ),
-    verbs(
-        cluster(row(
-            AUTHORIZATION,
-            ("selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview"),
-            NONE,
-            NO_SUB,
-            "api.authorization.v1.SelfSubjectAccessReview",
-        )),
-        CREATE,
+    review(
+        AUTHENTICATION,
+        ("tokenreviews", "tokenreview", "TokenReview"),
+        "api.authentication.v1.TokenReview",
     ),
-    verbs(
-        cluster(row(
+    Row {
+        namespaced: true,
+        ..review(
             AUTHORIZATION,
-            ("subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview"),
-            NONE,
-            NO_SUB,
-            "api.authorization.v1.SubjectAccessReview",
-        )),
-        CREATE,
+            ("localsubjectaccessreviews", "localsubjectaccessreview", "LocalSubjectAccessReview"),
+            "api.authorization.v1.LocalSubjectAccessReview",
+        )
+    },
+    review(
+        AUTHORIZATION,
+        ("selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview"),
+        "api.authorization.v1.SelfSubjectAccessReview",
+    ),
+    review(
+        AUTHORIZATION,
+        ("selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview"),
+        "api.authorization.v1.SelfSubjectRulesReview",
+    ),
+    review(
+        AUTHORIZATION,
+        ("subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview"),
+        "api.authorization.v1.SubjectAccessReview",
     ),
     in_category(
         row(
@@ -254,6 +282,19 @@ pub(super) const ROWS: &[Row] = &[
             &["hpa"],
             ONLY_STATUS,
             "api.autoscaling.v2.HorizontalPodAutoscaler",
+        ),
+        IN_ALL,
+    ),
+    in_category(
+        stored(
+            row(
+                AUTOSCALING_1,
+                ("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler"),
+                &["hpa"],
+                ONLY_STATUS,
+                "api.autoscaling.v1.HorizontalPodAutoscaler",
+            ),
+            AUTOSCALING,
         ),
         IN_ALL,
     ),
@@ -268,6 +309,13 @@ pub(super) const ROWS: &[Row] = &[
         IN_ALL,
     ),
     in_category(row(BATCH, ("jobs", "job", "Job"), NONE, ONLY_STATUS, "api.batch.v1.Job"), IN_ALL),
+    cluster(row(
+        NETWORKING,
+        ("ingressclasses", "ingressclass", "IngressClass"),
+        NONE,
+        NO_SUB,
+        "api.networking.v1.IngressClass",
+    )),
     row(
         NETWORKING,
         ("ingresses", "ingress", "Ingress"),
@@ -311,6 +359,13 @@ pub(super) const ROWS: &[Row] = &[
         "api.rbac.v1.RoleBinding",
     ),
     row(RBAC, ("roles", "role", "Role"), NONE, NO_SUB, "api.rbac.v1.Role"),
+    cluster(row(
+        STORAGE,
+        ("storageclasses", "storageclass", "StorageClass"),
+        &["sc"],
+        NO_SUB,
+        "api.storage.v1.StorageClass",
+    )),
     in_category(
         cluster(row(
             ADMISSION,

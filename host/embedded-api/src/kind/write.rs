@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Form, Resource};
 use crate::Failure;
 use crate::builtin::edit::{at, child, copy, members, remove, set, text};
-use crate::builtin::{admission, decode, default, definition, event, strategy};
+use crate::builtin::{self, Conversion, admission, decode, default, definition, strategy};
 use crate::structural::integral_floats;
 
 /// An object that was read, and the paths of the fields in it that the schema does not know.
@@ -136,8 +136,8 @@ impl Resource {
         {
             schema.prune(&mut object);
         }
-        if self.group == "events.k8s.io" {
-            event::to_core(&mut object);
+        if let Some(conversion) = self.conversion() {
+            (conversion.to_stored)(&mut object);
         }
         set(&mut object, "apiVersion", self.storage_api_version());
         object
@@ -149,8 +149,8 @@ impl Resource {
             custom.schema.prune(&mut object);
             custom.schema.default(&mut object);
         }
-        if self.group == "events.k8s.io" {
-            event::from_core(&mut object);
+        if let Some(conversion) = self.conversion() {
+            (conversion.from_stored)(&mut object);
         }
         set(&mut object, "apiVersion", self.api_version());
         set(&mut object, "kind", self.kind.clone());
@@ -168,9 +168,17 @@ impl Resource {
     /// Whether an object stored under a stamp shows in this version as it is, but for `apiVersion` and `kind`.
     pub(crate) fn shows_as_stored(&self, stamp: u64) -> bool {
         match &self.form {
-            Form::BuiltIn(_) => self.group != "events.k8s.io",
+            Form::BuiltIn(_) => self.conversion().is_none(),
             Form::Untyped => true,
             Form::Custom(custom) => custom.stamp == stamp && custom.storage_schema.is_none(),
+        }
+    }
+
+    /// How the form of this version and the stored one become each other, where they differ.
+    fn conversion(&self) -> Option<Conversion> {
+        match &self.form {
+            Form::BuiltIn(definition) => builtin::conversion(definition),
+            Form::Custom(_) | Form::Untyped => None,
         }
     }
 

@@ -168,27 +168,8 @@ impl Differences {
 
 /// The parts of built-in kinds that Kubernetes never leaves out, as they are in an object of which nothing was set.
 fn empty_parts(kind: &str, api_version: &str) -> Value {
-    let pod_template = || json!({"metadata": {}, "spec": {"containers": null}});
     match (api_version, kind) {
-        ("apps/v1", "Deployment") => json!({
-            "metadata": {}, "status": {},
-            "spec": {"selector": null, "strategy": {}, "template": pod_template()},
-        }),
-        ("apps/v1", "DaemonSet" | "StatefulSet") => json!({
-            "metadata": {}, "status": {},
-            "spec": {"selector": null, "updateStrategy": {}, "template": pod_template()},
-        }),
-        ("apps/v1", "ReplicaSet") => json!({
-            "metadata": {}, "status": {},
-            "spec": {"selector": null, "template": pod_template()},
-        }),
-        ("batch/v1", "Job") => {
-            json!({"metadata": {}, "status": {}, "spec": {"template": pod_template()}})
-        }
-        ("batch/v1", "CronJob") => json!({
-            "metadata": {}, "status": {},
-            "spec": {"jobTemplate": {"metadata": {}, "spec": {"template": pod_template()}}},
-        }),
+        ("apps/v1" | "batch/v1", _) => empty_workload(kind),
         ("authorization.k8s.io/v1", _) => {
             json!({"metadata": {}, "spec": {}, "status": {"allowed": false}})
         }
@@ -212,17 +193,20 @@ fn empty_parts(kind: &str, api_version: &str) -> Value {
             "metadata": {}, "eventTime": null, "regarding": {}, "deprecatedSource": {},
             "deprecatedFirstTimestamp": null, "deprecatedLastTimestamp": null,
         }),
-        ("autoscaling/v2", "HorizontalPodAutoscaler") => {
+        ("autoscaling/v1" | "autoscaling/v2", "HorizontalPodAutoscaler") => {
             json!({"metadata": {}, "spec": {"scaleTargetRef": {}}, "status": {}})
         }
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => json!({
             "metadata": {}, "spec": {"names": {}, "versions": null},
             "status": {"acceptedNames": {}, "conditions": null, "storedVersions": null},
         }),
-        ("v1", "Namespace" | "Node" | "ResourceQuota") | ("policy/v1", "PodDisruptionBudget") => {
+        ("v1", "Namespace" | "Node" | "PersistentVolume" | "ResourceQuota")
+        | ("policy/v1", "PodDisruptionBudget") => {
             json!({"metadata": {}, "spec": {}, "status": {}})
         }
-        ("v1", "LimitRange") | ("coordination.k8s.io/v1", "Lease") => {
+        ("v1", "LimitRange")
+        | ("coordination.k8s.io/v1", "Lease")
+        | ("networking.k8s.io/v1", "IngressClass") => {
             json!({"metadata": {}, "spec": {}})
         }
         ("scheduling.k8s.io/v1", "PriorityClass") => json!({"metadata": {}, "value": 0}),
@@ -235,6 +219,33 @@ fn empty_parts(kind: &str, api_version: &str) -> Value {
         ("discovery.k8s.io/v1", "EndpointSlice") => {
             json!({"metadata": {}, "endpoints": null, "ports": null})
         }
+        _ => json!({}),
+    }
+}
+
+/// The same for the kinds that make pods.
+fn empty_workload(kind: &str) -> Value {
+    let pod_template = || json!({"metadata": {}, "spec": {"containers": null}});
+    match kind {
+        "Deployment" => json!({
+            "metadata": {}, "status": {},
+            "spec": {"selector": null, "strategy": {}, "template": pod_template()},
+        }),
+        "DaemonSet" | "StatefulSet" => json!({
+            "metadata": {}, "status": {},
+            "spec": {"selector": null, "updateStrategy": {}, "template": pod_template()},
+        }),
+        "ReplicaSet" => json!({
+            "metadata": {}, "status": {},
+            "spec": {"selector": null, "template": pod_template()},
+        }),
+        "Job" => {
+            json!({"metadata": {}, "status": {}, "spec": {"template": pod_template()}})
+        }
+        "CronJob" => json!({
+            "metadata": {}, "status": {},
+            "spec": {"jobTemplate": {"metadata": {}, "spec": {"template": pod_template()}}},
+        }),
         _ => json!({}),
     }
 }

@@ -177,14 +177,12 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result
     let mut new = decode_applied(call, merged)?;
     call.resource.default(&mut new);
     call.fit(&mut new, true)?;
-    match live {
-        Some(live) => writer.answer_changed(call, &live, new),
-        None => {
-            wipe_system_fields(&mut new);
-            if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.remove("resourceVersion");
-            }
-            writer.answer_new(call, new)
-        }
+    if let Some(live) = live {
+        return writer.answer_changed(call, &live, new);
     }
+    wipe_system_fields(&mut new);
+    if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+    }
+    writer.answer_new(call, new)
 }

@@ -3,39 +3,73 @@
 use serde_json::{Value, json};
 
 use super::Call;
+use super::token;
 use super::write::Writer;
 use crate::Failure;
 use crate::access::{Action, User};
 use crate::answer::Answer;
 use crate::field_error::{FieldError, Shown};
 use crate::request::WriteOptions;
+use crate::state::State;
 use crate::status::Named;
+
+/// What `auth can-i` is told, unless it asks in the name of another.
+const EVERYTHING: &str = "the embedded API knows no users: whoever connects may do everything";
 
 /// Answers a review.
 pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let options = WriteOptions::of(call.request, "CreateOptions", None)?;
     let mut review = call.decode(&options)?;
-    let caller = User::impersonated(&call.request.headers, &call.request.path)?
-        .unwrap_or_else(User::administrator);
+    let impersonated = User::impersonated(&call.request.headers, &call.request.path)?;
+    let caller = impersonated.clone().unwrap_or_else(User::administrator);
     let mut state = call.shared.state.write();
-    let is_own = call.resource.kind == "SelfSubjectAccessReview";
-    check(&review, is_own)?;
-    let user = if is_own { caller } else { user_of(&review) };
-    let status = match state.allows(&user, &action_of(&review)) {
-        Some(reason) if reason.is_empty() => json!({"allowed": true}),
-        Some(reason) => json!({"allowed": true, "reason": reason}),
-        None => json!({"allowed": false}),
+    let status = match call.resource.kind.as_str() {
+        "SelfSubjectReview" => json!({"userInfo": caller.to_value()}),
+        "SelfSubjectRulesReview" => {
+            let namespace = review.pointer("/spec/namespace").and_then(Value::as_str);
+            rules(&state.rules_of(&caller, namespace.unwrap_or_default()))
+        }
+        "TokenReview" => token::review(&state, &review, call.now)?,
+        "SelfSubjectAccessReview" => {
+            check(&review, true)?;
+            let status = access(&state, &caller, &action_of(&review));
+            if impersonated.is_some() {
+                status
+            } else {
+                json!({"allowed": true, "reason": EVERYTHING})
+            }
+        }
+        _ => {
+            check(&review, false)?;
+            check_namespace(call, &review)?;
+            access(&state, &user_of(&review), &action_of(&review))
+        }
     };
     if let Some(fields) = review.as_object_mut() {
         // What the defaults filled in is the answer's, not the writer's.
         fields.remove("status");
     }
-    let writer = Writer::new(&mut state, call, &options);
-    review = writer.track(None, review, None);
+    review = Writer::new(&mut state, call, &options).track(None, review, None);
     if let Some(fields) = review.as_object_mut() {
         fields.insert("status".to_owned(), status);
     }
     Ok(Answer::document(201, review))
+}
+
+/// Whether the user may do this, and why.
+fn access(state: &State, user: &User, action: &Action) -> Value {
+    match state.allows(user, action) {
+        Some(reason) if reason.is_empty() => json!({"allowed": true}),
+        Some(reason) => json!({"allowed": true, "reason": reason}),
+        None => json!({"allowed": false}),
+    }
+}
+
+/// All that a user may do: rules for resources and for paths apart.
+fn rules(all: &[Value]) -> Value {
+    let (paths, resources): (Vec<&Value>, Vec<&Value>) =
+        all.iter().partition(|rule| rule.get("nonResourceURLs").is_some_and(Value::is_array));
+    json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false})
 }
 
 fn check(review: &Value, is_own: bool) -> Result<(), Failure> {
@@ -75,6 +109,17 @@ fn check(review: &Value, is_own: bool) -> Result<(), Failure> {
     } else {
         Err(Failure::invalid(Named::new("authorization.k8s.io", "", ""), faults))
     }
+}
+
+/// A local review is about its own namespace.
+fn check_namespace(call: &Call<'_>, review: &Value) -> Result<(), Failure> {
+    let namespace = &call.path.namespace;
+    let asked = review.pointer("/spec/resourceAttributes/namespace").and_then(Value::as_str);
+    if namespace.is_empty() || asked == Some(namespace) {
+        return Ok(());
+    }
+    let text = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
+    Err(Failure::bad_request(text))
 }
 
 fn user_of(review: &Value) -> User {

@@ -1,8 +1,9 @@
-//! Tokens of service accounts. Nobody checks them: they are texts of the right form, without a signature.
+//! Tokens of service accounts: texts of the right form, without a signature. Requests are never refused for one; a review tells
+//! whose it is.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::Call;
@@ -10,8 +11,9 @@ use crate::Failure;
 use crate::answer::{Answer, BODIES};
 use crate::field_error::FieldError;
 use crate::request::{Body, Encoding, WriteOptions};
-use crate::state::time_text;
+use crate::state::{State, time_text};
 use crate::status::Named;
+use crate::storage::{Place, TableId};
 
 const GROUP: &str = "authentication.k8s.io";
 const AN_HOUR: i64 = 3600;
@@ -57,6 +59,46 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
         "status": {"token": token, "expirationTimestamp": time_text(end)},
     });
     Ok(Answer::document(201, answer))
+}
+
+/// Whose token it is: that of a service account that is there, made here and not expired.
+pub(super) fn review(state: &State, review: &Value, now: Timestamp) -> Result<Value, Failure> {
+    let token = review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();
+    if token.is_empty() {
+        return Err(Failure::bad_request("token is required for TokenReview in authentication"));
+    }
+    let unknown = |why: &str| json!({"user": {}, "error": why});
+    let Some(claims) = claims(token) else {
+        return Ok(unknown("the token is none that this server gave"));
+    };
+    if claims.get("exp").and_then(Value::as_i64).unwrap_or_default() <= now.as_second() {
+        return Ok(unknown("the token has expired"));
+    }
+    let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
+    let account =
+        subject.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+    let Some((namespace, name)) = account else {
+        return Ok(unknown("the token names no service account"));
+    };
+    let place = Place::new(TableId::new("", "serviceaccounts"), namespace, name);
+    let uid = claims.pointer("/kubernetes.io/serviceaccount/uid").and_then(Value::as_str);
+    match state.storage.get(&place) {
+        Some(image) if uid == Some(&image.head.uid) => {
+            let groups = [
+                "system:serviceaccounts",
+                &format!("system:serviceaccounts:{namespace}"),
+                "system:authenticated",
+            ];
+            let user = json!({"username": subject, "uid": uid, "groups": groups});
+            Ok(json!({"authenticated": true, "user": user, "audiences": claims.get("aud")}))
+        }
+        _ => Ok(unknown("the service account of the token is gone")),
+    }
+}
+
+fn claims(token: &str) -> Option<Value> {
+    let part = token.split('.').nth(1)?;
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
 }
 
 fn seconds(sent: &Value) -> Result<i64, Failure> {

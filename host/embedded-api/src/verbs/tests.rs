@@ -1,0 +1,114 @@
+use serde_json::{Value, json};
+
+use crate::EmbeddedApi;
+use crate::testing::{api, get, send};
+
+async fn post(api: &EmbeddedApi, path: &str, body: &Value) -> Value {
+    let (code, answer) = send(api, "POST", path, body).await;
+    assert_eq!(code, 201, "{answer:#}");
+    answer
+}
+
+#[tokio::test]
+async fn what_needs_a_container_is_refused_with_a_sentence() {
+    let api = api().await;
+    let cases = [
+        ("GET", "pods/p/log", "pods \"p\": there are no logs: "),
+        ("GET", "pods/p/exec", "pods \"p\": cannot run a command in a container: "),
+        ("POST", "pods/p/exec", "pods \"p\": cannot run a command in a container: "),
+        ("POST", "pods/p/attach", "pods \"p\": cannot attach to a container: "),
+        ("POST", "pods/p/portforward", "pods \"p\": cannot forward ports to a pod: "),
+        (
+            "PATCH",
+            "pods/p/ephemeralcontainers",
+            "pods \"p\": cannot add a container for debugging: ",
+        ),
+        ("GET", "pods/p/proxy/healthz", "pods \"p\": cannot connect to a pod: "),
+        ("GET", "services/p/proxy", "services \"p\": cannot connect to a service: "),
+    ];
+    for (method, path, text) in cases {
+        let path = format!("/api/v1/namespaces/n/{path}");
+        let (code, status) = send(&api, method, &path, &json!({})).await;
+        assert_eq!((code, &status["reason"]), (501, &json!("NotImplemented")), "{method} {path}");
+        let message = status["message"].as_str().unwrap();
+        assert!(message.starts_with(text), "{message}");
+        assert!(message.ends_with("keeps pods as objects and runs no containers"), "{message}");
+    }
+    let (code, _) = get(&api, "/apis/apps/v1/namespaces/n/deployments/p/log").await;
+    assert_eq!(code, 404, "other kinds have no such path");
+}
+
+#[tokio::test]
+async fn whoever_asks_is_an_administrator_who_may_do_everything() {
+    let api = api().await;
+    let whoami = post(&api, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &json!({})).await;
+    assert_eq!(
+        whoami["status"]["userInfo"],
+        json!({"username": "admin", "groups": ["system:masters", "system:authenticated"]})
+    );
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let asked = json!({"spec": {"resourceAttributes": {"verb": "delete", "resource": "nodes"}}});
+    let told = post(&api, path, &asked).await;
+    let reason = "the embedded API knows no users: whoever connects may do everything";
+    assert_eq!(told["status"], json!({"allowed": true, "reason": reason}));
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    let told = post(&api, path, &json!({"spec": {"namespace": "n"}})).await;
+    let everything = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    assert_eq!(told["status"]["resourceRules"], everything);
+}
+
+#[tokio::test]
+async fn a_local_review_is_about_its_own_namespace() {
+    let api = api().await;
+    let path = "/apis/authorization.k8s.io/v1/namespaces/n/localsubjectaccessreviews";
+    let review = |namespace: &str| {
+        let attributes = json!({"verb": "get", "resource": "pods", "namespace": namespace});
+        json!({"metadata": {"namespace": "n"}, "spec": {"user": "bob", "resourceAttributes": attributes}})
+    };
+    assert_eq!(post(&api, path, &review("n")).await["status"], json!({"allowed": false}));
+    assert_eq!(send(&api, "POST", path, &review("other")).await.0, 400);
+}
+
+#[tokio::test]
+async fn a_token_tells_whose_it_is_until_the_account_is_gone() {
+    let api = api().await;
+    let account = "/api/v1/namespaces/n/serviceaccounts/default";
+    let request =
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let made = post(&api, &format!("{account}/token"), &request).await;
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let review = json!({"spec": {"token": made["status"]["token"]}});
+    let told = post(&api, reviews, &review).await;
+    assert_eq!(told["status"]["authenticated"], true, "{told:#}");
+    assert_eq!(told["status"]["user"]["username"], "system:serviceaccount:n:default");
+    let foreign = post(&api, reviews, &json!({"spec": {"token": "x.y.z"}})).await;
+    assert_eq!(foreign["status"].get("authenticated"), None, "{foreign:#}");
+    assert_eq!(send(&api, "DELETE", account, &Value::Null).await.0, 200);
+    let gone = post(&api, reviews, &review).await;
+    assert_eq!(gone["status"]["error"], "the service account of the token is gone");
+}
+
+#[tokio::test]
+async fn both_forms_of_an_autoscaler_are_one_object() {
+    let api = api().await;
+    let [old, new] = ["v1", "v2"].map(|version| {
+        format!("/apis/autoscaling/{version}/namespaces/n/horizontalpodautoscalers")
+    });
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let spec =
+        json!({"scaleTargetRef": target, "maxReplicas": 3, "targetCPUUtilizationPercentage": 50});
+    let made = post(&api, &old, &json!({"metadata": {"name": "web"}, "spec": spec})).await;
+    assert_eq!(made["apiVersion"], "autoscaling/v1");
+    assert_eq!(made["spec"]["targetCPUUtilizationPercentage"], 50);
+    let (_, shown) = get(&api, &format!("{new}/web")).await;
+    assert_eq!(shown["apiVersion"], "autoscaling/v2");
+    assert_eq!(shown["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"], 50);
+    let patch = json!({"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 7}}}});
+    assert_eq!(send(&api, "PATCH", &format!("{new}/web"), &patch).await.0, 200);
+    let patch = json!({"spec": {"maxReplicas": 5}});
+    assert_eq!(send(&api, "PATCH", &format!("{old}/web"), &patch).await.0, 200);
+    let (_, shown) = get(&api, &format!("{new}/web")).await;
+    assert_eq!(shown["spec"]["maxReplicas"], 5);
+    assert_eq!(shown["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"], 7);
+    assert_eq!(shown["metadata"].get("annotations"), None, "{shown:#}");
+}
