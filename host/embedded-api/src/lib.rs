@@ -23,6 +23,7 @@
 mod access;
 mod answer;
 mod builtin;
+mod chance;
 mod collect;
 mod crd;
 mod direct;
@@ -69,6 +70,7 @@ pub use request::Verb;
 pub use selector::{LabelSelector, SelectorError};
 pub use status::{Cause, Failure};
 
+use chance::Chance;
 use state::State;
 use storage::TableId;
 
@@ -84,6 +86,8 @@ pub struct Options {
     pub history: usize,
     /// The namespaces that are there from the beginning.
     pub namespaces: Vec<String>,
+    /// What uids and generated names follow from; none: the operating system's random numbers.
+    pub seed: Option<u64>,
 }
 
 /// A Kubernetes API in memory. Clones are the same API.
@@ -124,6 +128,7 @@ impl Default for Options {
             now: Arc::new(Timestamp::now),
             history: 10_000,
             namespaces: namespaces.map(str::to_owned).into(),
+            seed: None,
         }
     }
 }
@@ -133,6 +138,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("history", &self.history)
             .field("namespaces", &self.namespaces)
+            .field("seed", &self.seed)
             .finish_non_exhaustive()
     }
 }
@@ -157,7 +163,7 @@ impl fmt::Debug for EmbeddedApi {
 impl EmbeddedApi {
     /// An API with the built-in kinds and no objects but its namespaces.
     pub fn new(options: Options) -> Self {
-        let mut state = State::new(options.history.max(1));
+        let mut state = State::new(options.history.max(1), Chance::new(options.seed));
         let now = (options.now)();
         for namespace in &options.namespaces {
             state.add_namespace(namespace, now);
@@ -236,6 +242,14 @@ impl EmbeddedApi {
     /// Whether a kind is served in this version.
     pub fn serves(&self, group: &str, version: &str, kind: &str) -> bool {
         self.shared.state.read().registry.find_kind(group, version, kind).is_some()
+    }
+
+    /// The version in which a kind is shown to who names none, as kubectl does: the first of its group that serves it.
+    pub fn preferred_version(&self, group: &str, kind: &str) -> Option<String> {
+        let registry = &self.shared.state.read().registry;
+        let versions = registry.group(group)?.versions;
+        let serves = |version: &&str| registry.find_kind(group, version, kind).is_some();
+        versions.into_iter().find(serves).map(str::to_owned)
     }
 
     /// Serves a kind without a schema: everything is kept as it comes, lists are atomic.

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::Failure;
+use crate::chance::Chance;
 use crate::kind::Resource;
-use crate::state::{EXTENSIONS, State, new_uid};
+use crate::state::{EXTENSIONS, State};
 use crate::status::Named;
 use crate::storage::metadata_mut;
 
@@ -28,7 +29,7 @@ impl State {
         let is_namespace = resource.group.is_empty() && resource.plural == "namespaces";
         if validate || is_crd || is_namespace {
             // Nothing works with CRDs and namespaces that lack what the server puts in.
-            object = prepared(&resource, object)?;
+            object = prepared(&resource, object, &self.chance)?;
         }
         if validate {
             let faults = resource.validate_create(&object);
@@ -80,13 +81,13 @@ fn place_in_namespace(resource: &Resource, object: &mut Value) -> Result<String,
 }
 
 /// The object with defaults, and with what the server gives to a new one where it does not say otherwise.
-fn prepared(resource: &Resource, object: Value) -> Result<Value, Failure> {
+fn prepared(resource: &Resource, object: Value, chance: &Chance) -> Result<Value, Failure> {
     let has_status =
         object.get("status").is_some_and(|status| !status.is_null() && *status != json!({}));
     let mut given = resource.decode(object)?.object;
     resource.default(&mut given);
     if let Some(fields) = given.as_object_mut() {
-        metadata_mut(fields).entry("uid").or_insert_with(|| Value::from(new_uid()));
+        metadata_mut(fields).entry("uid").or_insert_with(|| Value::from(chance.uid()));
     }
     let mut object = given.clone();
     resource.prepare_create(&mut object);

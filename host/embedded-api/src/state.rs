@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::answer::Shown;
+use crate::chance::Chance;
 use crate::kind::{Registry, Resource};
 use crate::storage::{Image, Place, Storage, TableId, metadata_mut};
 
@@ -20,6 +21,7 @@ pub(crate) struct State {
     pub(crate) storage: Storage,
     /// Objects to be looked at before the request ends: their owners, dependents or contents may have changed.
     pub(crate) pending: VecDeque<Place>,
+    pub(crate) chance: Chance,
 }
 
 /// The time as objects show it: RFC 3339 with seconds.
@@ -30,8 +32,13 @@ pub(crate) fn time_text(now: Timestamp) -> String {
 // === impl State ===
 
 impl State {
-    pub(crate) fn new(history: usize) -> Self {
-        Self { registry: Registry::new(), storage: Storage::new(history), pending: VecDeque::new() }
+    pub(crate) fn new(history: usize, chance: Chance) -> Self {
+        Self {
+            registry: Registry::new(),
+            storage: Storage::new(history),
+            pending: VecDeque::new(),
+            chance,
+        }
     }
 
     /// The table of a resource, the same for all its versions.
@@ -199,7 +206,7 @@ impl State {
     ) {
         if let Some(fields) = object.as_object_mut() {
             let metadata = metadata_mut(fields);
-            metadata.entry("uid").or_insert_with(|| Value::from(new_uid()));
+            metadata.entry("uid").or_insert_with(|| Value::from(self.chance.uid()));
             metadata.entry("creationTimestamp").or_insert_with(|| Value::from(time_text(now)));
         }
         let mut stored = resource.to_stored(object);
@@ -207,9 +214,4 @@ impl State {
         self.storage.put(place, &mut stored, 0);
         Self::note_committed(resource, previous.as_deref(), Some(&stored));
     }
-}
-
-/// A new uid.
-pub(crate) fn new_uid() -> String {
-    uuid::Uuid::new_v4().to_string()
 }

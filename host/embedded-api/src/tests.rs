@@ -3,6 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use crate::testing::{api, delete, get, send, widgets};
+use crate::{EmbeddedApi, Options};
 
 fn widget(spec: &Value) -> Value {
     json!({
@@ -120,4 +121,37 @@ async fn a_crd_takes_the_place_of_the_same_kind_without_a_schema_and_its_objects
     );
     let (code, there) = get(&api, "/apis/example.dev/v1/namespaces/n/widgets/a").await;
     assert_eq!((code, &there["spec"]["x"]), (200, &json!("kept")));
+}
+
+#[tokio::test]
+async fn uids_and_generated_names_follow_from_a_seed() {
+    let made = async |seed| {
+        let api = EmbeddedApi::new(Options { seed, ..Options::default() });
+        let pod = json!({
+            "metadata": {"generateName": "a-"},
+            "spec": {"containers": [{"name": "a", "image": "a"}]},
+        });
+        let (code, pod) = send(&api, "POST", "/api/v1/namespaces/default/pods", &pod).await;
+        assert_eq!(code, 201, "{pod:#}");
+        [&pod["metadata"]["uid"], &pod["metadata"]["name"], &pod["spec"]["volumes"]]
+            .map(Value::clone)
+    };
+    assert_eq!(made(Some(1)).await, made(Some(1)).await);
+    for ((one, other), none) in
+        made(Some(1)).await.iter().zip(made(Some(2)).await).zip(made(None).await)
+    {
+        assert_ne!(*one, other);
+        assert_ne!(*one, none);
+    }
+}
+
+#[tokio::test]
+async fn the_preferred_version_is_the_first_that_serves_the_kind() {
+    let api = api().await;
+    api.serve_untyped("example.dev", "v1beta1", "Gadget", "gadgets", true);
+    api.serve_untyped("example.dev", "v2alpha1", "Gadget", "gadgets", true);
+    let preferred = |group, kind| api.preferred_version(group, kind);
+    assert_eq!(preferred("example.dev", "Gadget").as_deref(), Some("v1beta1"));
+    assert_eq!(preferred("", "Event").as_deref(), Some("v1"));
+    assert_eq!(preferred("example.dev", "Absent"), None);
 }

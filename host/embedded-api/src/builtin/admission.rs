@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use rand::Rng as _;
 use serde_json::{Value, json};
 
 use super::edit::{at, child, default, is_empty, items, items_mut, set, text};
 use crate::Failure;
+use crate::chance::Chance;
 use crate::status::Named;
 
 #[cfg(test)]
@@ -41,6 +41,7 @@ fn forbidden(pod: &Value, why: &str) -> Failure {
 /// its token is mounted unless someone said no.
 fn service_account(pod: &mut Value, find: Find<'_>) -> Result<(), Failure> {
     let namespace = text(&pod["metadata"], "namespace").to_owned();
+    let uid = text(&pod["metadata"], "uid").to_owned();
     let Some(spec) = child(pod, "spec") else { return Ok(()) };
     default(spec, "serviceAccountName", "default");
     let name = text(spec, "serviceAccountName").to_owned();
@@ -65,15 +66,15 @@ fn service_account(pod: &mut Value, find: Find<'_>) -> Result<(), Failure> {
         .flatten()
         .find_map(|from| from["automountServiceAccountToken"].as_bool());
     if asked.unwrap_or(true) {
-        mount_token(spec);
+        mount_token(spec, &uid);
     }
     Ok(())
 }
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-fn mount_token(spec: &mut Value) {
-    let name = format!("kube-api-access-{}", suffix());
+fn mount_token(spec: &mut Value, uid: &str) {
+    let name = format!("kube-api-access-{}", Chance::of(uid).suffix());
     let mut mounted = false;
     for list in ["initContainers", "containers"] {
         for container in items_mut(spec, list) {
@@ -106,14 +107,6 @@ fn token_volume(name: &str) -> Value {
             ],
         },
     })
-}
-
-/// Five letters and digits, none of them easily mistaken for another, as Kubernetes appends to names.
-pub(crate) fn suffix() -> String {
-    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut random = rand::rng();
-    let letters = std::iter::repeat_with(|| LETTERS.get(random.random_range(0..LETTERS.len())));
-    letters.flatten().take(5).map(|&letter| char::from(letter)).collect()
 }
 
 fn push(value: &mut Value, key: &str, item: Value) {

@@ -11,7 +11,7 @@ use crate::field_error::{FieldError, FieldPath};
 use crate::kind::Resource;
 use crate::managed_fields;
 use crate::request::WriteOptions;
-use crate::state::{State, new_uid, time_text};
+use crate::state::{State, time_text};
 use crate::status::Named;
 use crate::storage::{Image, Place, metadata_mut};
 use crate::{Cause, Failure, name};
@@ -155,7 +155,7 @@ impl<'a> Writer<'a> {
             if !name.is_empty() {
                 metadata.insert("name".to_owned(), Value::from(name.as_str()));
             }
-            metadata.insert("uid".to_owned(), Value::from(new_uid()));
+            metadata.insert("uid".to_owned(), Value::from(self.state.chance.uid()));
             metadata.insert("creationTimestamp".to_owned(), Value::from(time_text(self.now)));
         }
         State::place_of(self.resource, namespace, &name)
@@ -166,7 +166,7 @@ impl<'a> Writer<'a> {
         const LONGEST: usize = 58;
         let prefix: String = prefix.chars().take(LONGEST).collect();
         loop {
-            let name = format!("{prefix}{}", suffix());
+            let name = format!("{prefix}{}", self.state.chance.suffix());
             if self.state.storage.get(&State::place_of(self.resource, namespace, &name)).is_none() {
                 return name;
             }
@@ -503,13 +503,4 @@ fn is_same(resource: &Resource, new: &Value, live: &Live) -> bool {
         fields.remove("kind");
     }
     stored == live.image.bare()
-}
-
-/// Five characters that make a name unlikely to be taken; no vowels and nothing that is easily mistaken.
-fn suffix() -> String {
-    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    (0..5)
-        .filter_map(|_| ALPHABET.get(rand::random_range(0..ALPHABET.len())))
-        .map(|byte| char::from(*byte))
-        .collect()
 }
