@@ -8,6 +8,7 @@ mod faults;
 mod kinds;
 mod lifecycle;
 mod misbehave;
+mod relabel;
 mod restart;
 mod writes;
 

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use mortise_sdk::{Deletion, Kind, Manifest, ObjectRef, Outcome, derived_name, object::Metadata};
+use mortise_sdk::{Deletion, Error, Kind, Manifest, ObjectRef, Outcome, object::Metadata};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
-use crate::{api::ApiRule, existing::Existing};
+use crate::{
+    api::ApiRule,
+    existing::{self, Existing},
+};
 
 /// One change.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,11 +43,18 @@ pub(crate) struct Comparison<'a> {
     /// With the key of each; none if it cannot be one that is meant.
     pub(crate) existing: Vec<(Option<String>, Existing)>,
     pub(crate) desired: Vec<Desired>,
+    /// Finds what should be and is not in `existing` because its labels were changed; by its name, mostly.
+    pub(crate) lost: &'a Lost<'a>,
 }
+
+/// Finds an object as it should be, and under the name that is made for it, past its labels.
+pub(crate) type Lost<'a> = dyn Fn(&Desired, &str) -> Result<Option<Existing>, Error> + 'a;
 
 impl Comparison<'_> {
     /// The changes that lead from one to the other. Of several that should be with one key, the last one counts.
-    pub(crate) fn changes(self) -> Vec<Change> {
+    ///
+    /// What bears a name that is made for another APIRule is left to that one, though its labels say that it is this one's.
+    pub(crate) fn changes(self) -> Result<Vec<Change>, Error> {
         let mut wanted: BTreeMap<String, Desired> = BTreeMap::new();
         for object in self.desired {
             wanted.insert(object.key.clone(), object);
@@ -52,28 +62,45 @@ impl Comparison<'_> {
         let mut others = Vec::new();
         let mut changes = Vec::new();
         for (key, object) in self.existing {
+            if key.as_deref().is_some_and(|key| is_for_another(self.rule, &self.kind, key, &object))
+            {
+                continue;
+            }
             match key.and_then(|key| wanted.remove(&key)) {
                 Some(desired) => changes.push(update(&self.kind, &object, &desired)),
                 None => others.push(object),
             }
         }
         for desired in wanted.into_values() {
-            let identity =
-                [self.rule.namespace(), &self.kind.kind, &desired.namespace, &desired.key];
-            let name = derived_name(&self.rule.metadata.name, &identity);
-            // Its key was lost (somebody took the labels off), its name was not.
-            let lost = others.iter().position(|other| {
+            let rule = (self.rule.namespace(), self.rule.metadata.name.as_str());
+            let name = existing::name_for(rule, &self.kind, &desired.namespace, &desired.key);
+            // Its key was lost (somebody took that label off), its name and its owner were not.
+            let keyless = others.iter().position(|other| {
                 other.metadata.name == name
                     && other.metadata.namespace.as_ref() == Some(&desired.namespace)
             });
+            let lost = match keyless {
+                Some(index) => Some(others.remove(index)),
+                None => (self.lost)(&desired, &name)?,
+            };
             changes.push(match lost {
-                Some(index) => update(&self.kind, &others.remove(index), &desired),
+                Some(object) => update(&self.kind, &object, &desired),
                 None => Change::Create(manifest(&self.kind, &name, &desired)),
             });
         }
         changes.extend(deletions(&self.kind, others));
-        changes
+        Ok(changes)
     }
+}
+
+/// Whether an object bears the name that is made for another APIRule, in the object's namespace or in this one's.
+fn is_for_another(rule: &ApiRule, kind: &Kind, key: &str, object: &Existing) -> bool {
+    let Some(own_namespace) = object.metadata.namespace.as_deref() else { return false };
+    let Some((other, _)) = object.metadata.name.rsplit_once('-') else { return false };
+    let is_for = |namespace: &str| {
+        existing::name_for((namespace, other), kind, own_namespace, key) == object.metadata.name
+    };
+    other != rule.metadata.name && (is_for(own_namespace) || is_for(rule.namespace()))
 }
 
 fn manifest(kind: &Kind, name: &str, desired: &Desired) -> Manifest {

@@ -1,8 +1,11 @@
 //! The objects that exist for an APIRule. They are found by labels, in all namespaces.
+//!
+//! Labels can be changed by anybody, names cannot. So an object whose labels name another APIRule, or none, is still found by
+//! its name: the one that is derived for it, or one that the original generated.
 
 use std::collections::BTreeMap;
 
-use mortise_sdk::{Error, Host, Kind, Selection, object::Metadata};
+use mortise_sdk::{Error, Host, Kind, ObjectRef, Selection, derived_name, object::Metadata};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -22,12 +25,20 @@ pub(crate) const INDEX: &str = "gateway.kyma-project.io/index";
 /// The longest value of a label.
 pub(crate) const LONGEST_LABEL: usize = 63;
 
+/// Which module an object is of.
+const MODULE: &str = "kyma-project.io/module";
 const MODULE_LABELS: [&str; 4] = [
     "app.kubernetes.io/component",
     "app.kubernetes.io/managed-by",
     "app.kubernetes.io/part-of",
-    "kyma-project.io/module",
+    MODULE,
 ];
+
+/// What generated names end with.
+const GENERATED: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+const GENERATED_LENGTH: usize = 5;
+/// The most that Kubernetes keeps of what comes before the generated part.
+const LONGEST_BASE: usize = 58;
 
 /// An object that exists.
 #[derive(Debug, Deserialize)]
@@ -40,10 +51,11 @@ pub(crate) struct Existing {
 /// What is read of an object that may be changed: all that an update replaces.
 pub(crate) const FIELDS: [&str; 2] = ["metadata.labels", "spec"];
 /// What is read of an object that may belong to another APIRule, or to nobody.
-pub(crate) const OWNERS: [&str; 3] = [
+pub(crate) const OWNERS: [&str; 4] = [
     "metadata.labels[\"apirule.gateway.kyma-project.io/name\"]",
     "metadata.labels[\"apirule.gateway.kyma-project.io/namespace\"]",
     "metadata.labels[\"apirule.gateway.kyma-project.io/v1beta1\"]",
+    "metadata.labels[\"kyma-project.io/module\"]",
 ];
 /// What is read of an object that can only be deleted.
 pub(crate) const NAME_ONLY: [&str; 1] = ["metadata.uid"];
@@ -72,6 +84,44 @@ pub(crate) fn list(
         }
     }
     Ok(found.into_values().collect())
+}
+
+/// The object of this name, whatever its labels say.
+pub(crate) fn get(
+    host: &Host,
+    kind: &Kind,
+    namespace: &str,
+    name: &str,
+    fields: &[&str],
+) -> Result<Option<Existing>, Error> {
+    host.get_ref(&ObjectRef::new(kind.clone(), Some(namespace), name), fields)
+}
+
+/// The name of an object that is made for the APIRule `namespace`/`name`, told from others of its kind by its own namespace and
+/// its key.
+pub(crate) fn name_for(
+    (namespace, name): (&str, &str),
+    kind: &Kind,
+    own_namespace: &str,
+    key: &str,
+) -> String {
+    derived_name(name, &[namespace, &kind.kind, own_namespace, key])
+}
+
+/// Whether the original generated the name of an object for an APIRule. Names that people give can look so too: a label must
+/// say that the object is of this module.
+pub(crate) fn is_generated(metadata: &Metadata, rule: &ApiRule) -> bool {
+    let mut base = format!("{}-", rule.metadata.name);
+    base.truncate(LONGEST_BASE);
+    let is_generated = |end: &str| {
+        end.len() == GENERATED_LENGTH && end.bytes().all(|byte| GENERATED.contains(&byte))
+    };
+    let labels = &metadata.labels;
+    let is_of_module = labels.get(MODULE).is_some_and(|module| module == "api-gateway")
+        || [OWNER_NAME, OWNER_NAMESPACE, LEGACY_OWNER]
+            .iter()
+            .any(|label| labels.contains_key(*label));
+    is_of_module && metadata.name.strip_prefix(&base).is_some_and(is_generated)
 }
 
 /// Whether labels say that an object belongs to an APIRule.

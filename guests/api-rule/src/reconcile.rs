@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mortise_sdk::{Error, Failure, Host, Kind, Level, Outcome, Request};
+use mortise_sdk::{Error, Failure, Host, Kind, Level, Outcome, Request, Selection};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -13,7 +13,7 @@ use crate::{
     config,
     describe::FINALIZER,
     existing::{self, Existing, HASH, INDEX, LONGEST_LABEL},
-    gateway::{self, Choice, Lookup, Selected},
+    gateway::{self, Choice, Lookup},
     istio, request_authentication, status,
     validation::{self, Failure as Wrong},
     virtual_service,
@@ -117,13 +117,13 @@ pub fn changes(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
     if !wrong.is_empty() {
         return Err(Stop::Wrong(validation::describe(&wrong)));
     }
-    compare(rule, &lookup, existing, &workloads)
+    compare(rule, &lookup, existing, &workloads, host)
 }
 
 /// The changes that an APIRule needs, whatever may be wrong with it: what `changes` goes on to.
 pub fn changes_unchecked(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
     let existing = Produced::list(rule, host)?;
-    compare(rule, &gateway::look_up(rule, host)?, existing, &Workloads::new(host))
+    compare(rule, &gateway::look_up(rule, host)?, existing, &Workloads::new(host), host)
 }
 
 /// Deletes what was made, then lets the APIRule go.
@@ -142,8 +142,26 @@ fn delete(rule: &ApiRule, host: &Host) -> Result<Outcome, Failure> {
         let existing = known(existing::list(host, &kind, rule, &existing::NAME_ONLY))?;
         changes.extend(change::deletions(&kind, existing.unwrap_or_default()));
     }
+    changes.extend(lost_virtual_service(rule, &changes, host)?);
     let no_finalizers: [&str; 0] = [];
     Ok(change::carry_out(changes, Outcome::new().finalizers(no_finalizers).requeue_never()))
+}
+
+/// Deletes the `VirtualService` whose labels were changed, where none was found by them.
+fn lost_virtual_service(
+    rule: &ApiRule,
+    found: &[Change],
+    host: &Host,
+) -> Result<Option<Change>, Error> {
+    let kind = istio::virtual_service();
+    let is_found = |change: &Change| matches!(change, Change::Delete { reference, .. } if reference.kind == kind);
+    if found.iter().any(is_found) {
+        return Ok(None);
+    }
+    let name = virtual_service::name(rule);
+    let lost = existing::get(host, &kind, rule.namespace(), &name, &existing::NAME_ONLY);
+    let lost = known(lost)?.flatten();
+    Ok(change::deletions(&kind, lost.into_iter().collect()).next())
 }
 
 /// None where the cluster does not know the kind.
@@ -208,6 +226,7 @@ fn compare(
     lookup: &Lookup<'_>,
     existing: Produced,
     workloads: &Workloads<'_>,
+    host: &Host,
 ) -> Result<Vec<Change>, Stop> {
     let Some(gateway) = &lookup.gateway else {
         let message = "gateway must be provided when using short host name";
@@ -219,18 +238,12 @@ fn compare(
         Stop::Wrong(status::general(&format!("getting hosts from api rule: {error}")))
     })?;
     let labels = labels_of_rules(rule, workloads)?;
-    let mut changes = compare_virtual_services(rule, &hosts, gateway, existing.virtual_services)?;
-    changes.extend(compare_authorization_policies(
-        rule,
-        &hosts,
-        &labels,
-        existing.authorization_policies,
-    )?);
-    changes.extend(compare_request_authentications(
-        rule,
-        &labels,
-        existing.request_authentications,
-    )?);
+    let service = virtual_service::build(rule, &hosts, &gateway.name);
+    let mut changes = compare_virtual_services(rule, &service, existing.virtual_services, host)?;
+    let policies = existing.authorization_policies;
+    changes.extend(compare_authorization_policies(rule, &hosts, &labels, policies, host)?);
+    let authentications = existing.request_authentications;
+    changes.extend(compare_request_authentications(rule, &labels, authentications, host)?);
     changes.extend(change::deletions(&istio::ory_rule(), existing.ory_rules));
     Ok(changes)
 }
@@ -248,22 +261,56 @@ fn labels_of_rules(rule: &ApiRule, workloads: &Workloads<'_>) -> Result<Vec<Labe
 /// There is one. Where several are found, one of the APIRule's own namespace is taken, and the others stay as they are.
 fn compare_virtual_services(
     rule: &ApiRule,
-    hosts: &[String],
-    gateway: &Selected,
+    service: &istio::VirtualServiceSpec,
     mut existing: Vec<Existing>,
+    host: &Host,
 ) -> Result<Vec<Change>, Stop> {
-    existing.sort_by_key(|object| object.metadata.namespace.as_deref() != Some(rule.namespace()));
+    let kind = istio::virtual_service();
+    existing.sort_by_key(|object| {
+        let is_here = object.metadata.namespace.as_deref() == Some(rule.namespace());
+        (!is_here, !virtual_service::is_made_for(rule, &object.metadata))
+    });
     existing.truncate(1);
     let there = existing.first().and_then(|object| object.metadata.namespace.clone());
     let desired = Desired {
-        key: String::new(),
+        key: virtual_service::KEY.to_owned(),
         namespace: there.unwrap_or_else(|| rule.namespace().to_owned()),
         labels: existing::labels(rule),
-        spec: raw(&virtual_service::build(rule, hosts, &gateway.name))?,
+        spec: raw(service)?,
     };
-    let existing = existing.into_iter().map(|object| (Some(String::new()), object)).collect();
-    Ok(Comparison { rule, kind: istio::virtual_service(), existing, desired: vec![desired] }
-        .changes())
+    let existing = existing
+        .into_iter()
+        .map(|object| (Some(virtual_service::KEY.to_owned()), object))
+        .collect();
+    let lost = |desired: &Desired, name: &str| {
+        let found = existing::get(host, &kind, &desired.namespace, name, &existing::FIELDS)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        let with_host = |host| Selection::new(kind.clone()).matching("spec.hosts[]", host);
+        let selections = service.hosts.iter().map(with_host);
+        first_generated(rule, host, selections.map(|of| of.namespace(&desired.namespace)))
+    };
+    let desired = vec![desired];
+    Ok(Comparison { rule, kind: kind.clone(), existing, desired, lost: &lost }.changes()?)
+}
+
+/// The first object whose name the original generated for an APIRule.
+fn first_generated(
+    rule: &ApiRule,
+    host: &Host,
+    selections: impl Iterator<Item = Selection>,
+) -> Result<Option<Existing>, Error> {
+    for selection in selections {
+        let selection = selection.fields(existing::FIELDS);
+        for object in host.objects::<Existing>(&selection, 0) {
+            let object = object?;
+            if existing::is_generated(&object.metadata, rule) {
+                return Ok(Some(object));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn compare_authorization_policies(
@@ -271,7 +318,9 @@ fn compare_authorization_policies(
     hosts: &[String],
     labels: &[Labels],
     existing: Vec<Existing>,
+    host: &Host,
 ) -> Result<Vec<Change>, Stop> {
+    let kind = istio::authorization_policy();
     let mut desired = Vec::new();
     for (at, (of, labels)) in rule.spec.rules.iter().zip(labels).enumerate() {
         let namespace = rule.service_namespace(of);
@@ -296,14 +345,26 @@ fn compare_authorization_policies(
         ))
     };
     let existing = existing.into_iter().map(|object| (key(&object), object)).collect();
-    Ok(Comparison { rule, kind: istio::authorization_policy(), existing, desired }.changes())
+    let lost = |desired: &Desired, name: &str| {
+        let found = existing::get(host, &kind, &desired.namespace, name, &existing::FIELDS)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        let label = |name: &str| desired.labels.get(name).map_or("", String::as_str);
+        let selector = format!("{HASH}={},{INDEX}={}", label(HASH), label(INDEX));
+        let selection = Selection::new(kind.clone()).namespace(&desired.namespace).labels(selector);
+        first_generated(rule, host, [selection].into_iter())
+    };
+    Ok(Comparison { rule, kind: kind.clone(), existing, desired, lost: &lost }.changes()?)
 }
 
 fn compare_request_authentications(
     rule: &ApiRule,
     labels: &[Labels],
     existing: Vec<Existing>,
+    host: &Host,
 ) -> Result<Vec<Change>, Stop> {
+    let kind = istio::request_authentication();
     let mut desired = Vec::new();
     for (of, labels) in rule.spec.rules.iter().zip(labels) {
         let Some(tokens) = of.tokens() else { continue };
@@ -318,7 +379,10 @@ fn compare_request_authentications(
         Some(request_authentication::key(object.metadata.namespace.as_deref()?, &spec))
     };
     let existing = existing.into_iter().map(|object| (key(&object), object)).collect();
-    Ok(Comparison { rule, kind: istio::request_authentication(), existing, desired }.changes())
+    let lost = |desired: &Desired, name: &str| {
+        existing::get(host, &kind, &desired.namespace, name, &existing::FIELDS)
+    };
+    Ok(Comparison { rule, kind: kind.clone(), existing, desired, lost: &lost }.changes()?)
 }
 
 fn raw(spec: &impl Serialize) -> Result<Box<RawValue>, Stop> {

@@ -12,6 +12,7 @@ use crate::{
     gateway::{Choice, Lookup},
     hostname, istio,
     path::{MANY, ONE, Trie},
+    virtual_service,
     workload::{Missing, Workloads},
 };
 use ext_auth::Providers;
@@ -205,7 +206,11 @@ fn occupants(rule: &ApiRule, qualified: &str, host: &Host) -> Result<usize, Erro
         .matching("spec.hosts[]", qualified)
         .fields(existing::OWNERS);
     let found: Vec<Labelled> = host.list(&selection)?;
-    Ok(found.iter().filter(|service| !existing::is_owned(&service.metadata.labels, rule)).count())
+    let is_own = |service: &&Labelled| {
+        existing::is_owned(&service.metadata.labels, rule)
+            || virtual_service::is_made_for(rule, &service.metadata)
+    };
+    Ok(found.iter().filter(|service| !is_own(service)).count())
 }
 
 fn validate_gateway(lookup: &Lookup<'_>) -> Option<Failure> {

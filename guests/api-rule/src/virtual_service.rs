@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
+use mortise_sdk::object::Metadata;
+
 use crate::{
     api::{ApiRule, CorsPolicy, Rule},
-    istio, path,
+    existing, istio, path,
 };
 
 /// How many seconds a request may take where nothing says so.
 const TIMEOUT: i64 = 180;
+
+/// There is one for an APIRule: nothing tells it from others.
+pub(crate) const KEY: &str = "";
 
 /// Headers of answers that only the Gateway may give.
 const CORS_HEADERS: &[&str] = &[
@@ -24,6 +29,18 @@ const CORS_HEADERS: &[&str] = &[
 pub(crate) fn build(rule: &ApiRule, hosts: &[String], gateway: &str) -> istio::VirtualServiceSpec {
     let http = rule.spec.rules.iter().map(|of| route(rule, of, hosts)).collect();
     istio::VirtualServiceSpec { gateways: vec![gateway.to_owned()], hosts: hosts.to_vec(), http }
+}
+
+/// Whether its name says that a `VirtualService` was made for an APIRule, whatever its labels say.
+pub(crate) fn is_made_for(rule: &ApiRule, metadata: &Metadata) -> bool {
+    metadata.namespace.as_deref() == Some(rule.namespace())
+        && (metadata.name == name(rule) || existing::is_generated(metadata, rule))
+}
+
+/// The name of the one that is made for an APIRule, in its namespace.
+pub(crate) fn name(rule: &ApiRule) -> String {
+    let of = (rule.namespace(), rule.metadata.name.as_str());
+    existing::name_for(of, &istio::virtual_service(), rule.namespace(), KEY)
 }
 
 fn route(rule: &ApiRule, of: &Rule, hosts: &[String]) -> istio::HttpRoute {

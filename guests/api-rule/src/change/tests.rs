@@ -18,7 +18,9 @@ fn desired(key: &str, spec: &Value) -> Desired {
 
 fn changes(existing: Vec<(Option<String>, Existing)>, desired: Vec<Desired>) -> Vec<Change> {
     let rule = ApiRule { metadata: Metadata::new("web").namespace("shop"), ..ApiRule::default() };
-    Comparison { rule: &rule, kind: Kind::new("g", "v1", "Thing"), existing, desired }.changes()
+    let kind = Kind::new("g", "v1", "Thing");
+    let lost = |_: &Desired, _: &str| Ok(None);
+    Comparison { rule: &rule, kind, existing, desired, lost: &lost }.changes().unwrap()
 }
 
 fn name(manifest: &Manifest) -> String {
@@ -98,4 +100,22 @@ fn what_is_being_deleted_is_not_deleted_again() {
     let mut there = existing("thing-a", &json!({}), &json!({}));
     there.metadata.deletion_timestamp = Some("2026-01-01T00:00:00Z".to_owned());
     assert_eq!(changes(vec![(None, there)], Vec::new()), []);
+}
+
+#[test]
+fn what_is_made_for_another_rule_is_left_to_it() {
+    let kind = Kind::new("g", "v1", "Thing");
+    let of = |rule: &str| existing::name_for(("shop", rule), &kind, "shop", "a");
+    let cases = [("web", 0, 1), ("other", 1, 0)];
+    for (rule, creates, updates) in cases {
+        let there = existing(&of(rule), &json!({}), &json!({}));
+        let changes = changes(vec![(Some("a".to_owned()), there)], vec![desired("a", &json!({}))]);
+        let count = |is: fn(&Change) -> bool| changes.iter().filter(|change| is(change)).count();
+        let counted = (
+            count(|change| matches!(change, Change::Create(_))),
+            count(|change| matches!(change, Change::Update(_))),
+        );
+        assert_eq!(counted, (creates, updates), "{rule}: {changes:?}");
+        assert_eq!(changes.len(), 1, "{rule}: {changes:?}");
+    }
 }

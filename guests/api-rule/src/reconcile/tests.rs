@@ -312,7 +312,8 @@ fn failed_writes_are_told_by_class() {
 
 #[test]
 fn what_is_read_is_no_more_than_what_matters() {
-    let cluster = cluster();
+    let first = run(&rule(), &cluster()).unwrap();
+    let cluster = cluster().objects(first.apply.iter().map(object));
     run(&rule(), &cluster).unwrap();
     let mut reads = Vec::new();
     for read in cluster.reads() {
@@ -369,4 +370,109 @@ fn an_object_that_is_gone_needs_nothing() {
     let request = Request { object: None, ..request_for(&rule()) };
     let outcome = reconcile(&request, &cluster().host()).unwrap();
     assert_eq!(outcome, Outcome::new().requeue_never());
+}
+
+/// The labels that say whose an object is, as somebody may change them.
+fn changes_of_labels() -> [(&'static str, Value); 5] {
+    [
+        ("owner removed", json!({OWNED[0]: null})),
+        ("owner changed", json!({OWNED[0]: "else"})),
+        ("namespace changed", json!({OWNED[1]: "else"})),
+        ("both removed", json!({OWNED[0]: null, OWNED[1]: null})),
+        (
+            "one of former times added",
+            json!({"apirule.gateway.kyma-project.io/v1beta1": "else.shop"}),
+        ),
+    ]
+}
+
+fn relabelled(mut object: Value, change: &Value) -> Value {
+    for (label, value) in change.as_object().unwrap() {
+        let labels = object["metadata"]["labels"].as_object_mut().unwrap();
+        labels.remove(label);
+        if !value.is_null() {
+            labels.insert(label.clone(), value.clone());
+        }
+    }
+    object
+}
+
+#[test]
+fn an_object_whose_owner_labels_were_changed_is_repaired() {
+    let first = run(&rule(), &cluster()).unwrap();
+    let sorted = |outcome: &Outcome| -> Vec<Value> {
+        let mut objects: Vec<Value> = outcome.apply.iter().map(object).collect();
+        objects.sort_by_key(ToString::to_string);
+        objects
+    };
+    for (case, change) in changes_of_labels() {
+        for at in 0..first.apply.len() {
+            let mut objects: Vec<Value> = first.apply.iter().map(object).collect();
+            objects[at] = relabelled(objects[at].take(), &change);
+            let kind = objects[at]["kind"].clone();
+            let outcome = run(&rule(), &cluster().objects(objects))
+                .unwrap_or_else(|failure| panic!("{case}, {kind}: {failure:?}"));
+            assert_eq!(sorted(&outcome), sorted(&first), "{case}, {kind}");
+            assert_eq!(outcome.delete, [], "{case}, {kind}");
+        }
+    }
+}
+
+#[test]
+fn an_object_of_the_original_whose_owner_labels_were_changed_is_repaired() {
+    let first = run(&rule(), &cluster()).unwrap();
+    for (case, change) in changes_of_labels() {
+        for at in 0..2 {
+            let mut objects: Vec<Value> = first.apply.iter().map(object).collect();
+            let generated = "web-x2w2z";
+            objects[at]["metadata"]["name"] = generated.into();
+            objects[at] = relabelled(objects[at].take(), &change);
+            let kind = objects[at]["kind"].clone();
+            let outcome = run(&rule(), &cluster().objects(objects))
+                .unwrap_or_else(|failure| panic!("{case}, {kind}: {failure:?}"));
+            let of_name = |manifest: &&Manifest| object(manifest)["metadata"]["name"] == generated;
+            assert_eq!(outcome.apply.iter().filter(of_name).count(), 1, "{case}, {kind}");
+            assert_eq!((outcome.apply.len(), outcome.delete.len()), (4, 0), "{case}, {kind}");
+        }
+    }
+}
+
+#[test]
+fn an_object_of_somebody_else_is_not_taken_over() {
+    let service = |namespace: &str, name: &str, labels: Value| {
+        let mut service = produced("VirtualService", name);
+        service["metadata"]["namespace"] = namespace.into();
+        service["metadata"]["labels"] = labels;
+        service["spec"] = json!({"hosts": ["web.example.com"]});
+        service
+    };
+    let owner = json!({OWNED[0]: "else", OWNED[1]: "shop"});
+    let module = json!({"kyma-project.io/module": "api-gateway"});
+    let cases = [
+        ("of nobody", service("shop", "by-hand", json!({}))),
+        ("of another rule", service("shop", "else-x2w2z", owner.clone())),
+        ("a name that looks generated, and no label", service("shop", "web-https", json!({}))),
+        ("a name that is not generated", service("shop", "web-proxy", owner.clone())),
+        ("in another namespace", service("other", "web-x2w2z", owner)),
+        ("with the longer name of another rule", service("shop", "web-b-x2w2z", module)),
+    ];
+    for (case, service) in cases {
+        let failure = run(&rule(), &cluster().objects([service])).expect_err(case);
+        let said = status(failure.status.as_ref()).1;
+        assert!(said.contains("Host is occupied by another Virtual Service"), "{case}: {said}");
+    }
+}
+
+#[test]
+fn a_deleted_rule_takes_along_the_virtual_service_that_lost_its_labels() {
+    let mut objects: Vec<Value> =
+        run(&rule(), &cluster()).unwrap().apply.iter().map(object).collect();
+    objects[0]["metadata"]["labels"] = json!({});
+    let mut deleted = rule();
+    deleted["metadata"]["deletionTimestamp"] = "2026-05-01T11:00:00Z".into();
+    let outcome = run(&deleted, &cluster().objects(objects)).unwrap();
+    let kinds: Vec<&str> =
+        outcome.delete.iter().map(|deletion| deletion.ref_.kind.kind.as_str()).collect();
+    let policy = "AuthorizationPolicy";
+    assert_eq!(kinds, [policy, policy, "RequestAuthentication", "VirtualService"]);
 }
