@@ -4,15 +4,11 @@ use std::{io::Write as _, os::unix::fs::DirBuilderExt as _, path::Path};
 
 use anyhow::Context as _;
 use cap_std::{ambient_authority, fs::Dir};
-use kube::{
-    Api,
-    api::{DynamicObject, Patch, PatchParams},
-};
 use mortise_embedded_api::EmbeddedApi;
 use serde_json::Value;
 
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, Method, Outgoing},
     contract::{Description, Kind},
     files, print,
     processor::{self, Engine, Limits, Processor},
@@ -30,13 +26,9 @@ const NAMESPACE: &str = "default";
 ///
 /// # Errors
 ///
-/// A file that cannot be read or parsed.
+/// A file that cannot be read or parsed, or that holds no object.
 pub fn config(path: Option<&Path>) -> Result<String, files::Error> {
-    Ok(path
-        .map(files::load_value)
-        .transpose()?
-        .unwrap_or_else(|| serde_json::json!({}))
-        .to_string())
+    Ok(Value::Object(path.map(files::load_config).transpose()?.unwrap_or_default()).to_string())
 }
 
 /// Loads a component and asks it for its description.
@@ -79,29 +71,51 @@ pub fn rank(object: &Value) -> u8 {
 /// The first object that is refused, by name.
 pub async fn apply(cluster: &Cluster, mut objects: Vec<Value>) -> anyhow::Result<()> {
     objects.sort_by_key(rank);
-    for object in objects {
-        let title = print::title(&object);
-        apply_one(cluster, object).await.with_context(|| format!("cannot apply {title}"))?;
+    for object in &objects {
+        let cannot = || format!("cannot apply {}", print::title(object));
+        apply_one(cluster, object).await.with_context(cannot)?;
     }
     Ok(())
 }
 
-async fn apply_one(cluster: &Cluster, object: Value) -> anyhow::Result<()> {
-    let kind = kind_of(&object);
+/// As [`apply`], for objects from files.
+///
+/// # Errors
+///
+/// The first object that is refused, by its place and name.
+pub async fn apply_files(cluster: &Cluster, mut objects: Vec<files::Object>) -> anyhow::Result<()> {
+    objects.sort_by_key(|object| rank(&object.value));
+    for object in &objects {
+        apply_one(cluster, &object.value).await.with_context(|| cannot("apply", object))?;
+    }
+    Ok(())
+}
+
+/// That something cannot be done with an object of a file.
+pub fn cannot(action: &str, object: &files::Object) -> String {
+    let (file, document) = (object.file.display(), object.document);
+    format!("cannot {action} `{file}`, document {document} ({})", print::title(&object.value))
+}
+
+async fn apply_one(cluster: &Cluster, object: &Value) -> anyhow::Result<()> {
+    let kind = kind_of(object);
     let Some(resource) = cluster.resolve(&kind).await? else {
-        anyhow::bail!("no CRD serves the kind {} of {}/{}", kind.kind, kind.group, kind.version);
+        anyhow::bail!(
+            "no CRD serves {}: name its folder in the guest's `[package.metadata.mortise] crds`, or with --crds",
+            display_kind(&kind)
+        );
     };
-    let object: DynamicObject =
-        serde_json::from_value(object).context("its metadata is not of the known shape")?;
-    let client = cluster.client().clone();
-    let api: Api<DynamicObject> = if resource.namespaced {
-        let namespace = object.metadata.namespace.as_deref().unwrap_or("default");
-        Api::namespaced_with(client, namespace, &resource.api_resource())
-    } else {
-        Api::all_with(client, &resource.api_resource())
-    };
-    let name = object.metadata.name.clone().context("it has no name")?;
-    api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(&object)).await?;
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let name = text("/metadata/name")
+        .context("it has `metadata.generateName` only: what is applied needs `metadata.name`")?;
+    let namespace = resource.namespaced.then(|| text("/metadata/namespace").unwrap_or("default"));
+    let path = format!("{}?fieldManager={MANAGER}&force=true", resource.path_of(namespace, name));
+    let apply = Outgoing::new(Method::Apply, path, Some(object.clone()));
+    cluster.send(&apply).await.map_err(|refusal| anyhow::Error::msg(refusal.message))?;
+    if kind.kind == "CustomResourceDefinition" {
+        // What was not served a moment ago may be served now.
+        cluster.forget(text("/spec/group").unwrap_or_default());
+    }
     Ok(())
 }
 
@@ -136,6 +150,15 @@ pub fn serve_untyped(
     untyped
 }
 
+/// A kind as people write it: `Gateway.networking.istio.io/v1`.
+fn display_kind(Kind { group, version, kind }: &Kind) -> String {
+    if group.is_empty() {
+        format!("{kind} of {version}")
+    } else {
+        format!("{kind}.{group}/{version}")
+    }
+}
+
 /// The plural that kube derives from a kind.
 pub fn plural(kind: &Kind) -> String {
     let kind = kube::core::GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
@@ -147,9 +170,7 @@ pub fn warn_untyped(kind: &Kind) {
     // Where standard error is gone there is nobody to tell.
     let _ = writeln!(
         std::io::stderr(),
-        "no CRD describes {}.{}/{}: it is served without a schema, its lists are atomic",
-        kind.kind,
-        kind.group,
-        kind.version
+        "no CRD describes {}: it is served without a schema, its lists are atomic",
+        display_kind(kind)
     );
 }

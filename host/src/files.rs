@@ -1,8 +1,12 @@
 //! Kubernetes objects from files: YAML with many documents, JSON objects, and lists of either.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
+use walkdir::{DirEntry, WalkDir};
 
 #[cfg(test)]
 mod tests;
@@ -30,57 +34,105 @@ pub enum Error {
     /// A folder holds no file of objects.
     #[error("`{path}` holds no .yaml, .yml or .json file")]
     Empty { path: PathBuf },
+
+    /// A configuration is something else than an object.
+    #[error("`{path}`: a configuration is an object, found {found}")]
+    NotAConfiguration { path: PathBuf, found: &'static str },
 }
 
-/// The objects of a file, or of all `.yaml`, `.yml` and `.json` files right in a folder, by name.
+/// An object, and where it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Object {
+    /// The file.
+    pub file: Arc<Path>,
+    /// Which document of it, from 1.
+    pub document: usize,
+    /// The object.
+    pub value: Value,
+}
+
+/// The objects of a file, or of all `.yaml`, `.yml` and `.json` files in a folder and the folders in it, by name. What begins with
+/// a dot is left out.
 ///
 /// # Errors
 ///
 /// What cannot be read, does not parse, or is no Kubernetes object, with its place.
 pub fn load(path: &Path) -> Result<Vec<Value>, Error> {
-    let unreadable = |cause| Error::Unreadable { path: path.to_owned(), cause };
-    if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
-        return parse(path, &std::fs::read_to_string(path).map_err(unreadable)?);
-    }
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(unreadable)? {
-        let file = entry.map_err(unreadable)?.path();
-        if file
-            .extension()
-            .is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known))
-        {
-            files.push(file);
-        }
-    }
-    if files.is_empty() {
-        return Err(Error::Empty { path: path.to_owned() });
-    }
-    files.sort();
-    let mut objects = Vec::new();
-    for file in files {
-        objects.extend(load(&file)?);
-    }
-    Ok(objects)
+    Ok(open(path)?.into_iter().map(|object| object.value).collect())
 }
 
-/// A whole file as one value, such as a processor's configuration.
+/// As [`load`], with the place of each object.
 ///
 /// # Errors
 ///
 /// As [`load`].
-pub fn load_value(path: &Path) -> Result<Value, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|cause| Error::Unreadable { path: path.to_owned(), cause })?;
-    let mut documents = documents(path, &text)?;
-    match documents.len() {
-        0 => Ok(Value::Object(serde_json::Map::new())),
-        1 => Ok(documents.remove(0)),
-        n => Err(Error::NotAnObject {
+pub fn open(path: &Path) -> Result<Vec<Object>, Error> {
+    let unreadable = |cause| Error::Unreadable { path: path.to_owned(), cause };
+    if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return parse(path, &read(path)?);
+    }
+    let files = files_in(path)?;
+    if files.is_empty() {
+        return Err(Error::Empty { path: path.to_owned() });
+    }
+    let objects: Result<Vec<_>, _> = files.iter().map(|file| parse(file, &read(file)?)).collect();
+    Ok(objects?.concat())
+}
+
+fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let is_shown = |entry: &DirEntry| {
+        entry.depth() == 0 || !entry.file_name().as_encoded_bytes().starts_with(b".")
+    };
+    let holds_objects = |path: &Path| {
+        path.extension()
+            .is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known))
+    };
+    let mut files = Vec::new();
+    for entry in WalkDir::new(folder)
+        .follow_links(true)
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(is_shown)
+    {
+        let entry = entry.map_err(|error| Error::Unreadable {
+            path: error.path().unwrap_or(folder).to_owned(),
+            cause: error.into(),
+        })?;
+        if !entry.file_type().is_dir() && holds_objects(entry.path()) {
+            files.push(entry.into_path());
+        }
+    }
+    Ok(files)
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path)
+        .map_err(|cause| Error::Unreadable { path: path.to_owned(), cause })
+}
+
+/// A processor's configuration: a file of one document, an object. Where nothing is in it, that is an empty one.
+///
+/// # Errors
+///
+/// What cannot be read, does not parse, or is something else.
+pub fn load_config(path: &Path) -> Result<Map<String, Value>, Error> {
+    let mut documents = documents(path, &read(path)?)?;
+    if documents.len() > 1 {
+        return Err(Error::NotAnObject {
             path: path.to_owned(),
             document: 2,
-            message: format!("one document is expected, {n} are there"),
-        }),
+            message: format!("one document is expected, {} are there", documents.len()),
+        });
     }
+    let found = match documents.pop() {
+        None | Some(Value::Null) => return Ok(Map::new()),
+        Some(Value::Object(config)) => return Ok(config),
+        Some(Value::Array(_)) => "a list",
+        Some(Value::String(_)) => "a text",
+        Some(Value::Number(_)) => "a number",
+        Some(Value::Bool(_)) => "a truth value",
+    };
+    Err(Error::NotAConfiguration { path: path.to_owned(), found })
 }
 
 /// The objects of a text; `path` is named in errors.
@@ -88,14 +140,19 @@ pub fn load_value(path: &Path) -> Result<Value, Error> {
 /// # Errors
 ///
 /// As [`load`].
-pub fn parse(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
+pub fn parse(path: &Path, text: &str) -> Result<Vec<Object>, Error> {
+    let file: Arc<Path> = path.into();
     let mut objects = Vec::new();
-    for (index, document) in documents(path, text)?.into_iter().enumerate() {
-        collect(document, &mut objects).map_err(|message| Error::NotAnObject {
+    for (index, value) in documents(path, text)?.into_iter().enumerate() {
+        let document = index + 1;
+        let mut values = Vec::new();
+        collect(value, &mut values).map_err(|message| Error::NotAnObject {
             path: path.to_owned(),
-            document: index + 1,
+            document,
             message,
         })?;
+        let placed = |value| Object { file: Arc::clone(&file), document, value };
+        objects.extend(values.into_iter().map(placed));
     }
     Ok(objects)
 }

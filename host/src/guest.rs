@@ -65,6 +65,8 @@ pub struct Guest {
     /// The folder of its example objects: `package.metadata.mortise.examples`.
     pub examples: Option<PathBuf>,
     folder: PathBuf,
+    /// The name of the target that becomes the component.
+    library: String,
 }
 
 impl Guest {
@@ -121,12 +123,16 @@ impl Guest {
                     .ok_or_else(|| wrong("examples", "a folder, relative to the Cargo.toml"))?,
             ),
         };
+        let name = package
+            .get("name")
+            .and_then(Value::as_str)
+            .ok_or_else(|| failed("no name"))?
+            .to_owned();
+        let library =
+            library(package).ok_or_else(|| Error::NoComponent { package: name.clone() })?;
         Ok(Self {
-            package: package
-                .get("name")
-                .and_then(Value::as_str)
-                .ok_or_else(|| failed("no name"))?
-                .to_owned(),
+            package: name,
+            library,
             crds: crds.iter().map(|path| folder.join(path)).collect(),
             examples: examples.map(|path| folder.join(path)),
             folder,
@@ -158,7 +164,7 @@ impl Guest {
         let mut component = None;
         if let Some(stdout) = build.stdout.take() {
             for line in std::io::BufReader::new(stdout).lines().map_while(Result::ok) {
-                component = component_of(&line, &self.package).or(component);
+                component = component_of(&line, &self.library).or(component);
             }
         }
         let status = build.wait().map_err(|cause| Error::NoProgram { program: "cargo", cause })?;
@@ -169,11 +175,20 @@ impl Guest {
     }
 }
 
-/// The .wasm file that a line of Cargo's messages says was built for `package`.
-fn component_of(line: &str, package: &str) -> Option<PathBuf> {
+/// The name of a package's target that is built as a dynamic library: a component, for the guests' target.
+fn library(package: &Value) -> Option<String> {
+    let is_component = |target: &&Value| {
+        let kinds = target.get("crate_types").and_then(Value::as_array).into_iter().flatten();
+        kinds.into_iter().any(|kind| kind == "cdylib")
+    };
+    let target = package.get("targets")?.as_array()?.iter().find(is_component)?;
+    Some(target.get("name")?.as_str()?.to_owned())
+}
+
+/// The .wasm file that a line of Cargo's messages says was built for the target `library`.
+fn component_of(line: &str, library: &str) -> Option<PathBuf> {
     let message: Value = serde_json::from_str(line).ok()?;
-    let named =
-        message.pointer("/target/name")?.as_str()?.replace('-', "_") == package.replace('-', "_");
+    let named = message.pointer("/target/name")?.as_str()? == library;
     let files = message.get("filenames").filter(|_| named)?.as_array()?;
     let mut files = files.iter().filter_map(Value::as_str).map(PathBuf::from);
     files.find(|file| file.extension().is_some_and(|ending| ending == "wasm"))

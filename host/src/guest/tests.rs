@@ -9,7 +9,9 @@ fn guest(mortise: &Value) -> Result<Guest, Error> {
         folder,
         &json!({"packages": [
             {"name": "other", "manifest_path": "/nowhere/Cargo.toml"},
-            {"name": "mine", "manifest_path": manifest, "metadata": {"mortise": mortise}},
+            {"name": "mine", "manifest_path": manifest, "metadata": {"mortise": mortise}, "targets": [
+                {"name": "mine", "crate_types": ["cdylib", "rlib"]},
+            ]},
         ]}),
     )
 }
@@ -40,7 +42,19 @@ fn a_folder_without_a_package_is_refused() {
 #[test]
 fn the_component_is_found_among_cargos_messages() {
     let line = r#"{"reason":"compiler-artifact","target":{"name":"api_rule"},"filenames":["/t/a.rlib","/t/a.wasm"]}"#;
-    assert_eq!(component_of(line, "api-rule"), Some(PathBuf::from("/t/a.wasm")));
+    assert_eq!(component_of(line, "api_rule"), Some(PathBuf::from("/t/a.wasm")));
     assert_eq!(component_of(line, "other"), None);
     assert_eq!(component_of("no json", "api-rule"), None);
+}
+
+#[test]
+fn a_package_that_becomes_no_component_is_refused_before_it_is_built() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let metadata = json!({"packages": [{
+        "name": "mine",
+        "manifest_path": folder.join("Cargo.toml"),
+        "targets": [{"name": "mine", "crate_types": ["lib"]}],
+    }]});
+    let error = Guest::from_metadata(folder, &metadata).unwrap_err().to_string();
+    assert!(error.contains("`mine`") && error.contains("cdylib"), "{error}");
 }
