@@ -3,6 +3,7 @@
 use std::{io::Write as _, process::ExitCode};
 
 use anyhow::Context as _;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
@@ -32,7 +33,7 @@ pub fn print_usage(answer: &clap::Error) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_new(&args.log)
+    let filter = EnvFilter::try_new(own_levels(&args.log))
         .with_context(|| format!("`--log {}` is no filter", args.log))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -48,4 +49,35 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
     // What is still being compiled or read need not be waited for: nothing that it does is kept.
     runtime.shutdown_background();
     code
+}
+
+/// The filter with each level that stands alone and says more than a warning taken for mortise's own crates: those below say so
+/// much, and nothing that a user asked for.
+fn own_levels(filter: &str) -> String {
+    let directives =
+        filter.split(',').map(|directive| match directive.trim().parse::<LevelFilter>() {
+            Ok(level) if level > LevelFilter::WARN => format!("warn,mortise={level}"),
+            _ => directive.to_owned(),
+        });
+    directives.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_alone_is_that_of_our_own_crates() {
+        let cases = [
+            ("debug", "warn,mortise=debug"),
+            ("error", "error"),
+            ("tower=debug", "tower=debug"),
+            ("info,tower=debug", "warn,mortise=info,tower=debug"),
+        ];
+        for (given, filter) in cases {
+            assert_eq!(own_levels(given), filter);
+            EnvFilter::try_new(own_levels(given)).unwrap();
+        }
+        assert!(EnvFilter::try_new(own_levels("tower=loud")).is_err());
+    }
 }

@@ -182,18 +182,23 @@ pub fn report(report: &Report) -> String {
         let _ = write!(text, "  {DIM}attempt {}{DIM:#}", report.attempt + 1);
     }
     if let Some(failure) = &report.failure {
-        let _ = write!(text, "\n  {RED}failed:{RED:#} {failure}");
+        let _ = write!(text, "\n  {RED}failed:{RED:#} {}", indented(failure));
     }
     for note in &report.notes {
-        let _ = write!(text, "\n  {DIM}note:{DIM:#} {note}");
+        let _ = write!(text, "\n  {DIM}note:{DIM:#} {}", indented(note));
     }
     for line in &report.log {
-        let _ = write!(text, "\n  {DIM}{:?}:{DIM:#} {}", line.level, line.message);
+        let _ = write!(text, "\n  {DIM}{:?}:{DIM:#} {}", line.level, indented(&line.message));
         for (name, value) in &line.fields {
-            let _ = write!(text, " {DIM}{name}={DIM:#}{value}");
+            let _ = write!(text, " {DIM}{name}={DIM:#}{}", indented(value));
         }
     }
     text
+}
+
+/// A text of several lines under the line that begins it.
+fn indented(text: &str) -> String {
+    text.trim_end().replace('\n', "\n    ")
 }
 
 /// A write in a few words. Of an event, what it says.

@@ -43,3 +43,13 @@ fn an_object_that_did_not_change_is_left_out() {
     let objects = [json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}})];
     assert_eq!(difference(&state(&objects), &state(&objects), Secrets::Masked), "");
 }
+
+#[test]
+fn further_lines_of_a_text_are_under_its_first() {
+    let key = crate::queue::Key::new(&"p".into(), &"r".into(), Some("n"), "a");
+    let run = crate::queue::Run { key, causes: Vec::new(), more_causes: 0, attempt: 0 };
+    let mut report = Report::new(&run);
+    report.failure = Some("it trapped\nin the guest:\n  0: main\n".to_owned());
+    let text = plain(&super::report(&report));
+    assert!(text.ends_with("\n  failed: it trapped\n    in the guest:\n      0: main"), "{text}");
+}
