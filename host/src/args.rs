@@ -11,7 +11,7 @@ pub struct Args {
     /// What the program does.
     #[command(subcommand)]
     pub command: Command,
-    /// What is logged to standard error, as `level` or `target=level`, separated by commas.
+    /// What is logged to standard error, as `level` or `target=level`, separated by commas; a level alone is that of mortise's own.
     #[arg(long, global = true, env = "MORTISE_LOG", default_value = "warn", value_name = "FILTER")]
     pub log: String,
     /// Where compiled modules are kept; `mortise` in the user's cache folder if absent.
@@ -37,16 +37,20 @@ pub struct DevArgs {
     /// The port on 127.0.0.1; a free one if absent.
     #[arg(long)]
     pub port: Option<u16>,
-    /// Where the kubeconfig is written, over what is there; a temporary folder, removed at the end, if absent.
+    /// Where the kubeconfig is written; a temporary folder, removed at the end, if absent. A file that holds other clusters is
+    /// left alone.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// The folder whose objects are applied at the start, instead of the guest's examples.
+    /// The file or folder whose objects are applied at the start, instead of the guest's examples.
     #[arg(long, value_name = "DIR")]
     pub apply: Option<PathBuf>,
+    /// Folders of CRDs that are installed besides those that the guest names; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
     /// The processor's configuration: a YAML or JSON file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Starts the API alone.
+    /// Starts the API alone, with the objects of --apply if that is given.
     #[arg(long, conflicts_with_all = ["guest", "config"])]
     pub api_only: bool,
     /// Prints the values of Secrets.

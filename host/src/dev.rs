@@ -3,19 +3,22 @@
 use std::{
     io::Write as _,
     net::{Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
     sync::Arc,
 };
 
 use anyhow::Context as _;
 use mortise_embedded_api::EmbeddedApi;
-use serde_json::json;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
 use tokio_util::sync::CancellationToken;
+
+mod kubeconfig;
+
+use kubeconfig::Kubeconfig;
 
 use crate::{
     args::DevArgs,
@@ -26,19 +29,26 @@ use crate::{
     run::{Host, Loaded, Options},
 };
 
+/// What the command was given, read before anything is built.
+struct Input {
+    guest: Option<Guest>,
+    crds: Vec<files::Object>,
+    objects: Vec<files::Object>,
+    config: String,
+}
+
 /// Runs until Ctrl-C.
 ///
 /// # Errors
 ///
 /// A port in use, a guest that does not build or load, objects that cannot be applied.
 pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let guest = args.guest.as_deref().filter(|_| !args.api_only).map(Guest::open).transpose()?;
-    let module = guest.as_ref().map(Guest::build).transpose()?;
+    let input = Input::open(args)?;
     let listener = bind(args.port).await?;
     let address = listener.local_addr().context("the listener has no address")?;
     let kubeconfig = Kubeconfig::write(args.kubeconfig.as_deref(), address)?;
     say(&format!("{BOLD}Kubernetes API in memory{BOLD:#}  http://{address}"))?;
-    say(&format!("{BOLD}export KUBECONFIG={}{BOLD:#}", kubeconfig.path.display()))?;
+    say(&format!("{BOLD}export KUBECONFIG={}{BOLD:#}", kubeconfig.path().display()))?;
 
     let api = Arc::new(EmbeddedApi::new(mortise_embedded_api::Options::default()));
     let stop = CancellationToken::new();
@@ -47,15 +57,13 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
         let (api, stop) = (Arc::clone(&api), stop.clone());
         async move { api.serve(listener, stop).await.context("the API stopped serving") }
     });
-    let mut host = match (&guest, &module) {
-        (Some(guest), Some(module)) => {
-            let loaded = desk::load(module, desk::config(args.config.as_deref())?, cache).await?;
-            Some(start(args, guest, loaded, &api).await?)
-        }
-        _ => None,
+    let mut host = None;
+    let work = async {
+        host = start(input, &api, cache).await?;
+        print_reports(host.as_mut()).await
     };
     let ended = tokio::select! {
-        ended = work(host.as_mut()) => ended,
+        ended = work => ended,
         signal = told_to_end() => signal,
         Some(served) = tasks.join_next() => served.context("the API's task failed")?,
     };
@@ -72,7 +80,7 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
 }
 
 /// Prints a line for each reconcile, as long as the host runs; without a host there is nothing to do.
-async fn work(host: Option<&mut Host>) -> anyhow::Result<()> {
+async fn print_reports(host: Option<&mut Host>) -> anyhow::Result<()> {
     let Some(host) = host else { return std::future::pending().await };
     loop {
         say(&crate::print::report(&host.next_report().await?))?;
@@ -96,62 +104,61 @@ async fn bind(port: Option<u16>) -> anyhow::Result<TcpListener> {
     })
 }
 
+/// Installs the CRDs, builds and loads the guest, applies the objects.
 async fn start(
-    args: &DevArgs,
-    guest: &Guest,
-    loaded: Loaded,
+    input: Input,
     api: &EmbeddedApi,
-) -> anyhow::Result<Host> {
+    cache: Option<&Path>,
+) -> anyhow::Result<Option<Host>> {
     let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
-    for folder in &guest.crds {
-        desk::apply(&cluster, files::load(folder)?).await?;
-    }
-    for kind in desk::serve_untyped(api, &loaded.description, &[]) {
+    desk::apply_files(&cluster, input.crds).await?;
+    let loaded = match input.guest {
+        Some(guest) => Some(load(guest, input.config, cache).await?),
+        None => None,
+    };
+    for kind in loaded.iter().flat_map(|loaded| desk::serve_untyped(api, &loaded.description, &[]))
+    {
         desk::warn_untyped(&kind);
     }
-    let objects = match args.apply.as_ref().or(guest.examples.as_ref()) {
-        Some(folder) => files::load(folder)?,
-        None => Vec::new(),
+    let applied = input.objects.len();
+    desk::apply_files(&cluster, input.objects).await?;
+    let Some(loaded) = loaded else {
+        say(&format!("{DIM}{applied} objects applied{DIM:#}"))?;
+        return Ok(None);
     };
-    let applied = objects.len();
-    desk::apply(&cluster, objects).await?;
     say(&format!(
         "{DIM}{} {} loaded, {applied} objects applied{DIM:#}",
         loaded.description.name, loaded.description.version
     ))?;
-    Host::start(&cluster, vec![loaded], &Options::default())
+    Host::start(&cluster, vec![loaded], &Options::default()).map(Some)
+}
+
+async fn load(guest: Guest, config: String, cache: Option<&Path>) -> anyhow::Result<Loaded> {
+    let module = tokio::task::spawn_blocking(move || guest.build())
+        .await
+        .context("the build broke off")??;
+    desk::load(&module, config, cache).await
 }
 
 fn say(line: &str) -> anyhow::Result<()> {
     writeln!(anstream::stdout(), "{line}").context("cannot write to standard output")
 }
 
-// === impl Kubeconfig ===
+// === impl Input ===
 
-/// The file by which kubectl finds the API. In a folder of its own, it is removed at the end.
-#[derive(Debug)]
-struct Kubeconfig {
-    path: PathBuf,
-    _folder: Option<tempfile::TempDir>,
-}
-
-impl Kubeconfig {
-    fn write(path: Option<&Path>, address: SocketAddr) -> anyhow::Result<Self> {
-        let own_folder =
-            || tempfile::Builder::new().prefix("mortise-").tempdir().context("no temporary folder");
-        let folder = if path.is_none() { Some(own_folder()?) } else { None };
-        let own = folder.as_ref().map(|folder| folder.path().join("kubeconfig"));
-        let path = path.map(Path::to_owned).or(own).context("no place for the kubeconfig")?;
-        let text = json!({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "mortise", "cluster": {"server": format!("http://{address}")}}],
-            "users": [{"name": "mortise", "user": {}}],
-            "contexts": [{"name": "mortise", "context": {"cluster": "mortise", "user": "mortise", "namespace": "default"}}],
-            "current-context": "mortise",
-        });
-        std::fs::write(&path, crate::print::yaml(&text))
-            .with_context(|| format!("cannot write the kubeconfig `{}`", path.display()))?;
-        Ok(Self { path, _folder: folder })
+impl Input {
+    fn open(args: &DevArgs) -> anyhow::Result<Self> {
+        let guest = args.guest.as_deref().map(Guest::open).transpose()?;
+        let named = guest.iter().flat_map(|guest| &guest.crds);
+        let crds: Result<Vec<_>, _> =
+            named.chain(&args.crds).map(|folder| files::open(folder)).collect();
+        let examples = guest.as_ref().and_then(|guest| guest.examples.as_ref());
+        let objects = args.apply.as_ref().or(examples).map(|path| files::open(path)).transpose()?;
+        Ok(Self {
+            crds: crds?.concat(),
+            objects: objects.unwrap_or_default(),
+            config: desk::config(args.config.as_deref())?,
+            guest,
+        })
     }
 }

@@ -131,9 +131,27 @@ async fn dev_repairs_what_somebody_deletes_or_edits_and_says_why() {
 async fn dev_api_only_serves_and_ends_cleanly() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("config");
-    let dev = Dev::start(&["--api-only", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let objects = folder.path().join("objects/inner");
+    std::fs::create_dir_all(&objects).unwrap();
+    std::fs::write(
+        objects.join("a.yaml"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n",
+    )
+    .unwrap();
+    let dev = Dev::start(&[
+        "--api-only",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--apply",
+        folder.path().join("objects").to_str().unwrap(),
+    ]);
     assert_eq!(dev.kubeconfig, kubeconfig);
-    let version = dev.client().await.apiserver_version().await.unwrap();
+    dev.line("1 object");
+    let client = dev.client().await;
+    let version = client.apiserver_version().await.unwrap();
     assert!(version.git_version.starts_with('v'), "{version:?}");
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+    let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &kind);
+    assert_eq!(api.get("a").await.unwrap().data["data"], json!({"k": "v"}));
     assert!(dev.interrupt().success());
 }

@@ -44,6 +44,72 @@ fn what_cannot_be_read_is_one_line_that_names_it() {
     }
 }
 
+#[test]
+fn dev_names_what_is_wrong_with_its_input_before_it_builds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let file = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    let package = |name: &str, more: &str| {
+        let begin = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\n");
+        file(&format!("{name}/Cargo.toml"), &format!("{begin}[workspace]\n{more}"));
+        // Whoever compiles it fails in another way.
+        file(&format!("{name}/src/lib.rs"), "this is no Rust");
+    };
+    let component = "[lib]\ncrate-type = [\"cdylib\"]\n";
+    package("plain", "");
+    package("guest", component);
+    package("astray", &format!("{component}[package.metadata.mortise]\ncrds = [\"nowhere\"]\n"));
+    file("list.yaml", "- a\n");
+    file("theirs", "contexts: [{name: kind, context: {cluster: kind, user: kind}}]\n");
+    let cases: [(&str, &[&str], &[&str]); 6] = [
+        ("no component", &["plain"], &["`plain`", "cdylib"]),
+        ("CRDs that are absent", &["astray"], &["astray/nowhere"]),
+        ("objects that are absent", &["guest", "--apply", "absent"], &["absent"]),
+        ("a configuration that is a list", &["guest", "--config", "list.yaml"], &["list.yaml"]),
+        ("a kubeconfig of others", &["guest", "--kubeconfig", "theirs"], &["theirs", "`kind`"]),
+        ("no place for it", &["guest", "--kubeconfig", "no/place"], &["no/place", "--kubeconfig"]),
+    ];
+    for (case, arguments, named) in cases {
+        let arguments = arguments.iter().map(|argument| {
+            if argument.starts_with("--") { (*argument).to_owned() } else { path(argument) }
+        });
+        let message = only_line(&mortise().arg("dev").args(arguments).output().unwrap());
+        for part in named {
+            assert!(message.contains(part), "{case}: {part} is missing in: {message}");
+        }
+    }
+}
+
+#[test]
+fn an_object_that_is_refused_is_named_with_its_file_document_and_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = "apiVersion: gateway.kyma-project.io/v2\nkind: APIRule\nmetadata: {name: a}\nspec: {gateway: kyma/gw}\n";
+    let path = folder.path().join("rule.yaml");
+    std::fs::write(
+        &path,
+        format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: b}}\n---\n{rule}"),
+    )
+    .unwrap();
+    let apply = |more: &[&str]| {
+        let arguments = ["dev", "--api-only", "--apply", path.to_str().unwrap()];
+        only_line(&mortise().args(arguments).args(more).output().unwrap())
+    };
+    let message = apply(&["--crds", "crds/gateway.kyma-project.io"]);
+    for part in ["rule.yaml`, document 2", "APIRule a)", "spec.rules"] {
+        assert!(message.contains(part), "{part} is missing in: {message}");
+    }
+    assert_eq!(message.matches("spec.rules").count(), 1, "{message}");
+    assert!(!message.contains('{'), "no debug output: {message}");
+    let message = apply(&[]);
+    for part in ["rule.yaml`, document 2", "APIRule", "--crds", "package.metadata.mortise"] {
+        assert!(message.contains(part), "{part} is missing in: {message}");
+    }
+}
+
 fn only_line(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();

@@ -1,0 +1,94 @@
+//! The file by which kubectl finds the API.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use kube::config;
+use serde_json::json;
+
+#[cfg(test)]
+mod tests;
+
+/// The name of our cluster, user and context, by which a file of ours is known.
+const NAME: &str = "mortise";
+
+/// A kubeconfig. In a folder of its own, it is removed at the end.
+#[derive(Debug)]
+pub(super) struct Kubeconfig {
+    path: PathBuf,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Kubeconfig {
+    /// Writes the file: the one that is named, else one in a new folder.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be written, or it is there already and is not one of ours.
+    pub(super) fn write(path: Option<&Path>, address: SocketAddr) -> anyhow::Result<Self> {
+        let own_folder =
+            || tempfile::Builder::new().prefix("mortise-").tempdir().context("no temporary folder");
+        let folder = if path.is_none() { Some(own_folder()?) } else { None };
+        let own = folder.as_ref().map(|folder| folder.path().join("kubeconfig"));
+        let path = path.map(Path::to_owned).or(own).context("no place for the kubeconfig")?;
+        check(&path)?;
+        let text = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": NAME, "cluster": {"server": format!("http://{address}")}}],
+            "users": [{"name": NAME, "user": {}}],
+            "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
+            "current-context": NAME,
+        });
+        std::fs::write(&path, crate::print::yaml(&text)).with_context(|| {
+            format!(
+                "cannot write the kubeconfig `{}`: name another with --kubeconfig",
+                path.display()
+            )
+        })?;
+        Ok(Self { path, _folder: folder })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Whether a file may be written: it is not there, empty, or holds nothing but what an earlier `dev` wrote. Credentials of
+/// clusters are not to be had again.
+fn check(path: &Path) -> anyhow::Result<()> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => return Ok(()),
+        Ok(text) => text,
+        // That it cannot be written either is said when it is written.
+        Err(error) if error.kind() != std::io::ErrorKind::InvalidData => return Ok(()),
+        Err(_) => String::new(),
+    };
+    let taken = |what: String| {
+        anyhow::anyhow!(
+            "`{}` {what} and is left as it is: name another file with --kubeconfig",
+            path.display()
+        )
+    };
+    let present =
+        config::Kubeconfig::from_yaml(&text).map_err(|_| taken("is no kubeconfig".to_owned()))?;
+    let contexts: Vec<&str> = present.contexts.iter().map(|context| &*context.name).collect();
+    let clusters = present.clusters.iter().map(|cluster| &*cluster.name);
+    let users = present.auth_infos.iter().map(|user| &*user.name);
+    let others: Vec<&str> = contexts
+        .iter()
+        .copied()
+        .chain(clusters)
+        .chain(users)
+        .filter(|name| *name != NAME)
+        .collect();
+    match others.first() {
+        None if contexts == [NAME] => Ok(()),
+        None => Err(taken("is no kubeconfig of ours".to_owned())),
+        Some(other) => Err(taken(format!("holds another cluster (`{other}`)"))),
+    }
+}
