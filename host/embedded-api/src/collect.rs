@@ -179,8 +179,10 @@ impl State {
         }
         mark(&mut object, &finalizers, grace, deletion.now);
         let stays = !finalizers.is_empty() || grace.is_some_and(|grace| grace > 0);
-        let kept = if deletion.options.dry_run || object == State::view(resource, &image) {
+        let kept = if object == State::view(resource, &image) {
             image
+        } else if deletion.options.dry_run {
+            Arc::new(image.as_if(&mut resource.to_stored(object)))
         } else {
             self.commit(resource, place, object)
         };
@@ -203,7 +205,7 @@ impl State {
 
     /// What follows from a write of this object.
     pub(crate) fn after_write(&mut self, resource: &Resource, place: &Place, now: Timestamp) {
-        if (resource.group.as_str(), resource.plural.as_str()) == ("", "namespaces") {
+        if resource.is_namespace() {
             let is_new = self.storage.get(place).is_some_and(|image| !image.head.is_deleting());
             if is_new {
                 self.add_service_account(&place.key, now);

@@ -131,6 +131,11 @@ impl Resource {
         !matches!(self.form, Form::BuiltIn(_))
     }
 
+    /// Whether its objects are the namespaces of others.
+    pub(crate) fn is_namespace(&self) -> bool {
+        self.group.is_empty() && self.plural == "namespaces"
+    }
+
     pub(crate) fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }

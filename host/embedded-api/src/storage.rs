@@ -135,6 +135,11 @@ impl Image {
         Self::new(&mut self.bare(), revision, self.stamp)
     }
 
+    /// The same object as it would be: the answer to a dry run.
+    pub(crate) fn as_if(&self, object: &mut Value) -> Self {
+        Self::new(object, self.revision(), self.stamp)
+    }
+
     /// The revision of the write that made it.
     pub(crate) fn revision(&self) -> u64 {
         self.head.resource_version.parse().unwrap_or_default()

@@ -27,6 +27,7 @@ pub(crate) fn fill(definition: &str, object: &mut Value) {
         "api.core.v1.LimitRange" => limit_range(object),
         "api.apps.v1.Deployment" => workload::deployment(object),
         "api.apps.v1.ReplicaSet" => workload::replica_set(object),
+        "api.core.v1.ReplicationController" => workload::replication_controller(object),
         "api.apps.v1.StatefulSet" => workload::stateful_set(object),
         "api.apps.v1.DaemonSet" => workload::daemon_set(object),
         "api.batch.v1.Job" => workload::job(object),

@@ -118,6 +118,7 @@ fn generation_of(definition: &str) -> Option<Counted> {
     match definition.rsplit('.').next().unwrap_or(definition) {
         "Deployment" => Some(Counted::SpecAndAnnotations),
         "ReplicaSet"
+        | "ReplicationController"
         | "StatefulSet"
         | "DaemonSet"
         | "Job"

@@ -144,6 +144,7 @@ fn whole(definition: &str, object: &Value, errors: &mut Vec<FieldError>) {
         "api.core.v1.PersistentVolumeClaim" => other::claim(object, errors),
         "api.apps.v1.Deployment" => workload::deployment(object, errors),
         "api.apps.v1.ReplicaSet" => workload::replica_set(object, errors),
+        "api.core.v1.ReplicationController" => workload::replication_controller(object, errors),
         "api.apps.v1.StatefulSet" => workload::stateful_set(object, errors),
         "api.apps.v1.DaemonSet" => workload::daemon_set(object, errors),
         "api.batch.v1.Job" => workload::job(&object["spec"], &FieldPath::new("spec"), errors),

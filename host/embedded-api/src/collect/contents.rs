@@ -31,7 +31,7 @@ impl State {
         if image.head.is_deleting() && !holds && image.head.finalizers().is_empty() {
             return self.finish(place, image.clone(), deletion);
         }
-        if image.head.is_deleting() || deletion.options.dry_run {
+        if image.head.is_deleting() {
             return Deleted::Kept(image.clone());
         }
         let finalizers = deletion.finalizers(image);
@@ -43,6 +43,11 @@ impl State {
             if let Some(status) = status.as_object_mut() {
                 status.insert("phase".to_owned(), Value::from("Terminating"));
             }
+        }
+        if deletion.options.dry_run {
+            return Deleted::Kept(Arc::new(
+                image.as_if(&mut deletion.resource.to_stored(namespace)),
+            ));
         }
         Deleted::Kept(self.commit(deletion.resource, place, namespace))
     }
@@ -115,9 +120,6 @@ impl State {
         image: &Arc<Image>,
         deletion: &Deletion<'_>,
     ) -> Deleted {
-        if deletion.options.dry_run {
-            return Deleted::Kept(image.clone());
-        }
         if image.head.is_deleting() {
             return Deleted::Kept(image.clone());
         }
@@ -134,6 +136,9 @@ impl State {
         let text =
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
         set_crd_condition(&mut object, "True", "InstanceDeletionPending", text, deletion.now);
+        if deletion.options.dry_run {
+            return Deleted::Kept(Arc::new(image.as_if(&mut deletion.resource.to_stored(object))));
+        }
         let image = self.commit(deletion.resource, place, object.clone());
         self.registry.set_crd(&object);
         Deleted::Kept(image)

@@ -175,6 +175,16 @@ pub(super) const ROWS: &[Row] = &[
         row(CORE, ("pods", "pod", "Pod"), &["po"], &[EVICTION, STATUS], "api.core.v1.Pod"),
         IN_ALL,
     ),
+    in_category(
+        row(
+            CORE,
+            ("replicationcontrollers", "replicationcontroller", "ReplicationController"),
+            &["rc"],
+            SCALE_AND_STATUS,
+            "api.core.v1.ReplicationController",
+        ),
+        IN_ALL,
+    ),
     row(
         CORE,
         ("resourcequotas", "resourcequota", "ResourceQuota"),

@@ -169,7 +169,7 @@ impl Differences {
 /// The parts of built-in kinds that Kubernetes never leaves out, as they are in an object of which nothing was set.
 fn empty_parts(kind: &str, api_version: &str) -> Value {
     match (api_version, kind) {
-        ("apps/v1" | "batch/v1", _) => empty_workload(kind),
+        ("apps/v1" | "batch/v1", _) | ("v1", "ReplicationController") => empty_workload(kind),
         ("authorization.k8s.io/v1", _) => {
             json!({"metadata": {}, "spec": {}, "status": {"allowed": false}})
         }
@@ -239,6 +239,7 @@ fn empty_workload(kind: &str) -> Value {
             "metadata": {}, "status": {},
             "spec": {"selector": null, "template": pod_template()},
         }),
+        "ReplicationController" => json!({"metadata": {}, "spec": {}, "status": {"replicas": 0}}),
         "Job" => {
             json!({"metadata": {}, "status": {}, "spec": {"template": pod_template()}})
         }

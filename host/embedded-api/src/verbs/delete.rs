@@ -20,9 +20,16 @@ const ANSWER_OBJECT: [&str; 7] = [
     "services",
 ];
 
+/// Namespaces that always are.
+const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
+
 /// Deletes one object, or marks it as to be deleted.
 pub(super) fn delete(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let options = DeleteOptions::of(call.request)?;
+    if call.resource.is_namespace() && IMMORTAL.contains(&call.path.name.as_str()) {
+        let named = call.named(&call.path.name);
+        return Err(Failure::forbidden(named, "this namespace may not be deleted"));
+    }
     let place = call.place();
     let mut state = call.shared.state.write();
     let deletion = Deletion { resource: call.resource, options: &options, now: call.now };

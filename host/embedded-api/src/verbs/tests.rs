@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use crate::EmbeddedApi;
-use crate::testing::{api, get, send};
+use crate::testing::{api, get, send, widgets};
 
 async fn post(api: &EmbeddedApi, path: &str, body: &Value) -> Value {
     let (code, answer) = send(api, "POST", path, body).await;
@@ -111,4 +111,103 @@ async fn both_forms_of_an_autoscaler_are_one_object() {
     assert_eq!(shown["spec"]["maxReplicas"], 5);
     assert_eq!(shown["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"], 7);
     assert_eq!(shown["metadata"].get("annotations"), None, "{shown:#}");
+}
+
+/// All objects and the revision: what a dry run must leave as they are.
+fn everything(api: &EmbeddedApi) -> (u64, Vec<Value>) {
+    (api.revision(), api.objects())
+}
+
+#[tokio::test]
+async fn a_dry_run_of_any_verb_answers_and_changes_nothing() {
+    let api = api().await;
+    let deployments = "/apis/apps/v1/namespaces/n/deployments";
+    post(&api, deployments, &deployment()).await;
+    let labels = json!({"app": "web"});
+    let pod = json!({"metadata": {"name": "p", "labels": labels, "finalizers": ["example.dev/hold"]}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    post(&api, "/api/v1/namespaces/n/pods", &pod).await;
+    let claim = json!({"metadata": {"name": "free"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    post(&api, "/api/v1/namespaces/n/pods", &claim).await;
+    post(&api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widgets("Namespaced"))
+        .await;
+    let map = json!({"metadata": {"name": "new"}});
+    let replicas = json!({"spec": {"replicas": 7}});
+    let status = json!({"status": {"replicas": 7}});
+    let put = {
+        let (_, mut live) = get(&api, &format!("{deployments}/web")).await;
+        live["spec"]["replicas"] = json!(7);
+        live
+    };
+    let applied = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 7}});
+    let eviction =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
+    let web = format!("{deployments}/web");
+    let replicas_at = "/spec/replicas";
+    let deletion = "/metadata/deletionTimestamp";
+    let seven = json!(7);
+    let time = json!("2024-06-01T12:00:00Z");
+    let cases = [
+        (
+            "POST",
+            "/api/v1/namespaces/n/configmaps".to_owned(),
+            &map,
+            "/metadata/name",
+            json!("new"),
+        ),
+        ("POST", "/api/v1/namespaces".to_owned(), &map, "/metadata/name", json!("new")),
+        ("PUT", web.clone(), &put, replicas_at, seven.clone()),
+        ("PATCH", web.clone(), &replicas, replicas_at, seven.clone()),
+        ("PATCH", format!("{web}?fieldManager=m&force=true"), &applied, replicas_at, seven.clone()),
+        ("PATCH", format!("{web}/status"), &status, "/status/replicas", seven.clone()),
+        ("PATCH", format!("{web}/scale"), &replicas, replicas_at, seven.clone()),
+        ("DELETE", web.clone(), &Value::Null, "/status", json!("Success")),
+        ("DELETE", "/api/v1/namespaces/n/pods/p".to_owned(), &Value::Null, deletion, time.clone()),
+        ("DELETE", "/api/v1/namespaces/n".to_owned(), &Value::Null, deletion, time.clone()),
+        (
+            "DELETE",
+            "/api/v1/namespaces/n/pods".to_owned(),
+            &Value::Null,
+            "/items/0/metadata/name",
+            json!("free"),
+        ),
+        (
+            "DELETE",
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.dev"
+                .to_owned(),
+            &Value::Null,
+            deletion,
+            time.clone(),
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces/n/pods/p/eviction".to_owned(),
+            &eviction,
+            "/status",
+            json!("Success"),
+        ),
+    ];
+    let before = everything(&api);
+    for (method, path, body, pointer, expected) in cases {
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let path = format!("{path}{separator}dryRun=All");
+        let (code, answer) = send(&api, method, &path, body).await;
+        assert!((200..300).contains(&code), "{method} {path}: {answer:#}");
+        assert_eq!(answer.pointer(pointer), Some(&expected), "{method} {path}: {answer:#}");
+        assert_eq!(everything(&api), before, "{method} {path}");
+    }
+}
+
+#[tokio::test]
+async fn namespaces_that_always_are_cannot_be_deleted() {
+    let api = api().await;
+    let (code, status) = send(&api, "DELETE", "/api/v1/namespaces/default", &Value::Null).await;
+    let text = "namespaces \"default\" is forbidden: this namespace may not be deleted";
+    assert_eq!((code, &status["message"]), (403, &json!(text)));
+    assert_eq!(send(&api, "DELETE", "/api/v1/namespaces/n", &Value::Null).await.0, 200);
+}
+
+fn deployment() -> Value {
+    let labels = json!({"app": "web"});
+    let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    json!({"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": labels}, "template": pod}})
 }

@@ -25,6 +25,20 @@ pub(super) fn replica_set(object: &mut Value) {
     pod::template(spec);
 }
 
+/// Its labels and its selector are those of its pods, unless it says otherwise.
+pub(super) fn replication_controller(object: &mut Value) {
+    let labels = at(object, &["spec", "template", "metadata", "labels"]).clone();
+    if !is_empty(&labels) {
+        if let Some(metadata) = child(object, "metadata") {
+            default(metadata, "labels", labels.clone());
+        }
+        if let Some(spec) = child(object, "spec") {
+            default(spec, "selector", labels);
+        }
+    }
+    replica_set(object);
+}
+
 pub(super) fn stateful_set(object: &mut Value) {
     let Some(spec) = child(object, "spec") else { return };
     default(spec, "podManagementPolicy", "OrderedReady");

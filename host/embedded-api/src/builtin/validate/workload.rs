@@ -4,6 +4,8 @@ use super::number::{at_most_all, is_zero, not_negative, number_or_percent};
 use super::{
     FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty, pod, selector, shown, text,
 };
+use serde_json::json;
+
 use crate::field_error::go_json;
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
@@ -65,6 +67,31 @@ pub(super) fn replica_set(object: &Value, errors: &mut Vec<FieldError>) {
         not_negative(&spec[field], &path.child(field), errors);
     }
     selector_and_template(spec, "ReplicaSet", &path, errors);
+}
+
+pub(super) fn replication_controller(object: &Value, errors: &mut Vec<FieldError>) {
+    let spec = &object["spec"];
+    let path = FieldPath::new("spec");
+    for field in ["replicas", "minReadySeconds"] {
+        not_negative(&spec[field], &path.child(field), errors);
+    }
+    let selector = &spec["selector"];
+    if is_empty(selector) {
+        errors.push(FieldError::required(path.child("selector"), ""));
+    }
+    let template = &spec["template"];
+    let path = path.child("template");
+    if template.is_null() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    let labels = at(template, &["metadata", "labels"]);
+    if !selector::matches(&json!({"matchLabels": selector}), labels) {
+        let here = path.child("metadata");
+        errors.push(FieldError::invalid(here.child("labels"), shown(labels), MISMATCH));
+    }
+    pod::template(template, &path, errors);
+    always_restarts(template, "ReplicationController", &path.child("spec"), errors);
 }
 
 pub(super) fn stateful_set(object: &Value, errors: &mut Vec<FieldError>) {
@@ -158,7 +185,16 @@ fn selector_and_template(
         errors.push(FieldError::invalid(here, shown(labels), MISMATCH));
     }
     pod::template(template, &path, errors);
-    let path = path.child("spec");
+    always_restarts(template, kind, &path.child("spec"), errors);
+}
+
+/// Its pods never end by themselves.
+fn always_restarts(
+    template: &Value,
+    kind: &str,
+    path: &FieldPath<'_>,
+    errors: &mut Vec<FieldError>,
+) {
     let policy = text(&template["spec"], "restartPolicy");
     if matches!(policy, "OnFailure" | "Never") {
         errors.push(FieldError::not_supported(path.child("restartPolicy"), policy, ["Always"]));
