@@ -8,11 +8,13 @@ use crate::builtin::edit::{at, set, text};
 use crate::kind::{Column, Form, Resource};
 
 mod age;
+mod autoscaler;
 mod cell;
 mod column;
 mod network;
 mod path;
 mod pod;
+mod storage;
 
 #[cfg(test)]
 mod tests;

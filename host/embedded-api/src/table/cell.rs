@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{age, network, pod};
+use super::{age, autoscaler, network, pod, storage};
 use crate::builtin::edit::{at, items, members, text};
 
 pub(super) const NONE: &str = "<none>";
@@ -28,7 +28,7 @@ pub(super) fn of(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         }
         "Service" => network::service(name, spec, status, old),
         "Pod" => pod::cells(object, old, now),
-        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => {
+        "Deployment" | "ReplicaSet" | "ReplicationController" | "StatefulSet" | "DaemonSet" => {
             workload(kind, name, spec, status, old)
         }
         "Job" | "CronJob" => job(kind, name, object, old, now),
@@ -39,7 +39,7 @@ pub(super) fn of(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
             let allowed = status["disruptionsAllowed"].as_i64().unwrap_or(0);
             vec![name, bound("minAvailable"), bound("maxUnavailable"), allowed.into(), old]
         }
-        "HorizontalPodAutoscaler" => autoscaler(name, spec, status, old),
+        "HorizontalPodAutoscaler" => autoscaler::cells(name, spec, status, old),
         "RoleBinding" | "ClusterRoleBinding" => binding(name, object, old),
         "PriorityClass" => {
             let global = object["globalDefault"] == true;
@@ -47,8 +47,8 @@ pub(super) fn of(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
                 name,
                 object["value"].clone(),
                 global.into(),
-                text(object, "preemptionPolicy").into(),
                 old,
+                text(object, "preemptionPolicy").into(),
             ]
         }
         "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration" => {
@@ -70,7 +70,10 @@ pub(super) fn of(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "Endpoints" => vec![name, network::endpoints(object).into(), old],
         "EndpointSlice" => network::endpoint_slice(name, object, old),
         "Event" => event(object, now),
-        "PersistentVolumeClaim" => claim(name, spec, status, old),
+        "PersistentVolume" => storage::volume(name, object, old),
+        "PersistentVolumeClaim" => storage::claim(name, object, old),
+        "StorageClass" => storage::storage_class(object, old),
+        "IngressClass" => storage::ingress_class(name, spec, old),
         "ResourceQuota" => quota(name, status, old),
         "Node" => node(name, object, old),
         _ => vec![name, text(&object["metadata"], "creationTimestamp").into()],
@@ -90,7 +93,7 @@ fn count(map: &Value) -> usize {
 }
 
 /// A text or number as a text.
-fn scalar(value: &Value, absent: &str) -> Value {
+pub(super) fn scalar(value: &Value, absent: &str) -> Value {
     match value {
         Value::Null => absent.into(),
         Value::String(text) => text.clone().into(),
@@ -146,14 +149,18 @@ fn workload(kind: &str, name: Value, spec: &Value, status: &Value, old: Value) -
     let number = |key: &str| status[key].as_i64().unwrap_or(0);
     let wanted = spec["replicas"].as_i64().unwrap_or(0);
     let [names, images] = containers(&spec["template"]);
-    let selector = Value::from(labels(&spec["selector"]));
+    let selector = match kind {
+        "ReplicationController" => map(&spec["selector"]),
+        _ => labels(&spec["selector"]),
+    };
+    let selector = Value::from(selector);
     let ready = Value::from(format!("{}/{wanted}", number("readyReplicas")));
     match kind {
         "Deployment" => {
             let (updated, available) = (number("updatedReplicas"), number("availableReplicas"));
             vec![name, ready, updated.into(), available.into(), old, names, images, selector]
         }
-        "ReplicaSet" => {
+        "ReplicaSet" | "ReplicationController" => {
             let (current, ready) = (number("replicas"), number("readyReplicas"));
             vec![name, wanted.into(), current.into(), ready.into(), old, names, images, selector]
         }
@@ -246,36 +253,6 @@ fn job_state(object: &Value) -> &'static str {
     }
 }
 
-fn autoscaler(name: Value, spec: &Value, status: &Value, old: Value) -> Vec<Value> {
-    let target = &spec["scaleTargetRef"];
-    let reference = format!("{}/{}", text(target, "kind"), text(target, "name"));
-    let metrics = items(&spec["metrics"]).iter().enumerate().map(|(index, metric)| {
-        let wanted = at(metric, &["resource", "target"]);
-        let found = items(&status["currentMetrics"]).get(index);
-        let found = found.map(|found| at(found, &["resource", "current"]));
-        let percent = |value: &Value| value.as_i64().map(|percent| format!("{percent}%"));
-        let current = found.and_then(|found| percent(&found["averageUtilization"]));
-        let wanted = percent(&wanted["averageUtilization"])
-            .or_else(|| wanted["averageValue"].as_str().map(str::to_owned))
-            .unwrap_or_else(|| "<auto>".to_owned());
-        let label = text(&metric["resource"], "name");
-        format!("{label}: {}/{wanted}", current.as_deref().unwrap_or("<unknown>"))
-    });
-    let metrics: Vec<_> = metrics.collect();
-    let metrics = if metrics.is_empty() { NONE.to_owned() } else { metrics.join(", ") };
-    let current = status["currentReplicas"].as_i64().unwrap_or(0);
-    let least = scalar(&spec["minReplicas"], UNSET);
-    vec![
-        name,
-        reference.into(),
-        metrics.into(),
-        least,
-        spec["maxReplicas"].clone(),
-        current.into(),
-        old,
-    ]
-}
-
 fn binding(name: Value, object: &Value, old: Value) -> Vec<Value> {
     let role = format!("{}/{}", text(&object["roleRef"], "kind"), text(&object["roleRef"], "name"));
     let subjects = |kind: &str| {
@@ -329,34 +306,6 @@ fn event(object: &Value, now: Timestamp) -> Vec<Value> {
         age::since(&began, now),
         count.into(),
         text(&object["metadata"], "name").into(),
-    ]
-}
-
-fn claim(name: Value, spec: &Value, status: &Value, old: Value) -> Vec<Value> {
-    let short = |mode: &str| match mode {
-        "ReadWriteOnce" => "RWO",
-        "ReadOnlyMany" => "ROX",
-        "ReadWriteMany" => "RWX",
-        _ => "RWOP",
-    };
-    let volume = text(spec, "volumeName");
-    let modes = items(&status["accessModes"]).iter().filter_map(Value::as_str).map(short);
-    let modes = if volume.is_empty() { String::new() } else { join(modes) };
-    let size = if volume.is_empty() { "" } else { text(&status["capacity"], "storage") };
-    let attributes = match text(spec, "volumeAttributesClassName") {
-        "" => UNSET,
-        class => class,
-    };
-    vec![
-        name,
-        text(status, "phase").into(),
-        volume.into(),
-        size.into(),
-        modes.into(),
-        text(spec, "storageClassName").into(),
-        attributes.into(),
-        old,
-        scalar(&spec["volumeMode"], UNSET),
     ]
 }
 

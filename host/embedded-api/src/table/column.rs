@@ -99,6 +99,7 @@ const COLUMNS: &[(&str, &[Definition])] = &[
             AGE,
         ],
     ),
+    ("IngressClass", &[NAME, ("Controller", "string", 0), ("Parameters", "string", 0), AGE]),
     (
         "Job",
         &[
@@ -116,6 +117,7 @@ const COLUMNS: &[(&str, &[Definition])] = &[
     ("Namespace", &[NAME, ("Status", "string", 0), AGE]),
     ("NetworkPolicy", &[NAME, ("Pod-Selector", "string", 0), AGE]),
     ("Node", NODE),
+    ("PersistentVolume", VOLUME),
     ("PersistentVolumeClaim", CLAIM),
     ("Pod", POD),
     (
@@ -123,7 +125,7 @@ const COLUMNS: &[(&str, &[Definition])] = &[
         &[
             NAME,
             ("Min Available", "string", 0),
-            ("Max Available", "string", 0),
+            ("Max Unavailable", "string", 0),
             ("Allowed Disruptions", "integer", 0),
             AGE,
         ],
@@ -134,23 +136,12 @@ const COLUMNS: &[(&str, &[Definition])] = &[
             NAME,
             ("Value", "integer", 0),
             ("Global-Default", "boolean", 0),
+            AGE,
             ("PreemptionPolicy", "string", 0),
-            AGE,
         ],
     ),
-    (
-        "ReplicaSet",
-        &[
-            NAME,
-            ("Desired", "integer", 0),
-            ("Current", "integer", 0),
-            ("Ready", "integer", 0),
-            AGE,
-            CONTAINERS,
-            IMAGES,
-            SELECTOR,
-        ],
-    ),
+    ("ReplicaSet", REPLICAS),
+    ("ReplicationController", REPLICAS),
     ("ResourceQuota", &[NAME, ("Request", "string", 0), ("Limit", "string", 0), AGE]),
     (
         "RoleBinding",
@@ -190,8 +181,44 @@ const COLUMNS: &[(&str, &[Definition])] = &[
     ),
     ("ServiceAccount", &[NAME, ("Secrets", "string", 0), AGE]),
     ("StatefulSet", &[NAME, ("Ready", "string", 0), AGE, CONTAINERS, IMAGES]),
+    (
+        "StorageClass",
+        &[
+            NAME,
+            ("Provisioner", "string", 0),
+            ("ReclaimPolicy", "string", 0),
+            ("VolumeBindingMode", "string", 0),
+            ("AllowVolumeExpansion", "string", 0),
+            AGE,
+        ],
+    ),
     ("MutatingWebhookConfiguration", &[NAME, ("Webhooks", "integer", 0), AGE]),
     ("ValidatingWebhookConfiguration", &[NAME, ("Webhooks", "integer", 0), AGE]),
+];
+
+const REPLICAS: &[Definition] = &[
+    NAME,
+    ("Desired", "integer", 0),
+    ("Current", "integer", 0),
+    ("Ready", "integer", 0),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+const VOLUME: &[Definition] = &[
+    NAME,
+    ("Capacity", "string", 0),
+    ("Access Modes", "string", 0),
+    ("Reclaim Policy", "string", 0),
+    ("Status", "string", 0),
+    ("Claim", "string", 0),
+    ("StorageClass", "string", 0),
+    ("VolumeAttributesClass", "string", 0),
+    ("Reason", "string", 0),
+    AGE,
+    ("VolumeMode", "string", 1),
 ];
 
 const EVENT: &[Definition] = &[

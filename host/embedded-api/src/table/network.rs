@@ -1,5 +1,7 @@
 //! The cells of Services and what belongs to them.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::cell::{NONE, UNSET, join, map, or_none};
@@ -54,6 +56,7 @@ pub(super) fn ingress(name: Value, spec: &Value, status: &Value, old: Value) -> 
         let address = text(ingress, "ip");
         if address.is_empty() { text(ingress, "hostname") } else { address }
     });
+    let addresses: BTreeSet<&str> = addresses.filter(|address| !address.is_empty()).collect();
     let ports = if is_empty(&spec["tls"]) { "80" } else { "80, 443" };
     let class = or_none(text(spec, "ingressClassName"));
     vec![name, class, hosts.into(), join(addresses).into(), ports.into(), old]
@@ -83,6 +86,7 @@ pub(super) fn endpoints(object: &Value) -> String {
 pub(super) fn endpoint_slice(name: Value, object: &Value, old: Value) -> Vec<Value> {
     let ports = items(&object["ports"]).iter().map(|port| match port["port"].as_i64() {
         Some(number) => number.to_string(),
+        None if port["name"].is_string() => text(port, "name").to_owned(),
         None => "*".to_owned(),
     });
     let addresses = items(&object["endpoints"])

@@ -16,16 +16,23 @@ struct Counted {
 
 pub(super) fn cells(object: &Value, old: Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
-    let mut counted = Counted::default();
-    let mut reason = initializing(spec, status, &mut counted);
-    if reason.is_none() {
-        counted = Counted::default();
-        reason = Some(running(status, &mut counted));
+    // Containers that run beside the others though they are started before them.
+    let sidecars: Vec<&str> = items(&spec["initContainers"])
+        .iter()
+        .filter(|container| container["restartPolicy"] == "Always")
+        .map(|container| text(container, "name"))
+        .collect();
+    let (mut counted, mut beside) = (Counted::default(), Counted::default());
+    let mut reason = initializing(spec, status, &sidecars, [&mut counted, &mut beside]);
+    if reason.is_none() || holds(status, "Initialized") {
+        counted = beside;
+        reason = Some(running(status, &mut counted, reason));
     }
+    let phase = text(status, "phase");
     let gone = !at(object, &["metadata", "deletionTimestamp"]).is_null();
     let reason = match text(status, "reason") {
         "NodeLost" if gone => "Unknown".to_owned(),
-        _ if gone => "Terminating".to_owned(),
+        _ if gone && !matches!(phase, "Failed" | "Succeeded") => "Terminating".to_owned(),
         _ => reason.unwrap_or_default(),
     };
     let restarts = match &counted.last_restart {
@@ -37,9 +44,10 @@ pub(super) fn cells(object: &Value, old: Value, now: Timestamp) -> Vec<Value> {
     };
     let none = |text: &str| Value::from(if text.is_empty() { "<none>" } else { text });
     let gates = items(&spec["readinessGates"]);
+    let all = items(&spec["containers"]).len() + sidecars.len();
     vec![
         text(&object["metadata"], "name").into(),
-        format!("{}/{}", counted.ready, items(&spec["containers"]).len()).into(),
+        format!("{}/{all}", counted.ready).into(),
         reason.into(),
         restarts.into(),
         old,
@@ -74,21 +82,35 @@ impl Counted {
     }
 }
 
-/// What an init container that is not done says.
-fn initializing(spec: &Value, status: &Value, counted: &mut Counted) -> Option<String> {
+/// What an init container that is not done says. Counts all of them, and those that run beside the others apart.
+fn initializing(
+    spec: &Value,
+    status: &Value,
+    sidecars: &[&str],
+    [counted, beside]: [&mut Counted; 2],
+) -> Option<String> {
     let total = items(&spec["initContainers"]).len();
     for (index, container) in items(&status["initContainerStatuses"]).iter().enumerate() {
         counted.add(container);
+        let is_sidecar = sidecars.contains(&text(container, "name"));
+        if is_sidecar {
+            beside.add(container);
+        }
         let state = &container["state"];
         let terminated = &state["terminated"];
         if terminated["exitCode"] == 0 {
             continue;
         }
+        if is_sidecar && container["started"] == true {
+            let is_ready = usize::from(container["ready"] == true);
+            counted.ready += is_ready;
+            beside.ready += is_ready;
+            continue;
+        }
         if !terminated.is_null() {
             return Some(format!("Init:{}", exit(terminated)));
         }
-        let waiting = text(&state["waiting"], "reason");
-        return Some(match waiting {
+        return Some(match text(&state["waiting"], "reason") {
             "" | "PodInitializing" => format!("Init:{index}/{total}"),
             reason => format!("Init:{reason}"),
         });
@@ -96,12 +118,17 @@ fn initializing(spec: &Value, status: &Value, counted: &mut Counted) -> Option<S
     None
 }
 
-fn running(status: &Value, counted: &mut Counted) -> String {
-    let phase = text(status, "phase");
-    let mut reason = match text(status, "reason") {
-        "" => phase.to_owned(),
+fn holds(status: &Value, condition: &str) -> bool {
+    let is_it = |it: &Value| it["type"] == condition && it["status"] == "True";
+    items(&status["conditions"]).iter().any(is_it)
+}
+
+/// What the containers say, if they say more than what is known already.
+fn running(status: &Value, counted: &mut Counted, known: Option<String>) -> String {
+    let mut reason = known.unwrap_or_else(|| match text(status, "reason") {
+        "" => text(status, "phase").to_owned(),
         reason => reason.to_owned(),
-    };
+    });
     let gated = items(&status["conditions"]).iter().any(|condition| {
         condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated"
     });
@@ -123,7 +150,8 @@ fn running(status: &Value, counted: &mut Counted) -> String {
         }
     }
     if reason == "Completed" && has_running {
-        "Running".clone_into(&mut reason);
+        let is_ready = holds(status, "Ready");
+        reason = if is_ready { "Running" } else { "NotReady" }.to_owned();
     }
     reason
 }

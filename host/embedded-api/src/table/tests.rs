@@ -87,3 +87,73 @@ fn only_some_values_of_include_object_are_known() {
     let refused = table(resource, &[], json!({}), "Bogus", true, now()).unwrap_err().to_string();
     assert!(refused.ends_with("must be 'Metadata', 'Object', 'None', or empty"), "{refused}");
 }
+
+#[test]
+fn volumes_and_classes_are_shown_as_kubectl_prints_them() {
+    let made = json!({"name": "a", "creationTimestamp": "2024-01-01T00:00:00Z"});
+    let volume = json!({"metadata": made, "status": {"phase": "Bound"}, "spec": {
+        "capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "storageClassName": "fast",
+        "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"namespace": "n", "name": "data"}, "volumeMode": "Filesystem",
+    }});
+    let row = json!([
+        "a",
+        "5Gi",
+        "RWO,ROX",
+        "Retain",
+        "Bound",
+        "n/data",
+        "fast",
+        "<unset>",
+        "",
+        "60s",
+        "Filesystem"
+    ]);
+    assert_eq!(cells("", "persistentvolumes", volume), row);
+    let mut class = json!({"metadata": made, "provisioner": "p", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"});
+    class["metadata"]["annotations"] =
+        json!({"storageclass.kubernetes.io/is-default-class": "true"});
+    let row = json!(["a (default)", "p", "Delete", "Immediate", false, "60s"]);
+    assert_eq!(cells("storage.k8s.io", "storageclasses", class), row);
+    let class = json!({"metadata": made, "spec": {"controller": "example.dev/c", "parameters": {"apiGroup": "example.dev", "kind": "K", "name": "x"}}});
+    let row = json!(["a", "example.dev/c", "K.example.dev/x", "60s"]);
+    assert_eq!(cells("networking.k8s.io", "ingressclasses", class), row);
+}
+
+#[test]
+fn a_pod_says_what_holds_it_up() {
+    let running = json!({"ready": true, "state": {"running": {}}});
+    let done =
+        json!({"ready": false, "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}});
+    let sidecar = json!({"name": "s", "ready": true, "started": true, "restartCount": 3, "state": {"running": {}}});
+    let waiting = json!({"name": "i", "restartCount": 1, "state": {"waiting": {"reason": "PodInitializing"}}});
+    let cases = [
+        (
+            "a sidecar counts",
+            json!({"phase": "Running", "initContainerStatuses": [sidecar], "containerStatuses": [running]}),
+            json!(["2/2", "Running", "3"]),
+        ),
+        (
+            "still starting",
+            json!({"phase": "Pending", "initContainerStatuses": [sidecar, waiting]}),
+            json!(["1/2", "Init:1/2", "4"]),
+        ),
+        (
+            "done, but for one that is not ready",
+            json!({"phase": "Running", "containerStatuses": [done, running]}),
+            json!(["1/2", "NotReady", "0"]),
+        ),
+        (
+            "done, but for one that is",
+            json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": [done, running]}),
+            json!(["1/2", "Running", "0"]),
+        ),
+    ];
+    for (case, status, expected) in cases {
+        let spec = json!({"containers": [{}], "initContainers": [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}]});
+        let row =
+            cells("", "pods", json!({"metadata": {"name": "a"}, "spec": spec, "status": status}));
+        assert_eq!(json!([row[1], row[2], row[3]]), expected, "{case}");
+    }
+    let ended = json!({"metadata": {"name": "a", "deletionTimestamp": "2024-01-01T00:00:00Z"}, "status": {"phase": "Succeeded"}});
+    assert_eq!(cells("", "pods", ended)[2], "Succeeded");
+}
