@@ -27,6 +27,17 @@ pub(crate) async fn send(api: &EmbeddedApi, method: &str, path: &str, body: &Val
         "PATCH" => "application/merge-patch+json",
         _ => "application/json",
     };
+    send_as(api, method, path, content_type, body).await
+}
+
+/// The same with any content type.
+pub(crate) async fn send_as(
+    api: &EmbeddedApi,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> Got {
     let request =
         http::Request::builder().method(method).uri(path).header("content-type", content_type);
     let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };

@@ -1,8 +1,6 @@
 //! Reading an object of a built-in kind: types are checked, unknown fields dropped and named, values brought to the form in which
 //! Kubernetes answers them.
 
-use std::fmt::Write as _;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -19,15 +17,22 @@ mod tests;
 #[error("{0}")]
 pub(crate) struct WrongType(String);
 
+/// What Kubernetes says of every text that is no quantity.
+const QUANTITY: &str =
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+
 /// Where the reader is.
 struct At<'a> {
     parent: Option<&'a At<'a>>,
     step: Step<'a>,
+    /// The type that holds the field in which this is.
+    owner: &'a Object,
 }
 
 #[derive(Clone, Copy)]
 enum Step<'a> {
     Field(&'a str),
+    Key(&'a str),
     Index(usize),
 }
 
@@ -47,11 +52,11 @@ fn fields(
     unknown: &mut Vec<String>,
 ) -> Result<Value, WrongType> {
     let Value::Object(members) = value else {
-        return Err(wrong(&value, at, "object"));
+        return Err(wrong(&value, at, &object.name));
     };
     let mut kept = Map::new();
     for (name, value) in members {
-        let here = At { parent: at, step: Step::Field(&name) };
+        let here = At { parent: at, step: Step::Field(&name), owner: object };
         let Some(field) = object.fields.get(&name) else {
             unknown.push(here.path());
             continue;
@@ -88,7 +93,7 @@ fn left_out(field: &Field, value: &Value) -> bool {
         Value::Bool(value) => !value && field.shape == Shape::Boolean && field.always.is_none(),
         Value::Number(number) => {
             number.as_f64() == Some(0.0)
-                && matches!(field.shape, Shape::Integer | Shape::Number)
+                && matches!(field.shape, Shape::Integer { .. } | Shape::Number)
                 && field.always.is_none()
         }
         Value::Null => false,
@@ -123,7 +128,7 @@ fn read(
         Shape::List(item) => list(item, value, at, unknown),
         Shape::Map(item) => map(item, value, at, unknown),
         Shape::Any => Ok(value),
-        _ => scalar(shape, &value).ok_or_else(|| wrong(&value, Some(at), shape.word())),
+        _ => scalar(shape, &value).ok_or_else(|| shape.refusal(&value, at)),
     }
 }
 
@@ -134,10 +139,10 @@ fn list(
     unknown: &mut Vec<String>,
 ) -> Result<Value, WrongType> {
     let Value::Array(items) = value else {
-        return Err(wrong(&value, Some(at), "list"));
+        return Err(wrong(&value, Some(at), &format!("[]{}", item.go_name())));
     };
     let items = items.into_iter().enumerate().map(|(index, value)| {
-        let here = At { parent: Some(at), step: Step::Index(index) };
+        let here = At { parent: Some(at), step: Step::Index(index), owner: at.owner };
         let value = if value.is_null() { item.zero() } else { value };
         read(item, value, &here, unknown)
     });
@@ -151,11 +156,11 @@ fn map(
     unknown: &mut Vec<String>,
 ) -> Result<Value, WrongType> {
     let Value::Object(members) = value else {
-        return Err(wrong(&value, Some(at), "map"));
+        return Err(wrong(&value, Some(at), &format!("map[string]{}", item.go_name())));
     };
     let mut kept = Map::new();
     for (name, value) in members {
-        let here = At { parent: Some(at), step: Step::Field(&name) };
+        let here = At { parent: Some(at), step: Step::Key(&name), owner: at.owner };
         let value = if value.is_null() { item.zero() } else { value };
         let value = read(item, value, &here, unknown)?;
         kept.insert(name, value);
@@ -177,7 +182,7 @@ fn scalar(shape: &Shape, value: &Value) -> Option<Value> {
         (Shape::Quantity, Value::Number(number)) => {
             Quantity::parse(&number.to_string()).map(|quantity| quantity.text().into())
         }
-        (Shape::Integer | Shape::IntOrText, Value::Number(number)) => whole(number),
+        (Shape::Integer { .. } | Shape::IntOrText, Value::Number(number)) => whole(number),
         (Shape::Number, Value::Number(number)) => {
             Some(whole(number).unwrap_or_else(|| value.clone()))
         }
@@ -209,17 +214,25 @@ pub(crate) fn time(text: &str, micro: bool) -> Option<String> {
     Some(time.strftime(format).to_string())
 }
 
+/// What the decoder of Go says of a value that does not fit a type.
 fn wrong(value: &Value, at: Option<&At<'_>>, wanted: &str) -> WrongType {
     let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        Value::Null => "null".to_owned(),
+        Value::Bool(_) => "bool".to_owned(),
+        Value::Number(number) if wanted.starts_with("int") => format!("number {number}"),
+        Value::Number(_) => "number".to_owned(),
+        Value::String(_) => "string".to_owned(),
+        Value::Array(_) => "array".to_owned(),
+        Value::Object(_) => "object".to_owned(),
     };
-    let path = at.map(At::path).unwrap_or_default();
-    WrongType(format!("json: cannot unmarshal {found} into field {path} of type {wanted}"))
+    let place = match at {
+        Some(at) => {
+            let name = at.owner.name.rsplit('.').next().unwrap_or_default();
+            format!("struct field {name}.{}", at.fields())
+        }
+        None => "value".to_owned(),
+    };
+    WrongType(format!("json: cannot unmarshal {found} into Go {place} of type {wanted}"))
 }
 
 // === impl At ===
@@ -228,37 +241,69 @@ impl At<'_> {
     fn path(&self) -> String {
         let mut path = self.parent.map(At::path).unwrap_or_default();
         match self.step {
-            Step::Field(name) => {
+            Step::Field(name) | Step::Key(name) => {
                 if !path.is_empty() {
                     path.push('.');
                 }
                 path.push_str(name);
             }
-            Step::Index(index) => {
-                let _ = write!(path, "[{index}]");
-            }
+            Step::Index(index) => path.push_str(&format!("[{index}]")),
         }
         path
+    }
+
+    /// The path without keys and places in lists.
+    fn fields(&self) -> String {
+        let above = self.parent.map(At::fields).unwrap_or_default();
+        match self.step {
+            Step::Field(name) if above.is_empty() => name.to_owned(),
+            Step::Field(name) => format!("{above}.{name}"),
+            Step::Key(_) | Step::Index(_) => above,
+        }
     }
 }
 
 // === impl Shape ===
 
 impl Shape {
-    fn word(&self) -> &'static str {
+    /// The type in Go. Named texts are given as plain ones, for the definitions do not name them.
+    fn go_name(&self) -> String {
+        let object = |index: usize| definition::object(index).map_or("", |object| &object.name);
         match self {
-            Self::Object(_) | Self::ObjectOr(_) => "object",
-            Self::List(_) => "list",
-            Self::Map(_) => "map",
-            Self::Text => "string",
-            Self::Bytes => "bytes (base64)",
-            Self::Time { .. } => "time (RFC 3339)",
-            Self::Quantity => "quantity",
-            Self::IntOrText => "integer or string",
-            Self::Integer => "integer",
-            Self::Number => "number",
-            Self::Boolean => "boolean",
-            Self::Any => "any",
+            Self::Object(index) | Self::ObjectOr(index) => object(*index).to_owned(),
+            Self::List(item) => format!("[]{}", item.go_name()),
+            Self::Map(item) => format!("map[string]{}", item.go_name()),
+            Self::Bytes => "[]uint8".to_owned(),
+            Self::Text | Self::Time { .. } => "string".to_owned(),
+            Self::Quantity => "resource.Quantity".to_owned(),
+            Self::IntOrText => "intstr.IntOrString".to_owned(),
+            Self::Integer { long } => if *long { "int64" } else { "int32" }.to_owned(),
+            Self::Number => "float64".to_owned(),
+            Self::Boolean => "bool".to_owned(),
+            Self::Any => "interface {}".to_owned(),
+        }
+    }
+
+    /// Why a value is no such scalar. Types that read themselves do not know in which field they are.
+    fn refusal(&self, value: &Value, at: &At<'_>) -> WrongType {
+        match (self, value) {
+            (Self::Bytes, Value::String(_)) => {
+                WrongType("illegal base64 data at input byte 0".to_owned())
+            }
+            (Self::Time { micro }, Value::String(text)) => {
+                let layout = if *micro {
+                    "2006-01-02T15:04:05.000000Z07:00"
+                } else {
+                    "2006-01-02T15:04:05Z07:00"
+                };
+                WrongType(format!(
+                    "parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\""
+                ))
+            }
+            (Self::Quantity, _) => WrongType(QUANTITY.to_owned()),
+            (Self::Time { .. }, _) => wrong(value, None, "string"),
+            (Self::IntOrText, _) => wrong(value, None, "int32"),
+            _ => wrong(value, Some(at), &self.go_name()),
         }
     }
 
@@ -269,7 +314,7 @@ impl Shape {
             Self::List(_) => json!([]),
             Self::Text | Self::Bytes => json!(""),
             Self::Quantity => json!("0"),
-            Self::Integer | Self::Number | Self::IntOrText => json!(0),
+            Self::Integer { .. } | Self::Number | Self::IntOrText => json!(0),
             Self::Boolean => json!(false),
             Self::Time { .. } | Self::Any => Value::Null,
         }

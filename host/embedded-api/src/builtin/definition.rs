@@ -44,7 +44,10 @@ pub(crate) enum Shape {
     },
     Quantity,
     IntOrText,
-    Integer,
+    /// A whole number, in 64 bits or in 32.
+    Integer {
+        long: bool,
+    },
     Number,
     Boolean,
     /// Whatever is there, untouched.
@@ -66,6 +69,8 @@ pub(crate) struct Field {
 /// The fields of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Object {
+    /// The name that the type has in Go, with its package: `v1.Pod`.
+    pub(crate) name: String,
     pub(crate) fields: BTreeMap<String, Field>,
 }
 
@@ -112,13 +117,13 @@ impl Definitions {
         let order = PUBLISHED.keys().map(|name| short(name)).collect();
         let mut definitions = Self { names, order, objects: Vec::new() };
         for (name, definition) in PUBLISHED.iter() {
-            let object = definitions.object(definition, shapes.get(name));
+            let object = definitions.object(name, definition, shapes.get(name));
             definitions.objects.push(object);
         }
         definitions
     }
 
-    fn object(&self, definition: &Value, extra: Option<&Value>) -> Object {
+    fn object(&self, name: &str, definition: &Value, extra: Option<&Value>) -> Object {
         let keep = extra.and_then(|extra| extra["keep"].as_array());
         let always = extra.and_then(|extra| extra["always"].as_object());
         let properties = definition["properties"].as_object().into_iter().flatten();
@@ -130,7 +135,9 @@ impl Definitions {
             };
             (name.clone(), field)
         });
-        Object { fields: fields.collect() }
+        let package = name.rmatch_indices('.').nth(1).map_or(0, |(dot, _)| dot + 1);
+        let name = name.get(package..).unwrap_or(name).to_owned();
+        Object { name, fields: fields.collect() }
     }
 
     fn shape(&self, schema: &Value) -> Shape {
@@ -140,7 +147,7 @@ impl Definitions {
         match (schema["type"].as_str(), schema["format"].as_str()) {
             (Some("string"), Some("byte")) => Shape::Bytes,
             (Some("string"), _) => Shape::Text,
-            (Some("integer"), _) => Shape::Integer,
+            (Some("integer"), format) => Shape::Integer { long: format == Some("int64") },
             (Some("number"), _) => Shape::Number,
             (Some("boolean"), _) => Shape::Boolean,
             (Some("array"), _) => Shape::List(Box::new(self.shape(&schema["items"]))),

@@ -155,7 +155,9 @@ fn value(shape: &Shape, wire: Wire<'_>) -> Result<Value, Unreadable> {
     Ok(match (shape, wire) {
         (Shape::Text, wire) => text(wire)?.into(),
         (Shape::Bytes, Wire::Bytes(bytes)) => STANDARD.encode(bytes).into(),
-        (Shape::Integer | Shape::Number, Wire::Number(number)) => number.cast_signed().into(),
+        (Shape::Integer { .. } | Shape::Number, Wire::Number(number)) => {
+            number.cast_signed().into()
+        }
         (Shape::Boolean, Wire::Number(number)) => (number != 0).into(),
         (Shape::Number, Wire::Fixed64(bytes)) => f64::from_le_bytes(bytes).into(),
         (Shape::Object(index), Wire::Bytes(bytes)) => object(*index, bytes)?,

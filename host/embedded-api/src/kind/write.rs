@@ -32,10 +32,8 @@ impl Resource {
     /// The same for the result of an apply: nulls of a custom resource stay, to be refused where they are not allowed.
     pub(crate) fn decode_applied(&self, mut body: Value) -> Result<Decoded, Failure> {
         if !body.is_object() {
-            return Err(Failure::bad_request(format!(
-                "{} in version \"{}\" cannot be handled as a {}: json: cannot unmarshal a value that is no object",
-                self.kind, self.version, self.kind
-            )));
+            let why = "json: cannot unmarshal a value that is no object";
+            return Err(self.unreadable(&why));
         }
         self.check_type(&mut body)?;
         let mut unknown = Vec::new();
@@ -65,10 +63,7 @@ impl Resource {
 
     /// 400: a strict reader found faults.
     pub(crate) fn strict(&self, faults: &str) -> Failure {
-        Failure::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {faults}",
-            self.kind, self.version, self.kind
-        ))
+        self.unreadable(&format!("strict decoding error: {faults}"))
     }
 
     /// Fills in defaults.
@@ -246,11 +241,14 @@ impl Resource {
         Ok(())
     }
 
+    /// What comes before the fault of a body that is no object of this kind.
+    pub(crate) fn unhandled(&self) -> String {
+        let Self { kind, version, .. } = self;
+        format!("{kind} in version \"{version}\" cannot be handled as a {kind}: ")
+    }
+
     fn unreadable(&self, wrong: &impl Display) -> Failure {
-        Failure::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: {wrong}",
-            self.kind, self.version, self.kind
-        ))
+        Failure::bad_request(format!("{}{wrong}", self.unhandled()))
     }
 
     fn decode_metadata(&self, body: &mut Value, unknown: &mut Vec<String>) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use super::write::{Live, Writer, text, wipe_system_fields};
 use crate::Failure;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
+use crate::go::Plain;
 use crate::kind::{Decoded, FieldValidation};
 use crate::managed_fields;
 use crate::request::{Body, Encoding, WriteOptions};
@@ -67,6 +68,45 @@ impl Mechanism {
         };
         changed.map_err(Failure::from)
     }
+
+    /// What does not fit is a fault of the patch. A strategic one shows the patch as Go prints it, the others the object.
+    fn unreadable(
+        self,
+        object: &Value,
+        patch: &Value,
+        call: &Call<'_>,
+        failure: &Failure,
+    ) -> Result<Failure, Failure> {
+        let prefix = call.resource.unhandled();
+        let why = failure.message();
+        let why = why.strip_prefix(&prefix).unwrap_or(why);
+        Ok(match self {
+            Self::Strategic => patch_fault(Plain(patch).to_string(), &unconverted(why)),
+            _ => patch_fault(self.change(object, patch, call)?.to_string(), why),
+        })
+    }
+}
+
+/// The words of the converter of Kubernetes, which reads what a strategic patch made, for those of the JSON decoder.
+fn unconverted(why: &str) -> String {
+    let Some((found, wanted)) = why
+        .strip_prefix("json: cannot unmarshal ")
+        .and_then(|why| Some((why.split(' ').next()?, why.rsplit_once(" of type ")?.1)))
+    else {
+        return why.to_owned();
+    };
+    let found = match found {
+        "array" => "slice",
+        "object" => "map",
+        "number" => "int64",
+        scalar => scalar,
+    };
+    match wanted {
+        "string" | "bool" | "int32" | "int64" | "float64" => format!("unrecognized type: {wanted}"),
+        _ if wanted.starts_with("[]") => format!("cannot restore slice from {found}"),
+        _ if wanted.starts_with("map[") => format!("cannot restore map from {found}"),
+        _ => format!("cannot restore struct from: {found}"),
+    }
 }
 
 /// Changes an object in part, or applies one.
@@ -89,11 +129,7 @@ pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let live = live(call, &state, &call.place())?;
     let patched = mechanism.change(&live.value, &body.value, call)?;
     let decoded = call.resource.decode(patched).or_else(|failure| match failure.code() {
-        // What does not fit is a fault of the patch, which shows the object.
-        400 => Err(patch_fault(
-            mechanism.change(&live.value, &body.value, call)?.to_string(),
-            failure.message(),
-        )),
+        400 => Err(mechanism.unreadable(&live.value, &body.value, call, &failure)?),
         _ => Err(failure),
     });
     let Decoded { object: mut new, unknown } = decoded?;

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use crate::EmbeddedApi;
-use crate::testing::{api, get, send, widgets};
+use crate::testing::{api, get, send, send_as, widgets};
 
 async fn post(api: &EmbeddedApi, path: &str, body: &Value) -> Value {
     let (code, answer) = send(api, "POST", path, body).await;
@@ -210,4 +210,42 @@ fn deployment() -> Value {
     let labels = json!({"app": "web"});
     let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     json!({"metadata": {"name": "web"}, "spec": {"selector": {"matchLabels": labels}, "template": pod}})
+}
+
+#[tokio::test]
+async fn a_wrong_type_is_refused_in_the_words_of_kubernetes() {
+    let api = api().await;
+    let path = "/apis/apps/v1/namespaces/n/deployments";
+    let mut wrong = deployment();
+    wrong["spec"]["replicas"] = json!("many");
+    let (code, status) = send(&api, "POST", path, &wrong).await;
+    let why = "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32";
+    let text = format!("Deployment in version \"v1\" cannot be handled as a Deployment: {why}");
+    assert_eq!((code, &status["message"]), (400, &json!(text)));
+    wrong = deployment();
+    wrong["spec"]["template"]["spec"]["containers"][0]["image"] = json!(5);
+    let (_, status) = send(&api, "POST", path, &wrong).await;
+    let why =
+        "number into Go struct field Container.spec.template.spec.containers.image of type string";
+    assert!(status["message"].as_str().unwrap().ends_with(why), "{status}");
+    let map = json!({"metadata": {"name": "a"}, "data": {"a": 1}});
+    let (_, status) = send(&api, "POST", "/api/v1/namespaces/n/configmaps", &map).await;
+    let why = "json: cannot unmarshal number into Go struct field ConfigMap.data of type string";
+    assert!(status["message"].as_str().unwrap().ends_with(why), "{status}");
+
+    post(&api, path, &deployment()).await;
+    let patch = json!({"spec": {"replicas": "many"}});
+    let web = format!("{path}/web");
+    let (code, status) = send(&api, "PATCH", &web, &patch).await;
+    let message = status["message"].as_str().unwrap();
+    assert_eq!(code, 422);
+    assert!(message.contains("patch: Invalid value: \"{\\\"apiVersion"), "{message}");
+    assert!(message.ends_with("\": json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"), "{message}");
+    let (code, status) =
+        send_as(&api, "PATCH", &web, "application/strategic-merge-patch+json", &patch).await;
+    let cause = &status["details"]["causes"][0]["message"];
+    assert_eq!(
+        (code, cause),
+        (422, &json!("Invalid value: \"map[spec:map[replicas:many]]\": unrecognized type: int32"))
+    );
 }
