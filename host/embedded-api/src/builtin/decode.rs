@@ -239,17 +239,12 @@ fn wrong(value: &Value, at: Option<&At<'_>>, wanted: &str) -> WrongType {
 
 impl At<'_> {
     fn path(&self) -> String {
-        let mut path = self.parent.map(At::path).unwrap_or_default();
+        let above = self.parent.map(At::path).unwrap_or_default();
         match self.step {
-            Step::Field(name) | Step::Key(name) => {
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.push_str(name);
-            }
-            Step::Index(index) => path.push_str(&format!("[{index}]")),
+            Step::Field(name) | Step::Key(name) if above.is_empty() => name.to_owned(),
+            Step::Field(name) | Step::Key(name) => format!("{above}.{name}"),
+            Step::Index(index) => format!("{above}[{index}]"),
         }
-        path
     }
 
     /// The path without keys and places in lists.

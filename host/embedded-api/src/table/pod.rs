@@ -151,7 +151,7 @@ fn running(status: &Value, counted: &mut Counted, known: Option<String>) -> Stri
     }
     if reason == "Completed" && has_running {
         let is_ready = holds(status, "Ready");
-        reason = if is_ready { "Running" } else { "NotReady" }.to_owned();
+        if is_ready { "Running" } else { "NotReady" }.clone_into(&mut reason);
     }
     reason
 }

@@ -20,7 +20,7 @@ fn modes(modes: &Value) -> String {
 }
 
 /// The phase, or that the object is being deleted.
-fn phase<'a>(object: &'a Value) -> &'a str {
+fn phase(object: &Value) -> &str {
     let is_deleting = !at(object, &["metadata", "deletionTimestamp"]).is_null();
     if is_deleting { "Terminating" } else { text(&object["status"], "phase") }
 }

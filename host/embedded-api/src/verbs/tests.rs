@@ -118,73 +118,55 @@ fn everything(api: &EmbeddedApi) -> (u64, Vec<Value>) {
     (api.revision(), api.objects())
 }
 
+/// An API with something to try on.
+async fn furnished() -> EmbeddedApi {
+    let api = api().await;
+    post(&api, "/apis/apps/v1/namespaces/n/deployments", &deployment()).await;
+    for (name, finalizers) in [("free", json!([])), ("held", json!(["example.dev/hold"]))] {
+        let metadata = json!({"name": name, "finalizers": finalizers});
+        let pod =
+            json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        post(&api, "/api/v1/namespaces/n/pods", &pod).await;
+    }
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    post(&api, crds, &widgets("Namespaced")).await;
+    api
+}
+
 #[tokio::test]
 async fn a_dry_run_of_any_verb_answers_and_changes_nothing() {
-    let api = api().await;
-    let deployments = "/apis/apps/v1/namespaces/n/deployments";
-    post(&api, deployments, &deployment()).await;
-    let labels = json!({"app": "web"});
-    let pod = json!({"metadata": {"name": "p", "labels": labels, "finalizers": ["example.dev/hold"]}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    post(&api, "/api/v1/namespaces/n/pods", &pod).await;
-    let claim = json!({"metadata": {"name": "free"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
-    post(&api, "/api/v1/namespaces/n/pods", &claim).await;
-    post(&api, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widgets("Namespaced"))
-        .await;
+    let api = furnished().await;
+    let web = "/apis/apps/v1/namespaces/n/deployments/web";
+    let [status, scale] = ["status", "scale"].map(|part| format!("{web}/{part}"));
+    let apply = format!("{web}?fieldManager=m&force=true");
+    let pods = "/api/v1/namespaces/n/pods";
+    let [held, eviction] = ["held", "held/eviction"].map(|pod| format!("{pods}/{pod}"));
+    let crd = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.dev";
     let map = json!({"metadata": {"name": "new"}});
     let replicas = json!({"spec": {"replicas": 7}});
-    let status = json!({"status": {"replicas": 7}});
-    let put = {
-        let (_, mut live) = get(&api, &format!("{deployments}/web")).await;
-        live["spec"]["replicas"] = json!(7);
-        live
-    };
+    let (_, mut put) = get(&api, web).await;
+    put["spec"]["replicas"] = json!(7);
     let applied = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 7}});
-    let eviction =
-        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}});
-    let web = format!("{deployments}/web");
-    let replicas_at = "/spec/replicas";
-    let deletion = "/metadata/deletionTimestamp";
-    let seven = json!(7);
-    let time = json!("2024-06-01T12:00:00Z");
+    let evicted =
+        json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "held"}});
+    let none = Value::Null;
+    let (seven, new, success) = (json!(7), json!("new"), json!("Success"));
+    let (name, spec) = ("/metadata/name", "/spec/replicas");
+    let (deletion, time) = ("/metadata/deletionTimestamp", json!("2024-06-01T12:00:00Z"));
     let cases = [
-        (
-            "POST",
-            "/api/v1/namespaces/n/configmaps".to_owned(),
-            &map,
-            "/metadata/name",
-            json!("new"),
-        ),
-        ("POST", "/api/v1/namespaces".to_owned(), &map, "/metadata/name", json!("new")),
-        ("PUT", web.clone(), &put, replicas_at, seven.clone()),
-        ("PATCH", web.clone(), &replicas, replicas_at, seven.clone()),
-        ("PATCH", format!("{web}?fieldManager=m&force=true"), &applied, replicas_at, seven.clone()),
-        ("PATCH", format!("{web}/status"), &status, "/status/replicas", seven.clone()),
-        ("PATCH", format!("{web}/scale"), &replicas, replicas_at, seven.clone()),
-        ("DELETE", web.clone(), &Value::Null, "/status", json!("Success")),
-        ("DELETE", "/api/v1/namespaces/n/pods/p".to_owned(), &Value::Null, deletion, time.clone()),
-        ("DELETE", "/api/v1/namespaces/n".to_owned(), &Value::Null, deletion, time.clone()),
-        (
-            "DELETE",
-            "/api/v1/namespaces/n/pods".to_owned(),
-            &Value::Null,
-            "/items/0/metadata/name",
-            json!("free"),
-        ),
-        (
-            "DELETE",
-            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.dev"
-                .to_owned(),
-            &Value::Null,
-            deletion,
-            time.clone(),
-        ),
-        (
-            "POST",
-            "/api/v1/namespaces/n/pods/p/eviction".to_owned(),
-            &eviction,
-            "/status",
-            json!("Success"),
-        ),
+        ("POST", "/api/v1/namespaces/n/configmaps", &map, name, &new),
+        ("POST", "/api/v1/namespaces", &map, name, &new),
+        ("PUT", web, &put, spec, &seven),
+        ("PATCH", web, &replicas, spec, &seven),
+        ("PATCH", &apply, &applied, spec, &seven),
+        ("PATCH", &status, &json!({"status": {"replicas": 7}}), "/status/replicas", &seven),
+        ("PATCH", &scale, &replicas, spec, &seven),
+        ("DELETE", web, &none, "/status", &success),
+        ("DELETE", &held, &none, deletion, &time),
+        ("DELETE", "/api/v1/namespaces/n", &none, deletion, &time),
+        ("DELETE", pods, &none, "/items/0/metadata/name", &json!("free")),
+        ("DELETE", crd, &none, deletion, &time),
+        ("POST", &eviction, &evicted, "/status", &success),
     ];
     let before = everything(&api);
     for (method, path, body, pointer, expected) in cases {
@@ -192,7 +174,7 @@ async fn a_dry_run_of_any_verb_answers_and_changes_nothing() {
         let path = format!("{path}{separator}dryRun=All");
         let (code, answer) = send(&api, method, &path, body).await;
         assert!((200..300).contains(&code), "{method} {path}: {answer:#}");
-        assert_eq!(answer.pointer(pointer), Some(&expected), "{method} {path}: {answer:#}");
+        assert_eq!(answer.pointer(pointer), Some(expected), "{method} {path}: {answer:#}");
         assert_eq!(everything(&api), before, "{method} {path}");
     }
 }
@@ -234,15 +216,15 @@ async fn a_wrong_type_is_refused_in_the_words_of_kubernetes() {
     assert!(status["message"].as_str().unwrap().ends_with(why), "{status}");
 
     post(&api, path, &deployment()).await;
-    let patch = json!({"spec": {"replicas": "many"}});
+    let many = json!({"spec": {"replicas": "many"}});
     let web = format!("{path}/web");
-    let (code, status) = send(&api, "PATCH", &web, &patch).await;
+    let (code, status) = send(&api, "PATCH", &web, &many).await;
     let message = status["message"].as_str().unwrap();
     assert_eq!(code, 422);
     assert!(message.contains("patch: Invalid value: \"{\\\"apiVersion"), "{message}");
     assert!(message.ends_with("\": json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"), "{message}");
     let (code, status) =
-        send_as(&api, "PATCH", &web, "application/strategic-merge-patch+json", &patch).await;
+        send_as(&api, "PATCH", &web, "application/strategic-merge-patch+json", &many).await;
     let cause = &status["details"]["causes"][0]["message"];
     assert_eq!(
         (code, cause),
