@@ -1,5 +1,6 @@
 //! Faults for tests: what may go wrong between a client and an API server, on demand.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -67,6 +68,7 @@ pub(crate) struct Seen<'a> {
 #[derive(Debug, Default)]
 pub struct Faults {
     waiting: Mutex<Vec<Waiting>>,
+    hits: AtomicUsize,
     watches: Mutex<Watches>,
 }
 
@@ -172,6 +174,11 @@ impl Faults {
         self.waiting.lock().iter().map(|waiting| waiting.times).sum()
     }
 
+    /// How often a fault has hit a request so far.
+    pub fn hits(&self) -> usize {
+        self.hits.load(Ordering::Relaxed)
+    }
+
     /// Breaks the watches that are open now and whose resource the filter hits; says how many they were.
     pub fn drop_watches(&self, filter: &Filter) -> usize {
         let watches = self.watches.lock();
@@ -206,6 +213,7 @@ impl Faults {
             };
             obstacles.refusal = obstacles.refusal.or(refusal);
             *times -= 1;
+            self.hits.fetch_add(1, Ordering::Relaxed);
         }
         waiting.retain(|waiting| waiting.times > 0);
         obstacles
