@@ -330,6 +330,9 @@ impl Reconciler {
             .iter()
             .for_each(|wrote| turn.reads.wrote(&wrote.of, &wrote.manager, wrote.own));
         written.pruned.iter().for_each(|(of, manager)| turn.reads.pruned(of, manager));
+        // Where it is the kind that is not there, the key runs again as soon as it is, and not when the back-off is over.
+        let not_found = written.failures.iter().filter(|failed| failed.code == 404);
+        not_found.for_each(|failed| turn.reads.not_written(&failed.ref_.kind));
         written
     }
 

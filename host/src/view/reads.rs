@@ -145,6 +145,12 @@ impl Reads {
         }
     }
 
+    /// The run could not write an object of a kind since something was not there, maybe the kind.
+    pub fn not_written(&mut self, kind: &Kind) {
+        let kind = self.stores.snapshots(kind).kind;
+        self.waits_for(&kind, true);
+    }
+
     /// Takes in what a later call of the same run has read. Of what both have read, the earlier state is what counts.
     pub fn merge(&mut self, later: Self) {
         for interest in later.interests {
