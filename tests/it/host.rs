@@ -5,11 +5,14 @@
 
 mod counted;
 mod faults;
+mod killed;
 mod kinds;
 mod lifecycle;
 mod misbehave;
+mod play;
 mod relabel;
 mod restart;
+mod tap;
 mod writes;
 
 use std::{
@@ -37,6 +40,11 @@ use mortise_tests::{definitions, loaded};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use self::{
+    play::{Play, manifest, outcome},
+    tap::Tap,
+};
+
 const API_RULE: &str = "guests/api-rule";
 const PUPPET: &str = "tests/guests/puppet";
 const RULE: &str = "gateway.kyma-project.io/v2/APIRule";
@@ -56,6 +64,8 @@ struct Stage {
     cluster: Cluster,
     loaded: Vec<Loaded>,
     drive: Drive,
+    /// What passes between the host and the API.
+    tap: Tap,
     host: Host,
 }
 
@@ -142,15 +152,18 @@ impl Scene {
 
     /// With a puppet that reconciles objects of a kind and may do everything with `ConfigMaps`.
     async fn of_puppet(reconciled: &str) -> Self {
-        let play = json!({"description": {
-            "name": "puppet", "version": "1.0.0", "config_schema": null, "reads": [],
-            "reconcilers": [{
-                "name": "objects", "of": selection(reconciled, "play=yes"), "finalizers": ["example.com/held"], "resync": 0,
-                "triggered_by_status": false, "min_interval": 0,
-            }],
-            "writes": [{"of": selection(CONFIG_MAP, ""), "verbs": ["create", "update", "delete"], "fields": []}],
-        }});
-        Self::new(vec![loaded(PUPPET, &play.to_string()).await.unwrap()])
+        let play = Play::new("puppet")
+            .reconciles_with(
+                "objects",
+                &selection(reconciled, "play=yes"),
+                &json!({"finalizers": ["example.com/held"]}),
+            )
+            .writes(&selection(CONFIG_MAP, ""), &["create", "update", "delete"]);
+        Self::of_play(&play).await
+    }
+
+    async fn of_play(play: &Play) -> Self {
+        Self::new(vec![play.load().await])
     }
 
     fn load(&self, object: &Value) {
@@ -159,16 +172,16 @@ impl Scene {
 
     fn start(self, drive: Drive) -> Stage {
         let Self { api, cluster, loaded } = self;
-        let host = start(&api, &loaded, drive);
-        Stage { api, cluster, loaded, drive, host }
+        let tap = Tap::default();
+        let host = start(&tap.cluster(&api), &loaded, drive);
+        Stage { api, cluster, loaded, drive, tap, host }
     }
 }
 
-/// A host knows of the cluster what it has found out itself.
-fn start(api: &EmbeddedApi, loaded: &[Loaded], drive: Drive) -> Host {
-    let cluster = cluster(api);
+/// A host knows of the cluster what it has found out itself: the cluster must be a new one.
+fn start(cluster: &Cluster, loaded: &[Loaded], drive: Drive) -> Host {
     let options = Options { now: now(), drive, ..Options::default() };
-    Host::start(&cluster, loaded.to_vec(), &options).unwrap()
+    Host::start(cluster, loaded.to_vec(), &options).unwrap()
 }
 
 // === what is on stage ===
@@ -208,15 +221,8 @@ fn selection(of: &str, labels: &str) -> Value {
 
 /// What a puppet returns that applies these objects.
 fn applies(objects: &[Value]) -> String {
-    let manifests: Vec<Value> = objects
-        .iter()
-        .map(|object| json!({"cluster": "", "object": object.to_string(), "mode": "Apply", "leave": [], "absent": []}))
-        .collect();
-    let outcome = json!({
-        "apply": manifests, "patch": [], "evict": [], "delete": [], "prune": [], "status": null, "events": [],
-        "requeue": "ByDefault", "finalizers": null, "children": [],
-    });
-    json!({"returns": {"outcome": outcome}}).to_string()
+    let manifests: Vec<Value> = objects.iter().map(manifest).collect();
+    json!({"returns": outcome(&json!({"apply": manifests}))}).to_string()
 }
 
 /// A `ConfigMap` that makes the puppet return this.
@@ -358,10 +364,10 @@ impl Stage {
 
     /// The host ends, and another one starts.
     async fn restart(self) -> Self {
-        let Self { api, cluster, loaded, drive, host } = self;
+        let Self { api, cluster, loaded, drive, tap, host } = self;
         host.stop().await.unwrap();
-        let host = start(&api, &loaded, drive);
-        Self { api, cluster, loaded, drive, host }
+        let host = start(&tap.cluster(&api), &loaded, drive);
+        Self { api, cluster, loaded, drive, tap, host }
     }
 
     /// Whether a rule says that it is.

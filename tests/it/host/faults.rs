@@ -64,11 +64,13 @@ async fn expected() -> BTreeMap<String, Value> {
 }
 
 /// Makes the changes while this goes wrong between them, and waits until all is as it should be.
-async fn ends_well(what: &str, wrong: impl Fn(&Stage)) {
+/// `count` says how often it has come to pass so far.
+async fn ends_well(what: &str, wrong: impl Fn(&Stage), count: impl Fn(&Stage) -> usize) {
     let expected = expected().await;
     let mut stage = scene().await.start(Drive::Host);
     let all_ready = |stage: &Stage| (0..4).all(|number| stage.is_ready(&format!("r{number}")));
     stage.until("ready", all_ready).await;
+    let before = count(&stage);
     for step in 0..STEPS {
         change(&stage, step).await;
         wrong(&stage);
@@ -77,11 +79,13 @@ async fn ends_well(what: &str, wrong: impl Fn(&Stage)) {
             tokio::task::yield_now().await;
         }
         if step % 2 == 1 {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
         }
         // Somebody's own requests are not hit.
         stage.api.faults().clear();
     }
+    let times = count(&stage) - before;
+    assert!(times >= STEPS, "{what}: {times} times are too few to show anything");
     wrong(&stage);
     let other = |stage: &Stage| {
         let there = stage.state();
@@ -97,61 +101,67 @@ async fn ends_well(what: &str, wrong: impl Fn(&Stage)) {
 /// The next writes of each kind that is written go wrong like this.
 fn inject(stage: &Stage, fault: &Fault, times: usize) {
     let verbs = [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete];
-    for kind in ["virtualservices", "authorizationpolicies", "apirules"] {
+    let kinds = ["virtualservices", "authorizationpolicies", "apirules"];
+    for kind in kinds {
         stage.api.faults().inject(fault.clone(), Filter::resource(kind).verbs(verbs), times);
     }
 }
 
+fn break_watches(stage: &Stage) {
+    stage.api.faults().drop_watches(&Filter::all());
+}
+
+fn hits(stage: &Stage) -> usize {
+    stage.api.faults().hits()
+}
+
 #[tokio::test(start_paused = true)]
 async fn watches_that_break_lose_no_change() {
-    ends_well("after broken watches", |stage| {
-        stage.api.faults().drop_watches(&Filter::all());
-    })
-    .await;
+    ends_well("after broken watches", break_watches, |stage| stage.tap.watches()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn watches_that_break_before_a_forgotten_history_lose_no_change() {
-    ends_well("after 410", |stage| {
-        stage.api.faults().drop_watches(&Filter::all());
+    let forget = |stage: &Stage| {
+        break_watches(stage);
         stage.api.compact();
-    })
-    .await;
+    };
+    ends_well("after 410", forget, |stage| stage.tap.all_lists()).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn watches_and_lists_that_are_refused_lose_no_change() {
-    ends_well("after 500 and 410", |stage| {
+    let refuse = |stage: &Stage| {
         let faults = stage.api.faults();
         let all = Filter::all().verbs([Verb::List, Verb::Watch]);
         faults.inject(Fault::InternalError, all.clone(), 10);
         faults.inject(Fault::Gone, all, 10);
-        faults.drop_watches(&Filter::all());
-    })
-    .await;
+        break_watches(stage);
+    };
+    ends_well("after 500 and 410", refuse, hits).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn writes_that_find_the_server_broken_are_made_later() {
-    ends_well("after 500", |stage| inject(stage, &Fault::InternalError, 3)).await;
+    ends_well("after 500", |stage| inject(stage, &Fault::InternalError, 3), hits).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn writes_that_find_the_server_broken_for_longer_than_they_are_tried_are_made_later() {
-    ends_well("after many 500", |stage| inject(stage, &Fault::InternalError, 20)).await;
+    ends_well("after many 500", |stage| inject(stage, &Fault::InternalError, 20), hits).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn writes_that_the_server_is_too_busy_for_are_made_later() {
-    ends_well("after 429", |stage| inject(stage, &Fault::TooManyRequests(Some(2)), 4)).await;
+    ends_well("after 429", |stage| inject(stage, &Fault::TooManyRequests(Some(2)), 4), hits).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn writes_whose_answers_are_lost_are_made_once() {
-    ends_well("after lost answers", |stage| inject(stage, &Fault::LostAnswer, 3)).await;
+    ends_well("after lost answers", |stage| inject(stage, &Fault::LostAnswer, 3), hits).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn writes_that_meet_a_conflict_are_made_later() {
-    ends_well("after conflicts", |stage| inject(stage, &Fault::Conflict, 2)).await;
+    ends_well("after conflicts", |stage| inject(stage, &Fault::Conflict, 2), hits).await;
 }

@@ -1,10 +1,18 @@
 //! Kinds that come and go.
 
-use kube::api::DeleteParams;
-use mortise_host::run::Drive;
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::{CONFIG_MAP, Scene, Stage, applies, object};
+use kube::api::DeleteParams;
+use mortise_host::{
+    contract::ObjectRef, queue::Cause, reconciler::Report, run::Drive, store::Known,
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{
+    CONFIG_MAP, GUARD, NAMESPACE, Scene, Stage, applies, kind, names, object, outcome, play::Play,
+    scripted, selection, text,
+};
 
 const WIDGET: &str = "example.com/v1/Widget";
 const DEFINITION: &str = "apiextensions.k8s.io/v1/CustomResourceDefinition";
@@ -72,5 +80,128 @@ async fn a_kind_that_comes_back_before_the_host_has_noticed_is_served_too() {
         let definitions = stage.client(DEFINITION, "").await;
         definitions.delete("widgets.example.com", &DeleteParams::default()).await.unwrap();
     }
+    stage.host.stop().await.unwrap();
+}
+
+/// Waits until the host has listed the objects of a kind.
+async fn listed(stage: &Stage) {
+    let mut progress = stage.host.progress();
+    let of = ObjectRef {
+        cluster: String::new(),
+        kind: kind(WIDGET),
+        namespace: Some(NAMESPACE.into()),
+        name: "nobody".into(),
+    };
+    while matches!(stage.host.stores().known(&of), Known::Unwatched) {
+        timeout(GUARD, progress.changed()).await.unwrap().unwrap();
+    }
+}
+
+/// What the puppet's reads were answered in a run.
+fn answers(report: &Report) -> Vec<Value> {
+    let reads = report.log.iter().filter(|line| line.message == "read");
+    let answer = |(key, value): &(String, String)| {
+        (key == "answer").then(|| serde_json::from_str(value).unwrap())
+    };
+    reads.flat_map(|line| line.fields.iter().filter_map(answer)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_of_a_kind_that_is_not_served_says_so_and_is_made_again_when_it_is() {
+    let play = Play::new("puppet")
+        .reconciles("objects", &selection(CONFIG_MAP, "play=yes"))
+        .reads(&selection(WIDGET, ""));
+    let stage = Scene::of_play(&play).await.start(Drive::Caller);
+    let of = json!({"cluster": "", "kind": selection(WIDGET, "")["kind"], "namespace": NAMESPACE, "name": "first"});
+    let reads = json!([{"get": {"ref": of}}, {"list": {"of": selection(WIDGET, "")}}]);
+    stage.apply(&[scripted("reader", &json!({"reads": reads}).to_string())]).await;
+
+    let reports = stage.settle().await;
+    let unknown = json!({"Err": "UnknownKind"});
+    assert_eq!(answers(reports.last().unwrap()), [unknown.clone(), unknown.clone()]);
+    assert_eq!(reports.last().unwrap().failure, None, "it is an answer");
+
+    stage.apply(&[definition()]).await;
+    listed(&stage).await;
+    let woken = stage.ready().await;
+    assert_eq!(names(&woken), ["reader".to_owned()].into());
+    let is_known =
+        |cause: &Cause| matches!(cause, Cause::KindKnown(known) if **known == kind(WIDGET));
+    assert!(woken[0].causes.iter().any(is_known), "{:?}", woken[0].causes);
+    let mut reports = stage.run(woken).await;
+    reports.extend(stage.settle().await);
+    assert_eq!(answers(reports.last().unwrap()), [json!({"Ok": null}), json!({"Ok": []})]);
+
+    stage.apply(&[widget("first")]).await;
+    let reports = stage.settle().await;
+    let [found, listed] = &answers(reports.last().unwrap())[..] else { panic!("{reports:#?}") };
+    let found: Value = serde_json::from_str(text(found, "/Ok")).unwrap();
+    assert_eq!(text(&found, "/metadata/name"), "first");
+    assert_eq!(listed["Ok"].as_array().unwrap().len(), 1);
+
+    // Gone again, with all that was read of it.
+    let definitions = stage.client(DEFINITION, "").await;
+    definitions.delete("widgets.example.com", &DeleteParams::default()).await.unwrap();
+    let reports = stage.settle().await;
+    assert_eq!(answers(reports.last().unwrap()), [unknown.clone(), unknown]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_of_a_kind_that_is_not_served_fails_and_is_made_when_it_is() {
+    let play = Play::new("puppet")
+        .reconciles("objects", &selection(CONFIG_MAP, "play=yes"))
+        .writes(&selection(WIDGET, ""), &["create", "update"]);
+    let stage = Scene::of_play(&play).await.start(Drive::Caller);
+    let warning = json!({"on": null, "event_type": "Warning", "reason": "NotWritten", "message": "no widgets yet"});
+    let script = json!({
+        "returns": outcome(&json!({"apply": [super::manifest(&object(WIDGET, "made", &json!({"spec": {}})))]})),
+        "refused": outcome(&json!({"events": [warning]})),
+    });
+    stage.apply(&[scripted("writer", &script.to_string())]).await;
+    let ready = stage.ready().await;
+    let reports = stage.run(ready).await;
+    let failure = reports[0].failure.as_deref().unwrap();
+    assert!(failure.contains("Widget a/made failed (404)"), "{failure}");
+    let refused: Vec<_> = reports[0].log.iter().filter(|line| line.message == "refused").collect();
+    assert_eq!(refused.len(), 1, "it was told at once: {reports:#?}");
+    assert_eq!(stage.events("writer"), ["no widgets yet"]);
+
+    // So often that it would wait for minutes.
+    let mut wait = Duration::from_millis(5);
+    while wait < Duration::from_mins(5) {
+        tokio::time::advance(wait + Duration::from_millis(1)).await;
+        let ready = stage.ready().await;
+        assert!(stage.run(ready).await[0].failure.is_some());
+        wait *= 2;
+    }
+    stage.apply(&[definition()]).await;
+    listed(&stage).await;
+    let ready = stage.ready().await;
+    assert_eq!(names(&ready), ["writer".to_owned()].into(), "not only when the back-off is over");
+    let is_known =
+        |cause: &Cause| matches!(cause, Cause::KindKnown(known) if **known == kind(WIDGET));
+    assert!(ready[0].causes.iter().any(is_known), "{:?}", ready[0].causes);
+    let reports = stage.run(ready).await;
+    assert_eq!(reports[0].failure, None, "{reports:#?}");
+    assert!(stage.get(WIDGET, "made").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_keys_of_a_kind_that_is_made_again_run_again() {
+    let mut stage = Scene::of_puppet(WIDGET).await.start(Drive::Host);
+    stage.apply(&[definition(), widget("held")]).await;
+    made(&mut stage, "held").await;
+    stage.delete(CONFIG_MAP, "held").await;
+    made(&mut stage, "held").await;
+
+    let definitions = stage.client(DEFINITION, "").await;
+    definitions.delete("widgets.example.com", &DeleteParams::default()).await.unwrap();
+    stage.cluster.forget("example.com");
+    // With the object it has lost its script: what it made stays, and is nobody's.
+    let reports = stage.until("told", |stage| stage.host.is_idle()).await;
+    assert!(reports.iter().all(|report| report.failure.is_none()), "{reports:#?}");
+    stage.delete(CONFIG_MAP, "held").await;
+    stage.apply(&[definition(), widget("held")]).await;
+    made(&mut stage, "held").await;
     stage.host.stop().await.unwrap();
 }

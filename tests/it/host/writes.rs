@@ -1,13 +1,17 @@
 //! Writes that are refused.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use kube::api::{Patch, PatchParams};
 use mortise_embedded_api::{Fault, Filter, Verb};
 use mortise_host::{queue::Cause, run::Drive, write::Action};
 use serde_json::json;
 
-use super::{NAMESPACE, RULE, Scene, VIRTUAL_SERVICE, actions, names, pod, rule, service, text};
+use super::{
+    CONFIG_MAP, NAMESPACE, RULE, Scene, VIRTUAL_SERVICE, actions, manifest, names, object, outcome,
+    play::{Play, deletion},
+    pod, rule, scripted, selection, service, text,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_write_is_told_to_the_processor_at_once_and_tried_again_after_a_while() {
@@ -89,4 +93,78 @@ async fn what_the_server_refuses_to_make_is_made_when_it_allows_it() {
     assert!(!reports.is_empty() && reports.iter().all(|report| report.failure.is_none()));
     assert!(stage.is_ready("orders"));
     stage.only(VIRTUAL_SERVICE, "orders-");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_a_budget_refuses_is_an_answer() {
+    let play = Play::new("puppet")
+        .reconciles("objects", &selection(CONFIG_MAP, "play=yes"))
+        .writes(&selection(CONFIG_MAP, ""), &["create", "update", "delete"])
+        .writes(&selection("v1/Pod", ""), &["evict"]);
+    let scene = Scene::of_play(&play).await;
+    let healthy = json!({"status": {
+        "phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+    }});
+    let mut web = pod("web-1", "web");
+    super::merge(&mut web, &healthy);
+    scene.load(&web);
+    let budget = |allowed: u32| {
+        object(
+            "policy/v1/PodDisruptionBudget",
+            "web",
+            &json!({
+                "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+                "status": {"observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+            }),
+        )
+    };
+    scene.load(&budget(0));
+    scene.load(&object(CONFIG_MAP, "doomed", &json!({})));
+    let place = |of: &str, name: &str| json!({"cluster": "", "kind": selection(of, "")["kind"], "namespace": NAMESPACE, "name": name});
+    let event = |reason: &str| json!({"on": null, "event_type": "Normal", "reason": reason, "message": reason});
+    let script = json!({
+        "returns": outcome(&json!({
+            "apply": [manifest(&object(CONFIG_MAP, "made", &json!({"data": {"made": "yes"}})))],
+            "evict": [deletion(&place("v1/Pod", "web-1"))], "delete": [deletion(&place(CONFIG_MAP, "doomed"))],
+            "events": [event("First")], "requeue": "Never",
+        })),
+        "refused": outcome(&json!({"events": [event("Waits")], "requeue": {"After": 7000}})),
+    });
+    scene.load(&scripted("restart", &script.to_string()));
+    let stage = scene.start(Drive::Caller);
+
+    let ready = stage.ready().await;
+    assert_eq!(names(&ready), ["restart".to_owned()].into());
+    let reports = stage.run(ready).await;
+    assert_eq!(reports[0].failure, None, "{reports:#?}");
+    // All of the first answer, then what the second one, which comes at once, says of it.
+    let done: Vec<Action> = reports[0].changes.iter().map(|change| change.action).collect();
+    assert_eq!(done, [Action::Create, Action::Delete, Action::Event, Action::Event]);
+    assert!(stage.get(CONFIG_MAP, "made").is_some());
+    let told = BTreeSet::from_iter(stage.events("restart"));
+    assert_eq!(told, ["First".to_owned(), "Waits".to_owned()].into());
+    let refused: Vec<_> = reports[0].log.iter().filter(|line| line.message == "refused").collect();
+    let told = format!("{refused:?}");
+    assert_eq!(refused.len(), 1, "{told}");
+    assert!(
+        told.contains("Evict") && told.contains("429") && told.contains("disruption budget"),
+        "{told}"
+    );
+    assert!(stage.get("v1/Pod", "web-1").is_some());
+    assert_eq!(stage.get(CONFIG_MAP, "doomed"), None);
+
+    // Its requeue counts, and there is no back-off.
+    assert_eq!(reports[0].again, Some(Duration::from_secs(7)));
+    stage.settle().await;
+    tokio::time::advance(Duration::from_millis(6_900)).await;
+    assert_eq!(stage.ready().await.len(), 0);
+    tokio::time::advance(Duration::from_millis(101)).await;
+    let ready = stage.ready().await;
+    assert_eq!(names(&ready), ["restart".to_owned()].into());
+    assert_eq!((ready[0].attempt, &ready[0].causes[..]), (0, &[Cause::Requeue][..]));
+    stage.api.load(budget(1), true).unwrap();
+    let reports = stage.run(ready).await;
+    assert_eq!(actions(&reports[0])[0], (Action::Evict, "web-1".to_owned()));
+    assert!(stage.get("v1/Pod", "web-1").is_none());
+    assert_eq!(reports[0].again, None);
 }

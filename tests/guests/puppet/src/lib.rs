@@ -45,6 +45,8 @@ struct Script {
     repeat: Option<u32>,
     /// None: an outcome in which there is nothing.
     returns: Option<Returns>,
+    /// What is returned instead where writes were refused; which ones is in the log, a line `refused`. None: the same.
+    refused: Option<Returns>,
 }
 
 #[derive(Deserialize)]
@@ -85,7 +87,12 @@ impl Guest for Puppet {
             None => script.reads.iter().for_each(|read| say("read", answer(read))),
             Some(times) => (0..times).flat_map(|_| &script.reads).for_each(discard),
         }
-        match script.returns {
+        let mut returns = script.returns;
+        if !request.failed_writes.is_empty() {
+            say("refused", json(&request.failed_writes));
+            returns = script.refused.or(returns);
+        }
+        match returns {
             None => serde_json::from_value(nothing()).map_err(|error| failure(error.to_string())),
             Some(Returns::Outcome(outcome)) => Ok(*outcome),
             Some(Returns::Failure(failure)) => Err(failure),
@@ -117,11 +124,14 @@ fn script(request: &Request) -> Result<Script, String> {
 }
 
 fn answer(read: &Read) -> String {
-    let answer = match read {
-        Read::Get { of, fields } => serde_json::to_string(&cluster::get(of, fields)),
-        Read::List { of, limit } => serde_json::to_string(&list(of, *limit)),
-    };
-    answer.unwrap_or_else(|error| error.to_string())
+    match read {
+        Read::Get { of, fields } => json(&cluster::get(of, fields)),
+        Read::List { of, limit } => json(&list(of, *limit)),
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|error| error.to_string())
 }
 
 fn discard(read: &Read) {

@@ -1,0 +1,78 @@
+//! Puppets: processors that declare and do what a test tells them.
+
+use mortise_host::run::Loaded;
+use mortise_tests::loaded;
+use serde_json::{Value, json};
+
+use super::{PUPPET, merge};
+
+/// What a puppet declares and does.
+#[derive(Clone)]
+pub(super) struct Play {
+    description: Value,
+}
+
+// === impl Play ===
+
+impl Play {
+    /// A puppet that declares nothing yet.
+    pub(super) fn new(name: &str) -> Self {
+        let description = json!({
+            "name": name, "version": "1.0.0", "config_schema": null, "reconcilers": [], "reads": [], "writes": [],
+        });
+        Self { description }
+    }
+
+    pub(super) fn reconciles(self, name: &str, of: &Value) -> Self {
+        self.reconciles_with(name, of, &json!({}))
+    }
+
+    /// With other fields of the reconciler than the usual ones.
+    pub(super) fn reconciles_with(mut self, name: &str, of: &Value, rest: &Value) -> Self {
+        let mut reconciler = json!({
+            "name": name, "of": of, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0,
+        });
+        merge(&mut reconciler, rest);
+        push(&mut self.description["reconcilers"], reconciler);
+        self
+    }
+
+    pub(super) fn reads(mut self, of: &Value) -> Self {
+        push(&mut self.description["reads"], of.clone());
+        self
+    }
+
+    pub(super) fn writes(mut self, of: &Value, verbs: &[&str]) -> Self {
+        push(&mut self.description["writes"], json!({"of": of, "verbs": verbs, "fields": []}));
+        self
+    }
+
+    pub(super) async fn load(&self) -> Loaded {
+        let play = json!({"description": self.description});
+        loaded(PUPPET, &play.to_string()).await.unwrap()
+    }
+}
+
+fn push(list: &mut Value, item: Value) {
+    list.as_array_mut().unwrap().push(item);
+}
+
+/// An outcome in which nothing is but this.
+pub(super) fn outcome(of: &Value) -> Value {
+    let mut outcome = json!({
+        "apply": [], "patch": [], "evict": [], "delete": [], "prune": [], "status": null, "events": [],
+        "requeue": "ByDefault", "finalizers": null, "children": [],
+    });
+    merge(&mut outcome, of);
+    json!({"outcome": outcome})
+}
+
+/// A manifest, applied.
+pub(super) fn manifest(object: &Value) -> Value {
+    json!({"cluster": "", "object": object.to_string(), "mode": "Apply", "leave": [], "absent": []})
+}
+
+/// A deletion or an eviction.
+pub(super) fn deletion(of: &Value) -> Value {
+    json!({"ref_": of, "uid": null, "propagation": "Background", "grace_period": null})
+}

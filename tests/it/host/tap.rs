@@ -1,0 +1,112 @@
+//! What passes between host and API: counted, and cut off.
+
+use std::{
+    convert::Infallible,
+    future::{Future, pending},
+    sync::{Arc, Mutex},
+};
+
+use http::{Method, Request};
+use kube::client::Body;
+use mortise_embedded_api::EmbeddedApi;
+use mortise_host::cluster::Cluster;
+use tokio::sync::Notify;
+use tower::ServiceExt as _;
+
+/// Sits between one host and the API. Clones are the same.
+#[derive(Clone, Default)]
+pub(super) struct Tap(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    killed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// The paths that were asked to be watched.
+    watches: Vec<String>,
+    /// Those of them that were listed for it.
+    lists: Vec<String>,
+    /// Events do not count.
+    writes: usize,
+    /// The host does not live to hear the answer to this write.
+    last_write: Option<usize>,
+}
+
+// === impl Tap ===
+
+impl Tap {
+    /// One that kills the host when this many of its writes have been carried out, before the last one is answered: no request
+    /// gets through after that, and none is answered.
+    pub(super) fn killing_after(writes: usize) -> Self {
+        let tap = Self::default();
+        tap.0.state.lock().unwrap().last_write = Some(writes);
+        tap
+    }
+
+    /// The API, behind this tap.
+    pub(super) fn cluster(&self, api: &EmbeddedApi) -> Cluster {
+        let (tap, router) = (self.clone(), api.router());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (tap, router) = (tap.clone(), router.clone());
+            // Each run tells its events anew: a host that died of them would never come any further.
+            let is_write =
+                request.method() != Method::GET && !request.uri().path().contains("/events");
+            let lives = tap.see(&request);
+            async move {
+                if !lives {
+                    return pending().await;
+                }
+                let answer = router.oneshot(request).await?;
+                if is_write && answer.status().is_success() && tap.wrote() {
+                    tap.0.killed.notify_one();
+                    return pending().await;
+                }
+                Ok::<_, Infallible>(answer)
+            }
+        });
+        Cluster::new(kube::Client::new(service, "default"))
+    }
+
+    /// Counts a request; says whether the host is still alive.
+    fn see(&self, request: &Request<Body>) -> bool {
+        let mut state = self.0.state.lock().unwrap();
+        let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        if query.contains("watch=") {
+            state.watches.push(path.to_owned());
+        }
+        if query.contains("sendInitialEvents=true") {
+            state.lists.push(path.to_owned());
+        }
+        state.last_write.is_none_or(|last| state.writes < last)
+    }
+
+    /// Counts a write that was carried out; says whether the host dies of it.
+    fn wrote(&self) -> bool {
+        let mut state = self.0.state.lock().unwrap();
+        state.writes += 1;
+        state.last_write.is_some_and(|last| state.writes >= last)
+    }
+
+    /// Waits until the host is dead.
+    pub(super) fn killed(&self) -> impl Future<Output = ()> {
+        self.0.killed.notified()
+    }
+
+    /// How many watches were opened, of all resources.
+    pub(super) fn watches(&self) -> usize {
+        self.0.state.lock().unwrap().watches.len()
+    }
+
+    /// How many lists there were, of all resources.
+    pub(super) fn all_lists(&self) -> usize {
+        self.0.state.lock().unwrap().lists.len()
+    }
+
+    /// How many writes were carried out; events do not count.
+    pub(super) fn writes(&self) -> usize {
+        self.0.state.lock().unwrap().writes
+    }
+}
