@@ -14,7 +14,7 @@ pub use cause::{Cause, Role, What};
 pub use lane::Limits;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -116,6 +116,8 @@ struct Shared {
     work: Notify,
     /// Wakes all waiting `idle`.
     rest: Notify,
+    /// The time at which all time stands still, if it does.
+    still: OnceLock<Instant>,
 }
 
 // === impl Key ===
@@ -181,9 +183,18 @@ impl Queue {
         Self::default()
     }
 
+    /// Lets no time pass from now on: what waits for its time waits for ever.
+    pub fn stand_still(&self) {
+        self.0.still.get_or_init(Instant::now);
+    }
+
+    fn now(&self) -> Instant {
+        self.0.still.get().copied().unwrap_or_else(Instant::now)
+    }
+
     /// Sets a processor's limits; a processor that was never set has the default ones.
     pub fn set_processor(&self, processor: &Arc<str>, limits: Limits) {
-        self.0.core.lock().set_limits(processor, limits, Instant::now());
+        self.0.core.lock().set_limits(processor, limits, self.now());
         self.0.work.notify_one();
     }
 
@@ -206,13 +217,13 @@ impl Queue {
 
     /// Asks for a run now.
     pub fn add(&self, key: &Key, cause: Cause, priority: Priority) {
-        self.0.core.lock().add(key, cause, priority, Instant::now());
+        self.0.core.lock().add(key, cause, priority, self.now());
         self.0.work.notify_one();
     }
 
     /// Asks for a run after a time. Of two delays the earlier one counts.
     pub fn add_after(&self, key: &Key, delay: Duration, cause: Cause, priority: Priority) {
-        self.0.core.lock().add_at(key, Instant::now() + delay, cause, priority);
+        self.0.core.lock().add_at(key, self.now() + delay, cause, priority);
         self.0.work.notify_one();
     }
 
@@ -224,13 +235,13 @@ impl Queue {
             let next = self.take();
             match next {
                 Next::Run(run) => return run,
-                Next::At(time) => {
+                Next::At(time) if self.0.still.get().is_none() => {
                     tokio::select! {
                         () = woken => {}
                         () = tokio::time::sleep_until(time) => {}
                     }
                 }
-                Next::Nothing => woken.await,
+                Next::At(_) | Next::Nothing => woken.await,
             }
         }
     }
@@ -242,7 +253,7 @@ impl Queue {
 
     fn take(&self) -> Next {
         let mut core = self.0.core.lock();
-        let next = core.next(Instant::now());
+        let next = core.next(self.now());
         if matches!(next, Next::Run(_)) && core.has_ready() {
             // One wake-up may stand for several keys that became due at once: each taker wakes the next one.
             self.0.work.notify_one();
@@ -252,20 +263,20 @@ impl Queue {
 
     /// Ends a run.
     pub fn done(&self, key: &Key, done: Done) {
-        self.0.core.lock().done(key, done, Instant::now());
+        self.0.core.lock().done(key, done, self.now());
         self.0.work.notify_one();
         self.0.rest.notify_waiters();
     }
 
     /// The keys that wait for their time, the earliest first.
     pub fn delayed(&self) -> Vec<Delayed> {
-        self.0.core.lock().delayed(Instant::now())
+        self.0.core.lock().delayed(self.now())
     }
 
     /// How much is where.
     pub fn state(&self) -> State {
         let mut core = self.0.core.lock();
-        core.fire(Instant::now());
+        core.fire(self.now());
         core.state()
     }
 
@@ -277,7 +288,7 @@ impl Queue {
     /// Whether nothing is ready and nothing runs. Delayed keys do not count.
     pub fn is_idle(&self) -> bool {
         let mut core = self.0.core.lock();
-        core.fire(Instant::now());
+        core.fire(self.now());
         core.is_idle()
     }
 

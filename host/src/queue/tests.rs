@@ -48,6 +48,24 @@ async fn a_key_added_while_it_runs_runs_once_more_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_for_its_time_waits_for_ever_while_time_stands_still() {
+    let queue = Queue::new();
+    queue.stand_still();
+    queue.add(&key("p", "a"), Cause::Start, Priority::Change);
+    let run = queue.next().await;
+    queue.done(&run.key, Done::Failure(Again::BackOff));
+    queue.add_after(&key("p", "b"), ms(1), Cause::Requeue, Priority::Change);
+    advance(ms(60_000)).await;
+    assert_eq!(queue.try_next(), None);
+    assert_eq!(queue.state(), State { ready: 0, running: 0, delayed: 2 });
+    // A change comes at once, and knows of the failure.
+    queue.add(&key("p", "a"), Cause::Asked, Priority::Change);
+    assert_eq!(queue.try_next().unwrap().attempt, 1);
+    let waits = tokio::time::timeout(ms(60_000), queue.next()).await;
+    assert!(waits.is_err(), "{waits:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_earliest_of_two_delays_wins() {
     for delays in [[10, 50], [50, 10]] {
         let queue = Queue::new();
