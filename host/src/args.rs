@@ -76,16 +76,17 @@ pub struct SimulateArgs {
     /// The time of all calls (RFC 3339); the present time if absent.
     #[arg(long, value_name = "TIME")]
     pub now: Option<jiff::Timestamp>,
-    /// A kind that is unknown, as if its CRD were not installed; may be repeated.
+    /// A kind that is unknown, as if its CRD were not installed: one that the processor declares, or whose CRD is at hand; may
+    /// be repeated. Objects of it are left out.
     #[arg(long, value_name = "PLURAL.GROUP")]
     pub missing_kind: Vec<String>,
     /// Loads the objects past the validation of their CRDs, as objects stored under an older schema are.
     #[arg(long)]
     pub no_validate: bool,
-    /// Reconciles only this object.
+    /// Reconciles only this object; its kind may be the plural, in any case.
     #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
     pub only: Option<String>,
-    /// At most this many rounds.
+    /// At most this many rounds; 100 if absent. What is left to run then is said on standard error.
     #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,
     /// How the end is printed: a coloured difference if absent.

@@ -37,13 +37,30 @@ pub fn config(path: Option<&Path>) -> Result<String, files::Error> {
 ///
 /// A file that cannot be read, a component that does not load, a configuration that it refuses.
 pub async fn load(module: &Path, config: String, cache: Option<&Path>) -> anyhow::Result<Loaded> {
+    load_into(&engine(cache, false)?, module, config).await
+}
+
+/// What compiles and runs components, with a folder of compiled ones. `repeatable`: [`processor::Options::repeatable`].
+///
+/// # Errors
+///
+/// A folder that cannot be used, a machine that cannot give what the engine needs.
+pub fn engine(cache: Option<&Path>, repeatable: bool) -> anyhow::Result<Engine> {
+    let cache = cache.map(open_cache).transpose()?;
+    Engine::new(processor::Options { cache, repeatable })
+        .context("cannot set up the WebAssembly engine")
+}
+
+/// As [`load`], with an engine that is there.
+///
+/// # Errors
+///
+/// As [`load`].
+pub async fn load_into(engine: &Engine, module: &Path, config: String) -> anyhow::Result<Loaded> {
     let bytes = std::fs::read(module)
         .with_context(|| format!("cannot read the module `{}`", module.display()))?;
-    let cache = cache.map(open_cache).transpose()?;
-    let engine = Engine::new(processor::Options { cache })
-        .context("cannot set up the WebAssembly engine")?;
     let name = module.display().to_string();
-    let processor = Processor::load(&engine, &name, bytes.into(), Limits::default()).await?;
+    let processor = Processor::load(engine, &name, bytes.into(), Limits::default()).await?;
     Loaded::describe(processor, &config, NAMESPACE).await
 }
 
@@ -126,20 +143,19 @@ pub fn kind_of(object: &Value) -> Kind {
     Kind { group: group.to_owned(), version: version.to_owned(), kind: text("kind").to_owned() }
 }
 
-/// Lets the API serve, without a schema, each declared kind that it does not know; but none of `missing`, given as
-/// `plural.group`. Returns those kinds.
+/// Lets the API serve, without a schema, each declared kind that it does not know; but none that is missing. Returns those
+/// kinds.
 pub fn serve_untyped(
     api: &EmbeddedApi,
     description: &Description,
-    missing: &[String],
+    missing: impl Fn(&Kind) -> bool,
 ) -> Vec<Kind> {
     let mut untyped: Vec<Kind> = Vec::new();
     for kind in crate::run::declared_kinds(description) {
         let plural = plural(&kind);
-        let is_missing = missing.iter().any(|name| *name == format!("{plural}.{}", kind.group));
         if kind.kind == "*"
             || kind.group == "*"
-            || is_missing
+            || missing(&kind)
             || api.serves(&kind.group, &kind.version, &kind.kind)
         {
             continue;
@@ -151,7 +167,7 @@ pub fn serve_untyped(
 }
 
 /// A kind as people write it: `Gateway.networking.istio.io/v1`.
-fn display_kind(Kind { group, version, kind }: &Kind) -> String {
+pub fn display_kind(Kind { group, version, kind }: &Kind) -> String {
     if group.is_empty() {
         format!("{kind} of {version}")
     } else {
@@ -170,7 +186,7 @@ pub fn warn_untyped(kind: &Kind) {
     // Where standard error is gone there is nobody to tell.
     let _ = writeln!(
         std::io::stderr(),
-        "no CRD describes {}: it is served without a schema, its lists are atomic",
+        "no CRD describes {}: it is served without a schema, its lists are atomic (--crds names the folder of its CRD)",
         display_kind(kind)
     );
 }

@@ -116,7 +116,7 @@ async fn start(
         Some(guest) => Some(load(guest, input.config, cache).await?),
         None => None,
     };
-    for kind in loaded.iter().flat_map(|loaded| desk::serve_untyped(api, &loaded.description, &[]))
+    for kind in loaded.iter().flat_map(|loaded| desk::serve_untyped(api, &loaded.description, |_| false))
     {
         desk::warn_untyped(&kind);
     }

@@ -61,6 +61,16 @@ pub fn load(path: &Path) -> Result<Vec<Value>, Error> {
     Ok(open(path)?.into_iter().map(|object| object.value).collect())
 }
 
+/// The objects of several files or folders, in the order given.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_all(paths: &[PathBuf]) -> Result<Vec<Value>, Error> {
+    let objects: Result<Vec<Vec<Value>>, _> = paths.iter().map(|path| load(path)).collect();
+    Ok(objects?.concat())
+}
+
 /// As [`load`], with the place of each object.
 ///
 /// # Errors

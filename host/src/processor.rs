@@ -30,12 +30,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use wasmtime::Store;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::contract::{Description, Failure, Outcome, Request};
 use crate::view::View;
 use component::Linked;
 use imports::Reading;
 use state::State;
+use wasi::Chance;
 
 /// A component that reconciles. Cheap to clone.
 #[derive(Clone)]
@@ -147,6 +149,9 @@ impl Processor {
         let _ticks = self.shared.engine.tick();
         let start = Instant::now();
         let mut store = self.store(Some(view), moment, start);
+        if self.shared.engine.is_repeatable() {
+            store.data_mut().secure = Some(Chance::new(seed_of(request, moment)));
+        }
         let outcome = match self.ask_outcome(&mut store, request).await {
             Ok(returned) => {
                 size::check(self.name(), &self.shared.limits, &returned).map(|()| returned)
@@ -197,6 +202,14 @@ impl Processor {
         let log = store.data().log.lock();
         Error::of_call(self.name(), &self.shared.limits, &log, source)
     }
+}
+
+/// Differs from object to object, as the operating system's random numbers would.
+fn seed_of(request: &Request, moment: Moment) -> u64 {
+    let of = &request.ref_;
+    let namespace = of.namespace.as_deref().unwrap_or_default();
+    let object = [request.reconciler.as_str(), namespace, &of.name];
+    xxh3_64_with_seed(object.join("/").as_bytes(), moment.seed)
 }
 
 impl fmt::Debug for Processor {

@@ -29,18 +29,22 @@ fn engine() -> &'static Engine {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("code");
         std::fs::create_dir_all(&path).unwrap();
         let cache = Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap();
-        Engine::new(Options { cache: Some(cache) }).unwrap()
+        Engine::new(Options { cache: Some(cache), ..Options::default() }).unwrap()
     })
 }
 
 async fn processor(guest: &str, limits: Limits) -> Processor {
+    processor_in(engine(), guest, limits).await
+}
+
+async fn processor_in(engine: &Engine, guest: &str, limits: Limits) -> Processor {
     // One after the other: the first compiles, the others find its code.
     static LOADING: Mutex<()> = Mutex::const_new(());
     let _loading = LOADING.lock().await;
     let folder = format!("tests/guests/{guest}");
     let path = tokio::task::spawn_blocking(move || mortise_tests::guest(&folder)).await.unwrap();
     let module = std::fs::read(path.unwrap()).unwrap();
-    Processor::load(engine(), guest, module.into(), limits).await.unwrap()
+    Processor::load(engine, guest, module.into(), limits).await.unwrap()
 }
 
 async fn misbehave() -> Processor {

@@ -141,7 +141,7 @@ impl Scene {
     async fn of_rules() -> Self {
         let scene = Self::new(vec![loaded(API_RULE, "{}").await.unwrap()]);
         desk::apply(&scene.cluster, definitions(API_RULE).unwrap()).await.unwrap();
-        desk::serve_untyped(&scene.api, &scene.loaded[0].description, &[]);
+        desk::serve_untyped(&scene.api, &scene.loaded[0].description, |_| false);
         scene.load(&json!({
             "apiVersion": "networking.istio.io/v1beta1", "kind": "Gateway",
             "metadata": {"name": "gateway", "namespace": "kyma-system"},

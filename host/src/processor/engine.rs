@@ -42,6 +42,9 @@ pub struct Options {
     /// Where compiled code is kept between starts. Nobody but this program may be able to write there: what lies in it is
     /// run as machine code (host/decisions/0005-code-cache.md). None: every start compiles.
     pub cache: Option<Dir>,
+    /// Whether all random bytes follow from the call's seed and object, so that a call can be repeated. For simulations: what
+    /// is drawn so is no secret.
+    pub repeatable: bool,
 }
 
 /// Compiles and runs processors. Cheap to clone; the last clone ends its thread.
@@ -54,6 +57,7 @@ struct Shared {
     small: Lane,
     big: Lane,
     cache: Option<Cache>,
+    repeatable: bool,
     ticker: Ticker,
 }
 
@@ -106,7 +110,8 @@ impl Engine {
         let engines = vec![small.engine.clone(), big.engine.clone()];
         let ticker = Ticker::start(engines).map_err(EngineError::Ticker)?;
         let cache = options.cache.map(Cache::new);
-        Ok(Self { shared: Arc::new(Shared { small, big, cache, ticker }) })
+        let repeatable = options.repeatable;
+        Ok(Self { shared: Arc::new(Shared { small, big, cache, repeatable, ticker }) })
     }
 
     pub(super) fn lane(&self, size: Size) -> &Lane {
@@ -118,6 +123,11 @@ impl Engine {
 
     pub(super) fn cache(&self) -> Option<&Cache> {
         self.shared.cache.as_ref()
+    }
+
+    /// Whether random bytes follow from the call.
+    pub(super) fn is_repeatable(&self) -> bool {
+        self.shared.repeatable
     }
 
     /// Time ticks as long as the answer lives.

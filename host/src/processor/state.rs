@@ -44,6 +44,8 @@ pub(super) struct State {
     pub(super) asked_clock: bool,
     pub(super) asked_random: bool,
     pub(super) chance: Chance,
+    /// Where random bytes come from instead of the operating system, in a simulation.
+    pub(super) secure: Option<Chance>,
     pub(super) table: ResourceTable,
     /// Made when the guest first asks for something that it holds; most never do.
     wasi: Option<WasiCtx>,
@@ -66,6 +68,7 @@ impl State {
             asked_clock: false,
             asked_random: false,
             chance: Chance::new(moment.seed),
+            secure: None,
             table,
             wasi: None,
             deadline: start + limits.deadline,

@@ -108,7 +108,7 @@ fn one_document_says_what_is_there_and_what_was_done() {
     assert_eq!(kinds(&end["changes"]), expected);
     assert_eq!(
         end["requeues"][0],
-        json!({"object": {"apiVersion": "gateway.kyma-project.io/v2alpha1", "kind": "APIRule",
+        json!({"object": {"apiVersion": "gateway.kyma-project.io/v2", "kind": "APIRule",
         "namespace": "shop", "name": "orders"}, "afterSeconds": 1800})
     );
     // The second round sees the objects that the first one made, whose uids only the API knows, and writes nothing.
@@ -120,16 +120,51 @@ fn one_document_says_what_is_there_and_what_was_done() {
 
 #[test]
 fn the_same_input_gives_the_same_output() {
-    let case = with(rule());
-    let without_uids = |text: Vec<u8>| {
-        let mut end: Value = serde_json::from_slice(&text).unwrap();
-        for object in end["objects"].as_array_mut().unwrap() {
-            object["metadata"].as_object_mut().unwrap().remove("uid");
+    let mut objects = cluster();
+    for number in 0..12 {
+        let mut rule = rule();
+        rule["metadata"]["name"] = json!(format!("orders-{number}"));
+        rule["spec"]["hosts"] = json!([format!("{}.example.com", number % 10)]);
+        if number % 3 == 0 {
+            rule["spec"]["service"]["name"] = json!("absent");
         }
-        end["objects"].take()
-    };
-    let once = without_uids(case.run(&["-o", "json"]).stdout);
-    assert_eq!(once, without_uids(case.run(&["-o", "json"]).stdout));
+        objects.push(rule);
+    }
+    let case = Case::new(&objects);
+    let text = |arguments| String::from_utf8(case.run(arguments).stdout).unwrap();
+    let (json, people) = (text(&["-o", "json"]), text(&[]));
+    assert!(json.contains("\"uid\"") && json.contains("VirtualService"), "{json}");
+    for _ in 0..3 {
+        assert_eq!(text(&["-o", "json"]), json);
+    }
+    assert_eq!(text(&[]), people);
+}
+
+#[test]
+fn objects_are_printed_in_the_version_that_kubectl_would_show() {
+    for version in ["v2", "v2alpha1"] {
+        let mut rule = rule();
+        rule["apiVersion"] = json!(format!("gateway.kyma-project.io/{version}"));
+        let (_, end) = with(rule).json(&[]);
+        let changed = end["changes"].as_array().unwrap().iter().map(|change| &change["object"]);
+        let all = end["objects"].as_array().unwrap().iter().chain(changed);
+        let rules: Vec<_> = all.filter(|object| object["kind"] == "APIRule").collect();
+        assert_eq!(rules.len(), 3, "{end:#}");
+        for object in rules {
+            assert_eq!(object["apiVersion"], "gateway.kyma-project.io/v2", "{version}");
+        }
+    }
+}
+
+#[test]
+fn rounds_that_end_too_early_are_told() {
+    let case = with(rule());
+    let output = case.run(&["--rounds", "1"]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{message}");
+    assert!(message.contains("not settled after 1 round: more is to run"), "{message}");
+    let message = String::from_utf8_lossy(&case.run(&["--rounds", "2"]).stderr).into_owned();
+    assert!(!message.contains("not settled") && !message.contains('\x1b'), "{message}");
 }
 
 #[test]
@@ -153,6 +188,50 @@ fn a_missing_kind_is_unknown_to_the_processor() {
         description.contains("CRD virtualservices.networking.istio.io is not present"),
         "{description}"
     );
+}
+
+#[test]
+fn a_reconciled_kind_that_is_missing_lets_its_reconciler_wait() {
+    let (code, end) = with(rule()).json(&["--missing-kind", "apirules.gateway.kyma-project.io"]);
+    assert_eq!((code, &end["rounds"], &end["changes"]), (Some(0), &json!(0), &json!([])));
+    let kinds = end["objects"].as_array().unwrap().iter().map(|object| &object["kind"]);
+    assert!(!kinds.clone().any(|kind| kind == "APIRule") && kinds.count() == 3, "{end:#}");
+    let output = with(rule()).run(&["--missing-kind", "APIRules.gateway.kyma-project.io"]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    for part in [
+        "1 object is left out: APIRule.gateway.kyma-project.io/v2 is missing",
+        "waits: APIRule.gateway.kyma-project.io/v2alpha1 is missing",
+    ] {
+        assert!(message.contains(part), "{part} is missing in: {message}");
+    }
+}
+
+#[test]
+fn a_kind_that_cannot_be_missing_is_refused_with_those_that_can() {
+    for kind in ["virtualservice.networking.istio.io", "services", "services.", "nonsense"] {
+        let output = with(rule()).run(&["--missing-kind", kind]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{kind}: {message}");
+        for part in [
+            kind,
+            "accepted: ",
+            "apirules.gateway.kyma-project.io",
+            "virtualservices.networking.istio.io",
+        ] {
+            assert!(message.contains(part), "{kind}: {part} is missing in: {message}");
+        }
+        assert!(!message.contains("services.,"), "{kind}: {message}");
+    }
+}
+
+#[test]
+fn an_object_whose_kind_nobody_describes_is_refused_with_what_to_do() {
+    let widget =
+        json!({"apiVersion": "example.dev/v1", "kind": "Widget", "metadata": {"name": "a"}});
+    let output = Case::new(&[widget]).run(&[]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("Widget a is refused") && message.contains("--crds"), "{message}");
 }
 
 #[test]
@@ -184,8 +263,30 @@ fn only_one_object_is_reconciled_if_one_is_named() {
         changes.iter().filter(|change| change["object"]["kind"] == "VirtualService").collect();
     assert_eq!(virtual_services.len(), 1, "{end:#}");
     assert_eq!(virtual_services[0]["object"]["spec"]["hosts"], json!(["other.example.com"]));
-    let output = Case::new(&objects).run(&["--only", "APIRule/shop/absent"]);
-    assert_eq!(output.status.code(), Some(1));
+    let case = Case::new(&objects);
+    for only in
+        ["apirule/shop/other", "APIRULES/shop/other", "apirules.gateway.kyma-project.io/shop/other"]
+    {
+        assert_eq!(case.json(&["--only", only]).1["changes"], end["changes"], "{only}");
+    }
+    let cases = [
+        (
+            "APIRule/shop/absent",
+            "there is no such object; accepted: APIRule/shop/orders, APIRule/shop/other",
+        ),
+        (
+            "APIRule//other",
+            "there is no such object; accepted: APIRule/shop/orders, APIRule/shop/other",
+        ),
+        ("Service/shop/orders", "`Service` is not reconciled; accepted: APIRule (apirules)"),
+        ("APIRule/other", "KIND/NAMESPACE/NAME is expected"),
+    ];
+    for (only, expected) in cases {
+        let output = case.run(&["--only", only]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        assert!(message.contains(only) && message.contains(expected), "{message}");
+    }
 }
 
 #[test]
@@ -195,7 +296,29 @@ fn a_kind_without_a_crd_is_served_and_one_line_says_so() {
     let lines = message
         .lines()
         .filter(|line| line.contains("VirtualService") && line.contains("without a schema"));
-    assert_eq!(lines.count(), 1, "{message}");
+    assert_eq!(lines.clone().count(), 1, "{message}");
+    assert!(lines.clone().all(|line| line.contains("--crds")), "{message}");
+}
+
+#[test]
+fn a_configuration_that_is_no_object_is_refused_by_the_name_of_its_file() {
+    let case = with(rule());
+    let config = case.folder.path().join("config.yaml");
+    std::fs::write(&config, "- 1\n").unwrap();
+    let output = case.run(&["--config", config.to_str().unwrap()]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains(config.to_str().unwrap()), "{message}");
+}
+
+#[test]
+fn objects_are_read_from_folders_in_folders() {
+    let case = Case::new(&cluster());
+    let deep = case.folder.path().join("more/deep");
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::write(deep.join("rule.json"), rule().to_string()).unwrap();
+    let (_, end) = case.json(&["--objects", case.folder.path().join("more").to_str().unwrap()]);
+    assert_eq!(status(&end)["state"], "Ready", "{end:#}");
 }
 
 #[test]
@@ -217,7 +340,7 @@ fn a_person_reads_a_difference() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     for part in [
         "+ networking.istio.io/v1beta1 VirtualService shop/orders-",
-        "~ gateway.kyma-project.io/v2alpha1 APIRule shop/orders",
+        "~ gateway.kyma-project.io/v2 APIRule shop/orders",
         "4 written, 0 failed, 2 rounds",
     ] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");

@@ -1,10 +1,11 @@
 //! What a guest can find out about where it runs: nothing, and of time and chance what it is given.
 
 use mortise_host::contract::Level;
-use mortise_host::processor::Source;
+use mortise_host::processor::{Engine, Limits, Moment, Options, Source};
+use mortise_host::view::View;
 use serde_json::json;
 
-use super::{NOW_MS, call, misbehave, outcome, status};
+use super::{NOW_MS, call, misbehave, outcome, processor_in, request, status};
 
 #[tokio::test]
 async fn there_is_nothing_around_a_guest() {
@@ -33,6 +34,23 @@ async fn random_bytes_are_never_the_same_and_mark_the_run() {
     let second = call(&processor, "asks-random").await;
     assert!(first.asked_random && !first.asked_clock);
     assert_ne!(status(&outcome(first)), status(&outcome(second)));
+}
+
+#[tokio::test]
+async fn random_bytes_follow_from_the_call_where_calls_are_repeatable() {
+    let engine = Engine::new(Options { repeatable: true, ..Options::default() }).unwrap();
+    let processor = processor_in(&engine, "misbehave", Limits::default()).await;
+    let first = call(&processor, "asks-random").await;
+    let second = call(&processor, "asks-random").await;
+    assert!(first.asked_random);
+    let first = status(&outcome(first));
+    assert_eq!(first, status(&outcome(second)));
+    // Another object draws other bytes.
+    let moment = Moment { now_ms: NOW_MS, seed: 7 };
+    let mut request = request("asks-random");
+    request.ref_.namespace = Some("elsewhere".into());
+    let other = processor.call(View::default(), &request, moment).await;
+    assert_ne!(first, status(&outcome(other)));
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ async fn misbehave() -> Loaded {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     let path = tokio::task::spawn_blocking(|| mortise_tests::guest("tests/guests/misbehave"));
     let module = std::fs::read(path.await.unwrap().unwrap()).unwrap();
-    let engine = ENGINE.get_or_init(|| Engine::new(Options { cache: None }).unwrap());
+    let engine = ENGINE.get_or_init(|| Engine::new(Options::default()).unwrap());
     let limits = Limits { deadline: Duration::from_secs(2), ..Limits::default() };
     let processor = Processor::load(engine, "misbehave", module.into(), limits).await.unwrap();
     Loaded::describe(processor, "{}", "default").await.unwrap()

@@ -1,4 +1,5 @@
-//! Random bytes: the operating system's, which mark the run as not repeatable, and numbers from the call's seed, which do not.
+//! Random bytes: the operating system's, which mark the run as not repeatable, and numbers from the call's seed, which do not. In
+//! a simulation all follow from the call.
 
 use rand::TryRngCore;
 use rand::rngs::OsRng;
@@ -29,6 +30,15 @@ impl Chance {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(length + 8);
+        while bytes.len() < length {
+            bytes.extend_from_slice(&self.next().to_le_bytes());
+        }
+        bytes.truncate(length);
+        bytes
+    }
 }
 
 /// How many bytes to make, if they are not too many.
@@ -42,26 +52,27 @@ fn length(asked: u64) -> wasmtime::Result<usize> {
 impl random::Host for State {
     fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
         self.asked_random = true;
-        let mut bytes = vec![0; length(len)?];
+        let length = length(len)?;
+        if let Some(chance) = &mut self.secure {
+            return Ok(chance.bytes(length));
+        }
+        let mut bytes = vec![0; length];
         OsRng.try_fill_bytes(&mut bytes)?;
         Ok(bytes)
     }
 
     fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
         self.asked_random = true;
-        Ok(OsRng.try_next_u64()?)
+        match &mut self.secure {
+            Some(chance) => Ok(chance.next()),
+            None => Ok(OsRng.try_next_u64()?),
+        }
     }
 }
 
 impl insecure::Host for State {
     fn get_insecure_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
-        let length = length(len)?;
-        let mut bytes = Vec::with_capacity(length + 8);
-        while bytes.len() < length {
-            bytes.extend_from_slice(&self.chance.next().to_le_bytes());
-        }
-        bytes.truncate(length);
-        Ok(bytes)
+        Ok(self.chance.bytes(length(len)?))
     }
 
     fn get_insecure_random_u64(&mut self) -> wasmtime::Result<u64> {

@@ -1,0 +1,175 @@
+//! The cluster of a simulation: an API in memory with the CRDs and objects that were given.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context as _;
+use mortise_embedded_api::EmbeddedApi;
+use serde_json::{Value, json};
+
+use super::{Input, Missing};
+use crate::{
+    cluster::Cluster,
+    contract::{Description, Kind},
+    desk, print,
+    run::Clock,
+};
+
+/// What uids follow from.
+const SEED: u64 = 0;
+
+/// Which object it is, in whatever version it is written: group, kind, namespace, name.
+type Identity = [String; 4];
+
+/// A cluster in memory, and what of it the user has given.
+pub struct World {
+    /// The API.
+    pub api: EmbeddedApi,
+    /// The API as a host sees it.
+    pub cluster: Cluster,
+    /// Kinds that are served without a schema.
+    pub untyped: Vec<Kind>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    given: BTreeSet<Identity>,
+    /// What the API and this module have made themselves: nobody asked for it.
+    hidden: BTreeSet<Identity>,
+}
+
+// === impl World ===
+
+impl World {
+    /// Loads CRDs, namespaces and objects.
+    ///
+    /// # Errors
+    ///
+    /// Objects that the API refuses, a missing kind that cannot be missing.
+    pub async fn load(
+        description: &Description,
+        input: &Input,
+        clock: &Clock,
+    ) -> anyhow::Result<Self> {
+        let api = EmbeddedApi::new(mortise_embedded_api::Options {
+            now: Clock::clone(clock),
+            seed: Some(SEED),
+            ..Default::default()
+        });
+        let all = input.crds.iter().chain(&input.objects);
+        let missing = Missing::find(&api, description, all.clone(), &input.missing_kinds)?;
+        let objects = all.filter(|object| !missing.takes(object)).cloned().collect();
+        let mut world = Self {
+            cluster: Cluster::new(kube::Client::new(api.router(), "default")),
+            api,
+            untyped: Vec::new(),
+            notes: left_out(&missing, &input.objects),
+            given: input.objects.iter().map(identity).collect(),
+            hidden: BTreeSet::new(),
+        };
+        world.fill(description, objects, &missing, input.validate).await?;
+        let made = world.api.objects().iter().map(identity).collect::<BTreeSet<_>>();
+        world.hidden = made.difference(&world.given).cloned().collect();
+        Ok(world)
+    }
+
+    async fn fill(
+        &mut self,
+        description: &Description,
+        mut objects: Vec<Value>,
+        missing: &Missing,
+        validate: bool,
+    ) -> anyhow::Result<()> {
+        objects.sort_by_key(desk::rank);
+        let split = objects.partition_point(|object| desk::rank(object) < 2);
+        let rest = objects.split_off(split);
+        desk::apply(&self.cluster, objects).await?;
+        self.untyped = desk::serve_untyped(&self.api, description, |kind| missing.holds(kind));
+        self.add_namespaces(&rest)?;
+        for object in rest {
+            self.put(object, validate)?;
+        }
+        Ok(())
+    }
+
+    /// Who simulates need not write namespaces down.
+    fn add_namespaces(&self, objects: &[Value]) -> anyhow::Result<()> {
+        let there: BTreeSet<String> = self.api.objects().iter().filter_map(namespace).collect();
+        let named = |object: &Value| {
+            object.pointer("/metadata/namespace").and_then(Value::as_str).map(str::to_owned)
+        };
+        let needed: BTreeSet<String> = objects.iter().filter_map(named).collect();
+        for name in needed.difference(&there) {
+            let namespace =
+                json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            self.put(namespace, true)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, object: Value, validate: bool) -> anyhow::Result<()> {
+        let title = print::title(&object);
+        let kind = desk::kind_of(&object);
+        let is_served = self.api.serves(&kind.group, &kind.version, &kind.kind);
+        let hint = if is_served { "" } else { " (--crds names the folder of its CRD)" };
+        self.api.load(object, validate).with_context(|| format!("{title} is refused{hint}"))
+    }
+
+    /// The objects that a user cares for, in the version that kubectl would show, without the bookkeeping of server-side
+    /// apply.
+    pub fn visible(&self) -> Vec<Value> {
+        let mut objects = self.api.objects();
+        objects.retain(|object| !self.hidden.contains(&identity(object)));
+        for object in &mut objects {
+            self.in_preferred_version(object);
+            super::end::drop_managed_fields(object);
+        }
+        objects
+    }
+
+    /// Makes it an object of the version in which its kind is shown to who names none.
+    pub fn in_preferred_version(&self, object: &mut Value) {
+        let kind = desk::kind_of(object);
+        let preferred = self.api.preferred_version(&kind.group, &kind.kind);
+        // Versions of a kind differ in nothing but their name here.
+        if let (Some(version), Some(object)) = (preferred, object.as_object_mut()) {
+            let version =
+                if kind.group.is_empty() { version } else { format!("{}/{version}", kind.group) };
+            object.insert("apiVersion".to_owned(), Value::from(version));
+        }
+    }
+
+    /// Whether the user has given it.
+    pub fn was_given(&self, object: &Value) -> bool {
+        self.given.contains(&identity(object))
+    }
+}
+
+/// Says which of the objects are of kinds that are missing.
+fn left_out(missing: &Missing, objects: &[Value]) -> Vec<String> {
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    for kind in objects.iter().map(desk::kind_of).filter(|kind| missing.holds(kind)) {
+        *kinds.entry(desk::display_kind(&kind)).or_default() += 1;
+    }
+    let note = |(kind, count): (&String, &usize)| {
+        let objects = if *count == 1 { "object is" } else { "objects are" };
+        format!("{count} {objects} left out: {kind} is missing")
+    };
+    kinds.iter().map(note).collect()
+}
+
+/// The name of a Namespace.
+fn namespace(object: &Value) -> Option<String> {
+    let is_one = object.get("kind").and_then(Value::as_str) == Some("Namespace");
+    object.pointer("/metadata/name").filter(|_| is_one).and_then(Value::as_str).map(str::to_owned)
+}
+
+/// Objects without a namespace are loaded into `default`, where the kind has namespaces.
+fn identity(object: &Value) -> Identity {
+    let text = |pointer: &str| {
+        object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let kind = desk::kind_of(object);
+    let namespace = match text("/metadata/namespace") {
+        none if none.is_empty() => "default".to_owned(),
+        namespace => namespace,
+    };
+    [kind.group, kind.kind, namespace, text("/metadata/name")]
+}
