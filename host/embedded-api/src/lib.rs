@@ -114,6 +114,8 @@ pub(crate) struct Shared {
     pub(crate) state: RwLock<State>,
     pub(crate) faults: Faults,
     pub(crate) counts: Mutex<BTreeMap<RequestKind, u64>>,
+    /// What watches sent last.
+    pub(crate) lines: verbs::Lines,
     /// Ends all watches.
     pub(crate) stop: CancellationToken,
     pub(crate) now: Mutex<Clock>,
@@ -174,6 +176,7 @@ impl EmbeddedApi {
             state: RwLock::new(state),
             faults: Faults::default(),
             counts: Mutex::default(),
+            lines: verbs::Lines::default(),
             stop: CancellationToken::new(),
             now: Mutex::new(options.now),
         };

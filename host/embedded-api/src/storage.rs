@@ -40,11 +40,16 @@ pub(crate) struct Head {
     pub(crate) namespace: Option<String>,
     pub(crate) uid: String,
     pub(crate) resource_version: String,
-    pub(crate) labels: Option<BTreeMap<String, String>>,
+    pub(crate) labels: Labels,
     pub(crate) finalizers: Option<Vec<String>>,
     pub(crate) deletion_timestamp: Option<String>,
     pub(crate) owner_references: Option<Vec<Owner>>,
 }
+
+/// The labels of an object, in the order of their keys: a map of a few texts would take more memory than they do.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(from = "Option<BTreeMap<Box<str>, Box<str>>>")]
+pub(crate) struct Labels(Box<[(Box<str>, Box<str>)]>);
 
 /// One owner reference.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -97,7 +102,8 @@ impl Image {
         }
         let head =
             object.get("metadata").map(Head::deserialize).and_then(Result::ok).unwrap_or_default();
-        Self { body: Bytes::from(json_text(object)), head, stamp }
+        // Without the room that the text had to grow in.
+        Self { body: Bytes::from(json_text(object).into_boxed_slice()), head, stamp }
     }
 
     /// The JSON text without `apiVersion` and `kind`.
@@ -181,6 +187,21 @@ impl Head {
 
     pub(crate) fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
+    }
+}
+
+// === impl Labels ===
+
+impl From<Option<BTreeMap<Box<str>, Box<str>>>> for Labels {
+    fn from(labels: Option<BTreeMap<Box<str>, Box<str>>>) -> Self {
+        Self(labels.into_iter().flatten().collect())
+    }
+}
+
+impl Labels {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        let place = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        self.0.get(place).map(|(_, value)| &**value)
     }
 }
 

@@ -29,7 +29,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use watch::{open as open_watch, refused as refuse_watch};
+pub(crate) use watch::{Lines, open as open_watch, refused as refuse_watch};
 pub(crate) use write::{internal_apply, internal_update, update_as};
 
 /// A request for a resource, as the verbs see it.

@@ -84,14 +84,12 @@ impl State {
             return Vec::new();
         };
         let selector = LabelSelector::from_value(selector);
-        let nothing = BTreeMap::new();
         let pods = self
             .storage
             .table(&TableId::new("", "pods"))
             .into_iter()
             .flat_map(|table| table.list(namespace, None));
-        let pods =
-            pods.filter(|(_, pod)| selector.matches(pod.head.labels.as_ref().unwrap_or(&nothing)));
+        let pods = pods.filter(|(_, pod)| selector.matches_by(|key| pod.head.labels.get(key)));
         pods.map(|(_, pod)| pod.bare()).collect()
     }
 

@@ -1,7 +1,5 @@
 //! Eviction: the deletion of a pod that disruption budgets may forbid.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use super::Call;
@@ -53,12 +51,12 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
 fn budgets(state: &State, pod: &Image) -> Vec<Place> {
     let id = TableId::new("policy", "poddisruptionbudgets");
     let Some(table) = state.storage.table(&id) else { return Vec::new() };
-    let nothing = BTreeMap::new();
-    let labels = pod.head.labels.as_ref().unwrap_or(&nothing);
     let budgets = table.list(pod.head.namespace(), None).filter(|(_, budget)| {
         let budget = budget.bare();
         let selector = budget.pointer("/spec/selector").filter(|selector| !selector.is_null());
-        selector.is_some_and(|selector| LabelSelector::from_value(selector).matches(labels))
+        selector.is_some_and(|selector| {
+            LabelSelector::from_value(selector).matches_by(|key| pod.head.labels.get(key))
+        })
     });
     budgets.map(|(key, _)| Place { table: id.clone(), key: key.clone() }).collect()
 }

@@ -58,8 +58,7 @@ impl Selection {
 
     pub(super) fn matches(&self, resource: &Resource, image: &Image) -> bool {
         let head = &image.head;
-        let label = |key: &str| head.labels.as_ref()?.get(key).map(String::as_str);
-        if !self.labels.matches_by(label) {
+        if !self.labels.matches_by(|key| head.labels.get(key)) {
             return false;
         }
         if self.fields.is_empty() {

@@ -22,6 +22,11 @@ use crate::state::State;
 use crate::storage::{Event, Image, TableId, json_text};
 use crate::{Failure, Shared};
 
+mod line;
+
+pub(crate) use line::Lines;
+use line::line;
+
 /// How often a bookmark is sent to those who allow it.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 /// A watch that sets no timeout ends after this time: clients begin again, as they do with Kubernetes.
@@ -39,7 +44,7 @@ struct Watch {
     /// What was sent up to this revision is known to the client.
     cursor: u64,
     /// Lines to be sent.
-    lines: VecDeque<Vec<u8>>,
+    lines: VecDeque<Bytes>,
     is_ended: bool,
     /// Whether a table was sent already: later ones have no columns.
     has_columns: bool,
@@ -97,11 +102,7 @@ pub(crate) fn open(call: &Call<'_>, style: Style) -> Result<Response, Failure> {
 
 /// A watch that is refused with one event.
 pub(crate) fn refused(failure: &Failure) -> Response {
-    respond(
-        200,
-        "application/json",
-        Body::from(line("ERROR", failure.to_status().to_string().as_bytes())),
-    )
+    respond(200, "application/json", Body::from(value_line("ERROR", &failure.to_status())))
 }
 
 fn bookmark_interval() -> Interval {
@@ -144,8 +145,13 @@ impl Watch {
         std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the watch was dropped")
     }
 
+    /// What waits, several small lines together.
     fn chunk(&mut self) -> Option<Bytes> {
-        let mut chunk = self.lines.pop_front()?;
+        let first = self.lines.pop_front()?;
+        if self.lines.is_empty() || first.len() >= CHUNK {
+            return Some(first);
+        }
+        let mut chunk = Vec::from(first);
         while chunk.len() < CHUNK
             && let Some(line) = self.lines.pop_front()
         {
@@ -161,33 +167,35 @@ impl Watch {
             table.list(&self.selection.namespace, None).map(|(_, image)| image.clone()).collect();
         for image in images {
             if self.selection.matches(&self.resource, &image) {
-                self.add("ADDED", &image);
+                self.add_shown("ADDED", State::show(&self.resource, &image));
             }
         }
     }
 
     /// Adds what changed since the cursor.
     fn collect(&mut self) {
-        let shared = self.shared.clone();
         // Ages in tables are told from now, not from when the watch began.
-        self.style.now = shared.now();
-        let state = shared.state.read();
-        let Some(table) = state.storage.table(&self.table) else {
-            self.is_ended = true;
-            return;
+        self.style.now = self.shared.now();
+        // Lines are written without the lock: those who write objects do not wait for those who watch.
+        let events = {
+            let state = self.shared.state.read();
+            let Some(table) = state.storage.table(&self.table) else {
+                self.is_ended = true;
+                return;
+            };
+            table.events_after(self.cursor).map(|events| events.cloned().collect::<Vec<Event>>())
         };
-        match table.events_after(self.cursor) {
+        match events {
             Ok(events) => {
                 for event in events {
                     self.cursor = event.revision;
-                    self.add_event(event);
+                    self.add_event(&event);
                 }
             }
             Err(compacted) => {
                 let text =
                     format!("too old resource version: {} ({})", self.cursor, compacted.oldest);
-                let status = Failure::expired(text).to_status().to_string();
-                self.lines.push_back(line("ERROR", status.as_bytes()));
+                self.lines.push_back(value_line("ERROR", &Failure::expired(text).to_status()));
                 self.is_ended = true;
             }
         }
@@ -203,34 +211,42 @@ impl Watch {
             image.clone().filter(|image| self.selection.matches(&self.resource, image))
         };
         match (matches(&event.previous), matches(&event.object)) {
-            (None, Some(image)) => self.add("ADDED", &image),
-            (Some(_), Some(image)) => self.add("MODIFIED", &image),
-            (Some(previous), None) => {
-                self.add("DELETED", &Arc::new(previous.at_revision(event.revision)));
-            }
+            (None, Some(image)) => self.add("ADDED", event.revision, image),
+            (Some(_), Some(image)) => self.add("MODIFIED", event.revision, image),
+            (Some(previous), None) => self.add("DELETED", event.revision, previous),
             (None, None) => {}
         }
     }
 
-    fn add(&mut self, kind: &str, image: &Arc<Image>) {
-        let shown = State::show(&self.resource, image);
-        self.add_shown(kind, shown);
+    /// Adds an object. All who watch it whole and in this version send the same bytes.
+    fn add(&mut self, kind: &'static str, revision: u64, image: Arc<Image>) {
+        let shows_as_stored = self.resource.shows_as_stored(image.stamp);
+        let at_revision = || {
+            let is_gone = kind == "DELETED";
+            if is_gone { Arc::new(image.at_revision(revision)) } else { image.clone() }
+        };
+        if self.style.accept.form != Form::Whole || !shows_as_stored {
+            return self.add_shown(kind, State::show(&self.resource, &at_revision()));
+        }
+        let api_version = self.resource.api_version();
+        let line = self.shared.lines.of((revision, kind, api_version.clone()), |line| {
+            at_revision().write(&api_version, &self.resource.kind, line);
+        });
+        self.lines.push_back(line);
     }
 
     fn add_shown(&mut self, kind: &str, shown: Shown) {
         if self.style.accept.form == Form::Whole {
-            let mut text = Vec::new();
-            shown.write(&mut text);
-            self.lines.push_back(line(kind, &text));
+            self.lines.push_back(line(kind, |line| shown.write(line)));
             return;
         }
         match self.style.object(shown, &self.resource, !self.has_columns) {
             Ok(object) => {
                 self.has_columns = true;
-                self.lines.push_back(line(kind, &json_text(&object)));
+                self.lines.push_back(value_line(kind, &object));
             }
             Err(failure) => {
-                self.lines.push_back(line("ERROR", failure.to_status().to_string().as_bytes()));
+                self.lines.push_back(value_line("ERROR", &failure.to_status()));
                 self.is_ended = true;
             }
         }
@@ -262,7 +278,7 @@ impl Watch {
             Form::Whole | Form::Table => (self.resource.api_version(), self.resource.kind.as_str()),
         };
         let object: Value = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
-        self.lines.push_back(line("BOOKMARK", object.to_string().as_bytes()));
+        self.lines.push_back(value_line("BOOKMARK", &object));
     }
 }
 
@@ -281,12 +297,6 @@ async fn tick(interval: &mut Option<Interval>) {
     }
 }
 
-fn line(kind: &str, object: &[u8]) -> Vec<u8> {
-    let mut line = Vec::with_capacity(object.len() + 40);
-    line.extend_from_slice(b"{\"type\":\"");
-    line.extend_from_slice(kind.as_bytes());
-    line.extend_from_slice(b"\",\"object\":");
-    line.extend_from_slice(object);
-    line.extend_from_slice(b"}\n");
-    line
+fn value_line(kind: &str, object: &Value) -> Bytes {
+    line(kind, |line| line.extend_from_slice(&json_text(object)))
 }
