@@ -89,6 +89,16 @@ impl Shown {
         }
     }
 
+    /// How many bytes it takes as an item of a list, about; none for what has still to be written.
+    fn size(&self) -> usize {
+        match self {
+            Self::Image { image, resource } => {
+                image.body().len() + resource.group.len() + resource.kind.len() + 48
+            }
+            Self::Value(_) => 0,
+        }
+    }
+
     /// Appends the JSON text as an item of a list of built-in objects: without `apiVersion` and `kind`.
     fn write_bare(self, to: &mut Vec<u8>) {
         match self {
@@ -125,6 +135,7 @@ impl List {
         let metadata = self.metadata(resource.is_custom());
         let (kind, api_version) = (&resource.list_kind, resource.api_version());
         let mut text = format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[").into_bytes();
+        text.reserve(self.items.iter().map(Shown::size).sum());
         for (index, item) in self.items.into_iter().enumerate() {
             if index > 0 {
                 text.push(b',');

@@ -38,14 +38,29 @@ pub(crate) async fn send_as(
     content_type: &str,
     body: &Value,
 ) -> Got {
+    let (status, _, answer) = exchange(api, method, path, content_type, body).await;
+    (status, answer)
+}
+
+/// The same, with the texts of the `Warning` headers.
+pub(crate) async fn exchange(
+    api: &EmbeddedApi,
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: &Value,
+) -> (u16, Vec<String>, Value) {
     let request =
         http::Request::builder().method(method).uri(path).header("content-type", content_type);
     let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
     let response = api.router().oneshot(request.body(body).unwrap()).await.unwrap();
     let status = response.status().as_u16();
+    let warnings = response.headers().get_all("warning").iter();
+    let warnings = warnings.map(|text| text.to_str().unwrap().to_owned()).collect();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     (
         status,
+        warnings,
         serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes))),
     )
 }

@@ -5,8 +5,46 @@ use serde_json::Value;
 use super::Call;
 use crate::Failure;
 use crate::answer::BODIES;
+use crate::builtin::{decode, definition};
 use crate::kind::{Decoded, FieldValidation};
 use crate::request::{Body, Encoding, WriteOptions};
+
+/// A kind that is sent to a subresource.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    kind: &'static str,
+    /// The name in the definitions.
+    definition: &'static str,
+}
+
+// === impl Part ===
+
+impl Part {
+    pub(super) const EVICTION: Self =
+        Self { kind: "Eviction", definition: "api.policy.v1.Eviction" };
+    pub(super) const SCALE: Self = Self { kind: "Scale", definition: "api.autoscaling.v1.Scale" };
+    pub(super) const TOKEN: Self =
+        Self { kind: "TokenRequest", definition: "api.authentication.v1.TokenRequest" };
+
+    /// The object, and the paths of the fields that the kind does not know.
+    pub(super) fn read(self, body: Value) -> Result<(Value, Vec<String>), Failure> {
+        let mut unknown = Vec::new();
+        let Some(definition) = definition::find(self.definition) else {
+            return Ok((body, unknown));
+        };
+        match decode::object(definition, body, &mut unknown) {
+            Ok(object) => Ok((object, unknown)),
+            Err(wrong) => Err(self.refuse(&wrong.to_string())),
+        }
+    }
+
+    fn refuse(self, why: &str) -> Failure {
+        let kind = self.kind;
+        Failure::bad_request(format!(
+            "{kind} in version \"v1\" cannot be handled as a {kind}: {why}"
+        ))
+    }
+}
 
 // === impl Call ===
 
@@ -29,6 +67,29 @@ impl Call<'_> {
             FieldValidation::Strict | FieldValidation::Ignore => {}
         }
         self.resource.default(&mut object);
+        Ok(object)
+    }
+
+    /// Reads the body as an object that belongs to a subresource, a scale or an eviction.
+    pub(super) fn decode_part(
+        &mut self,
+        part: Part,
+        validation: FieldValidation,
+    ) -> Result<Value, Failure> {
+        let encoding = Encoding::of(self.request.header("content-type"))
+            .ok_or_else(|| Failure::unsupported_media_type(BODIES))?;
+        let body = Body::read(&self.request.body, encoding)?;
+        let (object, unknown) = part.read(body.value)?;
+        let complaints = complaints(body.duplicates, unknown);
+        match validation {
+            FieldValidation::Strict if !complaints.is_empty() => {
+                return Err(
+                    part.refuse(&format!("strict decoding error: {}", complaints.join(", ")))
+                );
+            }
+            FieldValidation::Warn => self.warnings.extend(complaints),
+            FieldValidation::Strict | FieldValidation::Ignore => {}
+        }
         Ok(object)
     }
 

@@ -1,12 +1,13 @@
 //! Delete: one object, or all that a selector matches.
 
 use super::Call;
+use super::decode::Part;
 use super::read::select;
 use super::select::Selection;
 use crate::Failure;
 use crate::answer::{Answer, List};
 use crate::collect::{Deleted, Deletion};
-use crate::request::{Body, DeleteOptions, Encoding, ListOptions};
+use crate::request::{DeleteOptions, ListOptions, WriteOptions};
 use crate::state::State;
 
 /// Kinds whose deletion answers the object instead of a `Status`.
@@ -78,16 +79,16 @@ fn answers_object(call: &Call<'_>) -> bool {
     call.resource.group.is_empty() && ANSWER_OBJECT.contains(&call.resource.plural.as_str())
 }
 
-/// The options in the body of an eviction.
+/// An eviction, and the options of the deletion in it.
 pub(super) fn eviction_options(
-    call: &Call<'_>,
+    call: &mut Call<'_>,
 ) -> Result<(serde_json::Value, DeleteOptions), Failure> {
-    let encoding = Encoding::of(call.request.header("content-type"))
-        .ok_or_else(|| Failure::unsupported_media_type(crate::answer::BODIES))?;
-    let eviction = Body::read(&call.request.body, encoding)?.value;
-    let options = match eviction.get("deleteOptions").filter(|options| !options.is_null()) {
+    let options = WriteOptions::of(call.request, "CreateOptions", None)?;
+    let eviction = call.decode_part(Part::EVICTION, options.field_validation)?;
+    let mut deletion = match eviction.get("deleteOptions").filter(|options| !options.is_null()) {
         Some(options) => DeleteOptions::from_value(options)?,
         None => DeleteOptions::default(),
     };
-    Ok((eviction, options))
+    deletion.dry_run |= options.dry_run;
+    Ok((eviction, deletion))
 }

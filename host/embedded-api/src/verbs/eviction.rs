@@ -16,11 +16,10 @@ const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption
 
 /// Evicts a pod.
 pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
-    let (eviction, mut options) = eviction_options(call)?;
+    let (eviction, options) = eviction_options(call)?;
     if text(&eviction, "name") != call.path.name {
         return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
     }
-    options.dry_run |= call.request.query.get("dryRun").is_some();
     let place = call.place();
     let mut state = call.shared.state.write();
     let Some(image) = state.storage.get(&place).cloned() else {

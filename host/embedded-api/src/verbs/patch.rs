@@ -165,7 +165,8 @@ fn decode_applied(call: &Call<'_>, merged: Value) -> Result<Value, Failure> {
     })
 }
 
-fn complain(
+/// Refuses what a strict reader complains of, or warns of it.
+pub(super) fn complain(
     call: &mut Call<'_>,
     new: &Value,
     complaints: Vec<String>,

@@ -3,10 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::Call;
-use super::patch::{Mechanism, live};
-use super::write::{Live, Writer, check_name, text};
+use super::decode::{Part, complaints};
+use super::patch::{Mechanism, complain, live};
+use super::write::{Writer, check_name, text};
 use crate::Failure;
-use crate::answer::{Answer, BODIES, Shown};
+use crate::answer::{Answer, Shown};
 use crate::field_error::FieldError;
 use crate::kind::{Scale, ScaleSelector};
 use crate::request::{Body, Encoding, Verb, WriteOptions};
@@ -37,11 +38,9 @@ pub(super) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure
 
 fn replace(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
     let options = WriteOptions::of(call.request, "UpdateOptions", None)?;
-    let encoding = Encoding::of(call.request.header("content-type"))
-        .ok_or_else(|| Failure::unsupported_media_type(BODIES))?;
-    let sent = Body::read(&call.request.body, encoding)?.value;
+    let sent = call.decode_part(Part::SCALE, options.field_validation)?;
     check_name(&sent, &call.path.name)?;
-    write(call, scale, &options, |_| Ok(sent))
+    write(call, scale, &options, &sent)
 }
 
 fn patch(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
@@ -49,15 +48,16 @@ fn patch(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
     let is_apply = mechanism == Mechanism::Apply;
     let options = WriteOptions::of(call.request, "PatchOptions", Some(is_apply))?;
     let encoding = if is_apply { Encoding::Yaml } else { Encoding::Json };
-    let body = Body::read(&call.request.body, encoding)?.value;
+    let Body { value: body, duplicates } = Body::read(&call.request.body, encoding)?;
     if is_apply {
         return apply(call, scale, &options, &body);
     }
     let shared = call.shared;
     let before = scale_of(&live(call, &shared.state.read(), &call.place())?.value, scale);
     let mechanism = if mechanism == Mechanism::Strategic { Mechanism::Merge } else { mechanism };
-    let sent = mechanism.change(&before, &body, call)?;
-    write(call, scale, &options, |_| Ok(sent))
+    let (sent, unknown) = Part::SCALE.read(mechanism.change(&before, &body, call)?)?;
+    complain(call, &sent, complaints(duplicates, unknown), options.field_validation)?;
+    write(call, scale, &options, &sent)
 }
 
 /// Writes the replicas of a scale into its object.
@@ -65,15 +65,14 @@ fn write(
     call: &mut Call<'_>,
     scale: &Scale,
     options: &WriteOptions,
-    sent: impl FnOnce(&Live) -> Result<Value, Failure>,
+    sent: &Value,
 ) -> Result<Answer, Failure> {
     let place = call.place();
     let mut state = call.shared.state.write();
     let live = live(call, &state, &place)?;
-    let sent = sent(&live)?;
-    let replicas = checked_replicas(&sent, &call.path.name)?;
-    let version = text(&sent, "resourceVersion");
-    let uid = text(&sent, "uid");
+    let replicas = checked_replicas(sent, &call.path.name)?;
+    let version = text(sent, "resourceVersion");
+    let uid = text(sent, "uid");
     if !matches!(version.as_str(), "" | "0") && version != live.image.head.resource_version {
         return Err(Failure::modified(call.named(&call.path.name)));
     }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use crate::EmbeddedApi;
-use crate::testing::{api, get, send, send_as, widgets};
+use crate::testing::{api, exchange, get, send, send_as, widgets};
 
 async fn post(api: &EmbeddedApi, path: &str, body: &Value) -> Value {
     let (code, answer) = send(api, "POST", path, body).await;
@@ -230,4 +230,73 @@ async fn a_wrong_type_is_refused_in_the_words_of_kubernetes() {
         (code, cause),
         (422, &json!("Invalid value: \"map[spec:map[replicas:many]]\": unrecognized type: int32"))
     );
+}
+
+#[tokio::test]
+async fn every_write_warns_of_unknown_fields_or_refuses_them() {
+    const MERGE: &str = "application/merge-patch+json";
+    const STRATEGIC: &str = "application/strategic-merge-patch+json";
+    const JSON: &str = "application/json";
+    let api = furnished().await;
+    let web = "/apis/apps/v1/namespaces/n/deployments/web";
+    let widgets = "/apis/example.dev/v1/namespaces/n/widgets";
+    let widget =
+        json!({"apiVersion": "example.dev/v1", "kind": "Widget", "metadata": {"name": "w"}});
+    post(&api, widgets, &widget).await;
+    let with = |mut object: Value| {
+        object["unknown"] = json!(1);
+        object
+    };
+    let (_, live) = get(&api, web).await;
+    let (_, live_widget) = get(&api, &format!("{widgets}/w")).await;
+    let named = |kind: &str, name: &str| json!({"kind": kind, "metadata": {"name": name}});
+    let other =
+        json!({"apiVersion": "example.dev/v1", "kind": "Widget", "metadata": {"name": "x"}});
+    let account = "/api/v1/namespaces/n/serviceaccounts/default/token";
+    let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let cases = [
+        (
+            "POST",
+            "/api/v1/namespaces/n/configmaps".to_owned(),
+            JSON,
+            json!({"metadata": {"name": "c"}}),
+        ),
+        ("POST", widgets.to_owned(), JSON, other),
+        ("PUT", web.to_owned(), JSON, live.clone()),
+        ("PUT", format!("{web}/status"), JSON, live),
+        ("PUT", format!("{web}/scale"), JSON, named("Scale", "web")),
+        ("PUT", format!("{widgets}/w"), JSON, live_widget),
+        ("PATCH", web.to_owned(), MERGE, json!({})),
+        ("PATCH", web.to_owned(), STRATEGIC, json!({})),
+        ("PATCH", format!("{web}/scale"), MERGE, json!({})),
+        ("PATCH", format!("{widgets}/w"), MERGE, json!({})),
+        (
+            "POST",
+            "/api/v1/namespaces/n/pods/held/eviction".to_owned(),
+            JSON,
+            named("Eviction", "held"),
+        ),
+        ("POST", account.to_owned(), JSON, json!({})),
+        ("POST", reviews.to_owned(), JSON, json!({})),
+    ];
+    for (method, path, content_type, body) in cases {
+        let body = with(body);
+        let ask = |validation: &str| {
+            let path = format!("{path}?dryRun=All&fieldValidation={validation}");
+            let (api, body) = (api.clone(), body.clone());
+            async move { exchange(&api, method, &path, content_type, &body).await }
+        };
+        let (code, warnings, answer) = ask("Warn").await;
+        assert!(code < 300, "{method} {path}: {answer:#}");
+        assert_eq!(warnings, ["299 - \"unknown field \\\"unknown\\\"\""], "{method} {path}");
+        let (code, warnings, _) = ask("Ignore").await;
+        assert!(code < 300 && warnings.is_empty(), "{method} {path}: {warnings:?}");
+        let (code, _, answer) = ask("Strict").await;
+        let message = answer["message"].as_str().unwrap_or_default();
+        assert!(code >= 400, "{method} {path}: {answer:#}");
+        assert!(
+            message.contains("strict decoding error: unknown field \"unknown\""),
+            "{method} {path}: {message}"
+        );
+    }
 }

@@ -7,10 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::Call;
+use super::decode::Part;
 use crate::Failure;
-use crate::answer::{Answer, BODIES};
+use crate::answer::Answer;
 use crate::field_error::FieldError;
-use crate::request::{Body, Encoding, WriteOptions};
+use crate::request::WriteOptions;
 use crate::state::{State, time_text};
 use crate::status::Named;
 use crate::storage::{Place, TableId};
@@ -20,10 +21,8 @@ const AN_HOUR: i64 = 3600;
 
 /// Answers a request for a token.
 pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
-    WriteOptions::of(call.request, "CreateOptions", None)?;
-    let encoding = Encoding::of(call.request.header("content-type"))
-        .ok_or_else(|| Failure::unsupported_media_type(BODIES))?;
-    let sent = Body::read(&call.request.body, encoding)?.value;
+    let options = WriteOptions::of(call.request, "CreateOptions", None)?;
+    let sent = call.decode_part(Part::TOKEN, options.field_validation)?;
     let state = call.shared.state.read();
     let image = state
         .storage

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use serde_json::{Value, json};
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
@@ -43,8 +44,8 @@ struct Watch {
     style: Style,
     /// What was sent up to this revision is known to the client.
     cursor: u64,
-    /// Lines to be sent.
-    lines: VecDeque<Bytes>,
+    /// What is to be sent. Lines are made of it when the client takes them: one that is slow holds no texts.
+    waiting: VecDeque<Waiting>,
     is_ended: bool,
     /// Whether a table was sent already: later ones have no columns.
     has_columns: bool,
@@ -55,6 +56,14 @@ struct Watch {
     breaks: CancellationToken,
 }
 
+/// Something to be sent.
+enum Waiting {
+    /// An object that was there when the watch began.
+    Initial(Arc<Image>),
+    Change(Event),
+    Line(Bytes),
+}
+
 /// Opens a watch.
 pub(crate) fn open(call: &Call<'_>, style: Style) -> Result<Response, Failure> {
     super::check_route(call, crate::request::Verb::Watch)?;
@@ -62,13 +71,21 @@ pub(crate) fn open(call: &Call<'_>, style: Style) -> Result<Response, Failure> {
     let selection = Selection::of(call.path, &options, call.resource)?;
     let version = parse_version(&options.resource_version).map_err(Failure::unclassified)?;
     let table = State::table_of(call.resource);
-    let mut state = call.shared.state.write();
-    let changes = state.storage.table_mut(&table).subscribe();
+    let state = state_with(call.shared, &table);
     let sends_initial = options.send_initial_events;
     if let Some(version) = version.filter(|_| sends_initial == Some(true)) {
         check_not_newer(version, &state)?;
     }
     let begins_now = sends_initial == Some(true) || version.unwrap_or_default() == 0;
+    let kept = state.storage.table(&table).ok_or_else(Failure::no_such_page)?;
+    let changes = kept.subscribe();
+    let mut waiting = VecDeque::new();
+    if begins_now && sends_initial != Some(false) {
+        let images = kept.list(&selection.namespace, None).map(|(_, image)| image.clone());
+        waiting.extend(images.map(Waiting::Initial));
+    }
+    let revision = state.storage.revision();
+    drop(state);
     let timeout = options.timeout_seconds.map_or(LONGEST, Duration::from_secs);
     let (id, breaks) = call.shared.faults.open_watch(&call.resource.group, &call.resource.plural);
     let mut watch = Watch {
@@ -77,8 +94,8 @@ pub(crate) fn open(call: &Call<'_>, style: Style) -> Result<Response, Failure> {
         table,
         selection,
         style,
-        cursor: if begins_now { state.storage.revision() } else { version.unwrap_or_default() },
-        lines: VecDeque::new(),
+        cursor: if begins_now { revision } else { version.unwrap_or_default() },
+        waiting,
         is_ended: false,
         has_columns: false,
         changes,
@@ -87,13 +104,9 @@ pub(crate) fn open(call: &Call<'_>, style: Style) -> Result<Response, Failure> {
         id,
         breaks,
     };
-    if begins_now && sends_initial != Some(false) {
-        watch.add_initial(&state);
-    }
     if sends_initial == Some(true) && options.bookmarks {
-        watch.add_bookmark(state.storage.revision(), true);
+        watch.add_bookmark(revision, true);
     }
-    drop(state);
     let stream = futures::stream::unfold(watch, |mut watch| async move {
         watch.next().await.map(|chunk| (chunk, watch))
     });
@@ -103,6 +116,18 @@ pub(crate) fn open(call: &Call<'_>, style: Style) -> Result<Response, Failure> {
 /// A watch that is refused with one event.
 pub(crate) fn refused(failure: &Failure) -> Response {
     respond(200, "application/json", Body::from(value_line("ERROR", &failure.to_status())))
+}
+
+/// The state with a table for a resource of which nothing was stored yet, so that its changes can be followed.
+fn state_with<'a>(shared: &'a Shared, table: &TableId) -> RwLockReadGuard<'a, State> {
+    let state = shared.state.read();
+    if state.storage.table(table).is_some() {
+        return state;
+    }
+    drop(state);
+    let mut state = shared.state.write();
+    state.storage.table_mut(table);
+    RwLockWriteGuard::downgrade(state)
 }
 
 fn bookmark_interval() -> Interval {
@@ -125,7 +150,7 @@ impl Watch {
             }
             self.changes.borrow_and_update();
             self.collect();
-            if !self.lines.is_empty() || self.is_ended {
+            if !self.waiting.is_empty() || self.is_ended {
                 continue;
             }
             let shared = self.shared.clone();
@@ -145,109 +170,109 @@ impl Watch {
         std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the watch was dropped")
     }
 
-    /// What waits, several small lines together.
+    /// The lines of what waits, several small ones together.
     fn chunk(&mut self) -> Option<Bytes> {
-        let first = self.lines.pop_front()?;
-        if self.lines.is_empty() || first.len() >= CHUNK {
+        let first = self.line()?;
+        if self.waiting.is_empty() || first.len() >= CHUNK {
             return Some(first);
         }
         let mut chunk = Vec::from(first);
         while chunk.len() < CHUNK
-            && let Some(line) = self.lines.pop_front()
+            && let Some(line) = self.line()
         {
             chunk.extend_from_slice(&line);
         }
         Some(Bytes::from(chunk))
     }
 
-    /// Adds what there is as ADDED, in order.
-    fn add_initial(&mut self, state: &State) {
-        let Some(table) = state.storage.table(&self.table) else { return };
-        let images: Vec<Arc<Image>> =
-            table.list(&self.selection.namespace, None).map(|(_, image)| image.clone()).collect();
-        for image in images {
-            if self.selection.matches(&self.resource, &image) {
-                self.add_shown("ADDED", State::show(&self.resource, &image));
+    /// The next line of what waits; what this watch does not see has none.
+    fn line(&mut self) -> Option<Bytes> {
+        while let Some(next) = self.waiting.pop_front() {
+            let line = match next {
+                Waiting::Line(line) => Some(line),
+                Waiting::Change(event) => self.of_event(&event),
+                Waiting::Initial(image) => self
+                    .selection
+                    .matches(&self.resource, &image)
+                    .then(|| self.of_shown("ADDED", State::show(&self.resource, &image))),
+            };
+            if line.is_some() {
+                return line;
             }
         }
+        None
     }
 
-    /// Adds what changed since the cursor.
+    /// Notes what changed since the cursor.
     fn collect(&mut self) {
         // Ages in tables are told from now, not from when the watch began.
         self.style.now = self.shared.now();
-        // Lines are written without the lock: those who write objects do not wait for those who watch.
-        let events = {
-            let state = self.shared.state.read();
-            let Some(table) = state.storage.table(&self.table) else {
-                self.is_ended = true;
-                return;
-            };
-            table.events_after(self.cursor).map(|events| events.cloned().collect::<Vec<Event>>())
+        let shared = self.shared.clone();
+        let state = shared.state.read();
+        let Some(table) = state.storage.table(&self.table) else {
+            self.is_ended = true;
+            return;
         };
-        match events {
-            Ok(events) => {
-                for event in events {
-                    self.cursor = event.revision;
-                    self.add_event(&event);
-                }
-            }
+        match table.events_after(self.cursor) {
+            Ok(events) => self.waiting.extend(events.cloned().map(Waiting::Change)),
             Err(compacted) => {
                 let text =
                     format!("too old resource version: {} ({})", self.cursor, compacted.oldest);
-                self.lines.push_back(value_line("ERROR", &Failure::expired(text).to_status()));
+                let line = value_line("ERROR", &Failure::expired(text).to_status());
+                self.waiting.push_back(Waiting::Line(line));
                 self.is_ended = true;
             }
         }
+        self.cursor = self.cursor.max(table.last());
     }
 
     /// An event as this watch sees it: an object that leaves the selection is gone, one that enters it is new.
-    fn add_event(&mut self, event: &Event) {
+    fn of_event(&mut self, event: &Event) -> Option<Bytes> {
         let namespace = &self.selection.namespace;
         if !namespace.is_empty() && event.key.split('/').next() != Some(namespace.as_str()) {
-            return;
+            return None;
         }
         let matches = |image: &Option<Arc<Image>>| {
             image.clone().filter(|image| self.selection.matches(&self.resource, image))
         };
-        match (matches(&event.previous), matches(&event.object)) {
-            (None, Some(image)) => self.add("ADDED", event.revision, image),
-            (Some(_), Some(image)) => self.add("MODIFIED", event.revision, image),
-            (Some(previous), None) => self.add("DELETED", event.revision, previous),
-            (None, None) => {}
-        }
+        let (kind, image) = match (matches(&event.previous), matches(&event.object)) {
+            (None, Some(image)) => ("ADDED", image),
+            (Some(_), Some(image)) => ("MODIFIED", image),
+            (Some(previous), None) => ("DELETED", previous),
+            (None, None) => return None,
+        };
+        Some(self.of_image(kind, event.revision, &image))
     }
 
-    /// Adds an object. All who watch it whole and in this version send the same bytes.
-    fn add(&mut self, kind: &'static str, revision: u64, image: Arc<Image>) {
+    /// The line of an object. All who watch it whole and in this version send the same bytes.
+    fn of_image(&mut self, kind: &'static str, revision: u64, image: &Arc<Image>) -> Bytes {
         let shows_as_stored = self.resource.shows_as_stored(image.stamp);
         let at_revision = || {
             let is_gone = kind == "DELETED";
             if is_gone { Arc::new(image.at_revision(revision)) } else { image.clone() }
         };
         if self.style.accept.form != Form::Whole || !shows_as_stored {
-            return self.add_shown(kind, State::show(&self.resource, &at_revision()));
+            return self.of_shown(kind, State::show(&self.resource, &at_revision()));
         }
         let api_version = self.resource.api_version();
-        let line = self.shared.lines.of((revision, kind, api_version.clone()), |line| {
+        self.shared.lines.of((revision, kind, api_version.clone()), |line| {
             at_revision().write(&api_version, &self.resource.kind, line);
-        });
-        self.lines.push_back(line);
+        })
     }
 
-    fn add_shown(&mut self, kind: &str, shown: Shown) {
+    fn of_shown(&mut self, kind: &str, shown: Shown) -> Bytes {
         if self.style.accept.form == Form::Whole {
-            self.lines.push_back(line(kind, |line| shown.write(line)));
-            return;
+            return line(kind, |line| shown.write(line));
         }
         match self.style.object(shown, &self.resource, !self.has_columns) {
             Ok(object) => {
                 self.has_columns = true;
-                self.lines.push_back(value_line(kind, &object));
+                value_line(kind, &object)
             }
             Err(failure) => {
-                self.lines.push_back(value_line("ERROR", &failure.to_status()));
+                self.waiting.clear();
                 self.is_ended = true;
+                value_line("ERROR", &failure.to_status())
             }
         }
     }
@@ -278,7 +303,7 @@ impl Watch {
             Form::Whole | Form::Table => (self.resource.api_version(), self.resource.kind.as_str()),
         };
         let object: Value = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
-        self.lines.push_back(value_line("BOOKMARK", &object));
+        self.waiting.push_back(Waiting::Line(value_line("BOOKMARK", &object)));
     }
 }
 
