@@ -4,12 +4,28 @@
 //! kubectl. It is a tower service ([`EmbeddedApi::router`], for `kube::Client::new`) and an HTTP server ([`EmbeddedApi::serve`]).
 //! All state is in memory and ends with the value.
 //!
+//! # Who asks
+//!
+//! There is no authentication: whoever connects is the administrator `admin`, who may do everything and may impersonate others. So
+//! `kubectl auth can-i` says yes to all, and the answer says why; with `--as` it asks the RBAC objects that are there. Tokens of
+//! service accounts have no signature and are not asked for.
+//!
 //! # What it leaves out
 //!
-//! It is no server for production: no TLS, no authentication (everyone is an administrator, who may impersonate others), no
-//! admission or conversion webhooks, no protobuf in answers, no persistence, no aggregation. There are no controllers but the garbage
-//! collector, the ends of namespaces and CRDs, which act at once, within the request that causes them: Deployments make no
-//! pods, and no node runs any. No logs, exec or port-forward. Versions of a CRD differ in nothing but `apiVersion` and schema.
+//! It is no server for production: no TLS, no admission or conversion webhooks, no protobuf in answers, no persistence, no
+//! aggregation. There are no controllers but the garbage collector and the ends of namespaces and CRDs, which act at once, within the
+//! request that causes them: Deployments make no pods, claims are not bound, and no node runs anything. Logs, exec, attach,
+//! port-forward, debugging and proxies are refused with a sentence. Versions of a CRD differ in nothing but `apiVersion` and schema.
+//!
+//! The rules of a CRD (CEL, with `oldSelf` too) are refused if they may cost too much, as Kubernetes estimates it; what they do cost
+//! when they run is not counted. The schemas of the built-in kinds have no descriptions: `kubectl explain` shows their fields and
+//! types. Of the kinds of Kubernetes 1.34 those are served that programs at a desk meet; `kubectl api-resources` names them.
+//!
+//! # How much it bears
+//!
+//! Objects are kept as compact JSON: 50,000 of 3 KB take 1.4 times their text. With 100 watches on them an optimised build takes a
+//! write in about 0.2 ms and has told all watches within about 1 ms. A watch that is slow holds no texts, only what it has still
+//! to send; history is bounded ([`Options::history`]).
 //!
 //! # Modules
 //!

@@ -25,6 +25,9 @@ use crate::{Failure, Shared};
 
 mod line;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use line::Lines;
 use line::line;
 
