@@ -16,6 +16,7 @@ mod create;
 mod decode;
 mod delete;
 mod eviction;
+mod metadata;
 mod patch;
 mod read;
 mod review;

@@ -1,7 +1,8 @@
 //! Create: a POST to a collection.
 
 use super::Call;
-use super::write::{Writer, wipe_system_fields};
+use super::metadata::wipe_system_fields;
+use super::write::Writer;
 use crate::Failure;
 use crate::answer::Answer;
 use crate::request::WriteOptions;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use super::delete::eviction_options;
-use super::write::text;
+use super::metadata::text;
 use crate::answer::Answer;
 use crate::collect::{Deletion, is_ready};
 use crate::selector::LabelSelector;

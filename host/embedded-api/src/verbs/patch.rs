@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::Call;
 use super::decode::complaints;
-use super::write::{Live, Writer, text, wipe_system_fields};
+use super::metadata::{text, wipe_system_fields};
+use super::write::{Live, Writer};
 use crate::Failure;
 use crate::answer::Answer;
 use crate::field_error::FieldError;

@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::Call;
 use super::decode::{Part, complaints};
+use super::metadata::{check_name, text};
 use super::patch::{Mechanism, complain, live};
-use super::write::{Writer, check_name, text};
+use super::write::Writer;
 use crate::Failure;
 use crate::answer::{Answer, Shown};
 use crate::field_error::FieldError;

@@ -1,7 +1,8 @@
 //! Update: a PUT of an object, its status or the finalizers of a namespace.
 
 use super::Call;
-use super::write::{Live, Writer, text};
+use super::metadata::text;
+use super::write::{Live, Writer};
 use crate::Failure;
 use crate::answer::Answer;
 use crate::request::WriteOptions;
