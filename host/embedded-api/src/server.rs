@@ -1,12 +1,14 @@
 //! HTTP: from a request to an answer, with faults in between and counts beside.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use axum::serve::{Listener, ListenerExt as _};
 use http_body_util::BodyExt as _;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Action, User};
@@ -42,7 +44,16 @@ pub(crate) async fn serve(
         shutdown.cancelled().await;
         stop.cancel();
     };
-    axum::serve(listener, router(shared)).with_graceful_shutdown(end).await
+    axum::serve(prompt(listener), router(shared)).with_graceful_shutdown(end).await
+}
+
+/// Lets connections send at once what is written: else an event could wait for the client's word that the last one came.
+fn prompt(listener: TcpListener) -> impl Listener<Io = TcpStream, Addr = SocketAddr> {
+    listener.tap_io(|stream| {
+        if let Err(fault) = stream.set_nodelay(true) {
+            tracing::debug!(%fault, "a connection stays slow");
+        }
+    })
 }
 
 async fn answer(shared: Arc<Shared>, request: http::Request<Body>) -> Response {

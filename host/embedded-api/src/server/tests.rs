@@ -160,3 +160,15 @@ async fn connections_are_kept_and_shutdown_ends_watches() {
     let (served, ()) = tokio::join!(api.serve(listener, shutdown.clone()), client);
     served.unwrap();
 }
+
+#[tokio::test]
+async fn connections_send_at_once() {
+    use axum::serve::Listener as _;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut listener = super::prompt(listener);
+    let (client, (stream, _)) =
+        tokio::join!(tokio::net::TcpStream::connect(address), listener.accept());
+    client.unwrap();
+    assert!(stream.nodelay().unwrap());
+}
