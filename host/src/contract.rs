@@ -10,7 +10,8 @@ pub use crate::processor::bindings::mortise::host::types::{
     Kind, Object, ObjectRef, ReadError, Selection,
 };
 
-// The generated flags cannot be hashed, so the macro cannot derive it for all types; these two are keys of maps.
+// The generated flags can neither be hashed nor serialized, so the macro cannot derive that for all types. The first two are keys
+// of maps, and kinds stand in records.
 
 impl std::hash::Hash for Kind {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
@@ -21,5 +22,26 @@ impl std::hash::Hash for Kind {
 impl std::hash::Hash for ObjectRef {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         (&self.cluster, &self.kind, &self.namespace, &self.name).hash(state);
+    }
+}
+
+/// How a kind is written down.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(remote = "Kind")]
+struct Written {
+    group: String,
+    version: String,
+    kind: String,
+}
+
+impl serde::Serialize for Kind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Written::serialize(self, serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Kind {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Written::deserialize(deserializer)
     }
 }

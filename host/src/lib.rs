@@ -9,6 +9,7 @@
 //! | [`watch`] → [`store`] → [`triggers`] → [`queue`] | what is known, and who must run because it changed |
 //! | [`reconciler`] | one reconcile: read, call, check, write, requeue |
 //! | [`view`] | the reads of one call |
+//! | [`record`] | what a run read and what came of it, as plain data |
 //! | [`processor`], [`contract`] | loaded components, and all that names wasmtime; the contract's types without it |
 //! | [`grant`] → [`outcome`] → [`write`] | what may be written, what is wanted, and how it gets there |
 //! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
@@ -32,6 +33,7 @@ pub mod print;
 pub mod processor;
 pub mod queue;
 pub mod reconciler;
+pub mod record;
 pub mod run;
 pub mod simulate;
 pub mod store;

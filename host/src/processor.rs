@@ -33,6 +33,7 @@ use wasmtime::Store;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::contract::{Description, Failure, Outcome, Request};
+use crate::record::Asked;
 use crate::view::View;
 use component::Linked;
 use imports::Reading;
@@ -71,10 +72,10 @@ pub struct Called {
     pub log: Vec<Line>,
     /// Lines over the limit.
     pub log_dropped: u32,
-    /// The run looked at the wall clock: it can be different next time.
-    pub asked_clock: bool,
-    /// The run took random bytes: it is not repeatable.
-    pub asked_random: bool,
+    /// What it looked at that is not read from the cluster.
+    pub asked: Asked,
+    /// Bytes of memory that its instance had at the end.
+    pub memory: usize,
     /// How long it took, without the wait for a free slot.
     pub took: Duration,
 }
@@ -158,10 +159,10 @@ impl Processor {
             }
             Err(source) => Err(self.error(&store, source)),
         };
-        let State { reading, log, asked_clock, asked_random, .. } = store.into_data();
+        let State { reading, log, asked, memory, .. } = store.into_data();
         let (log, log_dropped) = log.lock().finish();
         let view = reading.finish().expect("a call has a view");
-        Called { outcome, view, log, log_dropped, asked_clock, asked_random, took: start.elapsed() }
+        Called { outcome, view, log, log_dropped, asked, memory, took: start.elapsed() }
     }
 
     async fn ask_description(

@@ -17,6 +17,7 @@ use crate::{
     outcome::{self, Plan, Reconciled},
     processor::{self, Line, Moment},
     queue::{Again, Cause, Done, Key, Run},
+    record::{self, Basis, Digest, Ending, Record, Records},
     run::{Clock, Loaded},
     store::Stores,
     triggers::Triggers,
@@ -38,6 +39,8 @@ pub struct Reconciler {
     loaded: Loaded,
     readable: Arc<Readable>,
     grant: Grant,
+    /// What its runs run on, whatever the time.
+    basis: Basis,
     parts: Parts,
 }
 
@@ -51,6 +54,8 @@ pub struct Parts {
     pub cluster: Cluster,
     /// The time of a call.
     pub now: Clock,
+    /// The last record of each key.
+    pub records: Arc<Records>,
 }
 
 /// What came of one reconcile, for people.
@@ -80,6 +85,8 @@ pub struct Report {
     pub failure: Option<String>,
     /// When it runs again though nothing changes.
     pub again: Option<Duration>,
+    /// What it read, and what came of it, as plain data.
+    pub record: Arc<Record>,
 }
 
 /// How a run ends for the queue.
@@ -134,7 +141,16 @@ impl Reconciler {
         parts: Parts,
     ) -> Result<Self, grant::Invalid> {
         let grant = Grant::new(&loaded.description)?;
-        Ok(Self { loaded, readable, grant, parts })
+        let contract::Description { reconcilers, reads, writes, .. } = &*loaded.description;
+        let granted = format!("{:?}", (reconcilers, reads, writes));
+        let basis = Basis {
+            module: loaded.processor.digest().to_string().into(),
+            config: Digest::of(false, [loaded.config.as_bytes()]),
+            grant: Digest::of(false, [granted.as_bytes()]),
+            now_ms: 0,
+            seed: 0,
+        };
+        Ok(Self { loaded, readable, grant, basis, parts })
     }
 
     /// The object that a key stands for; none if no reconciler of this processor is called so.
@@ -168,14 +184,31 @@ impl Reconciler {
         report.kind = reference.kind.clone();
         let began = triggers.lock().begin(&run.key);
         let span = debug_span!("reconcile", key = %run.key);
-        let (done, reads) = self.reconcile(run, reference, &mut report).instrument(span).await;
+        let (done, mut reads) = self.reconcile(run, reference, &mut report).instrument(span).await;
         // What this run has mended itself is not news to it.
         feed();
         let causes = triggers.lock().ran(began, &reads);
         report.took = start.elapsed();
         report.again = delay(&done);
+        self.keep_record(&mut report, &done, &mut reads);
         debug!(key = %run.key, took = ?report.took, failure = report.failure, "reconciled");
         (report, Ended { done, causes })
+    }
+
+    /// Completes the record, which stays until the key's next run, or until its object is gone.
+    fn keep_record(&self, report: &mut Report, done: &Done, reads: &mut Reads) {
+        let record = report.record_mut();
+        reads.hand_over(record);
+        record.requeue = matches!(done, Done::Success { requeue: Some((_, Cause::Requeue)) });
+        record.ending = match done {
+            Done::Success { .. } => Ending::Success,
+            Done::Failure(_) => Ending::Failure,
+        };
+        if reads.is_last() {
+            self.parts.records.forget(&report.key);
+        } else {
+            self.parts.records.keep(&report.record);
+        }
     }
 
     async fn reconcile(
@@ -226,8 +259,12 @@ impl Reconciler {
 
     async fn call(&self, view: View, request: &Request, report: &mut Report) -> (Answer, Reads) {
         let now = u64::try_from((self.parts.now)().as_millisecond()).unwrap_or_default();
-        let called =
-            self.loaded.processor.call(view, request, Moment { now_ms: now, seed: now }).await;
+        let moment = Moment { now_ms: now, seed: now };
+        let called = self.loaded.processor.call(view, request, moment).await;
+        let record = report.record_mut();
+        record.ran_on = Some(Basis { now_ms: now, seed: now, ..self.basis.clone() });
+        record.asked = record.asked.or(called.asked);
+        record.memory = record.memory.max(called.memory);
         report.log.extend(called.log);
         if called.log_dropped > 0 {
             report.notes.push(format!("{} lines of log were over the limit", called.log_dropped));
@@ -252,6 +289,7 @@ impl Reconciler {
         if is_failure {
             turn.report.failure.get_or_insert_with(|| describe(&written.failures));
         }
+        turn.report.record_mut().refused += written.failures.len();
         request.failed_writes = written.failures;
         let (answer, reads) = self.call(self.view(), &request, turn.report).await;
         turn.reads.merge(reads);
@@ -270,13 +308,15 @@ impl Reconciler {
     }
 
     async fn plan(&self, answer: Answer, turn: &mut Turn<'_>) -> Result<Planned, Refused> {
-        match answer? {
+        let returned = answer?;
+        let named =
+            returned.as_ref().map(|outcome| outcome::kinds(outcome, &turn.reconciled.reference));
+        let named = named.unwrap_or_default();
+        let secret = turn.reads.saw_secret() || named.iter().any(record::is_secret);
+        turn.report.record_mut().outcome = Some(record::of_returned(&returned, secret));
+        match returned {
             Ok(outcome) => {
-                let kinds = self
-                    .parts
-                    .cluster
-                    .resolve_all(&outcome::kinds(&outcome, &turn.reconciled.reference))
-                    .await?;
+                let kinds = self.parts.cluster.resolve_all(&named).await?;
                 let read = |of: &ObjectRef| turn.reads.uid_of(of).map(str::to_owned);
                 let plan = Plan::build(&outcome, &self.against(turn, &kinds, &read))?;
                 Ok(Planned { plan, retry: None })
@@ -409,7 +449,23 @@ impl Report {
             log: Vec::new(),
             failure: None,
             again: None,
+            record: Arc::new(Record::new(&run.key, run.attempt)),
         }
+    }
+
+    /// How many questions it asked.
+    pub fn reads(&self) -> usize {
+        self.record.reads.len()
+    }
+
+    /// How many bytes of objects it was given in answer.
+    pub fn read_bytes(&self) -> usize {
+        self.record.read_bytes()
+    }
+
+    /// The record, which nobody else holds until the run ends.
+    fn record_mut(&mut self) -> &mut Record {
+        Arc::make_mut(&mut self.record)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::{
     processor::Processor,
     queue::{self, Cause, Key, Priority, Queue, Run},
     reconciler::{Parts, Reconciler, Report},
+    record::{Record, Records},
     store::{Scope, Stores, Wanted},
     triggers::Triggers,
     view::Readable,
@@ -86,6 +87,7 @@ struct Shared {
     triggers: Arc<Mutex<Triggers>>,
     queue: Queue,
     reconcilers: BTreeMap<Arc<str>, Reconciler>,
+    records: Arc<Records>,
 }
 
 // === impl Options ===
@@ -158,6 +160,7 @@ impl Host {
         let stores = Stores::new();
         let mut triggers = Triggers::new();
         let queue = Queue::new();
+        let records = Arc::<Records>::default();
         let writer =
             Arc::new(Writer::new(cluster.clone(), stores.clone(), Arc::clone(&options.now)));
         let mut reconcilers = BTreeMap::new();
@@ -188,6 +191,7 @@ impl Host {
                 stores: stores.clone(),
                 cluster: cluster.clone(),
                 now: Arc::clone(&options.now),
+                records: Arc::clone(&records),
             };
             let reconciler = Reconciler::new(loaded, Arc::new(readable), cluster)?;
             anyhow::ensure!(
@@ -200,6 +204,7 @@ impl Host {
             triggers: Arc::new(Mutex::new(triggers)),
             queue,
             reconcilers,
+            records,
         });
         let (report, reports) = mpsc::channel(REPORTS);
         let mut host = Self {
@@ -299,6 +304,11 @@ impl Host {
     /// The object that a key stands for.
     pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
         self.shared.reconcilers.get(key.processor())?.object_of(key)
+    }
+
+    /// The record of a key's last run; none if it has not run, or if its object is gone.
+    pub fn record(&self, key: &Key) -> Option<Arc<Record>> {
+        self.shared.records.get(key)
     }
 
     /// A number that moves with each event that a store has taken in.

@@ -396,6 +396,11 @@ impl Stores {
         memory
     }
 
+    /// The kind, shared with all who name it.
+    pub(crate) fn shared_kind(&self, kind: &Kind) -> Arc<Kind> {
+        Arc::clone(&self.of_kind(kind).kind)
+    }
+
     fn of_kind(&self, kind: &Kind) -> Arc<OfKind> {
         if let Some(of_kind) = self.0.kinds.read().get(kind) {
             return Arc::clone(of_kind);

@@ -9,13 +9,14 @@ mod tests;
 
 pub use readable::Readable;
 pub(crate) use reads::{Anchor, Concern, Wait};
-pub use reads::{Asked, Interest, Reads, Record};
+pub use reads::{Interest, Reads};
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
 use crate::path::{Extent, Fields};
+use crate::record::{self, Question, Stood};
 use crate::store::{Entry, KindSnapshot, Query, Rendered, Shape, Snapshot, StoreId, Stores};
 
 /// How much of JSON a page of a list holds at most, unless one object alone is larger.
@@ -28,6 +29,8 @@ pub struct View {
     readable: Arc<Readable>,
     page_bytes: usize,
     kinds: HashMap<Kind, Arc<KindSnapshot>>,
+    /// Where the store stood that the read which is being answered was answered from.
+    stood: Option<Stood>,
     reads: Reads,
 }
 
@@ -71,7 +74,7 @@ impl View {
     /// A view of what is known from now on, at the first use of each kind.
     pub fn new(stores: Stores, readable: Arc<Readable>, page_bytes: usize) -> Self {
         let reads = Reads::new(stores.clone());
-        Self { stores, readable, page_bytes, kinds: HashMap::new(), reads }
+        Self { stores, readable, page_bytes, kinds: HashMap::new(), stood: None, reads }
     }
 
     /// The object that the call is about. A change of it, of its status only where the reconciler says so, triggers the run
@@ -99,6 +102,7 @@ impl View {
         };
         let rendered = Cut::new(&part.fields).give(entry);
         self.reads.answered(&answering.kind, entry);
+        self.reads.record_object(&of.kind, &rendered);
         let (selected, held) = (part.selects(entry), part.holds_finalizer(entry));
         if !selected && !held {
             self.reads.object_is_gone();
@@ -109,11 +113,12 @@ impl View {
     /// One object.
     pub fn get(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError> {
         let answer = self.find(of, fields);
-        let given = match &answer {
-            Ok(found) => Ok(found.iter().map(Rendered::counted).collect()),
-            Err(error) => Err(error),
+        let question = Question::Get {
+            of: record::Object::of(of, self.stores.shared_kind(&of.kind)),
+            fields: self.readable.shared(fields),
         };
-        self.reads.record(Asked::Get { of: of.clone(), fields: fields.to_vec() }, given);
+        let given = answer.as_ref().map(|found| found.iter().collect());
+        self.reads.record(question, self.stood.take(), given);
         answer.map(|found| found.map(|rendered| rendered.json))
     }
 
@@ -148,12 +153,14 @@ impl View {
         from: Option<&str>,
     ) -> Result<Page, ReadError> {
         let answer = self.page(of, limit, from);
-        let asked = Asked::List { of: of.clone(), limit, from: from.map(str::to_owned) };
-        let given = match &answer {
-            Ok((objects, _)) => Ok(objects.iter().map(Rendered::counted).collect()),
-            Err(error) => Err(error),
+        let (kind, fields) = (self.stores.shared_kind(&of.kind), self.readable.shared(&of.fields));
+        let question = Question::List {
+            of: Box::new(record::Selection::of(of, kind, fields)),
+            limit,
+            from: from.map(Into::into),
         };
-        self.reads.record(asked, given);
+        let given = answer.as_ref().map(|(objects, _)| objects.iter().collect());
+        self.reads.record(question, self.stood.take(), given);
         let (objects, next) = answer?;
         Ok(Page { objects: objects.into_iter().map(|rendered| rendered.json).collect(), next })
     }
@@ -215,6 +222,7 @@ impl View {
 
     fn note(&mut self, answering: &Answering, concern: Concern) {
         let snapshot = &answering.snapshot;
+        self.stood = Some(Stood { sequence: snapshot.sequence(), revision: snapshot.revision() });
         let anchor = Anchor::of(concern.query(), snapshot);
         let (kind, sequence) = (Arc::clone(&answering.kind), snapshot.sequence());
         self.reads.note(Interest {

@@ -10,6 +10,7 @@ mod kinds;
 mod lifecycle;
 mod misbehave;
 mod play;
+mod records;
 mod relabel;
 mod restart;
 mod tap;

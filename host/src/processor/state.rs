@@ -12,6 +12,7 @@ use super::limits::Limits;
 use super::log::Log;
 use super::wasi::Chance;
 use super::{Moment, imports::Reading};
+use crate::record::Asked;
 
 /// Elements of all tables together: functions of a module that can be called through a pointer.
 const TABLE_ELEMENTS: usize = 1_000_000;
@@ -41,8 +42,7 @@ pub(super) struct State {
     pub(super) reading: Reading,
     pub(super) log: Arc<Mutex<Log>>,
     pub(super) now: Duration,
-    pub(super) asked_clock: bool,
-    pub(super) asked_random: bool,
+    pub(super) asked: Asked,
     pub(super) chance: Chance,
     /// Where random bytes come from instead of the operating system, in a simulation.
     pub(super) secure: Option<Chance>,
@@ -51,7 +51,7 @@ pub(super) struct State {
     wasi: Option<WasiCtx>,
     deadline: Instant,
     memory_limit: usize,
-    memory: usize,
+    pub(super) memory: usize,
     table_elements: usize,
 }
 
@@ -65,8 +65,7 @@ impl State {
             reading,
             log: Arc::new(Mutex::new(Log::new(limits.log_lines, limits.log_bytes))),
             now: Duration::from_millis(moment.now_ms),
-            asked_clock: false,
-            asked_random: false,
+            asked: Asked::default(),
             chance: Chance::new(moment.seed),
             secure: None,
             table,

@@ -35,6 +35,8 @@ pub struct Snapshot {
     pub(super) complete: bool,
     /// The number of the last change that is in it.
     sequence: u64,
+    /// The newest resource version that its table had been shown.
+    revision: u64,
 }
 
 /// What readers have looked for.
@@ -64,12 +66,18 @@ impl Snapshot {
             shape,
             complete: false,
             sequence: 0,
+            revision: 0,
         }
     }
 
-    /// A copy, with the number of the last change.
-    pub(super) fn at(&self, sequence: u64) -> Self {
-        Self { sequence, ..self.clone() }
+    /// A copy, with the number of the last change and the newest version that was shown.
+    pub(super) fn at(&self, sequence: u64, revision: u64) -> Self {
+        Self { sequence, revision, ..self.clone() }
+    }
+
+    /// The newest resource version that lists, the watch or a write of ours had shown; 0 where these are no numbers.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// The number of the last change that is in it.

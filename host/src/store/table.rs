@@ -87,7 +87,8 @@ impl Table {
         if !paths.is_empty() {
             self.index_paths(paths);
         }
-        self.current.at(sequence)
+        let written = self.unconfirmed.last_key_value().map_or(0, |(revision, _)| *revision);
+        self.current.at(sequence, self.seen.max(written))
     }
 
     /// Indexes paths that are within the fields that are kept, without a new list.

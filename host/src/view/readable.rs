@@ -1,6 +1,6 @@
 //! What a processor may read: what its description declares, with the fields.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -27,6 +27,8 @@ pub struct Readable {
     wanted: Vec<(Kind, Scope, Wanted)>,
     /// The fields that were asked for under these parts, parsed and checked.
     granted: Mutex<HashMap<Question, Result<Arc<Fields>, ReadError>>>,
+    /// The lists of fields that stand in records, each once.
+    shared: Mutex<HashSet<Arc<[String]>>>,
 }
 
 type Question = (Box<[usize]>, Box<[String]>);
@@ -191,6 +193,19 @@ impl Readable {
             granted.insert(question, fields.clone());
         }
         fields
+    }
+
+    /// The list of fields, shared with those who asked for the same ones.
+    pub(super) fn shared(&self, asked: &[String]) -> Arc<[String]> {
+        let mut shared = self.shared.lock();
+        if let Some(held) = shared.get(asked) {
+            return Arc::clone(held);
+        }
+        let asked: Arc<[String]> = asked.into();
+        if shared.len() < REMEMBERED {
+            shared.insert(Arc::clone(&asked));
+        }
+        asked
     }
 
     fn denied(&self, what: &str, kind: &Kind) -> ReadError {

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::Xxh3;
-
 use crate::contract::{Kind, ObjectRef, ReadError, Selection};
 use crate::own_fields::Pair;
 use crate::path::{Extent, Fields};
-use crate::store::{Entry, Query, Snapshot, StoreId, Stores, hashed};
+use crate::record::{self, Digest, Question, Stood, Wrote};
+use crate::store::{Entry, Query, Rendered, Snapshot, StoreId, Stores, hashed};
 
 /// All that one run read, and what it wrote, which counts as read.
 #[derive(Debug)]
@@ -15,40 +14,12 @@ pub struct Reads {
     stores: Stores,
     interests: Vec<Interest>,
     waits: Vec<Wait>,
-    records: Vec<Record>,
+    object: Option<Digest>,
+    records: Vec<record::Read>,
+    wrote: Vec<Wrote>,
     answered: Vec<(Arc<Kind>, Arc<Entry>)>,
     /// The object that the run is about is no longer one of the reconciler's.
     gone: bool,
-}
-
-/// A question and a digest of its answer: asked again, it tells whether anything changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// The question.
-    pub asked: Asked,
-    /// A digest of the answer, without what does not count as a change.
-    pub answer: u128,
-}
-
-/// A question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// For one object.
-    Get {
-        /// The object.
-        of: ObjectRef,
-        /// The fields.
-        fields: Vec<String>,
-    },
-    /// For a page of a list.
-    List {
-        /// The selection.
-        of: Selection,
-        /// How many objects.
-        limit: u32,
-        /// The page token.
-        from: Option<String>,
-    },
 }
 
 /// One thing that a run depends on.
@@ -105,15 +76,29 @@ impl Reads {
             stores,
             interests: Vec::new(),
             waits: Vec::new(),
+            object: None,
             records: Vec::new(),
+            wrote: Vec::new(),
             answered: Vec::new(),
             gone: false,
         }
     }
 
     /// What was asked, in order.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[record::Read] {
         &self.records
+    }
+
+    /// Hands over what stands in the record of the run.
+    pub(crate) fn hand_over(&mut self, record: &mut record::Record) {
+        record.object = self.object;
+        record.reads = std::mem::take(&mut self.records).into();
+        record.wrote = std::mem::take(&mut self.wrote).into();
+    }
+
+    /// Whether something of a Secret was read.
+    pub(crate) fn saw_secret(&self) -> bool {
+        self.answered.iter().any(|(kind, _)| record::is_secret(kind))
     }
 
     /// The uid of an object, if it was read.
@@ -135,6 +120,12 @@ impl Reads {
         let query = Query::object(of.namespace.as_deref(), &of.name);
         let concern = Concern::Written { query, manager: manager.into(), own };
         self.note_at_end(&of.kind, concern);
+        // One run writes under few managers.
+        let same = self.wrote.iter().find(|wrote| &*wrote.manager == manager);
+        let manager = same.map_or_else(|| manager.into(), |wrote| Arc::clone(&wrote.manager));
+        let object = record::Object::of(of, self.stores.shared_kind(&of.kind));
+        let own = own.map(|pair| record::Own::of(pair, &of.kind));
+        self.wrote.push(Wrote { of: object, manager, own });
     }
 
     /// The run pruned a selection: an object in it that the manager has applied, and which the run did not write, is one to
@@ -160,6 +151,7 @@ impl Reads {
             self.waits_for(&wait.kind, wait.for_itself);
         }
         self.records.extend(later.records);
+        self.wrote.extend(later.wrote);
         self.answered.extend(later.answered);
     }
 
@@ -195,18 +187,30 @@ impl Reads {
         self.answered.push((Arc::clone(kind), Arc::clone(entry)));
     }
 
-    pub(super) fn record(&mut self, asked: Asked, answer: Result<Vec<&str>, &ReadError>) {
-        let mut digest = Xxh3::new();
-        match answer {
+    /// Writes down an answer, as the pieces of JSON that count as a change.
+    pub(super) fn record(
+        &mut self,
+        question: Question,
+        stood: Option<Stood>,
+        answer: Result<Vec<&Rendered>, &ReadError>,
+    ) {
+        let secret = record::is_secret(question.kind());
+        let (answer, objects, bytes) = match answer {
             Ok(objects) => {
-                for object in objects {
-                    digest.update(&object.len().to_le_bytes());
-                    digest.update(object.as_bytes());
-                }
+                let counted = objects.iter().map(|object| object.counted().as_bytes());
+                let bytes = objects.iter().map(|object| object.json.len()).sum();
+                (Digest::of(secret, counted), objects.len(), bytes)
             }
-            Err(error) => digest.update(format!("error {error:?}").as_bytes()),
-        }
-        self.records.push(Record { asked, answer: digest.digest128() });
+            // No object begins like that.
+            Err(error) => (Digest::of(secret, [format!("error {error:?}").as_bytes()]), 0, 0),
+        };
+        self.records.push(record::Read { question, answer, stood, objects, bytes });
+    }
+
+    /// Writes down the object of the request.
+    pub(super) fn record_object(&mut self, kind: &Kind, object: &Rendered) {
+        let counted = object.counted().as_bytes();
+        self.object = Some(Digest::of(record::is_secret(kind), [counted]));
     }
 
     pub(super) fn object_is_gone(&mut self) {

@@ -4,6 +4,7 @@ use super::*;
 use crate::fixture::{
     all, description, fields, kind, labelled, list, matching, object, reference, with,
 };
+use crate::record::Digest;
 use crate::store::{Scope, Wanted};
 
 /// Stores as a description wants them, listed.
@@ -209,7 +210,7 @@ fn records_tell_by_digests_whether_anything_that_counts_has_changed() {
     let before = digests(Some(thing(1, 1)));
     assert_eq!(before, digests(Some(thing(2, 1))));
     let differing =
-        |after: Vec<u128>| before.iter().zip(&after).map(|(a, b)| a != b).collect::<Vec<_>>();
+        |after: Vec<Digest>| before.iter().zip(&after).map(|(a, b)| a != b).collect::<Vec<_>>();
     assert_eq!(differing(digests(Some(thing(3, 2)))), [true, true, false]);
     assert_eq!(differing(digests(None)), [true, true, false]);
 }

@@ -95,7 +95,7 @@ impl Setting {
 
     async fn outcome(&self, name: &str) -> (Outcome, bool) {
         let called = self.call(name).await;
-        (called.outcome.unwrap().unwrap(), called.asked_clock)
+        (called.outcome.unwrap().unwrap(), called.asked.clock)
     }
 }
 

@@ -20,10 +20,10 @@ async fn there_is_nothing_around_a_guest() {
 async fn the_clock_shows_the_time_of_the_call_and_marks_the_run() {
     let processor = misbehave().await;
     let called = call(&processor, "asks-clock").await;
-    assert!(called.asked_clock && !called.asked_random);
+    assert!(called.asked.clock && !called.asked.random);
     assert_eq!(called.log[0].fields, [("now".to_owned(), NOW_MS.to_string())]);
     let called = call(&processor, "asks-system-time").await;
-    assert!(called.asked_clock);
+    assert!(called.asked.clock);
     assert_eq!(status(&outcome(called)), json!({"now": NOW_MS.to_string()}));
 }
 
@@ -32,7 +32,7 @@ async fn random_bytes_are_never_the_same_and_mark_the_run() {
     let processor = misbehave().await;
     let first = call(&processor, "asks-random").await;
     let second = call(&processor, "asks-random").await;
-    assert!(first.asked_random && !first.asked_clock);
+    assert!(first.asked.random && !first.asked.clock);
     assert_ne!(status(&outcome(first)), status(&outcome(second)));
 }
 
@@ -58,7 +58,7 @@ async fn hash_tables_follow_the_seed_and_mark_nothing() {
     let processor = misbehave().await;
     let first = call(&processor, "hashes").await;
     let second = call(&processor, "hashes").await;
-    assert!(!first.asked_random && !first.asked_clock);
+    assert!(!first.asked.random && !first.asked.clock);
     assert_eq!(outcome(first), outcome(second));
 }
 
@@ -66,7 +66,7 @@ async fn hash_tables_follow_the_seed_and_mark_nothing() {
 async fn a_wait_ends_at_once() {
     let processor = misbehave().await;
     let called = call(&processor, "sleeps").await;
-    assert!(!called.asked_clock);
+    assert!(!called.asked.clock);
     outcome(called);
 }
 
@@ -87,7 +87,7 @@ async fn what_is_printed_goes_to_the_log() {
 async fn a_call_that_asks_nothing_is_marked_with_nothing() {
     let processor = misbehave().await;
     let called = call(&processor, "good").await;
-    assert!(!called.asked_clock && !called.asked_random);
+    assert!(!called.asked.clock && !called.asked.random);
     assert!(called.log.is_empty());
     assert_eq!(called.log_dropped, 0);
 }

@@ -5,7 +5,7 @@ use crate::processor::state::State;
 
 impl Host for State {
     fn now(&mut self) -> wasmtime::Result<u64> {
-        self.asked_clock = true;
+        self.asked.clock = true;
         Ok(u64::try_from(self.now.as_millis())?)
     }
 }

@@ -24,7 +24,7 @@ impl Pollable for Ready {
 
 impl wall_clock::Host for State {
     fn now(&mut self) -> wasmtime::Result<wall_clock::Datetime> {
-        self.asked_clock = true;
+        self.asked.clock = true;
         let now = self.now;
         Ok(wall_clock::Datetime { seconds: now.as_secs(), nanoseconds: now.subsec_nanos() })
     }

@@ -51,7 +51,7 @@ fn length(asked: u64) -> wasmtime::Result<usize> {
 
 impl random::Host for State {
     fn get_random_bytes(&mut self, len: u64) -> wasmtime::Result<Vec<u8>> {
-        self.asked_random = true;
+        self.asked.random = true;
         let length = length(len)?;
         if let Some(chance) = &mut self.secure {
             return Ok(chance.bytes(length));
@@ -62,7 +62,7 @@ impl random::Host for State {
     }
 
     fn get_random_u64(&mut self) -> wasmtime::Result<u64> {
-        self.asked_random = true;
+        self.asked.random = true;
         match &mut self.secure {
             Some(chance) => Ok(chance.next()),
             None => Ok(OsRng.try_next_u64()?),

@@ -1,0 +1,363 @@
+//! Run records: what one run read, what came back, and what it wrote, as plain data.
+//!
+//! A record holds questions and digests, never what an object holds. It tells whether a run would see anything else than the
+//! last one did, and it is what explanations, replays and comparisons of versions are made from. No I/O.
+
+mod digest;
+#[cfg(test)]
+mod tests;
+
+pub use digest::{Digest, NoDigest};
+pub(crate) use digest::{is_secret, of_returned};
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    contract::{self, Kind, ObjectRef},
+    own_fields::Pair,
+    queue::Key,
+};
+
+/// What one run of a key saw, and what came of it. A run that was told of refused writes and called once more is one run: the
+/// reads of both calls are in it, and the outcome of the last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Who ran.
+    pub key: Key,
+    /// How many runs in a row had failed before.
+    pub attempt: u32,
+    /// What it ran on; none where it was not called, because it is paused, could not be read, or its processor has gone.
+    pub ran_on: Option<Basis>,
+    /// The object of the request, without what does not count as a change; none where it is gone.
+    pub object: Option<Digest>,
+    /// What it asked, in order.
+    pub reads: Box<[Read]>,
+    /// What else it looked at.
+    pub asked: Asked,
+    /// What the processor returned; none where it returned nothing.
+    pub outcome: Option<Digest>,
+    /// What it wrote or found as it is to be, in the order of writing.
+    pub wrote: Box<[Wrote]>,
+    /// How many of its writes were refused.
+    pub refused: usize,
+    /// Whether it asked to be called again after a time.
+    pub requeue: bool,
+    /// Bytes of memory that the instance had at the end, which is the most that it ever had.
+    pub memory: usize,
+    /// How it ended.
+    pub ending: Ending,
+}
+
+/// What a run ran on, besides what it read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Basis {
+    /// The digest of the module, as [`crate::processor::Digest`] shows it.
+    pub module: Arc<str>,
+    /// The configuration.
+    pub config: Digest,
+    /// The declaration and what is granted of it.
+    pub grant: Digest,
+    /// The time of the run, in milliseconds of Unix time.
+    pub now_ms: u64,
+    /// Where insecure random numbers started.
+    pub seed: u64,
+}
+
+/// A question and what is known of its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Read {
+    /// The question.
+    pub question: Question,
+    /// The answer, without what does not count as a change.
+    pub answer: Digest,
+    /// What the answer was taken from; none where there was none to take it from.
+    pub stood: Option<Stood>,
+    /// How many objects were in the answer.
+    pub objects: usize,
+    /// How many bytes of JSON.
+    pub bytes: usize,
+}
+
+/// Where a store stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stood {
+    /// The number of the last change that was in it. Of one start of the host.
+    pub sequence: u64,
+    /// The newest `resourceVersion` that it had been shown; 0 where these are no numbers.
+    pub revision: u64,
+}
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "verb")]
+pub enum Question {
+    /// For one object.
+    Get {
+        /// The object.
+        of: Object,
+        /// The fields; of none, all that is declared.
+        fields: Arc<[String]>,
+    },
+    /// For a page of a list.
+    List {
+        /// Which objects.
+        of: Box<Selection>,
+        /// How many at most; 0: as many as there are.
+        limit: u32,
+        /// The page token.
+        from: Option<Box<str>>,
+    },
+}
+
+/// An object's name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Object {
+    /// The cluster; empty: the home cluster.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub cluster: Box<str>,
+    /// Its kind.
+    pub kind: Arc<Kind>,
+    /// Its namespace; none of a cluster-scoped one.
+    pub namespace: Option<Box<str>>,
+    /// Its name.
+    pub name: Box<str>,
+}
+
+/// Which objects of a kind, and what of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Selection {
+    /// The cluster; empty: the home cluster.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub cluster: Box<str>,
+    /// Their kind.
+    pub kind: Arc<Kind>,
+    /// Of this namespace; none: of all.
+    pub namespace: Option<Box<str>>,
+    /// Of this name; none: of any.
+    pub name: Option<Box<str>>,
+    /// A label selector.
+    pub labels: Box<str>,
+    /// Paths and the texts to be found there.
+    pub matching: Box<[(String, String)]>,
+    /// The fields; of none, all that is declared.
+    pub fields: Arc<[String]>,
+}
+
+/// What a run looked at that is not read from the cluster, and may be another the next time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The time.
+    pub clock: bool,
+    /// Random bytes.
+    pub random: bool,
+    /// Somebody outside of the cluster.
+    pub network: bool,
+}
+
+/// An object that a run wrote, or found as it is to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wrote {
+    /// The object.
+    pub of: Object,
+    /// The field manager.
+    pub manager: Arc<str>,
+    /// What the manager owns of it since then; none where that does not count, or where the write was refused.
+    pub own: Option<Own>,
+}
+
+/// What a manager owns of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Own {
+    /// Which fields.
+    pub fields: Digest,
+    /// What they hold.
+    pub values: Digest,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Ending {
+    /// All was done.
+    Success,
+    /// Something was not.
+    Failure,
+}
+
+/// Why a key has to run again though nothing that it read differs from its last run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotSkippable {
+    /// The processor was not called.
+    #[error("it was not called the last time")]
+    NotCalled,
+    /// The last run failed.
+    #[error("its last run failed")]
+    Failed,
+    /// The last run was told that those before it had failed: one that is not told so may answer something else.
+    #[error("its last run came after a failure")]
+    AfterFailure,
+    /// Some of what it wanted was refused, though that was no failure.
+    #[error("a write of its last run was refused")]
+    Refused,
+    /// It asked to be called again.
+    #[error("its last run asked to be called again after a time")]
+    Requeue,
+    /// It asked for the time.
+    #[error("its last run asked for the time")]
+    Clock,
+    /// It asked for random bytes.
+    #[error("its last run asked for random bytes")]
+    Random,
+    /// It asked somebody outside of the cluster.
+    #[error("its last run used the network")]
+    Network,
+}
+
+/// The last record of each key.
+#[derive(Debug, Default)]
+pub struct Records(Mutex<HashMap<Key, Arc<Record>>>);
+
+// === impl Record ===
+
+impl Record {
+    /// Of a run of which nothing is known yet.
+    pub fn new(key: &Key, attempt: u32) -> Self {
+        Self {
+            key: key.clone(),
+            attempt,
+            ran_on: None,
+            object: None,
+            reads: Box::default(),
+            asked: Asked::default(),
+            outcome: None,
+            wrote: Box::default(),
+            refused: 0,
+            requeue: false,
+            memory: 0,
+            ending: Ending::Success,
+        }
+    }
+
+    /// How many bytes all reads together gave.
+    pub fn read_bytes(&self) -> usize {
+        self.reads.iter().map(|read| read.bytes).sum()
+    }
+
+    /// Whether a run that would see the same as this one can be left out.
+    ///
+    /// # Errors
+    ///
+    /// Why not, whatever the next run would see.
+    pub fn skippable(&self) -> Result<(), NotSkippable> {
+        let reasons = [
+            (self.ran_on.is_none(), NotSkippable::NotCalled),
+            (self.ending == Ending::Failure, NotSkippable::Failed),
+            (self.attempt > 0, NotSkippable::AfterFailure),
+            (self.refused > 0, NotSkippable::Refused),
+            (self.requeue, NotSkippable::Requeue),
+            (self.asked.clock, NotSkippable::Clock),
+            (self.asked.random, NotSkippable::Random),
+            (self.asked.network, NotSkippable::Network),
+        ];
+        reasons.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, reason)| Err(reason))
+    }
+}
+
+// === impl Question ===
+
+impl Question {
+    /// The kind that is asked for.
+    pub fn kind(&self) -> &Kind {
+        match self {
+            Self::Get { of, .. } => &of.kind,
+            Self::List { of, .. } => &of.kind,
+        }
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    pub(crate) fn of(of: &ObjectRef, kind: Arc<Kind>) -> Self {
+        Self {
+            cluster: of.cluster.as_str().into(),
+            kind,
+            namespace: of.namespace.as_deref().map(Into::into),
+            name: of.name.as_str().into(),
+        }
+    }
+}
+
+// === impl Selection ===
+
+impl Selection {
+    pub(crate) fn of(of: &contract::Selection, kind: Arc<Kind>, fields: Arc<[String]>) -> Self {
+        Self {
+            cluster: of.cluster.as_str().into(),
+            kind,
+            namespace: of.namespace.as_deref().map(Into::into),
+            name: of.name.as_deref().map(Into::into),
+            labels: of.labels.as_str().into(),
+            matching: of.matching.as_slice().into(),
+            fields,
+        }
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// What either asked for.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            clock: self.clock || other.clock,
+            random: self.random || other.random,
+            network: self.network || other.network,
+        }
+    }
+}
+
+// === impl Own ===
+
+impl Own {
+    /// The digests of what a manager owns of an object of a kind; of a Secret they are keyed once more.
+    pub(crate) fn of(pair: Pair, kind: &Kind) -> Self {
+        let digest = |held: u128| match is_secret(kind) {
+            true => Digest::keyed([&held.to_be_bytes()[..]]),
+            false => Digest::plain(held),
+        };
+        Self { fields: digest(pair.fields), values: digest(pair.values) }
+    }
+}
+
+// === impl Records ===
+
+impl Records {
+    /// Keeps the record of a key's newest run, in the place of the one before.
+    pub fn keep(&self, record: &Arc<Record>) {
+        self.0.lock().insert(record.key.clone(), Arc::clone(record));
+    }
+
+    /// The record of a key's last run.
+    pub fn get(&self, key: &Key) -> Option<Arc<Record>> {
+        self.0.lock().get(key).cloned()
+    }
+
+    /// Forgets a key whose object is gone.
+    pub fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
+    }
+
+    /// Forgets all keys of a processor.
+    pub fn forget_processor(&self, processor: &str) {
+        self.0.lock().retain(|key, _| &**key.processor() != processor);
+    }
+}
