@@ -1,6 +1,6 @@
 //! The command line. Nothing past here reads flags or the environment.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
@@ -50,6 +50,9 @@ pub struct DevArgs {
     /// The processor's configuration: a YAML or JSON file.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Answers `/livez`, `/readyz` and `/metrics` of the host there: `127.0.0.1:9090`, say; nowhere if absent.
+    #[arg(long, value_name = "ADDR", conflicts_with = "api_only")]
+    pub listen: Option<SocketAddr>,
     /// Starts the API alone, with the objects of --apply if that is given.
     #[arg(long, conflicts_with_all = ["guest", "config"])]
     pub api_only: bool,

@@ -21,6 +21,7 @@ mod kubeconfig;
 use kubeconfig::Kubeconfig;
 
 use crate::{
+    admin::Admin,
     args::DevArgs,
     cluster::Cluster,
     desk, files,
@@ -45,6 +46,10 @@ struct Input {
 pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let input = Input::open(args)?;
     let listener = bind(args.port).await?;
+    let admin = match args.listen {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
     let address = listener.local_addr().context("the listener has no address")?;
     let kubeconfig = Kubeconfig::write(args.kubeconfig.as_deref(), address)?;
     say(&format!("{BOLD}Kubernetes API in memory{BOLD:#}  http://{address}"))?;
@@ -60,7 +65,8 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
     let mut host = None;
     let work = async {
         host = start(input, &api, cache).await?;
-        print_reports(host.as_mut()).await
+        let told = tell(admin, host.as_ref().map(Host::admin));
+        tokio::try_join!(told, print_reports(host.as_mut())).map(|_| ())
     };
     let ended = tokio::select! {
         ended = work => ended,
@@ -102,6 +108,24 @@ async fn bind(port: Option<u16>) -> anyhow::Result<TcpListener> {
         Some(port) => format!("cannot listen on port {port}: choose another with --port, or leave --port out for a free one"),
         None => format!("cannot listen on {address}"),
     })
+}
+
+/// A place for metrics, which is told.
+async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("cannot listen on {address}: choose another address with --listen (port 0: a free one)")
+    })?;
+    let address = listener.local_addr().context("the listener has no address")?;
+    say(&format!("{BOLD}metrics{BOLD:#}  http://{address}/metrics"))?;
+    Ok(listener)
+}
+
+/// Answers those who run the host, as long as it runs; where nobody asked for that there is nothing to do.
+async fn tell(listener: Option<TcpListener>, admin: Option<Admin>) -> anyhow::Result<()> {
+    let (Some(listener), Some(admin)) = (listener, admin) else {
+        return std::future::pending().await;
+    };
+    admin.serve(listener, CancellationToken::new()).await.context("metrics are no longer served")
 }
 
 /// Installs the CRDs, builds and loads the guest, applies the objects.

@@ -12,8 +12,10 @@
 //! | [`record`] | what a run read and what came of it, as plain data |
 //! | [`processor`], [`contract`] | loaded components, and all that names wasmtime; the contract's types without it |
 //! | [`grant`] → [`outcome`] → [`write`] | what may be written, what is wanted, and how it gets there |
+//! | [`admin`], [`metrics`] | what those who run the host are told |
 //! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
 
+pub mod admin;
 pub mod args;
 pub mod cli;
 pub mod cluster;
@@ -26,6 +28,7 @@ mod fixture;
 pub mod grant;
 pub mod guest;
 pub mod labels;
+pub mod metrics;
 pub mod outcome;
 pub mod own_fields;
 pub mod path;

@@ -282,6 +282,13 @@ impl Queue {
         core.state()
     }
 
+    /// How much of each processor is where, by name.
+    pub fn states(&self) -> Vec<(Arc<str>, State)> {
+        let mut core = self.0.core.lock();
+        core.fire(Instant::now());
+        core.states().into_iter().collect()
+    }
+
     /// Whether a key is ready, delayed or running.
     pub fn contains(&self, key: &Key) -> bool {
         self.0.core.lock().contains(key)

@@ -14,6 +14,7 @@ use crate::{
         WriteFailure,
     },
     grant::{self, Grant},
+    metrics::Metrics,
     outcome::{self, Plan, Reconciled},
     processor::{self, Line, Moment},
     queue::{Again, Cause, Done, Key, Run},
@@ -45,6 +46,7 @@ pub struct Reconciler {
 }
 
 /// What a reconciler shares with those of other processors.
+#[derive(Clone)]
 pub struct Parts {
     /// What carries plans out.
     pub writer: Arc<Writer>,
@@ -56,6 +58,8 @@ pub struct Parts {
     pub now: Clock,
     /// The last record of each key.
     pub records: Arc<Records>,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 /// What came of one reconcile, for people.
@@ -127,6 +131,23 @@ struct Turn<'a> {
 
 type Answer = Result<Result<Outcome, Failure>, processor::Error>;
 
+// === impl Parts ===
+
+impl Parts {
+    /// What the reconcilers of one host share.
+    pub fn new(cluster: &Cluster, stores: &Stores, now: &Clock) -> Self {
+        let writer = Writer::new(cluster.clone(), stores.clone(), Arc::clone(now));
+        Self {
+            writer: Arc::new(writer),
+            stores: stores.clone(),
+            cluster: cluster.clone(),
+            now: Arc::clone(now),
+            records: Arc::default(),
+            metrics: Metrics::new(),
+        }
+    }
+}
+
 // === impl Reconciler ===
 
 impl Reconciler {
@@ -191,6 +212,7 @@ impl Reconciler {
         report.took = start.elapsed();
         report.again = delay(&done);
         self.keep_record(&mut report, &done, &mut reads);
+        self.parts.metrics.ran(&report);
         debug!(key = %run.key, took = ?report.took, failure = report.failure, "reconciled");
         (report, Ended { done, causes })
     }
@@ -266,7 +288,11 @@ impl Reconciler {
         record.asked = record.asked.or(called.asked);
         record.memory = record.memory.max(called.memory);
         report.log.extend(called.log);
+        if let Err(error) = &called.outcome {
+            self.parts.metrics.trapped(&report.key, error.reason());
+        }
         if called.log_dropped > 0 {
+            self.parts.metrics.log_dropped(&report.key, called.log_dropped);
             report.notes.push(format!("{} lines of log were over the limit", called.log_dropped));
         }
         (called.outcome, called.view.finish())
@@ -364,6 +390,7 @@ impl Reconciler {
         let mut written = self.parts.writer.carry_out(plan, &context).await;
         turn.report.changes.append(&mut written.changes);
         turn.report.unchanged += written.skipped;
+        written.forced.iter().for_each(|kind| self.parts.metrics.forced(turn.key, kind));
         turn.report.notes.append(&mut written.warnings);
         written
             .wrote

@@ -330,9 +330,12 @@ impl Asked {
 impl Own {
     /// The digests of what a manager owns of an object of a kind; of a Secret they are keyed once more.
     pub(crate) fn of(pair: Pair, kind: &Kind) -> Self {
-        let digest = |held: u128| match is_secret(kind) {
-            true => Digest::keyed([&held.to_be_bytes()[..]]),
-            false => Digest::plain(held),
+        let digest = |held: u128| {
+            if is_secret(kind) {
+                Digest::keyed([&held.to_be_bytes()[..]])
+            } else {
+                Digest::plain(held)
+            }
         };
         Self { fields: digest(pair.fields), values: digest(pair.values) }
     }

@@ -18,8 +18,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admin::Admin,
     cluster::Cluster,
     contract::{Description, Kind, ObjectRef},
+    metrics::Metrics,
     processor::Processor,
     queue::{self, Cause, Key, Priority, Queue, Run},
     reconciler::{Parts, Reconciler, Report},
@@ -28,7 +30,6 @@ use crate::{
     triggers::Triggers,
     view::Readable,
     watch::{self, Watch},
-    write::Writer,
 };
 
 /// Tells the time, so that tests and simulations decide it.
@@ -88,6 +89,7 @@ struct Shared {
     queue: Queue,
     reconcilers: BTreeMap<Arc<str>, Reconciler>,
     records: Arc<Records>,
+    metrics: Metrics,
 }
 
 // === impl Options ===
@@ -160,9 +162,7 @@ impl Host {
         let stores = Stores::new();
         let mut triggers = Triggers::new();
         let queue = Queue::new();
-        let records = Arc::<Records>::default();
-        let writer =
-            Arc::new(Writer::new(cluster.clone(), stores.clone(), Arc::clone(&options.now)));
+        let parts = Parts::new(cluster, &stores, &options.now);
         let mut reconcilers = BTreeMap::new();
         let mut wanted = Vec::new();
         for loaded in processors {
@@ -186,14 +186,7 @@ impl Host {
             let readable = Readable::new(&loaded.description)
                 .with_context(|| format!("processor `{name}`"))?;
             wanted.extend_from_slice(readable.wanted());
-            let cluster = Parts {
-                writer: Arc::clone(&writer),
-                stores: stores.clone(),
-                cluster: cluster.clone(),
-                now: Arc::clone(&options.now),
-                records: Arc::clone(&records),
-            };
-            let reconciler = Reconciler::new(loaded, Arc::new(readable), cluster)?;
+            let reconciler = Reconciler::new(loaded, Arc::new(readable), parts.clone())?;
             anyhow::ensure!(
                 reconcilers.insert(Arc::clone(&name), reconciler).is_none(),
                 "two processors are called `{name}`"
@@ -204,7 +197,8 @@ impl Host {
             triggers: Arc::new(Mutex::new(triggers)),
             queue,
             reconcilers,
-            records,
+            records: parts.records,
+            metrics: parts.metrics,
         });
         let (report, reports) = mpsc::channel(REPORTS);
         let mut host = Self {
@@ -236,8 +230,12 @@ impl Host {
     fn open(&mut self, cluster: &Cluster, wanted: &[(Kind, Scope, Wanted)]) {
         let (sender, crds) = latest::channel(0);
         self.tasks.spawn(ended("the watch of CRDs", watch::run_crds(cluster.clone(), sender)));
-        let context =
-            watch::Context { cluster: cluster.clone(), stores: self.shared.stores.clone(), crds };
+        let context = watch::Context {
+            cluster: cluster.clone(),
+            stores: self.shared.stores.clone(),
+            crds,
+            metrics: self.shared.metrics.clone(),
+        };
         for (watch, wanted) in watch::plan(wanted) {
             self.shared.stores.open(&watch.kind, &watch.scope, &wanted);
             self.tasks.spawn(ended("a watch", watch.clone().run(context.clone())));
@@ -309,6 +307,16 @@ impl Host {
     /// The record of a key's last run; none if it has not run, or if its object is gone.
     pub fn record(&self, key: &Key) -> Option<Arc<Record>> {
         self.shared.records.get(key)
+    }
+
+    /// What is told to those who run it. It is ready once the first lists of what is watched now are complete.
+    pub fn admin(&self) -> Admin {
+        Admin {
+            metrics: self.shared.metrics.clone(),
+            queue: self.shared.queue.clone(),
+            stores: self.shared.stores.clone(),
+            watches: self.watches.as_slice().into(),
+        }
     }
 
     /// A number that moves with each event that a store has taken in.

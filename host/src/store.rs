@@ -382,18 +382,19 @@ impl Stores {
 
     /// How much is kept of all kinds.
     pub fn memory(&self) -> Memory {
-        let mut memory = Memory::default();
-        for of_kind in self.0.kinds.read().values() {
-            for store in of_kind.stores.read().iter() {
-                let snapshot = store.table.lock().0.current().clone();
-                memory.objects += snapshot.len();
-                memory.json +=
-                    snapshot.rows().iter().map(|entry| entry.json_bytes()).sum::<usize>();
-                memory.total += snapshot.index_bytes();
-                memory.total += snapshot.rows().iter().map(|entry| entry.bytes()).sum::<usize>();
-            }
-        }
-        memory
+        let all = self.memory_by_kind().into_iter().map(|(_, memory)| memory);
+        all.fold(Memory::default(), |all, more| Memory {
+            objects: all.objects + more.objects,
+            json: all.json + more.json,
+            total: all.total + more.total,
+        })
+    }
+
+    /// How much is kept of each kind that is watched. An object that is in several scopes counts in each.
+    pub fn memory_by_kind(&self) -> Vec<(Arc<Kind>, Memory)> {
+        let kinds: Vec<Arc<OfKind>> = self.0.kinds.read().values().cloned().collect();
+        let watched = kinds.iter().filter(|of_kind| !of_kind.stores.read().is_empty());
+        watched.map(|of_kind| (Arc::clone(&of_kind.kind), of_kind.memory())).collect()
     }
 
     /// The kind, shared with all who name it.
@@ -469,6 +470,18 @@ impl Stores {
 // === impl OfKind ===
 
 impl OfKind {
+    fn memory(&self) -> Memory {
+        let mut memory = Memory::default();
+        for store in self.stores.read().iter() {
+            let snapshot = store.table.lock().0.current().clone();
+            memory.objects += snapshot.len();
+            memory.json += snapshot.rows().iter().map(|entry| entry.json_bytes()).sum::<usize>();
+            memory.total += snapshot.index_bytes();
+            memory.total += snapshot.rows().iter().map(|entry| entry.bytes()).sum::<usize>();
+        }
+        memory
+    }
+
     fn find(&self, scope: &Scope) -> Option<Arc<Store>> {
         self.stores.read().iter().find(|store| *store.scope == *scope).cloned()
     }

@@ -24,6 +24,7 @@ use tracing::{debug, info, warn};
 use crate::{
     cluster::Cluster,
     contract::Kind,
+    metrics::Metrics,
     store::{Scope, Stores, Wanted},
 };
 
@@ -54,6 +55,8 @@ pub struct Context {
     pub stores: Stores,
     /// Told at each change of a CRD.
     pub crds: latest::Receiver<u64>,
+    /// Where failures are counted.
+    pub metrics: Metrics,
 }
 
 /// Why a stream of events came to its end.
@@ -191,6 +194,7 @@ impl Watch {
                     if let Some(end) = end(&error) {
                         return end;
                     }
+                    context.metrics.watch_restarted(kind);
                     debug!(kind = %kind.kind, group = %kind.group, %error, "watch failed, trying again");
                     stores.set_unavailable(kind, &error.to_string());
                 }

@@ -86,6 +86,8 @@ pub struct Written {
     pub failures: Vec<WriteFailure>,
     /// Namespaces that have to be gone first. That is no failure, but nothing later was done: the key has to run again.
     pub waits: Vec<String>,
+    /// The kinds of objects of which fields were taken from others, one for each such write.
+    pub forced: Vec<Kind>,
     /// What a person should know.
     pub warnings: Vec<String>,
     /// What counts as read because it was written.

@@ -8,6 +8,7 @@ mod faults;
 mod killed;
 mod kinds;
 mod lifecycle;
+mod metrics;
 mod misbehave;
 mod play;
 mod records;

@@ -107,6 +107,24 @@ impl Error {
         }
     }
 
+    /// In one word, for metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::OutOfTime { .. } => "out-of-time",
+            Self::OutOfMemory { .. } => "out-of-memory",
+            Self::StackOverflow { .. } => "stack-overflow",
+            Self::Panicked { .. } => "panicked",
+            Self::Trapped { .. } => "trapped",
+            Self::Exited { .. } => "exited",
+            Self::TooManyReads { .. } => "too-many-reads",
+            Self::TooMuchRead { .. } => "too-much-read",
+            Self::ArgumentTooLarge { .. } => "argument-too-large",
+            Self::OutcomeTooLarge { .. } => "outcome-too-large",
+            Self::ConfigRefused { .. } => "config-refused",
+            Self::Host { .. } => "host",
+        }
+    }
+
     /// Where in the guest it happened; empty where that is not known.
     pub fn backtrace(&self) -> Option<&Trace> {
         match self {

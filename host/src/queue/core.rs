@@ -1,7 +1,7 @@
 //! The queue's state and rules; the time is given. Does not wait and does not wake.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -208,6 +208,19 @@ impl Core {
         let delayed =
             if self.timers.is_empty() { 0 } else { self.slots.values().filter(waits).count() };
         State { ready: self.ready, running: self.running, delayed }
+    }
+
+    pub(super) fn states(&self) -> BTreeMap<Arc<str>, State> {
+        let named = |lane: &Lane| (Arc::clone(&lane.processor), State::default());
+        let mut states: BTreeMap<_, _> = self.lanes.iter().map(named).collect();
+        for (key, slot) in &self.slots {
+            let state = states.entry(Arc::clone(key.processor())).or_default();
+            let is_ready = slot.ready.is_some();
+            state.ready += usize::from(is_ready);
+            state.running += usize::from(slot.running);
+            state.delayed += usize::from(slot.delay.is_some() && !is_ready && !slot.running);
+        }
+        states
     }
 
     pub(super) fn has_ready(&self) -> bool {

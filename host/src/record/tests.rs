@@ -155,7 +155,7 @@ fn a_record_is_read_back_as_it_was_written() {
         "md5:00000000000000000000000000000000",
         "hmac:+0000000000000000000000000000000",
     ] {
-        assert_eq!(bad.parse::<Digest>().unwrap_err().to_string().contains(bad), true);
+        assert!(bad.parse::<Digest>().unwrap_err().to_string().contains(bad));
     }
 }
 

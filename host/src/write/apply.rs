@@ -169,7 +169,10 @@ impl Run<'_> {
         if let Err(contended) = self.writer.contention.take(target.to, &conflicts) {
             return Err(self.contended(&target, &contended, refusal, &conflicts));
         }
-        self.send_apply(target, object, true).await.map_err(|refusal| Stop::of(refusal, target.to))
+        let answer = self.send_apply(target, object, true).await;
+        let answer = answer.map_err(|refusal| Stop::of(refusal, target.to))?;
+        self.written.forced.push(target.to.kind.clone());
+        Ok(answer)
     }
 
     fn contended(

@@ -128,6 +128,25 @@ async fn dev_repairs_what_somebody_deletes_or_edits_and_says_why() {
 }
 
 #[tokio::test]
+async fn dev_tells_its_metrics_where_it_is_asked_to() {
+    let dev = Dev::start(&["guests/api-rule", "--listen", "127.0.0.1:0"]);
+    let told = dev.line("/metrics");
+    let uri = told.split_whitespace().last().unwrap();
+    dev.line("create VirtualService");
+    let config = Config::new(uri.strip_suffix("/metrics").unwrap().parse().unwrap());
+    let client = Client::try_from(config).unwrap();
+    let get = async |path: &str| {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        client.request_text(request).await.unwrap()
+    };
+    assert_eq!(get("/livez").await, "ok\n");
+    assert_eq!(get("/readyz").await, "ok\n");
+    let metrics = get("/metrics").await;
+    assert!(metrics.contains("mortise_reconciles_total{processor=\"api-rule\""), "{metrics}");
+    assert!(dev.interrupt().success());
+}
+
+#[tokio::test]
 async fn dev_api_only_serves_and_ends_cleanly() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("config");

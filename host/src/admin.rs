@@ -1,0 +1,87 @@
+//! What is told to those who run the host: whether it lives, whether it is ready, and its metrics. Plain HTTP, for a port that
+//! only they reach: whoever does may see how much of which kinds there is, but nothing of an object.
+
+use std::{io, sync::Arc};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    grant::display_kind,
+    metrics::{MEDIA_TYPE, Metrics, Sample},
+    queue::Queue,
+    store::Stores,
+    watch::Watch,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// What is told of a host.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The keys.
+    pub queue: Queue,
+    /// What is known of the cluster's objects.
+    pub stores: Stores,
+    /// The watches whose first lists make it ready.
+    pub watches: Arc<[Watch]>,
+}
+
+// === impl Admin ===
+
+impl Admin {
+    /// `/livez`, `/readyz` and `/metrics`.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/livez", get(async || "ok\n"))
+            .route("/readyz", get(ready))
+            .route("/metrics", get(metrics))
+            .with_state(self)
+    }
+
+    /// Answers until it is told to stop.
+    ///
+    /// # Errors
+    ///
+    /// The listener fails.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
+        axum::serve(listener, self.router()).with_graceful_shutdown(stop.cancelled_owned()).await
+    }
+
+    /// The kinds of which not all objects are known yet.
+    fn waits_for(&self) -> Vec<String> {
+        let waits = self.watches.iter().filter(|of| !self.stores.is_settled(&of.kind, &of.scope));
+        waits.map(|watch| display_kind(&watch.kind)).collect()
+    }
+
+    fn sample(&self) -> Sample {
+        Sample { queues: self.queue.states(), stores: self.stores.memory_by_kind() }
+    }
+}
+
+/// Ready once all first lists are complete: before, reads are answered as unavailable.
+async fn ready(State(admin): State<Admin>) -> Response {
+    let waits = admin.waits_for();
+    if waits.is_empty() {
+        return "ok\n".into_response();
+    }
+    let text = format!("the first list has not arrived: {}\n", waits.join(", "));
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+}
+
+async fn metrics(State(admin): State<Admin>) -> Response {
+    match admin.metrics.text(&admin.sample()) {
+        Ok(text) => ([(CONTENT_TYPE, MEDIA_TYPE)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}

@@ -1,0 +1,310 @@
+//! Metrics: every one that the host has, in one list.
+//!
+//! Labels are processor, kind, verb, reason and the like, all of them few; never an object's name, of which there is no bound.
+//! What happens is counted where it happens; what is, is sampled when somebody asks.
+
+use std::{fmt, sync::Arc};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::{Registry, Unit},
+};
+
+use crate::{
+    contract::Kind,
+    queue::{self, Key},
+    reconciler::Report,
+    record::Ending,
+    store::Memory,
+    write::Change,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The media type of [`Metrics::text`].
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// A reconcile that finds nothing to do takes a millisecond; one that waits for a slow API server some seconds.
+const SHORTEST_SECONDS: f64 = 0.0005;
+/// Up to 16 s, each bucket twice as long as the one before.
+const BUCKETS: u16 = 16;
+
+/// The metrics of a host. Clones are handles of the same ones.
+#[derive(Clone)]
+pub struct Metrics(Arc<All>);
+
+/// What is, at the moment when somebody asks.
+#[derive(Debug, Default)]
+pub struct Sample {
+    /// The keys of each processor.
+    pub queues: Vec<(Arc<str>, queue::State)>,
+    /// What is kept of each kind.
+    pub stores: Vec<(Arc<Kind>, Memory)>,
+}
+
+struct All {
+    registry: Registry,
+    reconciles: Family<Ended, Counter>,
+    reconcile_duration: Family<OfKind, Histogram, fn() -> Histogram>,
+    queue_keys: Family<Keys, Gauge>,
+    queue_retries: Family<OfProcessor, Counter>,
+    calls_trapped: Family<Trapped, Counter>,
+    reads: Family<OfProcessor, Counter>,
+    read_bytes: Family<OfProcessor, Counter>,
+    writes: Family<Written, Counter>,
+    writes_skipped: Family<OfProcessor, Counter>,
+    conflicts_forced: Family<OfKind, Counter>,
+    store_objects: Family<Stored, Gauge>,
+    store_bytes: Family<Stored, Gauge>,
+    watch_restarts: Family<Stored, Counter>,
+    log_lines_dropped: Family<OfProcessor, Counter>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfProcessor {
+    processor: Arc<str>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfKind {
+    processor: Arc<str>,
+    kind: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Ended {
+    processor: Arc<str>,
+    kind: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Keys {
+    processor: Arc<str>,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Trapped {
+    processor: Arc<str>,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Written {
+    processor: Arc<str>,
+    kind: String,
+    verb: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Stored {
+    kind: String,
+}
+
+// === impl Metrics ===
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All of them, at zero.
+    pub fn new() -> Self {
+        Self(Arc::new(All::new()))
+    }
+
+    /// A reconcile has ended.
+    pub fn ran(&self, report: &Report) {
+        let Self(all) = self;
+        let processor = report.key.processor();
+        let kind = shown(&report.kind);
+        let result = match report.record.ending {
+            Ending::Success => "success",
+            Ending::Failure => "failure",
+        };
+        let ended = Ended { processor: Arc::clone(processor), kind: kind.clone(), result };
+        all.reconciles.get_or_create(&ended).inc();
+        let of_kind = OfKind { processor: Arc::clone(processor), kind };
+        all.reconcile_duration.get_or_create(&of_kind).observe(report.took.as_secs_f64());
+        let of = OfProcessor { processor: Arc::clone(processor) };
+        let count = |family: &Family<OfProcessor, Counter>, by: usize| {
+            family.get_or_create(&of).inc_by(by as u64);
+        };
+        count(&all.queue_retries, usize::from(report.attempt > 0));
+        count(&all.reads, report.reads());
+        count(&all.read_bytes, report.read_bytes());
+        count(&all.writes_skipped, report.unchanged);
+        for Change { action, of, .. } in &report.changes {
+            let (processor, kind) = (Arc::clone(processor), shown(&of.kind));
+            let written = Written { processor, kind, verb: action.to_string() };
+            all.writes.get_or_create(&written).inc();
+        }
+    }
+
+    /// A call has ended without an answer.
+    pub fn trapped(&self, key: &Key, reason: &'static str) {
+        let trapped = Trapped { processor: Arc::clone(key.processor()), reason };
+        self.0.calls_trapped.get_or_create(&trapped).inc();
+    }
+
+    /// A guest has said more than is kept.
+    pub fn log_dropped(&self, key: &Key, lines: u32) {
+        let of = OfProcessor { processor: Arc::clone(key.processor()) };
+        self.0.log_lines_dropped.get_or_create(&of).inc_by(lines.into());
+    }
+
+    /// Fields of others were taken by force.
+    pub fn forced(&self, key: &Key, kind: &Kind) {
+        let of = OfKind { processor: Arc::clone(key.processor()), kind: shown(kind) };
+        self.0.conflicts_forced.get_or_create(&of).inc();
+    }
+
+    /// A watch has failed and is begun again.
+    pub fn watch_restarted(&self, kind: &Kind) {
+        self.0.watch_restarts.get_or_create(&Stored { kind: shown(kind) }).inc();
+    }
+
+    /// All of them in the text form that Prometheus reads.
+    pub fn text(&self, sample: &Sample) -> Result<String, fmt::Error> {
+        let Self(all) = self;
+        // What is gone since the last time is not told any more.
+        all.queue_keys.clear();
+        all.store_objects.clear();
+        all.store_bytes.clear();
+        for (processor, state) in &sample.queues {
+            for (state, count) in
+                [("ready", state.ready), ("running", state.running), ("delayed", state.delayed)]
+            {
+                let keys = Keys { processor: Arc::clone(processor), state };
+                all.queue_keys.get_or_create(&keys).set(whole(count));
+            }
+        }
+        for (kind, memory) in &sample.stores {
+            let stored = Stored { kind: shown(kind) };
+            all.store_objects.get_or_create(&stored).set(whole(memory.objects));
+            all.store_bytes.get_or_create(&stored).set(whole(memory.total));
+        }
+        let mut text = String::new();
+        text::encode(&mut text, &all.registry)?;
+        Ok(text)
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+// === impl All ===
+
+impl All {
+    fn new() -> Self {
+        let histogram: fn() -> Histogram =
+            || Histogram::new(exponential_buckets(SHORTEST_SECONDS, 2.0, BUCKETS));
+        let mut all = Self {
+            registry: Registry::with_prefix("mortise"),
+            reconciles: Family::default(),
+            reconcile_duration: Family::new_with_constructor(histogram),
+            queue_keys: Family::default(),
+            queue_retries: Family::default(),
+            calls_trapped: Family::default(),
+            reads: Family::default(),
+            read_bytes: Family::default(),
+            writes: Family::default(),
+            writes_skipped: Family::default(),
+            conflicts_forced: Family::default(),
+            store_objects: Family::default(),
+            store_bytes: Family::default(),
+            watch_restarts: Family::default(),
+            log_lines_dropped: Family::default(),
+        };
+        all.register();
+        all
+    }
+
+    /// The list: names (with the ending that the format asks for: `_total` of counters, the unit), and what they mean.
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("reconciles", "Reconciles by result", self.reconciles.clone());
+        registry.register_with_unit(
+            "reconcile_duration",
+            "How long reconciles took, writes included",
+            Unit::Seconds,
+            self.reconcile_duration.clone(),
+        );
+        registry.register(
+            "queue_keys",
+            "Keys that could run, that run, and that wait for their time",
+            self.queue_keys.clone(),
+        );
+        registry.register(
+            "queue_retries",
+            "Reconciles after one that failed",
+            self.queue_retries.clone(),
+        );
+        registry.register(
+            "calls_trapped",
+            "Calls of a processor that gave no answer, by what ended them",
+            self.calls_trapped.clone(),
+        );
+        registry.register("reads", "Questions that processors asked", self.reads.clone());
+        registry.register_with_unit(
+            "read",
+            "Objects that processors were given in answer",
+            Unit::Bytes,
+            self.read_bytes.clone(),
+        );
+        registry.register(
+            "writes",
+            "Changes in the cluster, by what was done",
+            self.writes.clone(),
+        );
+        registry.register(
+            "writes_skipped",
+            "Writes that were not sent since all was so already",
+            self.writes_skipped.clone(),
+        );
+        registry.register(
+            "conflicts_forced",
+            "Fields taken from other managers, by write",
+            self.conflicts_forced.clone(),
+        );
+        registry.register("store_objects", "Objects that are kept", self.store_objects.clone());
+        registry.register_with_unit(
+            "store",
+            "Memory that kept objects take, with their indexes, estimated",
+            Unit::Bytes,
+            self.store_bytes.clone(),
+        );
+        registry.register(
+            "watch_restarts",
+            "Watches that failed and were begun again",
+            self.watch_restarts.clone(),
+        );
+        registry.register(
+            "log_lines_dropped",
+            "Lines of guests' logs over the limit",
+            self.log_lines_dropped.clone(),
+        );
+    }
+}
+
+/// As `kubectl` names it: `VirtualService.networking.istio.io`.
+fn shown(kind: &Kind) -> String {
+    if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
+}
+
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,113 @@
+use serde_json::Value;
+
+use super::*;
+use crate::{
+    fixture::{key, kind, reference},
+    queue::{Run, State},
+    write::Action,
+};
+
+/// A run that changed these.
+fn report(attempt: u32, changes: &[(Action, &str)]) -> Report {
+    let run = Run { key: key("hidden"), causes: Vec::new(), more_causes: 0, attempt };
+    let mut report = Report::new(&run);
+    report.kind = kind("Rule");
+    report.changes = changes
+        .iter()
+        .map(|(action, of)| Change {
+            action: *action,
+            of: reference(of, "hidden"),
+            object: Arc::new(Value::Null),
+        })
+        .collect();
+    report
+}
+
+fn lines(metrics: &Metrics, sample: &Sample) -> Vec<String> {
+    metrics.text(sample).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Metrics of which each has something to tell.
+fn busy() -> Metrics {
+    let metrics = Metrics::new();
+    let mut first = report(
+        0,
+        &[(Action::Create, "Thing"), (Action::Create, "Thing"), (Action::Status, "Rule")],
+    );
+    first.unchanged = 3;
+    metrics.ran(&first);
+    let mut second = report(2, &[]);
+    let mut record = (*second.record).clone();
+    record.ending = Ending::Failure;
+    second.record = Arc::new(record);
+    metrics.ran(&second);
+    metrics.trapped(&key("hidden"), "panicked");
+    metrics.log_dropped(&key("hidden"), 7);
+    metrics.forced(&key("hidden"), &kind("Thing"));
+    metrics.watch_restarted(&kind("Thing"));
+    metrics
+}
+
+fn sample() -> Sample {
+    let memory = Memory { objects: 2, json: 20, total: 30 };
+    Sample {
+        queues: vec![("p".into(), State { ready: 1, running: 2, delayed: 3 })],
+        stores: vec![(Arc::new(kind("Thing")), memory)],
+    }
+}
+
+#[test]
+fn what_a_run_did_is_counted() {
+    let text = lines(&busy(), &Sample::default());
+    let expected = [
+        r#"mortise_reconciles_total{processor="p",kind="Rule.g",result="success"} 1"#,
+        r#"mortise_reconciles_total{processor="p",kind="Rule.g",result="failure"} 1"#,
+        r#"mortise_reconcile_duration_seconds_count{processor="p",kind="Rule.g"} 2"#,
+        r#"mortise_queue_retries_total{processor="p"} 1"#,
+        r#"mortise_calls_trapped_total{processor="p",reason="panicked"} 1"#,
+        r#"mortise_reads_total{processor="p"} 0"#,
+        r#"mortise_writes_total{processor="p",kind="Thing.g",verb="create"} 2"#,
+        r#"mortise_writes_total{processor="p",kind="Rule.g",verb="status"} 1"#,
+        r#"mortise_writes_skipped_total{processor="p"} 3"#,
+        r#"mortise_conflicts_forced_total{processor="p",kind="Thing.g"} 1"#,
+        r#"mortise_watch_restarts_total{kind="Thing.g"} 1"#,
+        r#"mortise_log_lines_dropped_total{processor="p"} 7"#,
+    ];
+    for line in expected {
+        assert!(text.iter().any(|held| held == line), "{line} is not in\n{}", text.join("\n"));
+    }
+    assert!(!text.iter().any(|line| line.contains("hidden")), "an object's name is a label");
+}
+
+#[test]
+fn what_is_gone_is_told_no_more() {
+    let metrics = Metrics::new();
+    let text = lines(&metrics, &sample());
+    for line in [
+        r#"mortise_queue_keys{processor="p",state="ready"} 1"#,
+        r#"mortise_queue_keys{processor="p",state="running"} 2"#,
+        r#"mortise_queue_keys{processor="p",state="delayed"} 3"#,
+        r#"mortise_store_objects{kind="Thing.g"} 2"#,
+        r#"mortise_store_bytes{kind="Thing.g"} 30"#,
+    ] {
+        assert!(text.iter().any(|held| held == line), "{line} is not in\n{}", text.join("\n"));
+    }
+    let later = lines(&metrics, &Sample::default());
+    let told = |line: &&String| line.contains('{');
+    assert_eq!(later.iter().find(told), None);
+}
+
+#[test]
+fn every_metric_says_what_it_means() {
+    let text = busy().text(&sample()).unwrap();
+    let helps: Vec<&str> = text.lines().filter(|line| line.starts_with("# HELP ")).collect();
+    let types = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
+    assert_eq!((helps.len(), types), (14, 14), "{text}");
+    assert!(helps.iter().all(|help| help.starts_with("# HELP mortise_")), "{text}");
+}
+
+#[test]
+fn a_kind_of_the_core_group_is_named_without_a_group() {
+    let core = Kind { group: String::new(), version: "v1".into(), kind: "Pod".into() };
+    assert_eq!((shown(&core), shown(&kind("Thing"))), ("Pod".into(), "Thing.g".into()));
+}
