@@ -90,6 +90,8 @@ pub struct StoreId(u64);
 pub enum Event {
     /// An object changed.
     Object(Change),
+    /// A change that a watch had shown was a write of ours.
+    Claimed(Claim),
     /// The cluster serves a kind that it did not serve, or of which that was not known.
     Known(Arc<Kind>),
     /// The cluster serves a kind no longer; its objects are forgotten.
@@ -127,6 +129,18 @@ pub enum Source {
         /// What it sent; none for a deletion.
         sent: Option<Arc<Value>>,
     },
+}
+
+/// A write of ours whose answer came when a watch had shown already what it did.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    store: StoreId,
+    kind: Arc<Kind>,
+    namespace: Box<str>,
+    name: Box<str>,
+    /// The resource version that it led to; none where the object is gone by it.
+    version: Option<Box<str>>,
+    source: Source,
 }
 
 /// What is known of one object.
@@ -281,9 +295,14 @@ impl Stores {
             let told = |table: &mut Table| {
                 if is_within { table.wrote(object) } else { Ok(table.left(object)) }
             };
-            self.tell_store(&of_kind.kind, store, &source, |table| {
+            let is_news = self.tell_store(&of_kind.kind, store, &source, |table| {
                 Ok((told(table)?.into_iter().collect(), false))
             });
+            if !is_news {
+                let (namespace, name) = entry::place_of(object);
+                let version = is_within.then(|| entry::version_of(object).into());
+                self.claim(&of_kind.kind, store, (namespace, name), version, &source);
+            }
         }
         self.moved();
     }
@@ -300,10 +319,13 @@ impl Stores {
         let of_kind = self.of_kind(kind);
         let source = Source::Write { by: by.clone(), sent: None };
         for store in of_kind.stores.read().iter() {
-            let told = |table: &mut Table| table.deleted(namespace.unwrap_or_default(), name, uid);
-            self.tell_store(&of_kind.kind, store, &source, |table| {
-                Ok((told(table).into_iter().collect(), false))
+            let namespace = namespace.unwrap_or_default();
+            let is_news = self.tell_store(&of_kind.kind, store, &source, |table| {
+                Ok((table.deleted(namespace, name, uid).into_iter().collect(), false))
             });
+            if !is_news {
+                self.claim(&of_kind.kind, store, (namespace, name), None, &source);
+            }
         }
         self.moved();
     }
@@ -425,22 +447,43 @@ impl Stores {
         self.moved();
     }
 
+    /// The table knew already what a write of ours did: a watch was faster than the answer, or nothing was to be done.
+    fn claim(
+        &self,
+        kind: &Arc<Kind>,
+        store: &Store,
+        (namespace, name): (&str, &str),
+        version: Option<Box<str>>,
+        source: &Source,
+    ) {
+        self.publish([Event::Claimed(Claim {
+            store: store.id,
+            kind: Arc::clone(kind),
+            namespace: namespace.into(),
+            name: name.into(),
+            version,
+            source: source.clone(),
+        })]);
+    }
+
+    /// Whether that was news.
     fn tell_store(
         &self,
         kind: &Arc<Kind>,
         store: &Store,
         source: &Source,
         what: impl FnOnce(&mut Table) -> Told,
-    ) {
+    ) -> bool {
         let (table, last) = &mut *store.table.lock();
         let (differences, completed) = match what(table) {
             Ok(told) => told,
             Err(error) => {
-                return warn!(kind = %kind.kind, group = %kind.group, %error, "an object is not kept");
+                warn!(kind = %kind.kind, group = %kind.group, %error, "an object is not kept");
+                return false;
             }
         };
         if differences.is_empty() && !completed {
-            return;
+            return false;
         }
         let mut events = self.0.events.lock();
         for (old, new) in differences {
@@ -455,6 +498,7 @@ impl Stores {
         }
         drop(events);
         self.0.arrived.notify_one();
+        true
     }
 
     fn publish(&self, events: impl IntoIterator<Item = Event>) {
@@ -484,6 +528,27 @@ impl OfKind {
 
     fn find(&self, scope: &Scope) -> Option<Arc<Store>> {
         self.stores.read().iter().find(|store| *store.scope == *scope).cloned()
+    }
+}
+
+// === impl Claim ===
+
+impl Claim {
+    /// Whether a key's run wrote it.
+    pub(crate) fn is_by(&self, key: &Key) -> bool {
+        matches!(&self.source, Source::Write { by, .. } if by == key)
+    }
+
+    /// A change that a watch showed, as what it is if it is this one.
+    pub(crate) fn own(&self, change: &Change) -> Option<Change> {
+        let entry = change.new.as_ref().or(change.old.as_ref())?;
+        let version = change.new.as_ref().map(|entry| entry.resource_version());
+        let is_it = self.store == change.store
+            && self.kind == change.kind
+            && *self.name == *entry.name()
+            && *self.namespace == *entry.namespace().unwrap_or_default()
+            && self.version.as_deref() == version;
+        is_it.then(|| Change { source: self.source.clone(), ..change.clone() })
     }
 }
 

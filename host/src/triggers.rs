@@ -23,7 +23,7 @@ use self::log::Log;
 use crate::contract::{Kind, Reconciler};
 use crate::path::{Extent, Fields};
 use crate::queue::{Cause, Key, Role, What};
-use crate::store::{Change, Entry, Event, Query, Stores};
+use crate::store::{Change, Claim, Entry, Event, Query, Stores};
 use crate::view::{Concern, Reads, Wait};
 
 /// The interests of all keys.
@@ -158,6 +158,8 @@ impl Triggers {
         self.log.push(event);
         match event {
             Event::Object(change) => self.on_change(change),
+            // Of those that had read it, all but the writer were told when the watch showed it.
+            Event::Claimed(_) => Vec::new(),
             Event::Known(kind) => self.on_known(kind, true),
             Event::Complete(kind) => self.on_known(kind, false),
             Event::Unknown(kind) => self.on_unknown(kind),
@@ -225,7 +227,11 @@ impl Triggers {
 
     /// What happened during a run that it has not seen.
     fn missed(&self, key: &Key, position: u64, reads: &Reads) -> Vec<Cause> {
-        let Some(events) = self.log.since(position) else { return vec![Cause::Overrun] };
+        let (Some(events), Some(claims)) = (self.log.since(position), self.log.since(position))
+        else {
+            return vec![Cause::Overrun];
+        };
+        let claims: Vec<&Claim> = claims.filter_map(|event| claimed(event, key)).collect();
         let mut registered: Vec<Registered> = Registered::all_of(key, reads);
         if reads.is_last() {
             registered.retain(|registered| is_own_object(&registered.interest.concern));
@@ -237,7 +243,10 @@ impl Triggers {
         let mut causes = Vec::new();
         for event in events {
             match event {
+                Event::Claimed(_) => {}
                 Event::Object(change) => {
+                    let own = claims.iter().find_map(|claim| claim.own(change));
+                    let change = own.as_ref().unwrap_or(change);
                     let mut compare = Compare::new(change);
                     for (registered, hit) in registered.iter().zip(&mut hits) {
                         if registered.is_about(change) {
@@ -321,6 +330,14 @@ impl Standing {
         }
         let was_in = compare.change.old.as_ref().is_some_and(|old| self.query.matches(old));
         (!was_in || compare.differ(&self.fields, self.extent)).then(|| self.key(new))
+    }
+}
+
+/// What a watch showed before the answer to a key's write came.
+fn claimed<'a>(event: &'a Event, key: &Key) -> Option<&'a Claim> {
+    match event {
+        Event::Claimed(claim) => Some(claim).filter(|claim| claim.is_by(key)),
+        _ => None,
     }
 }
 

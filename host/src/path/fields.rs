@@ -180,6 +180,35 @@ impl Fields {
     }
 }
 
+impl Fields {
+    /// Whether an object is other than was expected in what was asked for. What is in every answer does not count where
+    /// nobody asked for it: the uid of an object that was just made surprises nobody.
+    pub fn surprise(&self, expected: &Value, found: &Value, extent: Extent) -> bool {
+        let asked = |object| self.only_asked(self.select(object, extent));
+        asked(expected) != asked(found)
+    }
+
+    fn only_asked<'a>(&self, part: Part<'a>) -> Part<'a> {
+        let Part::Map(entries) = part else { return part };
+        let entries = entries.into_iter().filter_map(|(name, part)| match (name, part) {
+            ("metadata", Part::Map(of)) => {
+                let asked = of.into_iter().filter(|(key, _)| self.asks_for(&["metadata", key]));
+                Some((name, Part::Map(asked.collect())))
+            }
+            (_, part) => self.asks_for(&[name]).then_some((name, part)),
+        });
+        Part::Map(entries.collect())
+    }
+
+    /// Whether what is selected under these keys was asked for, and not only given.
+    fn asks_for(&self, keys: &[&str]) -> bool {
+        !ALWAYS.contains(&keys)
+            || self.is_whole()
+            || Path::from_keys(keys.iter().copied())
+                .is_some_and(|path| self.paths.iter().any(|asked| asked.covers(&path)))
+    }
+}
+
 impl fmt::Display for Fields {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_whole() {

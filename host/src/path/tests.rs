@@ -173,3 +173,23 @@ fn only_what_was_asked_counts_as_a_difference() {
     assert!(!Fields::whole().differ(Some(&old), Some(&new), Extent::WithoutStatus));
     assert!(fields.differ(None, Some(&new), Extent::Counted));
 }
+
+#[test]
+fn what_is_in_every_answer_surprises_only_who_asked_for_it() {
+    let expected = json!({"metadata": {"name": "a"}, "spec": {"x": 1}});
+    let found =
+        json!({"apiVersion": "v1", "metadata": {"name": "a", "uid": "u"}, "spec": {"x": 1}});
+    let cases: [(&[&str], bool); 5] = [
+        (&["spec"], false),
+        (&["spec", "metadata.uid"], true),
+        (&["metadata"], true),
+        (&["apiVersion"], true),
+        (&[], true),
+    ];
+    for (fields, surprise) in cases {
+        let fields = Fields::parse(fields).unwrap();
+        assert_eq!(fields.surprise(&expected, &found, Extent::Counted), surprise, "{fields}");
+    }
+    let other = json!({"metadata": {"name": "a"}, "spec": {"x": 2}});
+    assert!(Fields::parse(&["spec"]).unwrap().surprise(&expected, &other, Extent::Counted));
+}

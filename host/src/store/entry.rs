@@ -323,6 +323,11 @@ pub(super) fn revision_of(object: &Value) -> u64 {
     revision(text_at(object, "resourceVersion"))
 }
 
+/// An object's resource version.
+pub(super) fn version_of(object: &Value) -> &str {
+    text_at(object, "resourceVersion")
+}
+
 /// An object's namespace (empty where it has none) and name.
 pub(super) fn place_of(object: &Value) -> (&str, &str) {
     (text_at(object, "namespace"), text_at(object, "name"))

@@ -77,12 +77,13 @@ fn changes(stores: &Stores) -> Vec<String> {
         entry.as_ref().map_or("-", |entry| entry.resource_version()).to_owned()
     };
     let change = |event: Event| match event {
-        Event::Object(change) => format!("{} {}", version(&change.old), version(&change.new)),
-        Event::Known(_) => "known".to_owned(),
-        Event::Unknown(_) => "unknown".to_owned(),
-        Event::Complete(_) => "complete".to_owned(),
+        Event::Object(change) => Some(format!("{} {}", version(&change.old), version(&change.new))),
+        Event::Claimed(_) => None,
+        Event::Known(_) => Some("known".to_owned()),
+        Event::Unknown(_) => Some("unknown".to_owned()),
+        Event::Complete(_) => Some("complete".to_owned()),
     };
-    stores.take_events().into_iter().map(change).collect()
+    stores.take_events().into_iter().filter_map(change).collect()
 }
 
 #[test]

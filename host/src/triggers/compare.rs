@@ -110,6 +110,6 @@ impl<'a> Compare<'a> {
         let laid = || lay_over(old.map(|old| old.value()).as_ref(), sent);
         let laid = self.expected.get_or_insert_with(laid);
         let new = self.new.get_or_insert_with(|| new.value());
-        fields.differ(Some(laid), Some(new), extent)
+        fields.surprise(laid, new, extent)
     }
 }

@@ -65,7 +65,8 @@ impl World {
     /// The watch shows what was written before it shows anything later.
     fn watch(&mut self) {
         for object in std::mem::take(&mut self.unseen) {
-            self.stores.upsert(&kind("Thing"), &Scope::default(), &object);
+            let of = kind(object["kind"].as_str().unwrap());
+            self.stores.upsert(&of, &Scope::default(), &object);
         }
     }
 
@@ -85,8 +86,26 @@ impl World {
 
     fn wrote(&mut self, object: Value, by: &Key, sent: &Value) {
         let object = self.newer(object);
-        self.stores.wrote(&kind("Thing"), &object, by, &Arc::new(sent.clone()));
+        let of = kind(object["kind"].as_str().unwrap());
+        self.stores.wrote(&of, &object, by, &Arc::new(sent.clone()));
         self.unseen.push(object);
+    }
+
+    /// The same, but the watch is faster than the answer.
+    fn shown_and_wrote(&mut self, object: Value, by: &Key, sent: &Value) {
+        self.watch();
+        let object = self.newer(object);
+        let of = kind(object["kind"].as_str().unwrap());
+        self.stores.upsert(&of, &Scope::default(), &object);
+        self.stores.wrote(&of, &object, by, &Arc::new(sent.clone()));
+    }
+
+    fn write(&mut self, is_shown_first: bool, object: Value, by: &Key, sent: &Value) {
+        if is_shown_first {
+            self.shown_and_wrote(object, by, sent);
+        } else {
+            self.wrote(object, by, sent);
+        }
     }
 
     /// Hands on what happened; the keys that are queued.
@@ -255,7 +274,7 @@ fn an_own_write_triggers_all_others_and_the_own_key_only_by_what_it_could_not_kn
     let cases = [
         ("as sent", json!({"x": 1, "given": 2}), &sent, vec!["other"]),
         ("otherwise than sent", json!({"x": 2}), &sent, vec!["other", "own"]),
-        ("made, with a uid", json!({"x": 1}), &unknown, vec!["other", "own"]),
+        ("made, with a uid that nobody asked for", json!({"x": 1}), &unknown, vec!["other"]),
     ];
     for (case, answer, sent, expected) in cases {
         let mut world = World::new();
@@ -264,6 +283,107 @@ fn an_own_write_triggers_all_others_and_the_own_key_only_by_what_it_could_not_kn
         }
         world.wrote(with(thing("a"), "spec", answer), &key("own"), sent);
         assert_eq!(world.queued(), expected, "{case}");
+    }
+}
+
+#[test]
+fn what_the_server_gave_to_a_made_object_triggers_the_own_key_only_if_it_asked_for_it() {
+    let mut sent = with(thing("a"), "spec/x", json!(1));
+    sent["metadata"].as_object_mut().unwrap().remove("uid");
+    let given = with(with(thing("a"), "spec/x", json!(1)), "spec/ip", json!("10.0.0.1"));
+    let cases = [
+        ("spec.x", 0),
+        ("spec.ip", 1),
+        ("metadata.labels", 0),
+        ("metadata.uid", 1),
+        ("metadata", 1),
+        ("spec", 1),
+    ];
+    for (field, count) in cases {
+        let mut world = World::new();
+        world.run(&key("own"), get("a", field));
+        world.wrote(given.clone(), &key("own"), &sent);
+        assert_eq!(world.queued().len(), count, "{field}");
+    }
+}
+
+#[test]
+fn a_write_that_the_watch_shows_before_its_answer_is_an_own_write_too() {
+    let mut world = World::new();
+    let sent = with(thing("a"), "spec/x", json!(1));
+    world.run(&key("other"), get("a", "spec.x"));
+    let began = world.triggers.begin(&key("own"));
+    let mut view = world.view();
+    get("a", "spec.x")(&mut view);
+    world.shown_and_wrote(sent.clone(), &key("own"), &sent);
+    assert_eq!(world.queued(), ["other"]);
+    assert_eq!(world.triggers.ran(began, &view.finish()), []);
+
+    // The same of a deletion.
+    world.run(&key("other"), get("a", "spec.x"));
+    let began = world.triggers.begin(&key("own"));
+    let mut view = world.view();
+    get("a", "spec.x")(&mut view);
+    world.delete(sent.clone());
+    world.stores.deleted(&kind("Thing"), Some("default"), "a", None, &key("own"));
+    assert_eq!(world.queued(), ["other"]);
+    assert_eq!(world.triggers.ran(began, &view.finish()), []);
+
+    // What somebody else does at the same time is news nevertheless.
+    let began = world.triggers.begin(&key("own"));
+    let mut view = world.view();
+    get("a", "spec.x")(&mut view);
+    world.shown_and_wrote(sent.clone(), &key("own"), &sent);
+    world.upsert(with(sent.clone(), "spec/x", json!(2)));
+    world.queued();
+    assert_eq!(world.triggers.ran(began, &view.finish()).len(), 1);
+}
+
+/// What a write of its own finalizers or status means to a key whose reconciler is triggered by the status: by the watch, then
+/// the answer, or the other way round.
+#[test]
+fn own_finalizers_and_own_status_are_no_news_unless_they_came_out_otherwise() {
+    let mut of = reconciler(all("Rule"));
+    of.triggered_by_status = true;
+    let described = description(all("Rule"), vec![all("Thing")]);
+    let rule = with(object("Rule", "a", 0), "spec/x", json!(1));
+    let held = with(rule.clone(), "metadata/finalizers", json!(["example.com/held"]));
+    let said = with(rule.clone(), "status/ready", json!(true));
+    let finalizers = json!({"metadata": {"name": "a", "namespace": "default", "finalizers": ["example.com/held"]}});
+    let status =
+        json!({"metadata": {"name": "a", "namespace": "default"}, "status": {"ready": true}});
+    let cases = [
+        ("finalizers", &held, &finalizers, 0),
+        ("status", &said, &status, 0),
+        (
+            "a status that came out otherwise",
+            &with(rule.clone(), "status/ready", json!(false)),
+            &status,
+            1,
+        ),
+        (
+            "finalizers, and what somebody else changed",
+            &with(held.clone(), "spec/x", json!(2)),
+            &finalizers,
+            1,
+        ),
+    ];
+    for (case, answer, sent, count) in cases {
+        for is_shown_first in [false, true] {
+            let mut world = World::new();
+            let described =
+                crate::contract::Description { reconcilers: vec![of.clone()], ..described.clone() };
+            world.readable = Arc::new(Readable::new(&described).unwrap());
+            world.upsert(rule.clone());
+            world.queued();
+            let began = world.triggers.begin(&key("a"));
+            let mut view = world.view();
+            view.reconciled(&reference("Rule", "a"), "r").unwrap();
+            world.write(is_shown_first, answer.clone(), &key("a"), sent);
+            assert_eq!(world.queued(), [""; 0], "{case}: it runs");
+            let causes = world.triggers.ran(began, &view.finish());
+            assert_eq!(causes.len(), count, "{case}, shown first: {is_shown_first}: {causes:?}");
+        }
     }
 }
 
@@ -505,7 +625,7 @@ fn questions() -> Vec<Selection> {
 #[derive(Clone, Debug)]
 enum Step {
     Put { name: u8, app: u8, host: u8, x: u8 },
-    Answer { name: u8, app: u8, host: u8, x: u8, by: u8 },
+    Answer { name: u8, app: u8, host: u8, x: u8, by: u8, shown: bool },
     Other(u8),
     Delete(u8),
     Begin(u8),
@@ -518,7 +638,8 @@ fn step() -> impl Strategy<Value = Step> {
     let object = || (0..3_u8, 0..2_u8, 0..2_u8, 0..2_u8);
     prop_oneof![
         3 => object().prop_map(|(name, app, host, x)| Step::Put { name, app, host, x }),
-        2 => (object(), 0..3_u8).prop_map(|((name, app, host, x), by)| Step::Answer { name, app, host, x, by }),
+        2 => (object(), 0..3_u8, any::<bool>())
+            .prop_map(|((name, app, host, x), by, shown)| Step::Answer { name, app, host, x, by, shown }),
         1 => (0..3_u8).prop_map(Step::Other),
         2 => (0..3_u8).prop_map(Step::Delete),
         3 => (0..3_u8).prop_map(Step::Begin),
@@ -617,10 +738,10 @@ impl Model {
                 let object = self.put(name, app, host, x);
                 self.world.upsert(object);
             }
-            Step::Answer { name, app, host, x, by } => {
+            Step::Answer { name, app, host, x, by, shown } => {
                 let object = self.put(name, app, host, x);
                 self.own.insert(by);
-                self.world.wrote(object.clone(), &key(&by.to_string()), &object);
+                self.world.write(shown, object.clone(), &key(&by.to_string()), &object);
             }
             Step::Other(name) => {
                 if let Some(object) = self.objects.get(&name.to_string()).cloned() {
@@ -715,5 +836,36 @@ proptest! {
         model.step(&Step::End(0));
         model.step(&Step::HandOn);
         prop_assert!(model.queued.is_empty(), "{:?}", model.queued);
+    }
+
+    #[test]
+    fn it_does_not_matter_whether_the_watch_or_the_answer_comes_first(
+        before in (0..2_u8, 0..2_u8, 0..2_u8),
+        writes in prop::collection::vec((any::<bool>(), (0..2_u8, 0..2_u8, 0..3_u8), 0..3_u8), 1..5),
+        asks in prop::collection::vec((any::<u8>(), any::<bool>()), 1..5),
+    ) {
+        // What comes out of each write, and what the run hears of it; `None` is a foreign change.
+        let outcome = |is_shown_first: bool| {
+            let mut model = Model::new();
+            let (app, host, x) = before;
+            model.step(&Step::Put { name: 0, app, host, x });
+            model.step(&Step::HandOn);
+            model.step(&Step::Begin(0));
+            for (question, get) in &asks {
+                model.step(&Step::Ask { key: 0, question: *question, get: *get });
+            }
+            for (is_ours, (app, host, x), given) in &writes {
+                let sent = model.put(0, *app, *host, *x);
+                let answer = with(sent.clone(), "spec/x", json!(given));
+                match is_ours {
+                    true => model.world.write(is_shown_first, answer, &key("0"), &sent),
+                    false => model.world.upsert(answer),
+                }
+            }
+            model.step(&Step::HandOn);
+            let (began, view, _) = model.running.remove(&0).unwrap();
+            model.world.triggers.ran(began, &view.finish()).is_empty()
+        };
+        prop_assert_eq!(outcome(false), outcome(true));
     }
 }

@@ -105,6 +105,37 @@ async fn what_must_be_absent_is_removed_whoever_owns_it() {
     }
 }
 
+/// No request can both apply and remove what is not ours, so drift of both sorts at once takes two.
+#[tokio::test]
+async fn a_repair_is_one_write_for_what_is_ours_and_one_for_what_must_be_absent() {
+    let bed = Bed::new().await;
+    let wanted = || Outcome {
+        apply: vec![Given {
+            absent: vec!["data.old".into()],
+            ..given(&config_map("c", json!({"k": "v"})))
+        }],
+        ..outcome()
+    };
+    fine(&bed.run(wanted()).await);
+    let cases = [
+        ("ours", json!({"k": "x"}), 1),
+        ("what must be absent", json!({"old": "x"}), 1),
+        ("both", json!({"k": "x", "old": "x"}), 2),
+        ("neither", json!({"theirs": "x"}), 0),
+    ];
+    for (case, drift, count) in cases {
+        bed.edit(&config_map_ref("c"), json!({"data": drift})).await;
+        let before = bed.api.revision();
+        let written = bed.run(wanted()).await;
+        fine(&written);
+        assert_eq!(
+            (written.changes.len(), bed.api.revision() - before),
+            (count, count as u64),
+            "{case}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_patch_by_a_rule_with_labels_reaches_objects_that_have_them_only() {
     let bed = Bed::new().await;
