@@ -25,6 +25,21 @@ impl std::hash::Hash for ObjectRef {
     }
 }
 
+/// As in a sentence: `apply of …`.
+impl std::fmt::Display for Action {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(match self {
+            Self::Apply => "apply",
+            Self::Patch => "patch",
+            Self::Evict => "eviction",
+            Self::Delete => "deletion",
+            Self::Prune => "pruning",
+            Self::Finalize => "change of the finalizers",
+            Self::Status => "status",
+        })
+    }
+}
+
 /// How a kind is written down.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Kind")]

@@ -84,6 +84,8 @@ pub struct Manifest {
     pub object: Value,
     /// Whether an object that exists is left alone.
     pub create_only: bool,
+    /// Whether `object` holds the uid that the run has read: what has gone since is not to be made again from what was read.
+    pub pinned: bool,
     /// Sent when the object is made, left alone afterwards.
     pub leave: Vec<Path>,
     /// Removed, whoever owns them.

@@ -228,8 +228,24 @@ impl Reconciler {
         };
         if reads.is_last() {
             self.parts.records.forget(&report.key);
+            self.forget_writes(&report.key);
         } else {
             self.parts.records.keep(&report.record);
+        }
+    }
+
+    fn forget_writes(&self, key: &Key) {
+        let Some(reference) = self.object_of(key) else { return };
+        let reconciled = Reconciled { reference, object: None };
+        self.parts.writer.forget(&self.context(key, &reconciled));
+    }
+
+    fn context<'a>(&'a self, key: &'a Key, reconciled: &'a Reconciled) -> write::Context<'a> {
+        write::Context {
+            key,
+            namespace: &self.loaded.namespace,
+            processor: &self.loaded.description.name,
+            reconciled,
         }
     }
 
@@ -305,6 +321,9 @@ impl Reconciler {
             Err(error) => return self.refused(&error, turn).await,
         };
         let mut written = self.write(&planned.plan, turn).await;
+        if !written.stale.is_empty() && written.failures.is_empty() {
+            return stale(&written.stale, turn.report);
+        }
         let waits = !written.waits.is_empty();
         turn.report.notes.append(&mut written.waits);
         if written.failures.is_empty() {
@@ -381,12 +400,7 @@ impl Reconciler {
     }
 
     async fn write(&self, plan: &Plan, turn: &mut Turn<'_>) -> Written {
-        let context = write::Context {
-            key: turn.key,
-            namespace: &self.loaded.namespace,
-            processor: &self.loaded.description.name,
-            reconciled: turn.reconciled,
-        };
+        let context = self.context(turn.key, turn.reconciled);
         let mut written = self.parts.writer.carry_out(plan, &context).await;
         turn.report.changes.append(&mut written.changes);
         turn.report.unchanged += written.skipped;
@@ -496,6 +510,15 @@ impl Report {
     }
 }
 
+/// Ends a run that has read what is past: the processor is not told of a failure, it reads again.
+fn stale(gone: &[ObjectRef], report: &mut Report) -> Done {
+    let names: Vec<String> = gone.iter().map(grant::display_ref).collect();
+    let message = format!("{} was deleted or made anew since it was read", names.join(", "));
+    report.failure.get_or_insert(message);
+    report.record_mut().refused += gone.len();
+    Done::Failure(Again::BackOff)
+}
+
 fn delay(done: &Done) -> Option<Duration> {
     match done {
         Done::Success { requeue } => requeue.as_ref().map(|(after, _)| *after),
@@ -518,7 +541,7 @@ fn describe(failures: &[WriteFailure]) -> String {
                 failed.ref_.namespace.as_deref().map(|namespace| format!("{namespace}/"));
             let (kind, name) = (&failed.ref_.kind.kind, &failed.ref_.name);
             format!(
-                "{:?} of {kind} {}{name} failed ({}): {}",
+                "{} of {kind} {}{name} failed ({}): {}",
                 failed.action,
                 namespace.unwrap_or_default(),
                 failed.code,

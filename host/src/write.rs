@@ -31,6 +31,7 @@ mod absent;
 mod apply;
 mod contention;
 mod definition;
+mod dispute;
 mod event;
 pub(crate) mod field_manager;
 mod finalizer;
@@ -43,6 +44,7 @@ mod removal;
 mod status;
 
 use contention::Contention;
+use dispute::Disputes;
 use event::Recorder;
 use field_manager::FieldManagers;
 use memory::{Identity, Memory, Place};
@@ -59,6 +61,7 @@ pub struct Writer {
     stores: Stores,
     memory: Memory,
     contention: Contention,
+    disputes: Disputes,
     recorder: Recorder,
 }
 
@@ -84,6 +87,8 @@ pub struct Written {
     pub skipped: usize,
     /// What was refused. If there is something, the processor is called once more at once with it.
     pub failures: Vec<WriteFailure>,
+    /// Objects that are gone, or others by now, since they were read. Nothing later was done: the key has to read them again.
+    pub stale: Vec<ObjectRef>,
     /// Namespaces that have to be gone first. That is no failure, but nothing later was done: the key has to run again.
     pub waits: Vec<String>,
     /// The kinds of objects of which fields were taken from others, one for each such write.
@@ -140,7 +145,12 @@ pub struct Wrote {
 /// Why a write was not done.
 #[derive(Debug)]
 enum Stop {
-    Failed { refusal: Refusal, managers: Vec<String> },
+    Failed {
+        refusal: Refusal,
+        managers: Vec<String>,
+    },
+    /// It is no longer the object that was read.
+    Stale,
     Terminating(String),
 }
 
@@ -171,6 +181,7 @@ impl Writer {
             stores,
             memory: Memory::default(),
             contention: Contention::default(),
+            disputes: Disputes::default(),
             recorder: Recorder::new(clock),
         }
     }
@@ -188,13 +199,19 @@ impl Writer {
             latest: context.reconciled.object.clone(),
             failed: false,
         };
+        if !plan.is_report {
+            self.disputes.begin(run.managers.hash(), context.key);
+        }
         run.all(plan).await;
+        run.written.warnings.extend(self.disputes.told_to(run.managers.hash()));
         run.written
     }
 
     /// Forgets what was remembered of a reconciled object that is gone.
     pub fn forget(&self, context: &Context<'_>) {
-        self.memory.forget(FieldManagers::new(context).hash());
+        let managers = FieldManagers::new(context);
+        self.memory.forget(managers.hash());
+        self.disputes.forget(managers.hash());
     }
 }
 
@@ -256,6 +273,10 @@ impl Run<'_> {
 
     fn stopped(&mut self, action: contract::Action, of: &ObjectRef, stop: Stop) {
         match stop {
+            Stop::Stale => {
+                self.failed = true;
+                self.written.stale.push(of.clone());
+            }
             Stop::Terminating(namespace) => {
                 if !self.written.waits.contains(&namespace) {
                     self.written.waits.push(namespace);

@@ -131,6 +131,17 @@ fn name_of(text: &str) -> Option<String> {
     }))
 }
 
+/// Writes down which object is meant, where that is known and not said.
+fn pin(object: &mut Value, uid: impl FnOnce() -> Option<String>) -> bool {
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let Some(metadata) = metadata.filter(|metadata| !metadata.contains_key("uid")) else {
+        return false;
+    };
+    let Some(uid) = uid() else { return false };
+    metadata.insert("uid".to_owned(), Value::String(uid));
+    true
+}
+
 impl Check<'_> {
     pub(super) fn manifests(
         &self,
@@ -154,7 +165,7 @@ impl Check<'_> {
         part: Part,
         place: &str,
     ) -> Result<Manifest, Invalid> {
-        let Head { to, object } = head;
+        let Head { to, mut object } = head;
         self.check_reference(&to, &format!("{place}.object.metadata"))?;
         let refuse = |fault: Fault| fault.on(format!("{place}.object"), display_ref(&to));
         let create_only = manifest.mode == Mode::Create;
@@ -180,11 +191,14 @@ impl Check<'_> {
             }
             Part::Patch => (!writable.unconditional(Verbs::UPDATE)).then_some(writable),
         };
+        let pinned =
+            part == Part::Apply && !create_only && pin(&mut object, || (self.against.read)(&to));
         Ok(Manifest {
             class: Class::of(&to.kind),
             to,
             object,
             create_only,
+            pinned,
             leave,
             absent,
             made_owners,

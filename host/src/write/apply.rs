@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{
     Action, Run, Stop,
     contention::{Conflict, MOST, WITHIN, conflicts},
-    live::{addressed, resource_version},
+    live::{addressed, resource_version, uid},
     memory::Identity,
 };
 use crate::{
@@ -43,6 +43,7 @@ impl Run<'_> {
                 own
             }
             Err(stop) => {
+                let stop = self.stale(manifest, stop).await;
                 self.stopped(contract::Action::Apply, &manifest.to, stop);
                 None
             }
@@ -69,6 +70,20 @@ impl Run<'_> {
         };
         self.remove_absent(&target, manifest, applied.answer).await?;
         Ok(applied.own)
+    }
+
+    /// Tells a refusal for the reason that the object is no longer the one that was read from others.
+    async fn stale(&self, manifest: &Manifest, stop: Stop) -> Stop {
+        let Stop::Failed { refusal, managers } = &stop else { return stop };
+        if !manifest.pinned || !matches!(refusal.code, 409 | 422) || !managers.is_empty() {
+            return stop;
+        }
+        let Ok(resource) = self.resource(&manifest.to).await else { return stop };
+        let read = uid(&manifest.object);
+        match self.live(&resource, &manifest.to).await {
+            Ok(live) if live.as_ref().and_then(uid) != read => Stop::Stale,
+            _ => stop,
+        }
     }
 
     /// Of an object that was not sent. (Of others, the answer has told it.)
@@ -164,7 +179,7 @@ impl Run<'_> {
             return Err(Stop::of(refusal, target.to));
         }
         if conflicts.iter().any(|conflict| self.managers.is_other(&conflict.manager)) {
-            return Err(Stop::Failed { refusal, managers: managers(&conflicts) });
+            return Err(self.disputed(&target, refusal, &conflicts));
         }
         if let Err(contended) = self.writer.contention.take(target.to, &conflicts) {
             return Err(self.contended(&target, &contended, refusal, &conflicts));
@@ -173,6 +188,15 @@ impl Run<'_> {
         let answer = answer.map_err(|refusal| Stop::of(refusal, target.to))?;
         self.written.forced.push(target.to.kind.clone());
         Ok(answer)
+    }
+
+    /// Another of this host's wants the same object: what is there stays, and both are told.
+    fn disputed(&self, target: &Target<'_>, refusal: Refusal, conflicts: &[Conflict]) -> Stop {
+        let place = super::place(target.manager, target.to);
+        let others = conflicts.iter().filter(|conflict| self.managers.is_other(&conflict.manager));
+        let message = self.writer.disputes.between(self.context.key, place, target.to, others);
+        tracing::warn!(key = %self.context.key, object = display_ref(target.to), message, "two reconciles want one object");
+        Stop::Failed { refusal: Refusal { message, ..refusal }, managers: managers(conflicts) }
     }
 
     fn contended(

@@ -188,6 +188,15 @@ impl Bed {
     }
 
     async fn plan(&self, reconciled: &Reconciled, outcome: &Outcome) -> Plan {
+        self.plan_having_read(reconciled, outcome, &|_| None).await
+    }
+
+    async fn plan_having_read(
+        &self,
+        reconciled: &Reconciled,
+        outcome: &Outcome,
+        read: &dyn Fn(&ObjectRef) -> Option<String>,
+    ) -> Plan {
         let known: Kinds =
             self.cluster.resolve_all(&kinds(outcome, &reconciled.reference)).await.unwrap();
         let grant = grant();
@@ -196,7 +205,7 @@ impl Bed {
             reconciler: "rule",
             reconciled,
             kinds: &known,
-            read: &|_| None,
+            read,
             limits: Limits::default(),
         };
         Plan::build(outcome, &against).unwrap()

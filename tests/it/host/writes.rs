@@ -8,7 +8,8 @@ use mortise_host::{queue::Cause, run::Drive, write::Action};
 use serde_json::json;
 
 use super::{
-    CONFIG_MAP, NAMESPACE, RULE, Scene, VIRTUAL_SERVICE, actions, manifest, names, object, outcome,
+    CONFIG_MAP, NAMESPACE, RULE, Scene, VIRTUAL_SERVICE, actions, applies, manifest, names, object,
+    outcome,
     play::{Play, deletion},
     pod, rule, scripted, selection, service, text,
 };
@@ -67,6 +68,43 @@ async fn a_refused_write_is_told_to_the_processor_at_once_and_tried_again_after_
     assert!(reports.iter().all(|report| report.failure.is_none()), "{reports:#?}");
     assert!(stage.is_ready("orders"));
     assert_eq!(stage.get(VIRTUAL_SERVICE, name).unwrap()["spec"], made["spec"]);
+}
+
+/// Two keys of one processor want one object otherwise.
+#[tokio::test(start_paused = true)]
+async fn two_keys_that_want_one_object_are_both_told_and_back_off() {
+    let scene = Scene::of_puppet(CONFIG_MAP).await;
+    let wants =
+        |value: &str| applies(&[object(CONFIG_MAP, "shared", &json!({"data": {"k": value}}))]);
+    scene.load(&scripted("first", &wants("1")));
+    let stage = scene.start(Drive::Caller);
+    stage.settle().await;
+    stage.apply(&[scripted("second", &wants("2"))]).await;
+    let reports = stage.run(stage.ready().await).await;
+    assert_eq!(reports.len(), 1, "{reports:#?}");
+    let failure = reports[0].failure.as_deref().unwrap();
+    assert!(
+        failure.starts_with("apply of ConfigMap a/shared failed (409): two reconciles want one object: `puppet/objects:a/first` has set `.data.k`"),
+        "{failure}"
+    );
+    assert_eq!(stage.ready().await.len(), 0, "not at once");
+    assert_eq!(stage.get(CONFIG_MAP, "shared").unwrap()["data"], json!({"k": "1"}));
+
+    stage.edit(CONFIG_MAP, "first", json!({"metadata": {"annotations": {"x": "y"}}})).await;
+    let reports = stage.run(stage.ready().await).await;
+    let [first] = &reports[..] else { panic!("{reports:#?}") };
+    assert_eq!(first.failure, None);
+    let told = "two reconciles want one object: `puppet/objects:a/second` wants `.data.k`";
+    assert!(first.notes.iter().any(|note| note.starts_with(told)), "{:?}", first.notes);
+
+    // Its next attempts are further and further apart.
+    let (mut attempts, mut waited) = (0, Duration::ZERO);
+    while waited < Duration::from_secs(10) {
+        tokio::time::advance(Duration::from_millis(5)).await;
+        waited += Duration::from_millis(5);
+        attempts += stage.run(stage.host.take_ready()).await.len();
+    }
+    assert!((5..=12).contains(&attempts), "{attempts} attempts in 10 s");
 }
 
 #[tokio::test(start_paused = true)]

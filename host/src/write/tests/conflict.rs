@@ -43,6 +43,74 @@ async fn what_another_key_holds_is_not_taken_and_both_are_named() {
 }
 
 #[tokio::test]
+async fn who_wants_what_another_key_holds_is_told_who_that_is_and_the_other_is_told_too() {
+    let bed = Bed::new().await;
+    let held = config_map("c", json!({"k": "r"}));
+    fine(&bed.run(apply([&held])).await);
+    let refused = bed.run_for("s", apply([&config_map("c", json!({"k": "s"}))])).await;
+    let message = &refused.failures[0].message;
+    assert_eq!(
+        message,
+        "two reconciles want one object: `p/rule:a/r` has set `.data.k` of ConfigMap v1 `a/c` otherwise, and what was there first stays"
+    );
+    let told = bed.run(apply([&held])).await;
+    assert_eq!(
+        told.warnings,
+        [
+            "two reconciles want one object: `p/rule:a/s` wants `.data.k` of ConfigMap v1 `a/c` otherwise, and is refused"
+        ]
+    );
+    // As long as it is so, and no longer.
+    assert_eq!(bed.run(apply([&held])).await.warnings.len(), 1);
+    fine(&bed.run_for("s", apply([])).await);
+    fine(&bed.run(apply([&held])).await);
+}
+
+/// Who does not read again makes anew what somebody else has taken away on purpose.
+#[tokio::test]
+async fn what_has_gone_since_it_was_read_is_not_made_again_from_what_was_read() {
+    let wanted = config_map("c", json!({"k": "ours"}));
+    for is_made_anew in [false, true] {
+        let bed = Bed::new().await;
+        fine(&bed.run(apply([&wanted])).await);
+        let read = live::uid(&bed.object(&config_map_ref("c")).await).unwrap().to_owned();
+        let reconciled =
+            Reconciled { reference: rule_ref("r"), object: bed.get(&rule_ref("r")).await };
+        let outcome =
+            Outcome { status: Some("{}".into()), ..apply([&config_map("c", json!({"k": "new"}))]) };
+        let plan = bed.plan_having_read(&reconciled, &outcome, &|_| Some(read.clone())).await;
+        bed.foreign(Method::Delete, &config_map_ref("c"), "", json!({})).await;
+        if is_made_anew {
+            bed.make(&config_map("c", json!({"k": "theirs"}))).await;
+        }
+        bed.writes();
+        let written = bed.carry_out(&reconciled, &plan).await;
+        assert_eq!(written.stale, [config_map_ref("c")], "{written:?}");
+        assert!(written.failures.is_empty() && written.changes.is_empty(), "{written:?}");
+        assert_eq!(bed.writes(), 1, "it was tried, and nothing later was");
+        let left = bed.get(&config_map_ref("c")).await.map(|object| object["data"].clone());
+        assert_eq!(left, is_made_anew.then(|| json!({"k": "theirs"})));
+    }
+}
+
+#[tokio::test]
+async fn an_apply_of_what_was_read_goes_to_that_object() {
+    let bed = Bed::new().await;
+    let reconciled = Reconciled { reference: rule_ref("r"), object: bed.get(&rule_ref("r")).await };
+    bed.make(&config_map("c", json!({"theirs": "v"}))).await;
+    bed.catch_up().await;
+    let read = live::uid(&bed.object(&config_map_ref("c")).await).unwrap().to_owned();
+    let outcome = apply([&config_map("c", json!({"k": "ours"}))]);
+    let plan = bed.plan_having_read(&reconciled, &outcome, &|_| Some(read.clone())).await;
+    assert_eq!(plan.apply[0].object["metadata"]["uid"], json!(read));
+    let written = bed.carry_out(&reconciled, &plan).await;
+    assert_eq!(actions(&written), ["update ConfigMap c"]);
+    bed.writes();
+    let again = bed.carry_out(&reconciled, &plan).await;
+    assert_eq!((again.skipped, bed.writes()), (1, 0));
+}
+
+#[tokio::test]
 async fn the_same_value_can_be_held_by_two_keys() {
     let bed = Bed::new().await;
     let shared = config_map("c", json!({"k": "v"}));

@@ -1,0 +1,97 @@
+//! Two keys of this host that want one object: which of them, and for what field, so that both can be told.
+//!
+//! A field manager's name holds a hash only; who that is, is known of keys that have run since the host started.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use super::{contention::Conflict, field_manager::parts, memory::Place};
+use crate::{contract::ObjectRef, grant::display_ref, queue::Key};
+
+/// All disputes that are not settled.
+#[derive(Debug, Default)]
+pub(super) struct Disputes(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the hash of their managers.
+    keys: HashMap<String, Key>,
+    /// By what was wanted and refused.
+    open: HashMap<Place, Dispute>,
+}
+
+#[derive(Debug)]
+struct Dispute {
+    /// Who was refused.
+    by: Key,
+    /// The hashes of those who have what was wanted.
+    with: Vec<String>,
+    object: String,
+    fields: String,
+}
+
+// === impl Disputes ===
+
+impl Disputes {
+    /// A key's plan is carried out, under managers with this hash: what it was refused before is open no longer.
+    pub(super) fn begin(&self, hash: &str, key: &Key) {
+        let mut state = self.0.lock();
+        if !state.keys.contains_key(hash) {
+            state.keys.insert(hash.to_owned(), key.clone());
+        }
+        state.open.retain(|_, dispute| dispute.by != *key);
+    }
+
+    /// Forgets a key whose object is gone.
+    pub(super) fn forget(&self, hash: &str) {
+        let mut state = self.0.lock();
+        if let Some(key) = state.keys.remove(hash) {
+            state.open.retain(|_, dispute| dispute.by != key);
+        }
+    }
+
+    /// Notes that a key was refused what others have; the message is for that key.
+    pub(super) fn between<'a>(
+        &self,
+        by: &Key,
+        wanted: Place,
+        object: &ObjectRef,
+        conflicts: impl Iterator<Item = &'a Conflict>,
+    ) -> String {
+        let mut state = self.0.lock();
+        let (mut with, mut fields, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        for Conflict { field, manager } in conflicts {
+            fields.push(format!("`{field}`"));
+            let hash = parts(manager).map(|parts| parts.hash.to_owned());
+            let known = hash.as_ref().and_then(|hash| state.keys.get(hash));
+            names.push(known.map_or_else(|| format!("`{manager}`"), |key| format!("`{key}`")));
+            with.extend(hash);
+        }
+        let (object, fields, names) = (display_ref(object), listed(fields), listed(names));
+        let message = format!(
+            "two reconciles want one object: {names} has set {fields} of {object} otherwise, and what was there first stays"
+        );
+        state.open.insert(wanted, Dispute { by: by.clone(), with, object, fields });
+        message
+    }
+
+    /// What others want of that which this key has.
+    pub(super) fn told_to(&self, hash: &str) -> Vec<String> {
+        let state = self.0.lock();
+        let concern = |dispute: &&Dispute| dispute.with.iter().any(|with| with == hash);
+        let told = state.open.values().filter(concern).map(|dispute| {
+            let Dispute { by, object, fields, .. } = dispute;
+            format!("two reconciles want one object: `{by}` wants {fields} of {object} otherwise, and is refused")
+        });
+        let mut told: Vec<String> = told.collect();
+        told.sort();
+        told
+    }
+}
+
+fn listed(mut texts: Vec<String>) -> String {
+    texts.sort();
+    texts.dedup();
+    texts.join(", ")
+}
