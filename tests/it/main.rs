@@ -1,5 +1,13 @@
 //! Guests, host and embedded API together: one binary, since each links wasmtime again.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests stand for other people, who write as they like"
+    )
+)]
+
 #[cfg(test)]
 mod crds;
 #[cfg(test)]

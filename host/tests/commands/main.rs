@@ -1,5 +1,13 @@
 //! The program as a user runs it.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests stand for other people, who write as they like"
+    )
+)]
+
 #[cfg(test)]
 mod dev;
 #[cfg(test)]
