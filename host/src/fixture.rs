@@ -2,13 +2,21 @@
 
 use serde_json::{Value, json};
 
-use crate::contract::{Description, Kind, ObjectRef, Reconciler, Selection};
+use crate::contract::{
+    Description, Kind, Manifest, Mode, ObjectRef, Outcome, Reconciler, Requeue, Selection, Verbs,
+    WriteRule,
+};
 use crate::queue::Key;
 use crate::store::{Scope, Stores};
 
 /// A kind of the group `g`.
 pub(crate) fn kind(name: &str) -> Kind {
-    Kind { group: "g".into(), version: "v1".into(), kind: name.into() }
+    v1("g", name)
+}
+
+/// A kind in version `v1` of its group.
+pub(crate) fn v1(group: &str, kind: &str) -> Kind {
+    Kind { group: group.into(), version: "v1".into(), kind: kind.into() }
 }
 
 /// A key of the processor `p` and its reconciler `r`.
@@ -16,11 +24,16 @@ pub(crate) fn key(name: &str) -> Key {
     Key::new(&"p".into(), &"r".into(), Some("default"), name)
 }
 
-/// All objects of a kind, whole.
+/// All objects of a kind of the group `g`, whole.
 pub(crate) fn all(name: &str) -> Selection {
+    whole(kind(name))
+}
+
+/// All objects of a kind, whole.
+pub(crate) fn whole(kind: Kind) -> Selection {
     Selection {
         cluster: String::new(),
-        kind: kind(name),
+        kind,
         namespace: None,
         name: None,
         labels: String::new(),
@@ -49,11 +62,48 @@ pub(crate) fn matching(mut of: Selection, path: &str, value: &str) -> Selection 
 
 /// An object in the namespace `default`.
 pub(crate) fn reference(kind_name: &str, name: &str) -> ObjectRef {
+    object_ref(kind(kind_name), Some("default"), name)
+}
+
+/// An object.
+pub(crate) fn object_ref(kind: Kind, namespace: Option<&str>, name: &str) -> ObjectRef {
     ObjectRef {
         cluster: String::new(),
-        kind: kind(kind_name),
-        namespace: Some("default".into()),
+        kind,
+        namespace: namespace.map(str::to_owned),
         name: name.into(),
+    }
+}
+
+/// What may be written of a selection.
+pub(crate) fn write_rule(of: Selection, verbs: Verbs, fields: &[&str]) -> WriteRule {
+    WriteRule { of, verbs, fields: fields.iter().map(|&field| field.into()).collect() }
+}
+
+/// An outcome in which there is nothing.
+pub(crate) fn outcome() -> Outcome {
+    Outcome {
+        apply: Vec::new(),
+        patch: Vec::new(),
+        evict: Vec::new(),
+        delete: Vec::new(),
+        prune: Vec::new(),
+        status: None,
+        events: Vec::new(),
+        requeue: Requeue::ByDefault,
+        finalizers: None,
+        children: Vec::new(),
+    }
+}
+
+/// An object as an outcome holds it.
+pub(crate) fn given(object: &Value) -> Manifest {
+    Manifest {
+        cluster: String::new(),
+        object: object.to_string(),
+        mode: Mode::Apply,
+        leave: Vec::new(),
+        absent: Vec::new(),
     }
 }
 

@@ -2,36 +2,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::contract::{Reconciler, Selection};
-
-fn kind(group: &str, kind: &str) -> Kind {
-    Kind { group: group.into(), version: "v1".into(), kind: kind.into() }
-}
-
-fn selection(kind: Kind) -> Selection {
-    Selection {
-        cluster: String::new(),
-        kind,
-        namespace: None,
-        name: None,
-        labels: String::new(),
-        matching: vec![],
-        fields: vec![],
-    }
-}
-
-fn object(kind: Kind, namespace: Option<&str>, name: &str) -> ObjectRef {
-    ObjectRef {
-        cluster: String::new(),
-        kind,
-        namespace: namespace.map(str::to_owned),
-        name: name.into(),
-    }
-}
-
-fn rule(of: Selection, verbs: Verbs, fields: &[&str]) -> WriteRule {
-    WriteRule { of, verbs, fields: fields.iter().map(|&field| field.into()).collect() }
-}
+use crate::{
+    contract::{Reconciler, Selection},
+    fixture::{object_ref, v1, whole, write_rule},
+};
 
 fn description(writes: Vec<WriteRule>) -> Description {
     Description {
@@ -49,37 +23,37 @@ fn grant(writes: Vec<WriteRule>) -> Grant {
 }
 
 fn config_maps() -> Selection {
-    selection(kind("", "ConfigMap"))
+    whole(v1("", "ConfigMap"))
 }
 
 #[test]
 fn a_verb_is_held_only_for_the_objects_that_the_rule_names() {
     let of = Selection { namespace: Some("a".into()), name: Some("n".into()), ..config_maps() };
-    let grant = grant(vec![rule(of, Verbs::UPDATE, &[])]);
-    let config_map = || kind("", "ConfigMap");
+    let grant = grant(vec![write_rule(of, Verbs::UPDATE, &[])]);
+    let config_map = || v1("", "ConfigMap");
     let cases = [
-        ("all as declared", Verbs::UPDATE, object(config_map(), Some("a"), "n"), true),
-        ("other verb", Verbs::DELETE, object(config_map(), Some("a"), "n"), false),
+        ("all as declared", Verbs::UPDATE, object_ref(config_map(), Some("a"), "n"), true),
+        ("other verb", Verbs::DELETE, object_ref(config_map(), Some("a"), "n"), false),
         (
             "one verb of two",
             Verbs::CREATE | Verbs::UPDATE,
-            object(config_map(), Some("a"), "n"),
+            object_ref(config_map(), Some("a"), "n"),
             false,
         ),
-        ("other kind", Verbs::UPDATE, object(kind("", "Secret"), Some("a"), "n"), false),
-        ("other group", Verbs::UPDATE, object(kind("x.dev", "ConfigMap"), Some("a"), "n"), false),
+        ("other kind", Verbs::UPDATE, object_ref(v1("", "Secret"), Some("a"), "n"), false),
+        ("other group", Verbs::UPDATE, object_ref(v1("x.dev", "ConfigMap"), Some("a"), "n"), false),
         (
             "other version",
             Verbs::UPDATE,
-            object(Kind { version: "v2".into(), ..config_map() }, Some("a"), "n"),
+            object_ref(Kind { version: "v2".into(), ..config_map() }, Some("a"), "n"),
             false,
         ),
-        ("other namespace", Verbs::UPDATE, object(config_map(), Some("b"), "n"), false),
-        ("other name", Verbs::UPDATE, object(config_map(), Some("a"), "m"), false),
+        ("other namespace", Verbs::UPDATE, object_ref(config_map(), Some("b"), "n"), false),
+        ("other name", Verbs::UPDATE, object_ref(config_map(), Some("a"), "m"), false),
         (
             "other cluster",
             Verbs::UPDATE,
-            ObjectRef { cluster: "x/y/z".into(), ..object(config_map(), Some("a"), "n") },
+            ObjectRef { cluster: "x/y/z".into(), ..object_ref(config_map(), Some("a"), "n") },
             false,
         ),
     ];
@@ -91,11 +65,11 @@ fn a_verb_is_held_only_for_the_objects_that_the_rule_names() {
 #[test]
 fn the_verbs_of_one_write_may_come_from_two_rules() {
     let grant = grant(vec![
-        rule(config_maps(), Verbs::UPDATE, &["data.a"]),
-        rule(config_maps(), Verbs::CREATE, &[]),
+        write_rule(config_maps(), Verbs::UPDATE, &["data.a"]),
+        write_rule(config_maps(), Verbs::CREATE, &[]),
     ]);
     let writable = grant
-        .may_write(Verbs::CREATE | Verbs::UPDATE, &object(kind("", "ConfigMap"), Some("a"), "n"))
+        .may_write(Verbs::CREATE | Verbs::UPDATE, &object_ref(v1("", "ConfigMap"), Some("a"), "n"))
         .unwrap();
     let sent = json!({"data": {"a": "1", "b": "2"}});
     assert_eq!(writable.outside(Verbs::UPDATE, &sent).as_deref(), Some("data.b"));
@@ -104,20 +78,20 @@ fn the_verbs_of_one_write_may_come_from_two_rules() {
 
 #[test]
 fn a_denial_names_what_would_have_been_accepted() {
-    let grant = grant(vec![rule(
+    let grant = grant(vec![write_rule(
         Selection { labels: "app=x".into(), ..config_maps() },
         Verbs::UPDATE | Verbs::CREATE,
         &[],
     )]);
     let denied = grant
-        .may_write(Verbs::UPDATE | Verbs::DELETE, &object(kind("", "ConfigMap"), Some("a"), "n"))
+        .may_write(Verbs::UPDATE | Verbs::DELETE, &object_ref(v1("", "ConfigMap"), Some("a"), "n"))
         .unwrap_err();
     assert_eq!(
         denied.to_string(),
         "`delete` of ConfigMap v1 `a/n` is not declared; declared writes of that kind: `create`, `update` of ConfigMap v1 with labels `app=x`"
     );
     let denied = grant
-        .may_write(Verbs::CREATE, &object(kind("apps", "Deployment"), Some("a"), "n"))
+        .may_write(Verbs::CREATE, &object_ref(v1("apps", "Deployment"), Some("a"), "n"))
         .unwrap_err();
     assert_eq!(
         denied.to_string(),
@@ -128,9 +102,9 @@ fn a_denial_names_what_would_have_been_accepted() {
 #[test]
 fn any_kind_of_a_group_or_of_every_group_can_be_declared() {
     let any = |group: &str, version: &str| {
-        selection(Kind { group: group.into(), version: version.into(), kind: "*".into() })
+        whole(Kind { group: group.into(), version: version.into(), kind: "*".into() })
     };
-    let role = object(kind("rbac.authorization.k8s.io", "Role"), Some("a"), "n");
+    let role = object_ref(v1("rbac.authorization.k8s.io", "Role"), Some("a"), "n");
     let cases = [
         ("its group", any("rbac.authorization.k8s.io", "v1"), true),
         ("its group, any version", any("rbac.authorization.k8s.io", "*"), true),
@@ -140,7 +114,7 @@ fn any_kind_of_a_group_or_of_every_group_can_be_declared() {
     ];
     for (case, of, allowed) in cases {
         assert_eq!(
-            grant(vec![rule(of, Verbs::DELETE, &[])]).may_write(Verbs::DELETE, &role).is_ok(),
+            grant(vec![write_rule(of, Verbs::DELETE, &[])]).may_write(Verbs::DELETE, &role).is_ok(),
             allowed,
             "{case}"
         );
@@ -155,7 +129,7 @@ fn only_a_selection_within_a_declared_one_can_be_pruned() {
         matching: vec![("spec.host".into(), "h".into())],
         ..config_maps()
     };
-    let grant = grant(vec![rule(declared.clone(), Verbs::DELETE, &[])]);
+    let grant = grant(vec![write_rule(declared.clone(), Verbs::DELETE, &[])]);
     let cases = [
         ("the same", declared.clone(), true),
         ("fewer labels", Selection { labels: "app=x,tier=web".into(), ..declared.clone() }, true),
@@ -181,9 +155,9 @@ fn a_rule_with_labels_or_matching_holds_for_objects_that_have_them() {
         matching: vec![("data.k".into(), "v".into())],
         ..config_maps()
     };
-    let grant = grant(vec![rule(of, Verbs::UPDATE, &[])]);
+    let grant = grant(vec![write_rule(of, Verbs::UPDATE, &[])]);
     let writable =
-        grant.may_write(Verbs::UPDATE, &object(kind("", "ConfigMap"), None, "n")).unwrap();
+        grant.may_write(Verbs::UPDATE, &object_ref(v1("", "ConfigMap"), None, "n")).unwrap();
     assert!(!writable.unconditional(Verbs::UPDATE));
     assert!(
         writable.holds(
@@ -270,11 +244,14 @@ fn a_description_that_cannot_be_read_names_the_place() {
             "`reads[1].matching`",
         ),
         (with_read(Selection { cluster: "a/b/c".into(), ..config_maps() }), "`reads[1].cluster`"),
-        (with_read(selection(kind("*", "Role"))), "`reads[1].kind`"),
-        (with_read(selection(kind("", ""))), "`reads[1].kind`"),
-        (description(vec![rule(config_maps(), Verbs::UPDATE, &["a["])]), "`writes[0].fields`"),
+        (with_read(whole(v1("*", "Role"))), "`reads[1].kind`"),
+        (with_read(whole(v1("", ""))), "`reads[1].kind`"),
+        (
+            description(vec![write_rule(config_maps(), Verbs::UPDATE, &["a["])]),
+            "`writes[0].fields`",
+        ),
         (of(vec![reconciler("a", config_maps(), &["plain"])]), "`reconcilers[0].finalizers`"),
-        (of(vec![reconciler("a", selection(kind("", "*")), &[])]), "`reconcilers[0].of.kind`"),
+        (of(vec![reconciler("a", whole(v1("", "*")), &[])]), "`reconcilers[0].of.kind`"),
         (
             of(vec![reconciler("a", config_maps(), &[]), reconciler("a", config_maps(), &[])]),
             "`reconcilers[1].name`",
@@ -290,12 +267,12 @@ fn a_description_that_cannot_be_read_names_the_place() {
 fn what_is_reconciled_read_or_written_may_be_mentioned_and_nothing_else() {
     let description = Description {
         reads: vec![config_maps()],
-        ..description(vec![rule(selection(kind("apps", "Deployment")), Verbs::UPDATE, &[])])
+        ..description(vec![write_rule(whole(v1("apps", "Deployment")), Verbs::UPDATE, &[])])
     };
     let grant = Grant::new(&description).unwrap();
-    assert!(grant.may_mention(&object(kind("", "ConfigMap"), Some("a"), "n")).is_ok());
-    assert!(grant.may_mention(&object(kind("apps", "Deployment"), Some("a"), "n")).is_ok());
-    assert!(grant.may_mention(&object(kind("", "Secret"), Some("a"), "n")).is_err());
+    assert!(grant.may_mention(&object_ref(v1("", "ConfigMap"), Some("a"), "n")).is_ok());
+    assert!(grant.may_mention(&object_ref(v1("apps", "Deployment"), Some("a"), "n")).is_ok());
+    assert!(grant.may_mention(&object_ref(v1("", "Secret"), Some("a"), "n")).is_err());
 }
 
 fn any_selection() -> impl Strategy<Value = Selection> {
@@ -310,7 +287,7 @@ fn any_selection() -> impl Strategy<Value = Selection> {
             namespace,
             name,
             labels: labels.into(),
-            ..selection(kind("", of))
+            ..whole(v1("", of))
         },
     )
 }
@@ -325,7 +302,7 @@ fn any_rule() -> impl Strategy<Value = WriteRule> {
         0..3,
     );
     (any_selection(), verbs, fields).prop_map(|(of, verbs, fields)| {
-        rule(of, verbs.into_iter().fold(Verbs::empty(), |all, verb| all | verb), &fields)
+        write_rule(of, verbs.into_iter().fold(Verbs::empty(), |all, verb| all | verb), &fields)
     })
 }
 
@@ -340,7 +317,7 @@ proptest! {
         let narrow = grant(rules.clone());
         let wide = grant(rules.into_iter().chain([more]).collect());
         let sent = json!({"metadata": {"labels": if labelled { json!({"app": "x"}) } else { json!({}) }}, "data": {"k": "v"}});
-        let to = object(wanted.kind.clone(), wanted.namespace.as_deref(), wanted.name.as_deref().unwrap_or("n"));
+        let to = object_ref(wanted.kind.clone(), wanted.namespace.as_deref(), wanted.name.as_deref().unwrap_or("n"));
         prop_assert!(narrow.may_prune(&wanted).is_err() || wide.may_prune(&wanted).is_ok());
         for verbs in [Verbs::CREATE, Verbs::CREATE | Verbs::UPDATE, Verbs::DELETE] {
             let Ok(held) = narrow.may_write(verbs, &to) else { continue };

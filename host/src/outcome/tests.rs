@@ -7,49 +7,25 @@ use serde_json::json;
 use super::*;
 use crate::contract::{
     Child, Deletion as Removal, Description, Event as Said, Manifest as Given, Mode, Reconciler,
-    Selection, Verbs, WriteRule,
+    Selection, Verbs,
 };
+use crate::fixture::{given, object_ref, outcome, v1, whole, write_rule};
 
 const UID: &str = "11111111-0000-0000-0000-000000000000";
 const READ_UID: &str = "22222222-0000-0000-0000-000000000000";
 
-fn kind(group: &str, version: &str, kind: &str) -> Kind {
-    Kind { group: group.into(), version: version.into(), kind: kind.into() }
-}
-
 fn rule_kind() -> Kind {
-    kind("x.dev", "v1", "Rule")
-}
-
-fn selection(kind: Kind) -> Selection {
-    Selection {
-        cluster: String::new(),
-        kind,
-        namespace: None,
-        name: None,
-        labels: String::new(),
-        matching: vec![],
-        fields: vec![],
-    }
-}
-
-fn object(kind: Kind, namespace: Option<&str>, name: &str) -> ObjectRef {
-    ObjectRef {
-        cluster: String::new(),
-        kind,
-        namespace: namespace.map(str::to_owned),
-        name: name.into(),
-    }
+    v1("x.dev", "Rule")
 }
 
 fn pod(name: &str) -> ObjectRef {
-    object(kind("", "v1", "Pod"), Some("a"), name)
+    object_ref(v1("", "Pod"), Some("a"), name)
 }
 
 fn reconciler() -> Reconciler {
     Reconciler {
         name: "rule".into(),
-        of: selection(rule_kind()),
+        of: whole(rule_kind()),
         finalizers: vec!["x.dev/f".into(), "x.dev/g".into()],
         resync: 0,
         triggered_by_status: false,
@@ -60,30 +36,24 @@ fn reconciler() -> Reconciler {
 /// `ConfigMap`s in namespace `a` may be written at `data` and `metadata`, and, if `app=x`, deleted; deployments may be
 /// created only; pods may be evicted; namespaces may be applied.
 fn grant() -> Grant {
-    let config_maps =
-        || Selection { namespace: Some("a".into()), ..selection(kind("", "v1", "ConfigMap")) };
-    let rule = |of: Selection, verbs: Verbs, fields: &[&str]| WriteRule {
-        of,
-        verbs,
-        fields: fields.iter().map(|&path| path.into()).collect(),
-    };
+    let config_maps = || Selection { namespace: Some("a".into()), ..whole(v1("", "ConfigMap")) };
     let description = Description {
         name: "p".into(),
         version: "1".into(),
         reconcilers: vec![reconciler()],
-        reads: vec![selection(kind("", "v1", "Secret"))],
+        reads: vec![whole(v1("", "Secret"))],
         writes: vec![
-            rule(config_maps(), Verbs::CREATE | Verbs::UPDATE, &["data", "metadata"]),
-            rule(Selection { labels: "app=x".into(), ..config_maps() }, Verbs::DELETE, &[]),
-            rule(selection(kind("apps", "v1", "Deployment")), Verbs::CREATE, &[]),
-            rule(selection(kind("", "v1", "Pod")), Verbs::EVICT, &[]),
-            rule(selection(kind("", "v1", "Namespace")), Verbs::CREATE | Verbs::UPDATE, &[]),
-            rule(
-                selection(kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")),
+            write_rule(config_maps(), Verbs::CREATE | Verbs::UPDATE, &["data", "metadata"]),
+            write_rule(Selection { labels: "app=x".into(), ..config_maps() }, Verbs::DELETE, &[]),
+            write_rule(whole(v1("apps", "Deployment")), Verbs::CREATE, &[]),
+            write_rule(whole(v1("", "Pod")), Verbs::EVICT, &[]),
+            write_rule(whole(v1("", "Namespace")), Verbs::CREATE | Verbs::UPDATE, &[]),
+            write_rule(
+                whole(v1("apiextensions.k8s.io", "CustomResourceDefinition")),
                 Verbs::CREATE | Verbs::UPDATE,
                 &[],
             ),
-            rule(selection(kind("new.dev", "v1", "*")), Verbs::CREATE | Verbs::UPDATE, &[]),
+            write_rule(whole(v1("new.dev", "*")), Verbs::CREATE | Verbs::UPDATE, &[]),
         ],
         config_schema: None,
     };
@@ -93,9 +63,9 @@ fn grant() -> Grant {
 fn known_kinds() -> Kinds {
     let mut kinds = Kinds::default();
     let all = [
-        (kind("", "v1", "ConfigMap"), true),
-        (kind("", "v1", "Pod"), true),
-        (kind("", "v1", "Namespace"), false),
+        (v1("", "ConfigMap"), true),
+        (v1("", "Pod"), true),
+        (v1("", "Namespace"), false),
         (rule_kind(), true),
     ];
     for (kind, namespaced) in all {
@@ -112,7 +82,7 @@ fn known_kinds() -> Kinds {
 
 fn reconciled() -> Reconciled {
     let object_value = json!({"apiVersion": "x.dev/v1", "kind": "Rule", "metadata": {"name": "r", "namespace": "a", "uid": UID}});
-    Reconciled { reference: object(rule_kind(), Some("a"), "r"), object: Some(object_value) }
+    Reconciled { reference: object_ref(rule_kind(), Some("a"), "r"), object: Some(object_value) }
 }
 
 fn build_for(outcome: &Outcome, reconciled: &Reconciled) -> Result<Plan, Invalid> {
@@ -136,31 +106,6 @@ fn build_for(outcome: &Outcome, reconciled: &Reconciled) -> Result<Plan, Invalid
 
 fn build(outcome: &Outcome) -> Result<Plan, Invalid> {
     build_for(outcome, &reconciled())
-}
-
-fn outcome() -> Outcome {
-    Outcome {
-        apply: vec![],
-        patch: vec![],
-        evict: vec![],
-        delete: vec![],
-        prune: vec![],
-        status: None,
-        events: vec![],
-        requeue: Requeue::ByDefault,
-        finalizers: None,
-        children: vec![],
-    }
-}
-
-fn given(object: &Value) -> Given {
-    Given {
-        cluster: String::new(),
-        object: object.to_string(),
-        mode: Mode::Apply,
-        leave: vec![],
-        absent: vec![],
-    }
 }
 
 fn config_map() -> Value {
@@ -406,7 +351,7 @@ fn refused_manifests() -> Vec<(&'static str, Outcome, &'static [&'static str])> 
         (
             "applied and deleted",
             Outcome {
-                delete: vec![removal(object(kind("", "v1", "ConfigMap"), Some("a"), "c"))],
+                delete: vec![removal(object_ref(v1("", "ConfigMap"), Some("a"), "c"))],
                 ..apply(&config_map())
             },
             &["`delete[0]`", "`apply[0]`"],
@@ -513,13 +458,13 @@ fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
     let config_maps = || Selection {
         namespace: Some("a".into()),
         labels: "app=x".into(),
-        ..selection(kind("", "v1", "ConfigMap"))
+        ..whole(v1("", "ConfigMap"))
     };
     vec![
         (
             "eviction of no pod",
             Outcome {
-                evict: vec![removal(object(kind("", "v1", "ConfigMap"), Some("a"), "c"))],
+                evict: vec![removal(object_ref(v1("", "ConfigMap"), Some("a"), "c"))],
                 ..outcome()
             },
             &["`evict[0].ref`", "pods can be evicted"],
@@ -531,7 +476,7 @@ fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         ),
         (
             "deletion elsewhere",
-            delete(object(kind("", "v1", "ConfigMap"), Some("b"), "c")),
+            delete(object_ref(v1("", "ConfigMap"), Some("b"), "c")),
             &["`delete` of ConfigMap v1 `b/c`"],
         ),
         (
@@ -562,12 +507,12 @@ fn refused_removals() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         ),
         (
             "prune of another kind",
-            prune(Selection { kind: kind("", "v1", "Secret"), ..config_maps() }),
+            prune(Selection { kind: v1("", "Secret"), ..config_maps() }),
             &["Secret v1", "is not declared"],
         ),
         (
             "prune of any kind",
-            prune(Selection { kind: kind("", "v1", "*"), ..config_maps() }),
+            prune(Selection { kind: v1("", "*"), ..config_maps() }),
             &["one kind, not any"],
         ),
         (
@@ -607,7 +552,7 @@ fn refused_reports() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
         ),
         (
             "event on another object",
-            event(Some(object(kind("", "v1", "Service"), Some("a"), "s"))),
+            event(Some(object_ref(v1("", "Service"), Some("a"), "s"))),
             &["`events[0].on`", "Service v1 `a/s` is not declared"],
         ),
         (
@@ -675,14 +620,14 @@ fn what_is_declared_becomes_a_plan() {
         ..given(&with("/metadata/name", json!("p")))
     }];
     outcome.evict = vec![removal(pod("p"))];
-    outcome.delete = vec![removal(object(kind("", "v1", "ConfigMap"), Some("a"), "d"))];
+    outcome.delete = vec![removal(object_ref(v1("", "ConfigMap"), Some("a"), "d"))];
     outcome.prune = vec![Selection {
         namespace: Some("a".into()),
         labels: "app=x,b=c".into(),
-        ..selection(kind("", "v1", "ConfigMap"))
+        ..whole(v1("", "ConfigMap"))
     }];
     outcome.finalizers = Some(vec!["x.dev/g".into()]);
-    outcome.events = event(Some(object(kind("", "v1", "Secret"), Some("a"), "s"))).events;
+    outcome.events = event(Some(object_ref(v1("", "Secret"), Some("a"), "s"))).events;
     outcome.requeue = Requeue::After(5);
     let plan = build(&outcome).unwrap();
     assert_eq!(
@@ -779,15 +724,15 @@ fn within_apply_the_order_is_by_class_then_as_given() {
         ["n", "b", "a", "t"]
     );
     let classes = [
-        (kind("", "v1", "Namespace"), Class::Namespace),
-        (kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), Class::Definition),
-        (kind("rbac.authorization.k8s.io", "v1", "Role"), Class::Access),
-        (kind("", "v1", "ServiceAccount"), Class::Access),
-        (kind("", "v1", "Secret"), Class::Configuration),
-        (kind("apps", "v1", "Deployment"), Class::Workload),
-        (kind("batch", "v1", "Job"), Class::Workload),
-        (kind("", "v1", "Service"), Class::Other),
-        (kind("x.dev", "v1", "ConfigMap"), Class::Other),
+        (v1("", "Namespace"), Class::Namespace),
+        (v1("apiextensions.k8s.io", "CustomResourceDefinition"), Class::Definition),
+        (v1("rbac.authorization.k8s.io", "Role"), Class::Access),
+        (v1("", "ServiceAccount"), Class::Access),
+        (v1("", "Secret"), Class::Configuration),
+        (v1("apps", "Deployment"), Class::Workload),
+        (v1("batch", "Job"), Class::Workload),
+        (v1("", "Service"), Class::Other),
+        (v1("x.dev", "ConfigMap"), Class::Other),
     ];
     assert!(classes.is_sorted_by_key(|(_, class)| *class));
     for (kind, class) in classes {
@@ -803,7 +748,7 @@ fn of_the_answer_to_failed_writes_only_the_report_is_left() {
     outcome.prune = vec![Selection {
         namespace: Some("a".into()),
         labels: "app=x".into(),
-        ..selection(kind("", "v1", "ConfigMap"))
+        ..whole(v1("", "ConfigMap"))
     }];
     outcome.requeue = Requeue::Never;
     let plan = build(&outcome).unwrap().only_report();

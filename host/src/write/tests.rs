@@ -12,8 +12,9 @@ use crate::{
     cluster::{Kinds, Method, Outgoing, Policy},
     contract::{
         Deletion, Description, EventType, Manifest as Given, Mode, Outcome, Propagation,
-        Reconciler, Requeue, Selection, Verbs, WriteRule,
+        Reconciler, Selection, Verbs,
     },
+    fixture::{given, object_ref, outcome, v1, whole, write_rule},
     grant::Grant,
     outcome::{Against, Limits, kinds},
     path::Fields,
@@ -101,9 +102,9 @@ impl Bed {
         let (stores, writer) = fresh(&cluster);
         let mut watched = vec![rule_kind()];
         watched.extend(
-            ["ConfigMap", "Secret", "Service", "Pod", "Namespace"].map(|name| kind("", name)),
+            ["ConfigMap", "Secret", "Service", "Pod", "Namespace"].map(|name| v1("", name)),
         );
-        watched.push(kind("apps", "Deployment"));
+        watched.push(v1("apps", "Deployment"));
         let bed = Self { api, cluster, stores, writer, watched, gate };
         for namespace in ["a", "b"] {
             bed.make(
@@ -296,7 +297,7 @@ fn grant() -> Grant {
     let verbs = Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE | Verbs::EVICT;
     let reconciler = Reconciler {
         name: "rule".into(),
-        of: selection(rule_kind()),
+        of: whole(rule_kind()),
         finalizers: vec!["x.dev/f".into(), "x.dev/g".into()],
         resync: 0,
         triggered_by_status: false,
@@ -307,7 +308,7 @@ fn grant() -> Grant {
         version: "1".into(),
         reconcilers: vec![reconciler],
         reads: vec![],
-        writes: vec![WriteRule { of: selection(any), verbs, fields: vec![] }],
+        writes: vec![write_rule(whole(any), verbs, &[])],
         config_schema: None,
     };
     Grant::new(&description).unwrap()
@@ -325,28 +326,8 @@ fn definition(kind: &str, plural: &str) -> Value {
     })
 }
 
-fn kind(group: &str, kind: &str) -> Kind {
-    Kind { group: group.into(), version: "v1".into(), kind: kind.into() }
-}
-
 fn rule_kind() -> Kind {
-    kind("x.dev", "Rule")
-}
-
-fn selection(kind: Kind) -> Selection {
-    Selection {
-        cluster: String::new(),
-        kind,
-        namespace: None,
-        name: None,
-        labels: String::new(),
-        matching: vec![],
-        fields: vec![],
-    }
-}
-
-fn object_ref(kind: Kind, name: &str) -> ObjectRef {
-    ObjectRef { cluster: String::new(), kind, namespace: Some("a".into()), name: name.into() }
+    v1("x.dev", "Rule")
 }
 
 fn rule(name: &str) -> Value {
@@ -354,11 +335,11 @@ fn rule(name: &str) -> Value {
 }
 
 fn rule_ref(name: &str) -> ObjectRef {
-    object_ref(rule_kind(), name)
+    object_ref(rule_kind(), Some("a"), name)
 }
 
 fn config_map_ref(name: &str) -> ObjectRef {
-    object_ref(kind("", "ConfigMap"), name)
+    object_ref(v1("", "ConfigMap"), Some("a"), name)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "values are made where they are used")]
@@ -388,32 +369,7 @@ fn deployment(replicas: Option<u32>) -> Value {
 }
 
 fn deployment_ref() -> ObjectRef {
-    object_ref(kind("apps", "Deployment"), "d")
-}
-
-fn outcome() -> Outcome {
-    Outcome {
-        apply: vec![],
-        patch: vec![],
-        evict: vec![],
-        delete: vec![],
-        prune: vec![],
-        status: None,
-        events: vec![],
-        requeue: Requeue::ByDefault,
-        finalizers: None,
-        children: vec![],
-    }
-}
-
-fn given(object: &Value) -> Given {
-    Given {
-        cluster: String::new(),
-        object: object.to_string(),
-        mode: Mode::Apply,
-        leave: vec![],
-        absent: vec![],
-    }
+    object_ref(v1("apps", "Deployment"), Some("a"), "d")
 }
 
 fn apply<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Outcome {
@@ -432,7 +388,7 @@ fn pruning(labels: &str) -> Outcome {
     let of = Selection {
         labels: labels.into(),
         namespace: Some("a".into()),
-        ..selection(kind("", "ConfigMap"))
+        ..whole(v1("", "ConfigMap"))
     };
     Outcome { prune: vec![of], ..outcome() }
 }

@@ -38,7 +38,8 @@ async fn an_event_that_has_expired_is_made_again() {
     let bed = Bed::new().await;
     fine(&bed.run(saying("m")).await);
     let name = events(&bed).await[0]["metadata"]["name"].as_str().unwrap().to_owned();
-    bed.foreign(Method::Delete, &object_ref(kind("", "Event"), &name), "", json!({})).await;
+    bed.foreign(Method::Delete, &object_ref(v1("", "Event"), Some("a"), &name), "", json!({}))
+        .await;
     fine(&bed.run(saying("m")).await);
     assert_eq!(events(&bed).await.len(), 1);
 }

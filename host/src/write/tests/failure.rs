@@ -156,7 +156,7 @@ async fn a_namespace_that_is_terminating_is_waited_for_without_failure() {
     (held["metadata"]["namespace"], held["metadata"]["finalizers"]) =
         (json!("b"), json!(["x.dev/hold"]));
     bed.make(&held).await;
-    let namespace = ObjectRef { namespace: None, ..object_ref(kind("", "Namespace"), "b") };
+    let namespace = object_ref(v1("", "Namespace"), None, "b");
     bed.foreign(Method::Delete, &namespace, "", json!({})).await;
     let mut wanted = config_map("c", json!({}));
     wanted["metadata"]["namespace"] = json!("b");

@@ -18,7 +18,7 @@ async fn the_order_is_finalizers_apply_patch_evict_delete_prune_status_events_fi
     let all = Outcome {
         apply: vec![given(&labelled("new"))],
         patch: vec![given(&config_map("theirs", json!({"ours": "1"})))],
-        evict: vec![deletion(object_ref(kind("", "Pod"), "p"))],
+        evict: vec![deletion(object_ref(v1("", "Pod"), Some("a"), "p"))],
         delete: vec![deletion(config_map_ref("unwanted"))],
         prune: pruning("app=x").prune,
         status: Some(json!({"state": "Ready"}).to_string()),
@@ -79,7 +79,7 @@ async fn what_comes_after_a_definition_waits_until_it_is_established() {
         actions(&written),
         ["create CustomResourceDefinition things.x.dev", "create Thing t"]
     );
-    assert_eq!(bed.object(&object_ref(kind("x.dev", "Thing"), "t")).await["spec"]["n"], 1);
+    assert_eq!(bed.object(&object_ref(v1("x.dev", "Thing"), Some("a"), "t")).await["spec"]["n"], 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -142,8 +142,8 @@ async fn a_patch_by_a_rule_with_labels_reaches_objects_that_have_them_only() {
     bed.make(&labelled("x")).await;
     bed.make(&config_map("y", json!({}))).await;
     bed.catch_up().await;
-    let of = Selection { labels: "app=x".into(), ..selection(kind("", "ConfigMap")) };
-    let rules = vec![WriteRule { of, verbs: Verbs::UPDATE | Verbs::DELETE, fields: vec![] }];
+    let of = Selection { labels: "app=x".into(), ..whole(v1("", "ConfigMap")) };
+    let rules = vec![write_rule(of, Verbs::UPDATE | Verbs::DELETE, &[])];
     let description = Description {
         name: "p".into(),
         version: "1".into(),

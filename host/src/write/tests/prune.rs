@@ -152,7 +152,7 @@ async fn an_object_that_was_made_anew_is_left() {
 #[tokio::test]
 async fn a_kind_that_the_cluster_does_not_know_has_nothing_to_prune() {
     let bed = Bed::new().await;
-    let of = Selection { labels: "app=x".into(), ..selection(kind("none.dev", "None")) };
+    let of = Selection { labels: "app=x".into(), ..whole(v1("none.dev", "None")) };
     fine(&bed.run(Outcome { prune: vec![of], ..outcome() }).await);
 }
 
@@ -173,7 +173,7 @@ async fn a_selection_can_name_fields_instead_of_labels() {
         }
         let of = Selection {
             matching: vec![("data.of".into(), "r".into())],
-            ..selection(kind("", "ConfigMap"))
+            ..whole(v1("", "ConfigMap"))
         };
         fine(&bed.run_for("r", Outcome { prune: vec![of], ..outcome() }).await);
         assert_eq!(there(&bed).await, ["two"], "server {server}");

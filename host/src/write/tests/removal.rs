@@ -25,7 +25,7 @@ async fn a_deletion_names_its_uid_and_another_object_of_that_name_stays() {
 #[tokio::test]
 async fn what_is_not_there_is_deleted_without_failure() {
     let bed = Bed::new().await;
-    let unknown = object_ref(kind("none.dev", "None"), "n");
+    let unknown = object_ref(v1("none.dev", "None"), Some("a"), "n");
     let written = bed
         .run(Outcome {
             delete: vec![deletion(config_map_ref("none")), deletion(unknown)],
@@ -57,7 +57,7 @@ async fn propagation_and_grace_are_sent() {
 }
 
 fn pod() -> ObjectRef {
-    object_ref(kind("", "Pod"), "p")
+    object_ref(v1("", "Pod"), Some("a"), "p")
 }
 
 fn with_budget(bed: &Bed, allowed: u32) {
@@ -86,7 +86,7 @@ async fn a_pod_is_evicted() {
     assert_eq!(actions(&bed.run(evicting()).await), ["evict Pod p", "status Rule r"]);
     fine(
         &bed.run(Outcome {
-            evict: vec![deletion(object_ref(kind("", "Pod"), "none"))],
+            evict: vec![deletion(object_ref(v1("", "Pod"), Some("a"), "none"))],
             ..outcome()
         })
         .await,
