@@ -113,7 +113,9 @@ async fn bind(port: Option<u16>) -> anyhow::Result<TcpListener> {
 /// A place for metrics, which is told.
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     let listener = TcpListener::bind(address).await.with_context(|| {
-        format!("cannot listen on {address}: choose another address with --listen (port 0: a free one)")
+        format!(
+            "cannot listen on {address}: choose another address with --listen (port 0: a free one)"
+        )
     })?;
     let address = listener.local_addr().context("the listener has no address")?;
     say(&format!("{BOLD}metrics{BOLD:#}  http://{address}/metrics"))?;

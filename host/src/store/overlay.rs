@@ -7,7 +7,7 @@ use crate::path::{Extent, Fields};
 /// Keys by which the elements of a list are told apart, where its schema is not known.
 const IDENTITIES: [&str; 5] = ["name", "type", "key", "uid", "port"];
 
-/// The object with the fields of a manifest laid over it: maps are merged, elements of lists too where they can be told apart
+/// The object with the fields of a manifest laid over it: what is null is gone, maps are merged, elements of lists too where they can be told apart
 /// by a key that all of them have; other lists and values are replaced.
 pub fn lay_over(live: Option<&Value>, sent: &Value) -> Value {
     let Some(live) = live else { return sent.clone() };
@@ -15,7 +15,10 @@ pub fn lay_over(live: Option<&Value>, sent: &Value) -> Value {
         (Value::Object(live), Value::Object(sent)) => {
             let mut laid = live.clone();
             for (key, value) in sent {
-                laid.insert(key.clone(), lay_over(live.get(key), value));
+                match value {
+                    Value::Null => _ = laid.remove(key),
+                    value => _ = laid.insert(key.clone(), lay_over(live.get(key), value)),
+                }
             }
             Value::Object(laid)
         }
@@ -63,6 +66,12 @@ mod tests {
                 json!({"a": {"b": 1, "c": 2}}),
                 json!({"a": {"b": 3}}),
                 json!({"a": {"b": 3, "c": 2}}),
+            ),
+            (
+                "what is null",
+                json!({"a": {"b": 1, "c": 2}}),
+                json!({"a": {"b": null}}),
+                json!({"a": {"c": 2}}),
             ),
             ("plain lists", json!({"a": [1, 2]}), json!({"a": [3]}), json!({"a": [3]})),
             (

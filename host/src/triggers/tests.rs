@@ -381,8 +381,8 @@ fn own_finalizers_and_own_status_are_no_news_unless_they_came_out_otherwise() {
             view.reconciled(&reference("Rule", "a"), "r").unwrap();
             world.write(is_shown_first, answer.clone(), &key("a"), sent);
             assert_eq!(world.queued(), [""; 0], "{case}: it runs");
-            let causes = world.triggers.ran(began, &view.finish());
-            assert_eq!(causes.len(), count, "{case}, shown first: {is_shown_first}: {causes:?}");
+            let news = world.triggers.ran(began, &view.finish());
+            assert_eq!(news.len(), count, "{case}, shown first: {is_shown_first}: {news:?}");
         }
     }
 }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::{
     Action, Run, Stop,
     apply::Target,
-    leave::ROUNDS,
-    live::{resource_version, uid},
+    leave::{ROUNDS, merged},
+    live::{named, resource_version, uid},
 };
 use crate::{outcome::Manifest, path::Path, store::Known};
 
@@ -44,7 +44,8 @@ impl Run<'_> {
                     None => return Ok(()),
                 },
             };
-            let operations = removals(&object, &manifest.absent);
+            let pointers = pointers(&object, &manifest.absent);
+            let operations = removals(&object, &pointers);
             if operations.is_empty() {
                 self.writer.memory.nothing_present(
                     self.managers.hash(),
@@ -58,7 +59,8 @@ impl Run<'_> {
                 .await
             {
                 Ok(answer) => {
-                    self.store(target.to, &answer.body, &Arc::new(manifest.object.clone()));
+                    let sent = without(named(target.to, uid(&object)), &pointers);
+                    self.store(target.to, &answer.body, &Arc::new(sent));
                     self.changed(Action::Update, target.to, answer.body.clone());
                     known = Some(answer.body);
                 }
@@ -71,8 +73,8 @@ impl Run<'_> {
     }
 }
 
-/// A JSON patch that removes what the paths find; nothing where they find nothing.
-fn removals(object: &Value, absent: &[Path]) -> Vec<Value> {
+/// What the paths find, later elements of a list first, and nothing that lies within another.
+fn pointers(object: &Value, absent: &[Path]) -> Vec<String> {
     let mut pointers: Vec<String> = absent.iter().flat_map(|path| path.pointers(object)).collect();
     pointers.sort_by(|one, other| by_segments(other, one));
     pointers.dedup();
@@ -83,6 +85,22 @@ fn removals(object: &Value, absent: &[Path]) -> Vec<Value> {
         })
     };
     pointers.retain(|pointer| !is_within(pointer));
+    pointers
+}
+
+/// What was sent, as it is laid over what was there: null where something is gone. Elements of lists cannot be told so: who reads
+/// them runs once more.
+fn without(named: Value, pointers: &[String]) -> Value {
+    let key = |token: &str| token.replace("~1", "/").replace("~0", "~");
+    let gone = |pointer: &String| {
+        let keys = pointer.split('/').skip(1).collect::<Vec<_>>().into_iter().rev().map(key);
+        keys.fold(Value::Null, |within, key| json!({key: within}))
+    };
+    pointers.iter().map(gone).fold(named, merged)
+}
+
+/// A JSON patch that removes what is at these places; nothing where there are none.
+fn removals(object: &Value, pointers: &[String]) -> Vec<Value> {
     if pointers.is_empty() {
         return Vec::new();
     }
@@ -122,13 +140,13 @@ mod tests {
         let object = json!({"metadata": {"uid": "u"}, "a": [{"x": 1}, {"x": 2}, {"x": 3}, 4, 5, 6, 7, 8, 9, 10, {"x": 1}], "b": {"c/d": {"e": 1}}});
         let paths = ["a[x=1]", "a[x=3]", "a[x=3].x", "b[\"c/d\"]", "b[\"c/d\"].e", "none"];
         let paths: Vec<Path> = paths.iter().map(|path| path.parse().unwrap()).collect();
-        let removed: Vec<String> = removals(&object, &paths)
+        let removed: Vec<String> = removals(&object, &pointers(&object, &paths))
             .iter()
             .filter(|operation| operation["op"] == "remove")
             .map(|operation| operation["path"].as_str().unwrap().to_owned())
             .collect();
         assert_eq!(removed, ["/b/c~1d", "/a/10", "/a/2", "/a/0"]);
-        let patched = removals(&object, &paths);
+        let patched = removals(&object, &pointers(&object, &paths));
         let mut result = object.clone();
         json_patch::patch(
             &mut result,
@@ -136,6 +154,15 @@ mod tests {
         )
         .unwrap();
         assert_eq!(result["a"], json!([{"x": 2}, 4, 5, 6, 7, 8, 9, 10]));
-        assert_eq!(removals(&result, &paths), Vec::<Value>::new());
+        assert_eq!(removals(&result, &pointers(&result, &paths)), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn what_is_removed_is_laid_over_what_was_there() {
+        let there = json!({"metadata": {"name": "n", "labels": {"a/b": "1", "c": "2"}}, "data": {"x": "1"}});
+        let paths = ["metadata.labels[\"a/b\"]", "data"].map(|path| path.parse().unwrap());
+        let sent = without(json!({"metadata": {"name": "n"}}), &pointers(&there, &paths));
+        let left = json!({"metadata": {"name": "n", "labels": {"c": "2"}}});
+        assert_eq!(crate::store::lay_over(Some(&there), &sent), left);
     }
 }

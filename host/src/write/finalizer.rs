@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::{
     Action, Run, Stop,
-    leave::ROUNDS,
-    live::{resource_version, uid},
+    leave::{ROUNDS, merged},
+    live::{named, resource_version, uid},
 };
 use crate::{
     contract,
@@ -89,7 +89,8 @@ impl Run<'_> {
             );
             self.latest = None;
         } else {
-            self.store(of, answer, &Arc::new(json!({"metadata": {"finalizers": next}})));
+            let finalizers = json!({"metadata": {"finalizers": next}});
+            self.store(of, answer, &Arc::new(merged(named(of, uid(answer)), finalizers)));
         }
         self.changed(Action::Finalizers, of, answer.clone());
     }

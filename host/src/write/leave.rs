@@ -131,7 +131,7 @@ fn held_by(live: &Value, manager: &str) -> Value {
 }
 
 /// Two parts of one object. Lists are taken whole, from `more`.
-fn merged(part: Value, more: Value) -> Value {
+pub(super) fn merged(part: Value, more: Value) -> Value {
     match (part, more) {
         (Value::Object(mut part), Value::Object(more)) => {
             for (key, value) in more {

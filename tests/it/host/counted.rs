@@ -22,7 +22,8 @@ async fn of_a_thousand_rules_those_run_that_read_what_changed() {
         scene.load(&rule(&format!("r{number}"), &format!("s{}", number % SERVICES)));
     }
     let stage = scene.start(Drive::Caller);
-    assert_eq!(stage.settle().await.len(), RULES, "each runs once");
+    let runs = stage.settle().await;
+    assert_eq!(runs.len(), RULES, "each runs once: {:?}", runs.last().map(|run| &run.causes));
     assert!(stage.all(RULE).values().all(|rule| text(rule, "/status/state") == "Ready"));
     assert_eq!(stage.all(VIRTUAL_SERVICE).len(), RULES);
     assert_eq!(stage.ready().await.len(), 0, "nothing has changed since");

@@ -3,7 +3,9 @@
 use mortise_host::run::Drive;
 use serde_json::json;
 
-use super::{CONFIG_MAP, Scene, Stage, VIRTUAL_SERVICE, pod, rule, scripted, service, text};
+use super::{
+    CONFIG_MAP, Scene, Stage, VIRTUAL_SERVICE, applies, object, pod, rule, scripted, service, text,
+};
 
 /// What somebody scrapes.
 async fn scrape(stage: &Stage) -> Vec<String> {
@@ -78,7 +80,8 @@ async fn a_scrape_tells_what_was_run_read_and_written() {
 #[tokio::test(start_paused = true)]
 async fn a_scrape_tells_what_went_wrong() {
     let scene = Scene::of_puppet(CONFIG_MAP).await;
-    scene.load(&scripted("broken", "this is no script"));
+    let nowhere = object(CONFIG_MAP, "made", &json!({"metadata": {"namespace": "nowhere"}}));
+    scene.load(&scripted("broken", &applies(&[nowhere])));
     let stage = scene.start(Drive::Caller);
     stage.run(stage.ready().await).await;
     tokio::time::advance(std::time::Duration::from_secs(1)).await;
