@@ -13,8 +13,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::path::Part;
+
 #[cfg(test)]
 mod tests;
+
+/// What of `metadata` names an object or is a precondition.
+const NAMING: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 
 /// How the names of all field managers of this host begin.
 pub const MANAGER_PREFIX: &str = "mortise/";
@@ -121,14 +126,14 @@ fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
 
 fn values_digest(object: &Value, fields: &Value) -> u128 {
     let mut cut = Cut::default();
-    let digest = digest(&cut.object(object, fields));
+    let digest = digest_of(&cut.object(object, fields));
     // A field that we own and that is not there: never equal to a manifest.
     if cut.missing { !digest } else { digest }
 }
 
 /// An object cut down to a set of fields.
 pub(crate) fn project(object: &Value, fields: &Value) -> Value {
-    Cut::default().object(object, fields)
+    Cut::default().object(object, fields).to_value()
 }
 
 #[derive(Default)]
@@ -137,51 +142,53 @@ struct Cut {
 }
 
 impl Cut {
-    fn object(&mut self, object: &Value, fields: &Value) -> Value {
-        let cut = object
-            .as_object()
-            .zip(fields.as_object())
-            .map(|(object, children)| self.map(object, children));
-        Value::Object(cut.unwrap_or_default())
+    fn object<'a>(&mut self, object: &'a Value, fields: &'a Value) -> Part<'a> {
+        let both = object.as_object().zip(fields.as_object());
+        both.map_or_else(|| Part::Map(Vec::new()), |(object, children)| self.map(object, children))
     }
 
     /// What `fields` selects of `value`. None, and `missing`, where the value is not of the form that the fields ask for.
-    fn at(&mut self, value: &Value, fields: &Value) -> Option<Value> {
+    fn at<'a>(&mut self, value: &'a Value, fields: &'a Value) -> Option<Part<'a>> {
         let Some(children) =
             fields.as_object().filter(|children| children.keys().any(|key| key != "."))
         else {
-            return Some(if fields.get(".").is_some() { emptied(value) } else { value.clone() });
+            return Some(if fields.get(".").is_some() {
+                emptied(value)
+            } else {
+                Part::Whole(value)
+            });
         };
         let cut = match value {
-            Value::Object(object) => Some(Value::Object(self.map(object, children))),
-            Value::Array(items) => Some(Value::Array(self.list(items, children))),
+            Value::Object(object) => Some(self.map(object, children)),
+            Value::Array(items) => Some(self.list(items, children)),
             _ => None,
         };
         self.missing |= cut.is_none();
         cut
     }
 
-    fn map(
+    /// Ordered by key, as the children are.
+    fn map<'a>(
         &mut self,
-        object: &Map<String, Value>,
-        children: &Map<String, Value>,
-    ) -> Map<String, Value> {
-        let mut result = Map::new();
+        object: &'a Map<String, Value>,
+        children: &'a Map<String, Value>,
+    ) -> Part<'a> {
+        let mut result = Vec::with_capacity(children.len());
         for (element, below) in children {
             if element == "." {
                 continue;
             }
             let found = element.strip_prefix("f:").and_then(|key| Some((key, object.get(key)?)));
             match found.and_then(|(key, value)| Some((key, self.at(value, below)?))) {
-                Some((key, value)) => _ = result.insert(key.to_owned(), value),
+                Some(entry) => result.push(entry),
                 None => self.missing = true,
             }
         }
-        result
+        Part::Map(result)
     }
 
     /// In the order of the list, so that a manifest with the same items in another order is not taken for the same.
-    fn list(&mut self, items: &[Value], children: &Map<String, Value>) -> Vec<Value> {
+    fn list<'a>(&mut self, items: &'a [Value], children: &'a Map<String, Value>) -> Part<'a> {
         let elements = children.iter().filter(|(element, _)| *element != ".");
         let wanted: Vec<(Option<Element>, &Value)> =
             elements.map(|(element, below)| (Element::parse(element), below)).collect();
@@ -196,16 +203,16 @@ impl Cut {
             }
         }
         self.missing |= found < wanted.len();
-        result
+        Part::List(result)
     }
 }
 
 /// A map or list of which only itself is owned, nothing in it.
-fn emptied(value: &Value) -> Value {
+fn emptied(value: &Value) -> Part<'_> {
     match value {
-        Value::Object(_) => Value::Object(Map::new()),
-        Value::Array(_) => Value::Array(Vec::new()),
-        scalar => scalar.clone(),
+        Value::Object(_) => Part::Map(Vec::new()),
+        Value::Array(_) => Part::List(Vec::new()),
+        scalar => Part::Whole(scalar),
     }
 }
 
@@ -242,32 +249,66 @@ impl Element {
 
 /// The digest of a manifest, to compare with [`Pair::values`]: of all but what names the object or is a precondition.
 pub fn of_manifest(manifest: &Value) -> u128 {
-    digest(&sent_fields(manifest))
+    digest_of(&sent(manifest))
 }
 
 /// A manifest without what names the object (apiVersion, kind, name, namespace) and without preconditions.
 pub fn sent_fields(manifest: &Value) -> Value {
-    let mut fields = manifest.clone();
-    if let Some(object) = fields.as_object_mut() {
-        object.remove("apiVersion");
-        object.remove("kind");
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            for key in ["name", "namespace", "uid", "resourceVersion"] {
-                metadata.remove(key);
+    sent(manifest).to_value()
+}
+
+fn sent(manifest: &Value) -> Part<'_> {
+    let Some(object) = manifest.as_object() else { return Part::Whole(manifest) };
+    let mut fields = Vec::with_capacity(object.len());
+    for (key, value) in object {
+        match (key.as_str(), value) {
+            ("apiVersion" | "kind", _) => {}
+            ("metadata", Value::Object(metadata)) => {
+                let is_said = |key: &str| !NAMING.contains(&key);
+                let said: Vec<_> = metadata
+                    .iter()
+                    .filter(|(key, _)| is_said(key))
+                    .map(|(key, value)| (key.as_str(), Part::Whole(value)))
+                    .collect();
+                if !said.is_empty() {
+                    fields.push(("metadata", Part::Map(said)));
+                }
             }
-            if metadata.is_empty() {
-                object.remove("metadata");
-            }
+            (key, value) => fields.push((key, Part::Whole(value))),
         }
     }
-    fields
+    Part::Map(fields)
 }
 
 /// A digest of a JSON value: the same whatever the order of keys, and for a number however it is written.
 pub fn digest(value: &Value) -> u128 {
-    let mut bytes = Vec::with_capacity(256);
-    canonical(value, &mut bytes);
+    digest_of(&Part::Whole(value))
+}
+
+fn digest_of(part: &Part<'_>) -> u128 {
+    let mut bytes = Vec::with_capacity(1024);
+    canonical_part(part, &mut bytes);
     xxh3_128(&bytes)
+}
+
+/// As the value would be written that the part is a copy of.
+fn canonical_part(part: &Part<'_>, bytes: &mut Vec<u8>) {
+    match part {
+        Part::Whole(value) => canonical(value, bytes),
+        Part::Map(entries) => {
+            begin(b'o', entries.len(), bytes);
+            for (key, held) in entries {
+                canonical_text(key, bytes);
+                canonical_part(held, bytes);
+            }
+        }
+        Part::List(items) => {
+            begin(b'a', items.len(), bytes);
+            for item in items {
+                canonical_part(item, bytes);
+            }
+        }
+    }
 }
 
 /// An unambiguous form: each value begins with a letter for its type, each text and collection with its length.
@@ -284,15 +325,13 @@ fn canonical(value: &Value, bytes: &mut Vec<u8>) {
             canonical_text(held, bytes);
         }
         Value::Array(items) => {
-            bytes.push(b'a');
-            bytes.extend_from_slice(&items.len().to_le_bytes());
+            begin(b'a', items.len(), bytes);
             for item in items {
                 canonical(item, bytes);
             }
         }
         Value::Object(object) => {
-            bytes.push(b'o');
-            bytes.extend_from_slice(&object.len().to_le_bytes());
+            begin(b'o', object.len(), bytes);
             // The map is ordered by key (a test says so), so equal maps have equal bytes.
             for (key, held) in object {
                 canonical_text(key, bytes);
@@ -300,6 +339,11 @@ fn canonical(value: &Value, bytes: &mut Vec<u8>) {
             }
         }
     }
+}
+
+fn begin(letter: u8, length: usize, bytes: &mut Vec<u8>) {
+    bytes.push(letter);
+    bytes.extend_from_slice(&length.to_le_bytes());
 }
 
 fn canonical_text(text: &str, bytes: &mut Vec<u8>) {
