@@ -334,13 +334,13 @@ impl Stores {
     pub fn known(&self, of: &ObjectRef) -> Known {
         let namespace = of.namespace.as_deref().unwrap_or_default();
         let mut known = Known::Unwatched;
-        for (_, scope, snapshot) in &self.snapshots(&of.kind).stores {
-            if let Some(entry) = snapshot.get(namespace, &of.name) {
+        for store in self.of_kind(&of.kind).stores.read().iter() {
+            let (table, _) = &*store.table.lock();
+            if let Some(entry) = table.current().get(namespace, &of.name) {
                 return Known::Present(Arc::clone(entry));
             }
-            if snapshot.is_complete()
-                && scope.covers(&Query::object(of.namespace.as_deref(), &of.name))
-            {
+            let covers = || store.scope.covers(&Query::object(of.namespace.as_deref(), &of.name));
+            if table.current().is_complete() && covers() {
                 known = Known::Absent;
             }
         }

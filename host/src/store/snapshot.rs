@@ -159,9 +159,9 @@ impl Snapshot {
 
     /// Of the wanted terms that are indexed, the one that the fewest objects have.
     fn rarest(&self, query: &Query) -> Option<u64> {
-        let count = |term: u64| {
+        let count = |term: u64, most: usize| {
             let from = self.index.from(move |posting| posting.term.cmp(&term));
-            from.take_while(|posting| posting.term == term).take(WORTH_COUNTING).count()
+            from.take_while(|posting| posting.term == term).take(most).count()
         };
         let mut terms = Vec::new();
         for (key, term) in query.terms().chain(query.name_term()) {
@@ -176,11 +176,17 @@ impl Snapshot {
                 self.looked_for.lock().paths.insert(path.clone());
             }
         }
-        if terms.len() > 1 {
-            terms.into_iter().min_by_key(|term| count(*term))
-        } else {
-            terms.pop()
+        if terms.len() < 2 {
+            return terms.pop();
         }
+        let mut rarest = (None, WORTH_COUNTING);
+        for term in terms {
+            let found = count(term, rarest.1);
+            if rarest.0.is_none() || found < rarest.1 {
+                rarest = (Some(term), found);
+            }
+        }
+        rarest.0
     }
 
     /// A term that every object which the query selects has, now and later.
