@@ -142,7 +142,8 @@ async fn start(
         Some(guest) => Some(load(guest, input.config, cache).await?),
         None => None,
     };
-    for kind in loaded.iter().flat_map(|loaded| desk::serve_untyped(api, &loaded.description, |_| false))
+    for kind in
+        loaded.iter().flat_map(|loaded| desk::serve_untyped(api, &loaded.description, |_| false))
     {
         desk::warn_untyped(&kind);
     }

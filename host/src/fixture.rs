@@ -152,9 +152,9 @@ pub(crate) fn with(mut object: Value, place: &str, value: Value) -> Value {
 
 /// Lists a kind: these objects.
 pub(crate) fn list(stores: &Stores, name: &str, scope: &Scope, objects: &[Value]) {
-    stores.begin_list(&kind(name), scope);
+    stores.feed(&kind(name), scope).unwrap().begin_list();
     for object in objects {
-        stores.list_item(&kind(name), scope, object);
+        stores.feed(&kind(name), scope).unwrap().list_item(object);
     }
-    stores.end_list(&kind(name), scope);
+    stores.feed(&kind(name), scope).unwrap().end_list();
 }

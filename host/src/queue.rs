@@ -13,6 +13,7 @@ mod tests;
 pub use cause::{Cause, Role, What};
 pub use lane::Limits;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -104,6 +105,17 @@ pub struct State {
     pub running: usize,
     /// Keys that wait for their time.
     pub delayed: usize,
+}
+
+/// What of the queue is one processor's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// How much is where.
+    pub state: State,
+    /// Of the delayed keys, those whose last run failed.
+    pub backing_off: usize,
+    /// Keys whose last run failed, also those that only a change will run again.
+    pub failing: usize,
 }
 
 /// The queue. Clones are handles of the same one.
@@ -206,6 +218,12 @@ impl Queue {
         self.0.rest.notify_waiters();
     }
 
+    /// Drops all keys of a reconciler. Those that run are not given out again.
+    pub fn remove_reconciler(&self, processor: &str, reconciler: &str) {
+        self.0.core.lock().remove_reconciler(processor, reconciler);
+        self.0.rest.notify_waiters();
+    }
+
     /// Sets the least time between the end of a run and the next one because of a change: what comes within it is taken
     /// together. Retries and requeues that are due do not wait for it.
     pub fn set_min_interval(
@@ -220,6 +238,12 @@ impl Queue {
     /// Asks for a run now.
     pub fn add(&self, key: &Key, cause: Cause, priority: Priority) {
         self.0.core.lock().add(key, cause, priority, self.now());
+        self.0.work.notify_one();
+    }
+
+    /// Asks for a run now that begins anew: that runs have failed before does not count any more.
+    pub fn renew(&self, key: &Key, cause: Cause, priority: Priority) {
+        self.0.core.lock().renew(key, cause, priority, Instant::now());
         self.0.work.notify_one();
     }
 
@@ -284,9 +308,14 @@ impl Queue {
 
     /// How much of each processor is where, by name.
     pub fn states(&self) -> Vec<(Arc<str>, State)> {
+        self.shares().into_iter().map(|(processor, share)| (processor, share.state)).collect()
+    }
+
+    /// What of it is whose, by the names of the processors.
+    pub fn shares(&self) -> BTreeMap<Arc<str>, Share> {
         let mut core = self.0.core.lock();
         core.fire(Instant::now());
-        core.states().into_iter().collect()
+        core.shares()
     }
 
     /// Whether a key is ready, delayed or running.

@@ -19,7 +19,7 @@ use crate::{
     processor::{self, Line, Moment},
     queue::{Again, Cause, Done, Key, Run},
     record::{self, Basis, Digest, Ending, Record, Records},
-    run::{Clock, Loaded},
+    run::{Clock, Loaded, Version},
     store::Stores,
     triggers::Triggers,
     view::{self, Readable, Reads, View},
@@ -67,6 +67,8 @@ pub struct Parts {
 pub struct Report {
     /// Who was run.
     pub key: Key,
+    /// On what; none where the processor was removed before the run could begin.
+    pub version: Option<Arc<Version>>,
     /// The kind of the reconciled object.
     pub kind: Kind,
     /// Why.
@@ -172,6 +174,20 @@ impl Reconciler {
             seed: 0,
         };
         Ok(Self { loaded, readable, grant, basis, parts })
+    }
+
+    /// Those of its reconcilers that another version has not, or has for other objects: their keys are not its keys.
+    pub fn gone_from<'a>(
+        &'a self,
+        others: &'a [contract::Reconciler],
+    ) -> impl Iterator<Item = &'a str> {
+        let is_same = |one: &contract::Reconciler, other: &contract::Reconciler| {
+            let (kind, theirs) = (&one.of.kind, &other.of.kind);
+            one.name == other.name && (&kind.group, &kind.kind) == (&theirs.group, &theirs.kind)
+        };
+        let reconcilers = self.loaded.description.reconcilers.iter();
+        let gone = reconcilers.filter(move |one| !others.iter().any(|other| is_same(one, other)));
+        gone.map(|one| one.name.as_str())
     }
 
     /// The object that a key stands for; none if no reconciler of this processor is called so.
@@ -479,6 +495,7 @@ impl Report {
     pub fn new(run: &Run) -> Self {
         Self {
             key: run.key.clone(),
+            version: None,
             kind: Kind { group: String::new(), version: String::new(), kind: String::new() },
             causes: run.causes.clone(),
             more_causes: run.more_causes,

@@ -1,10 +1,23 @@
 //! Builds every part of a host, owns every task, and waits for their end. If one of them ends by itself, the host ends with its
 //! error: nothing limps on.
 
+mod exchange;
+mod registry;
+mod status;
+mod watches;
+mod work;
+
+pub use registry::{LastFailure, Version};
+pub use status::ProcessorStatus;
+
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
+    collections::BTreeSet,
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
 };
 
 use anyhow::Context as _;
@@ -17,26 +30,22 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use self::{exchange::Prepared, work::Shared};
 use crate::{
     admin::Admin,
     cluster::Cluster,
     contract::{Description, Kind, ObjectRef},
-    metrics::Metrics,
     processor::Processor,
-    queue::{self, Cause, Key, Priority, Queue, Run},
-    reconciler::{Parts, Reconciler, Report},
-    record::{Record, Records},
-    store::{Scope, Stores, Wanted},
-    triggers::Triggers,
-    view::Readable,
+    queue::{self, Key, Run},
+    reconciler::{Parts, Report},
+    record::Record,
+    store::{Feed, Stores},
     watch::{self, Watch},
 };
 
 /// Tells the time, so that tests and simulations decide it.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// How long the first runs wait for the first lists.
-const FIRST_LISTS: Duration = Duration::from_secs(10);
 /// How many reports wait for somebody who reads them.
 const REPORTS: usize = 1024;
 
@@ -75,21 +84,24 @@ pub struct Loaded {
 
 /// A running host.
 pub struct Host {
+    options: Options,
     shared: Arc<Shared>,
-    watches: Vec<Watch>,
-    tasks: JoinSet<anyhow::Result<()>>,
-    reports: mpsc::Receiver<Report>,
+    tasks: Mutex<JoinSet<anyhow::Result<Task>>>,
+    reports: tokio::sync::Mutex<mpsc::Receiver<Report>>,
+    /// What every watch needs.
+    watching: watch::Context,
+    /// Processors are exchanged one after the other.
+    turn: tokio::sync::Mutex<()>,
+    users: AtomicU64,
     stop: CancellationToken,
 }
 
-/// What the tasks of a host share.
-struct Shared {
-    stores: Stores,
-    triggers: Arc<Mutex<Triggers>>,
-    queue: Queue,
-    reconcilers: BTreeMap<Arc<str>, Reconciler>,
-    records: Arc<Records>,
-    metrics: Metrics,
+/// A task that has ended.
+enum Task {
+    /// A watch that nobody needs any more.
+    Watch,
+    /// What runs the keys: it was told to stop.
+    Work,
 }
 
 // === impl Options ===
@@ -153,109 +165,123 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// A description that asks for what does not exist.
+    /// A description that asks for what does not exist, or two processors of one name.
     pub fn start(
         cluster: &Cluster,
         processors: Vec<Loaded>,
         options: &Options,
     ) -> anyhow::Result<Self> {
-        let stores = Stores::new();
-        let mut triggers = Triggers::new();
-        let queue = Queue::new();
-        let parts = Parts::new(cluster, &stores, &options.now);
-        let mut reconcilers = BTreeMap::new();
-        let mut wanted = Vec::new();
-        for loaded in processors {
-            let name: Arc<str> = loaded.description.name.as_str().into();
-            let concurrency =
-                if options.drive == Drive::Caller { usize::MAX } else { options.concurrency };
-            queue.set_processor(&name, queue::Limits { concurrency, rate: None });
-            for reconciler in &loaded.description.reconcilers {
-                let interval = match options.drive {
-                    Drive::Host => Duration::from_millis(reconciler.min_interval),
-                    Drive::Caller => Duration::ZERO,
-                };
-                queue.set_min_interval(&name, &reconciler.name.as_str().into(), interval);
-                let there = triggers
-                    .add_reconciler(&name, reconciler, &stores)
-                    .map_err(anyhow::Error::msg)?;
-                for key in &there {
-                    queue.add(key, Cause::Start, Priority::Change);
-                }
-            }
-            let readable = Readable::new(&loaded.description)
-                .with_context(|| format!("processor `{name}`"))?;
-            wanted.extend_from_slice(readable.wanted());
-            let reconciler = Reconciler::new(loaded, Arc::new(readable), parts.clone())?;
-            anyhow::ensure!(
-                reconcilers.insert(Arc::clone(&name), reconciler).is_none(),
-                "two processors are called `{name}`"
-            );
-        }
-        let shared = Arc::new(Shared {
-            stores,
-            triggers: Arc::new(Mutex::new(triggers)),
-            queue,
-            reconcilers,
-            records: parts.records,
-            metrics: parts.metrics,
-        });
+        let (crds, changes) = latest::channel(0);
         let (report, reports) = mpsc::channel(REPORTS);
-        let mut host = Self {
-            shared,
-            watches: Vec::new(),
-            tasks: JoinSet::new(),
-            reports,
-            stop: CancellationToken::new(),
-        };
-        host.open(cluster, &wanted);
-        host.tasks.spawn(Arc::clone(&host.shared).pump());
-        let stop = host.stop.clone();
-        match options.drive {
-            Drive::Host => {
-                let watches = host.watches.clone();
-                host.tasks.spawn(Arc::clone(&host.shared).dispatch(watches, report, stop));
-            }
-            // Nothing runs by itself: to be told to stop is all that there is to wait for.
-            Drive::Caller => {
-                host.tasks.spawn(async move {
-                    stop.cancelled().await;
-                    Ok(())
-                });
-            }
+        let host = Self::idle(cluster, options, changes, reports);
+        let mut names = BTreeSet::new();
+        for loaded in &processors {
+            let name = &loaded.description.name;
+            anyhow::ensure!(names.insert(name.clone()), "two processors are called `{name}`");
         }
+        let prepared: anyhow::Result<Vec<Prepared>> =
+            processors.into_iter().map(|loaded| host.prepare(loaded)).collect();
+        let prepared = prepared?;
+        host.spawn(ended("the watch of CRDs", watch::run_crds(cluster.clone(), crds)));
+        host.open(&prepared);
+        for prepared in prepared {
+            host.put(prepared);
+        }
+        host.spawn(forever(Arc::clone(&host.shared).pump()));
+        host.spawn(host.work(report));
         Ok(host)
     }
 
-    fn open(&mut self, cluster: &Cluster, wanted: &[(Kind, Scope, Wanted)]) {
-        let (sender, crds) = latest::channel(0);
-        self.tasks.spawn(ended("the watch of CRDs", watch::run_crds(cluster.clone(), sender)));
-        let context = watch::Context {
+    /// A host that does nothing yet.
+    fn idle(
+        cluster: &Cluster,
+        options: &Options,
+        crds: latest::Receiver<u64>,
+        reports: mpsc::Receiver<Report>,
+    ) -> Self {
+        let stores = Stores::new();
+        let parts = Parts::new(cluster, &stores, &options.now);
+        let watching = watch::Context {
             cluster: cluster.clone(),
-            stores: self.shared.stores.clone(),
+            stores,
             crds,
-            metrics: self.shared.metrics.clone(),
+            metrics: parts.metrics.clone(),
         };
-        for (watch, wanted) in watch::plan(wanted) {
-            self.shared.stores.open(&watch.kind, &watch.scope, &wanted);
-            self.tasks.spawn(ended("a watch", watch.clone().run(context.clone())));
-            self.watches.push(watch);
+        Self {
+            options: options.clone(),
+            shared: Arc::new(Shared::new(parts)),
+            tasks: Mutex::default(),
+            reports: tokio::sync::Mutex::new(reports),
+            watching,
+            turn: tokio::sync::Mutex::default(),
+            users: AtomicU64::new(0),
+            stop: CancellationToken::new(),
         }
     }
 
-    /// The next finished reconcile.
+    /// What ends when the host is told to stop, once nothing runs any more.
+    fn work(
+        &self,
+        report: mpsc::Sender<Report>,
+    ) -> impl Future<Output = anyhow::Result<Task>> + Send + 'static {
+        let (shared, stop, drive) =
+            (Arc::clone(&self.shared), self.stop.clone(), self.options.drive);
+        async move {
+            match drive {
+                Drive::Host => shared.dispatch(report, stop).await?,
+                // Nothing runs by itself: to be told to stop is all that there is to wait for.
+                Drive::Caller => stop.cancelled().await,
+            }
+            Ok(Task::Work)
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = anyhow::Result<Task>> + Send + 'static) {
+        self.tasks.lock().spawn(task);
+    }
+
+    fn spawn_watch(&self, watch: Watch, feed: Feed) {
+        let context = self.watching.clone();
+        self.spawn(async move {
+            watch.run(feed, context).await;
+            Ok(Task::Watch)
+        });
+    }
+
+    fn next_user(&self) -> u64 {
+        self.users.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The next finished reconcile, of any processor. Several callers share them.
     ///
     /// # Errors
     ///
     /// A task of the host has ended: the host is of no use any more.
-    pub async fn next_report(&mut self) -> anyhow::Result<Report> {
+    pub async fn next_report(&self) -> anyhow::Result<Report> {
+        let mut reports = self.reports.lock().await;
         tokio::select! {
-            Some(report) = self.reports.recv() => Ok(report),
-            Some(ended) = self.tasks.join_next() => {
-                ended.context("a task of the host failed")??;
+            Some(report) = reports.recv() => Ok(report),
+            ended = self.task_ended() => {
+                ended?;
                 anyhow::bail!("a task of the host ended")
             }
         }
+    }
+
+    /// Waits for the end of a task that does not end by itself.
+    async fn task_ended(&self) -> anyhow::Result<()> {
+        let ended = poll_fn(|context| {
+            let mut tasks = self.tasks.lock();
+            loop {
+                match tasks.poll_join_next(context) {
+                    Poll::Ready(Some(Ok(Ok(Task::Watch)))) => {}
+                    Poll::Ready(Some(ended)) => return Poll::Ready(ended),
+                    // The host has tasks as long as it has not been stopped.
+                    Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+                }
+            }
+        });
+        ended.await.context("a task of the host failed")?.map(|_| ())
     }
 
     /// Takes no new runs, waits for those that are on their way, and ends the watches.
@@ -263,19 +289,13 @@ impl Host {
     /// # Errors
     ///
     /// A task had failed.
-    pub async fn stop(mut self) -> anyhow::Result<()> {
+    pub async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
         // Who waits to report would wait for ever once nobody reads.
-        self.reports.close();
-        while let Some(ended) = self.tasks.join_next().await {
-            match ended {
-                Ok(Ok(())) => self.tasks.abort_all(),
-                Ok(Err(error)) => return Err(error),
-                Err(error) if error.is_cancelled() => {}
-                Err(error) => return Err(error).context("a task of the host failed"),
-            }
-        }
-        Ok(())
+        self.reports.lock().await.close();
+        let ended = self.task_ended().await;
+        self.tasks.into_inner().shutdown().await;
+        ended
     }
 
     /// All that is ready to run, for a caller that drives.
@@ -301,27 +321,27 @@ impl Host {
 
     /// The object that a key stands for.
     pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
-        self.shared.reconcilers.get(key.processor())?.object_of(key)
+        self.shared.registry.lock().get(key.processor())?.reconciler.object_of(key)
     }
 
     /// The record of a key's last run; none if it has not run, or if its object is gone.
     pub fn record(&self, key: &Key) -> Option<Arc<Record>> {
-        self.shared.records.get(key)
+        self.shared.parts.records.get(key)
     }
 
     /// What is told to those who run it. It is ready once the first lists of what is watched now are complete.
     pub fn admin(&self) -> Admin {
         Admin {
-            metrics: self.shared.metrics.clone(),
+            metrics: self.shared.parts.metrics.clone(),
             queue: self.shared.queue.clone(),
-            stores: self.shared.stores.clone(),
-            watches: self.watches.as_slice().into(),
+            stores: self.shared.parts.stores.clone(),
+            watches: self.watches().into(),
         }
     }
 
     /// A number that moves with each event that a store has taken in.
     pub fn progress(&self) -> latest::Receiver<u64> {
-        self.shared.stores.progress()
+        self.shared.parts.stores.progress()
     }
 
     /// Whether nothing is ready and nothing runs. What waits for its time does not count.
@@ -331,8 +351,8 @@ impl Host {
 
     /// Whether the stores hold these objects of the watched kinds, and no others.
     pub fn holds(&self, objects: &[Value]) -> bool {
-        let stores = &self.shared.stores;
-        self.watches.iter().all(|watch| {
+        let stores = &self.shared.parts.stores;
+        self.watches().iter().all(|watch| {
             let there: BTreeSet<_> =
                 objects.iter().filter_map(|object| watch.version_of(object)).collect();
             let known = stores.resource_versions(&watch.kind, &watch.scope);
@@ -342,98 +362,23 @@ impl Host {
     }
 
     /// What is watched.
-    pub fn watches(&self) -> &[Watch] {
-        &self.watches
+    pub fn watches(&self) -> Vec<Watch> {
+        self.shared.watches.lock().all()
     }
 
     /// The watched objects as they are known.
     pub fn stores(&self) -> &Stores {
-        &self.shared.stores
+        &self.shared.parts.stores
     }
 }
 
 /// A task that never ends by itself; if it does, that is the error.
-async fn ended(what: &'static str, task: impl Future<Output = ()>) -> anyhow::Result<()> {
+async fn ended(what: &'static str, task: impl Future<Output = ()>) -> anyhow::Result<Task> {
     task.await;
     anyhow::bail!("{what} ended")
 }
 
-// === impl Shared ===
-
-impl Shared {
-    /// Queues what the stores' changes trigger.
-    fn feed(&self) {
-        // Under one lock, so that events are seen in the order in which the stores took them in.
-        let mut triggers = self.triggers.lock();
-        for event in self.stores.take_events() {
-            for (key, cause) in triggers.on_event(&event) {
-                self.queue.add(&key, cause, Priority::Change);
-            }
-        }
-    }
-
-    async fn pump(self: Arc<Self>) -> anyhow::Result<()> {
-        loop {
-            self.stores.changed().await;
-            self.feed();
-        }
-    }
-
-    /// Runs what is ready until it is told to stop, then waits for what runs: a call is never dropped.
-    async fn dispatch(
-        self: Arc<Self>,
-        watches: Vec<Watch>,
-        reports: mpsc::Sender<Report>,
-        stop: CancellationToken,
-    ) -> anyhow::Result<()> {
-        self.first_lists(&watches).await;
-        let mut runs: JoinSet<Report> = JoinSet::new();
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => break,
-                Some(ran) = runs.join_next() => {
-                    // Nobody reads any more: the host is about to stop.
-                    let _ = reports.send(ran.context("a reconcile failed")?).await;
-                }
-                run = self.queue.next() => {
-                    let shared = Arc::clone(&self);
-                    runs.spawn(async move { shared.run(run).await });
-                }
-            }
-        }
-        while let Some(ran) = runs.join_next().await {
-            ran.context("a reconcile failed")?;
-        }
-        Ok(())
-    }
-
-    /// Waits for the first lists, so that the first runs do not meet half of a cluster. What takes longer is answered as
-    /// unavailable, and runs again when it is there.
-    async fn first_lists(&self, watches: &[Watch]) {
-        let mut progress = self.stores.progress();
-        let complete = async {
-            while !watches.iter().all(|watch| self.stores.is_settled(&watch.kind, &watch.scope)) {
-                if progress.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        let _ = tokio::time::timeout(FIRST_LISTS, complete).await;
-    }
-
-    async fn run(&self, run: Run) -> Report {
-        let Some(reconciler) = self.reconcilers.get(run.key.processor()) else {
-            self.queue.done(&run.key, queue::Done::Success { requeue: None });
-            return Report::new(&run);
-        };
-        let (report, again) = reconciler.run(&run, &self.triggers, || self.feed()).await;
-        // What its own writes have changed is on its way to other keys before this one counts as done.
-        self.feed();
-        let done = again.done;
-        for cause in again.causes {
-            self.queue.add(&run.key, cause, Priority::Change);
-        }
-        self.queue.done(&run.key, done);
-        report
-    }
+async fn forever(task: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<Task> {
+    task.await?;
+    anyhow::bail!("what hands changes on ended")
 }

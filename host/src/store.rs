@@ -4,6 +4,7 @@
 //! saw; what changed by that is kept, in order, as events for the triggers. Readers take snapshots. No I/O.
 
 mod entry;
+mod feed;
 pub(crate) mod hashed;
 mod overlay;
 mod query;
@@ -16,6 +17,7 @@ mod tests;
 mod tombstones;
 
 pub use entry::{Entry, Rendered, Shape};
+pub use feed::Feed;
 pub use overlay::{differs, lay_over};
 pub use query::Query;
 pub use scope::{Scope, Wanted};
@@ -29,8 +31,8 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
-use self::entry::NotKept;
-use self::table::{Difference, Table};
+use self::feed::{Store, Tables, Told};
+use self::table::Table;
 use crate::contract::{Kind, ObjectRef, Selection};
 use crate::path::Fields;
 use crate::queue::Key;
@@ -72,15 +74,6 @@ struct KindState {
     unavailable: Option<Arc<str>>,
 }
 
-/// One kind within one scope.
-#[derive(Debug)]
-struct Store {
-    id: StoreId,
-    scope: Arc<Scope>,
-    /// Locked for a few lines; before `events`, where both are.
-    table: Mutex<(Table, u64)>,
-}
-
 /// A store's identity, never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StoreId(u64);
@@ -98,6 +91,8 @@ pub enum Event {
     Unknown(Arc<Kind>),
     /// More of a kind can be read than before: its first list has ended, or one with more fields.
     Complete(Arc<Kind>),
+    /// A store is no more; what it held is read from another one, if any.
+    Closed(Arc<Kind>, StoreId),
 }
 
 /// A change of one object in one store.
@@ -174,9 +169,6 @@ pub(crate) struct KindSnapshot {
     pub(crate) stores: Vec<(StoreId, Arc<Scope>, Snapshot)>,
 }
 
-/// What a table says to something that it was told.
-type Told = Result<(Vec<Difference>, bool), NotKept>;
-
 // === impl Stores ===
 
 impl Default for Stores {
@@ -196,57 +188,41 @@ impl Stores {
         }))
     }
 
-    /// Makes sure that there is a store for a kind within a scope which holds what is wanted. Says whether its objects must
-    /// be listed (again) for that; until then it serves what it has.
-    pub fn open(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> bool {
+    /// Makes sure that there is a store for a kind within a scope which holds what is wanted. Where objects must be listed for
+    /// that, says what is to be filled; until then the store serves what it has.
+    pub fn open(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> Option<Feed> {
         let of_kind = self.of_kind(kind);
-        let shape = Shape::new(wanted.fields.clone(), wanted.matching.iter().cloned());
         if let Some(store) = of_kind.find(scope) {
-            return store.table.lock().0.widen(&shape);
+            let must_list = store.tables.lock().widen(wanted);
+            return must_list.then(|| Feed::new(self, &of_kind, &store));
         }
         let id = {
             let mut events = self.0.events.lock();
             events.stores += 1;
             StoreId(events.stores)
         };
-        let table = Mutex::new((Table::new(shape), 0));
-        of_kind.stores.write().push(Arc::new(Store { id, scope: Arc::new(scope.clone()), table }));
-        true
+        let store = Arc::new(Store::new(id, scope, wanted));
+        of_kind.stores.write().push(Arc::clone(&store));
+        Some(Feed::new(self, &of_kind, &store))
+    }
+
+    /// What fills the store of a kind within a scope; none where no such store is open.
+    pub fn feed(&self, kind: &Kind, scope: &Scope) -> Option<Feed> {
+        let of_kind = self.of_kind(kind);
+        let store = of_kind.find(scope)?;
+        Some(Feed::new(self, &of_kind, &store))
     }
 
     /// Drops the store of a kind within a scope.
     pub fn close(&self, kind: &Kind, scope: &Scope) {
-        self.of_kind(kind).stores.write().retain(|store| *store.scope != *scope);
-    }
-
-    /// A list of all objects begins. Readers see what was there before until its end.
-    pub fn begin_list(&self, kind: &Kind, scope: &Scope) {
-        self.tell(kind, scope, |table| {
-            table.begin_list();
-            Ok((Vec::new(), false))
-        });
-    }
-
-    /// An object of the list.
-    pub fn list_item(&self, kind: &Kind, scope: &Scope, object: &Value) {
-        self.tell(kind, scope, |table| Ok((table.list_item(object)?.into_iter().collect(), false)));
-    }
-
-    /// The list is at its end: what was not in it is gone.
-    pub fn end_list(&self, kind: &Kind, scope: &Scope) {
-        self.set_known(kind);
-        self.of_kind(kind).state.lock().unavailable = None;
-        self.tell(kind, scope, |table| Ok(table.end_list()));
-    }
-
-    /// An object was made or changed, says the watch; whole, with `metadata.managedFields`.
-    pub fn upsert(&self, kind: &Kind, scope: &Scope, object: &Value) {
-        self.tell(kind, scope, |table| table.upsert(object));
-    }
-
-    /// An object was deleted or left the scope, says the watch; its last state.
-    pub fn delete(&self, kind: &Kind, scope: &Scope, object: &Value) {
-        self.tell(kind, scope, |table| Ok((table.delete(object), false)));
+        let of_kind = self.of_kind(kind);
+        let closed: Vec<Arc<Store>> =
+            of_kind.stores.write().extract_if(.., |store| *store.scope == *scope).collect();
+        for store in closed {
+            store.tables.lock().close();
+            self.publish([Event::Closed(Arc::clone(&of_kind.kind), store.id)]);
+        }
+        self.moved();
     }
 
     /// The cluster serves a kind.
@@ -265,7 +241,7 @@ impl Stores {
         let before = of_kind.state.lock().served.replace(false);
         if before != Some(false) {
             for store in of_kind.stores.read().iter() {
-                store.table.lock().0.clear();
+                store.tables.lock().clear();
             }
             self.publish([Event::Unknown(Arc::clone(&of_kind.kind))]);
         }
@@ -278,12 +254,16 @@ impl Stores {
         self.moved();
     }
 
-    /// Whether a store has all its objects, or its kind is known not to be served.
+    /// Whether the cluster is known not to serve a kind.
+    pub fn is_unknown(&self, kind: &Kind) -> bool {
+        self.of_kind(kind).state.lock().served == Some(false)
+    }
+
+    /// Whether nothing is to be waited for: a store has all that is wanted of its objects, or is not open, or its kind is known
+    /// not to be served.
     pub fn is_settled(&self, kind: &Kind, scope: &Scope) -> bool {
-        let of_kind = self.of_kind(kind);
-        let is_unknown = of_kind.state.lock().served == Some(false);
-        is_unknown
-            || of_kind.find(scope).is_some_and(|store| store.table.lock().0.current().is_complete())
+        let store = self.of_kind(kind).find(scope);
+        self.is_unknown(kind) || store.is_none_or(|store| store.tables.lock().is_settled())
     }
 
     /// The answer to a write of ours: it is read from now on.
@@ -295,14 +275,15 @@ impl Stores {
             let told = |table: &mut Table| {
                 if is_within { table.wrote(object) } else { Ok(table.left(object)) }
             };
-            let is_news = self.tell_store(&of_kind.kind, store, &source, |table| {
-                Ok((told(table)?.into_iter().collect(), false))
+            let is_news = self.tell_store(&of_kind.kind, store, &source, |tables| {
+                tables.tell(|table| Ok(told(table)?.into_iter().collect()))
             });
             if !is_news {
                 let (namespace, name) = entry::place_of(object);
                 let version = is_within.then(|| entry::version_of(object).into());
                 self.claim(&of_kind.kind, store, (namespace, name), version, &source);
             }
+            self.exchange(&of_kind.kind, store);
         }
         self.moved();
     }
@@ -320,12 +301,13 @@ impl Stores {
         let source = Source::Write { by: by.clone(), sent: None };
         for store in of_kind.stores.read().iter() {
             let namespace = namespace.unwrap_or_default();
-            let is_news = self.tell_store(&of_kind.kind, store, &source, |table| {
-                Ok((table.deleted(namespace, name, uid).into_iter().collect(), false))
+            let is_news = self.tell_store(&of_kind.kind, store, &source, |tables| {
+                tables.tell(|table| Ok(table.deleted(namespace, name, uid).into_iter().collect()))
             });
             if !is_news {
                 self.claim(&of_kind.kind, store, (namespace, name), None, &source);
             }
+            self.exchange(&of_kind.kind, store);
         }
         self.moved();
     }
@@ -335,12 +317,12 @@ impl Stores {
         let namespace = of.namespace.as_deref().unwrap_or_default();
         let mut known = Known::Unwatched;
         for store in self.of_kind(&of.kind).stores.read().iter() {
-            let (table, _) = &*store.table.lock();
-            if let Some(entry) = table.current().get(namespace, &of.name) {
+            let tables = store.tables.lock();
+            if let Some(entry) = tables.served.table.current().get(namespace, &of.name) {
                 return Known::Present(Arc::clone(entry));
             }
             let covers = || store.scope.covers(&Query::object(of.namespace.as_deref(), &of.name));
-            if table.current().is_complete() && covers() {
+            if tables.served.table.current().is_complete() && covers() {
                 known = Known::Absent;
             }
         }
@@ -350,11 +332,15 @@ impl Stores {
     /// The objects of a selection, ordered by namespace and name; none where no complete store covers it. The message says
     /// what of the selection does not parse.
     pub fn candidates(&self, selection: &Selection) -> Result<Option<Vec<Arc<Entry>>>, String> {
-        let query = Query::new(selection)?;
-        let snapshots = self.snapshots(&selection.kind);
+        Ok(self.selected(&selection.kind, &Query::new(selection)?))
+    }
+
+    /// The objects that a query finds, ordered by namespace and name; none where no complete store covers it.
+    pub(crate) fn selected(&self, kind: &Kind, query: &Query) -> Option<Vec<Arc<Entry>>> {
+        let snapshots = self.snapshots(kind);
         let covering =
-            snapshots.covering(&query, None).filter(|(_, snapshot)| snapshot.is_complete());
-        Ok(covering.map(|(_, snapshot)| snapshot.select(&query, None).cloned().collect()))
+            snapshots.covering(query, None).filter(|(_, snapshot)| snapshot.is_complete());
+        covering.map(|(_, snapshot)| snapshot.select(query, None).cloned().collect())
     }
 
     /// What is known of a kind now.
@@ -362,8 +348,9 @@ impl Stores {
         let of_kind = self.of_kind(kind);
         let state = of_kind.state.lock().clone();
         let snapshot = |store: &Arc<Store>| {
-            let (table, sequence) = &mut *store.table.lock();
-            (store.id, Arc::clone(&store.scope), table.snapshot(*sequence))
+            let mut tables = store.tables.lock();
+            let sequence = tables.sequence;
+            (store.id, Arc::clone(&store.scope), tables.served.table.snapshot(sequence))
         };
         let stores = of_kind.stores.read().iter().map(snapshot).collect();
         let kind = Arc::clone(&of_kind.kind);
@@ -377,7 +364,7 @@ impl Stores {
         scope: &Scope,
     ) -> Vec<(Option<String>, String, String)> {
         let Some(store) = self.of_kind(kind).find(scope) else { return Vec::new() };
-        let snapshot = store.table.lock().0.current().clone();
+        let snapshot = store.tables.lock().served.table.current().clone();
         let version = |entry: &Arc<Entry>| {
             let namespace = entry.namespace().map(str::to_owned);
             (namespace, entry.name().to_owned(), entry.resource_version().to_owned())
@@ -439,14 +426,6 @@ impl Stores {
         Arc::clone(kinds.entry(kind.clone()).or_insert_with(new))
     }
 
-    fn tell(&self, kind: &Kind, scope: &Scope, what: impl FnOnce(&mut Table) -> Told) {
-        let of_kind = self.of_kind(kind);
-        if let Some(store) = of_kind.find(scope) {
-            self.tell_store(&of_kind.kind, &store, &Source::Watch, what);
-        }
-        self.moved();
-    }
-
     /// The table knew already what a write of ours did: a watch was faster than the answer, or nothing was to be done.
     fn claim(
         &self,
@@ -466,16 +445,21 @@ impl Stores {
         })]);
     }
 
+    /// A table that was filled anew may have waited for that.
+    fn exchange(&self, kind: &Arc<Kind>, store: &Store) {
+        self.tell_store(kind, store, &Source::Watch, |tables| Ok(tables.exchange()));
+    }
+
     /// Whether that was news.
     fn tell_store(
         &self,
         kind: &Arc<Kind>,
         store: &Store,
         source: &Source,
-        what: impl FnOnce(&mut Table) -> Told,
+        what: impl FnOnce(&mut Tables) -> Told,
     ) -> bool {
-        let (table, last) = &mut *store.table.lock();
-        let (differences, completed) = match what(table) {
+        let mut tables = store.tables.lock();
+        let (differences, completed) = match what(&mut tables) {
             Ok(told) => told,
             Err(error) => {
                 warn!(kind = %kind.kind, group = %kind.group, %error, "an object is not kept");
@@ -488,9 +472,10 @@ impl Stores {
         let mut events = self.0.events.lock();
         for (old, new) in differences {
             events.sequence += 1;
-            *last = events.sequence;
+            tables.sequence = events.sequence;
             let (kind, source) = (Arc::clone(kind), source.clone());
-            let change = Change { sequence: *last, store: store.id, kind, old, new, source };
+            let change =
+                Change { sequence: events.sequence, store: store.id, kind, old, new, source };
             events.waiting.push_back(Event::Object(change));
         }
         if completed {
@@ -517,7 +502,7 @@ impl OfKind {
     fn memory(&self) -> Memory {
         let mut memory = Memory::default();
         for store in self.stores.read().iter() {
-            let snapshot = store.table.lock().0.current().clone();
+            let snapshot = store.tables.lock().served.table.current().clone();
             memory.objects += snapshot.len();
             memory.json += snapshot.rows().iter().map(|entry| entry.json_bytes()).sum::<usize>();
             memory.total += snapshot.index_bytes();

@@ -23,7 +23,7 @@ use self::log::Log;
 use crate::contract::{Kind, Reconciler};
 use crate::path::{Extent, Fields};
 use crate::queue::{Cause, Key, Role, What};
-use crate::store::{Change, Claim, Entry, Event, Query, Stores};
+use crate::store::{Change, Claim, Entry, Event, Query, StoreId, Stores};
 use crate::view::{Concern, Reads, Wait};
 
 /// The interests of all keys.
@@ -66,7 +66,7 @@ struct OfKind {
 
 /// The objects of a reconciler: each is a key.
 #[derive(Debug)]
-struct Standing {
+pub struct Standing {
     processor: Arc<str>,
     name: Arc<str>,
     kind: Kind,
@@ -83,42 +83,38 @@ impl Triggers {
         Self::default()
     }
 
-    /// Makes a key of each object of a reconciler from now on. Gives back the keys of those that are there already; the
-    /// message says what of its selection does not parse.
-    pub fn add_reconciler(
-        &mut self,
-        processor: &Arc<str>,
-        reconciler: &Reconciler,
-        stores: &Stores,
-    ) -> Result<Vec<Key>, String> {
-        let mut of = reconciler.of.clone();
-        of.matching.retain(|(_, value)| value != "*");
-        let standing = Standing {
-            processor: Arc::clone(processor),
-            name: reconciler.name.as_str().into(),
-            kind: of.kind.clone(),
-            query: Query::new(&of)?,
-            fields: Arc::new(Fields::parse(&of.fields).map_err(|invalid| invalid.to_string())?),
-            extent: if reconciler.triggered_by_status {
-                Extent::Counted
-            } else {
-                Extent::WithoutStatus
-            },
-        };
-        let there = stores.candidates(&of)?.unwrap_or_default();
+    /// Makes a key of each object of a reconciler from now on, in the place of a former one of that name. Gives back the keys
+    /// of those that are there already.
+    pub fn add_reconciler(&mut self, standing: Standing, stores: &Stores) -> Vec<Key> {
+        let there = stores.selected(&standing.kind, &standing.query).unwrap_or_default();
         let keys = there.iter().map(|entry| standing.key(entry)).collect();
-        // Another version of the processor may have had it.
         self.reconcilers
             .retain(|held| held.processor != standing.processor || held.name != standing.name);
         self.reconcilers.push(standing);
-        Ok(keys)
+        keys
+    }
+
+    /// The keys of a processor of which it is known what they have read, or that run.
+    pub fn keys_of(&self, processor: &str) -> Vec<Key> {
+        let is_its =
+            |(key, state): &(&Key, &KeyState)| &**key.processor() == processor && !state.dropped;
+        self.keys.iter().filter(is_its).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Forgets all keys of a reconciler. Runs of it that are under way leave nothing behind.
+    pub fn remove_reconciler(&mut self, processor: &str, reconciler: &str) {
+        self.reconcilers.retain(|held| &*held.processor != processor || &*held.name != reconciler);
+        self.remove(|key| &**key.processor() == processor && &**key.reconciler() == reconciler);
     }
 
     /// Forgets all keys of a processor. Runs of it that are under way leave nothing behind.
     pub fn remove_processor(&mut self, processor: &str) {
         self.reconcilers.retain(|standing| &*standing.processor != processor);
-        let keys: Vec<Key> =
-            self.keys.keys().filter(|key| &**key.processor() == processor).cloned().collect();
+        self.remove(|key| &**key.processor() == processor);
+    }
+
+    fn remove(&mut self, which: impl Fn(&Key) -> bool) {
+        let keys: Vec<Key> = self.keys.keys().filter(|key| which(key)).cloned().collect();
         for key in keys {
             self.forget(&key);
             if let Some(state) = self.keys.get_mut(&key) {
@@ -163,6 +159,7 @@ impl Triggers {
             Event::Known(kind) => self.on_known(kind, true),
             Event::Complete(kind) => self.on_known(kind, false),
             Event::Unknown(kind) => self.on_unknown(kind),
+            Event::Closed(kind, store) => self.on_closed(kind, *store),
         }
     }
 
@@ -221,6 +218,14 @@ impl Triggers {
         idle.map(|key| (key.clone(), Cause::KindUnknown(Arc::clone(kind)))).collect()
     }
 
+    /// Changes of what was read from a store that is no more come from another one: a new run reads there.
+    fn on_closed(&self, kind: &Arc<Kind>, store: StoreId) -> Vec<(Key, Cause)> {
+        let Some(of_kind) = self.kinds.get(kind) else { return Vec::new() };
+        let keys: std::collections::BTreeSet<&Key> = of_kind.index.keys_of(store).collect();
+        let idle = keys.into_iter().filter(|key| !self.is_running(key));
+        idle.map(|key| (key.clone(), Cause::Moved(Arc::clone(kind)))).collect()
+    }
+
     fn is_running(&self, key: &Key) -> bool {
         self.keys.get(key).is_some_and(|state| state.running.is_some())
     }
@@ -277,6 +282,11 @@ impl Triggers {
                     let read = reads.interests().iter().any(|interest| interest.kind == *kind);
                     causes.extend(read.then(|| Cause::KindUnknown(Arc::clone(kind))));
                 }
+                Event::Closed(kind, store) => {
+                    let interests = reads.interests();
+                    let read = interests.iter().any(|interest| interest.store == Some(*store));
+                    causes.extend(read.then(|| Cause::Moved(Arc::clone(kind))));
+                }
             }
         }
         causes.extend(hits.into_iter().flatten());
@@ -318,6 +328,22 @@ impl Triggers {
 // === impl Standing ===
 
 impl Standing {
+    /// Of a reconciler. The message says what of its selection does not parse.
+    pub fn new(processor: &Arc<str>, reconciler: &Reconciler) -> Result<Self, String> {
+        let mut of = reconciler.of.clone();
+        of.matching.retain(|(_, value)| value != "*");
+        let extent =
+            if reconciler.triggered_by_status { Extent::Counted } else { Extent::WithoutStatus };
+        Ok(Self {
+            processor: Arc::clone(processor),
+            name: reconciler.name.as_str().into(),
+            query: Query::new(&of)?,
+            fields: Arc::new(Fields::parse(&of.fields).map_err(|invalid| invalid.to_string())?),
+            kind: of.kind,
+            extent,
+        })
+    }
+
     fn key(&self, entry: &Entry) -> Key {
         Key::new(&self.processor, &self.name, entry.namespace(), entry.name())
     }

@@ -25,7 +25,7 @@ use crate::{
     cluster::Cluster,
     contract::Kind,
     metrics::Metrics,
-    store::{Scope, Stores, Wanted},
+    store::{Feed, Scope, Stores},
 };
 
 #[cfg(test)]
@@ -36,14 +36,12 @@ mod tests;
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// One watch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watch {
     /// What is watched.
     pub kind: Kind,
     /// Which objects of it.
     pub scope: Scope,
-    /// Whether metadata is all that anybody reads of them.
-    pub metadata_only: bool,
 }
 
 /// What a watch needs of the host.
@@ -68,41 +66,24 @@ enum End {
     NoStreamingLists,
 }
 
-/// The fewest watches that bring all that is wanted: one whose scope covers another's takes it in.
-pub fn plan<'a>(
-    wanted: impl IntoIterator<Item = &'a (Kind, Scope, Wanted)>,
-) -> Vec<(Watch, Wanted)> {
-    let mut wanted: Vec<&(Kind, Scope, Wanted)> = wanted.into_iter().collect();
-    // Wide ones first: nothing that comes later can then cover what was taken before, but for its equals.
-    wanted.sort_by_key(|(_, scope, _)| {
-        (scope.namespace.is_some(), scope.name.is_some(), !scope.labels.is_empty())
-    });
-    let mut planned: Vec<(&Kind, &Scope, Wanted)> = Vec::new();
-    for (kind, scope, wanted) in wanted {
-        let covering =
-            planned.iter_mut().find(|(of, wide, _)| *of == kind && wide.covers_scope(scope));
-        match covering {
-            Some((_, _, all)) => *all = all.union(wanted),
-            None => planned.push((kind, scope, wanted.clone())),
-        }
-    }
-    let watch = |(kind, scope, wanted): (&Kind, &Scope, Wanted)| {
-        let metadata_only = wanted.is_metadata_only();
-        (Watch { kind: kind.clone(), scope: scope.clone(), metadata_only }, wanted)
-    };
-    planned.into_iter().map(watch).collect()
-}
-
 // === impl Watch ===
 
 impl Watch {
-    /// Watches until the task is ended: whatever fails is tried again.
-    pub async fn run(self, mut context: Context) {
+    /// Watches until nobody needs what it fills any more: whatever fails is tried again.
+    pub async fn run(self, feed: Feed, context: Context) {
+        tokio::select! {
+            () = feed.over() => {}
+            () = self.keep_filling(&feed, context) => {}
+        }
+    }
+
+    async fn keep_filling(&self, feed: &Feed, mut context: Context) {
         let mut streaming = true;
         loop {
             match context.cluster.resolve(&self.kind).await {
                 Ok(Some(resource)) => {
-                    match self.follow(&context, &resource.api_resource(), streaming).await {
+                    let resource = resource.api_resource();
+                    match self.follow(feed, &context, &resource, streaming).await {
                         End::NoStreamingLists => streaming = false,
                         End::NotServed => context.cluster.forget(&self.kind.group),
                     }
@@ -136,10 +117,16 @@ impl Watch {
         sees.then(|| (version.0.map(str::to_owned), version.1.to_owned(), version.2.to_owned()))
     }
 
-    async fn follow(&self, context: &Context, resource: &ApiResource, streaming: bool) -> End {
+    async fn follow(
+        &self,
+        feed: &Feed,
+        context: &Context,
+        resource: &ApiResource,
+        streaming: bool,
+    ) -> End {
         context.stores.set_known(&self.kind);
         let config = self.config(streaming);
-        let events = if self.metadata_only {
+        let events = if feed.is_metadata_only() {
             let events =
                 watcher::watcher(self.api::<PartialObjectMeta<Raw>>(context, resource), config)
                     .default_backoff();
@@ -149,7 +136,7 @@ impl Watch {
         } else {
             watcher::watcher(self.api::<Raw>(context, resource), config).default_backoff().boxed()
         };
-        self.fill(context, events).await
+        self.fill(feed, context, events).await
     }
 
     fn api<K>(&self, context: &Context, resource: &ApiResource) -> Api<K>
@@ -179,17 +166,18 @@ impl Watch {
 
     async fn fill(
         &self,
+        feed: &Feed,
         context: &Context,
         mut events: BoxStream<'_, watcher::Result<Event<Raw>>>,
     ) -> End {
-        let (kind, scope, stores) = (&self.kind, &self.scope, &context.stores);
+        let (kind, stores) = (&self.kind, &context.stores);
         while let Some(event) = events.next().await {
             match event {
-                Ok(Event::Init) => stores.begin_list(kind, scope),
-                Ok(Event::InitApply(object)) => stores.list_item(kind, scope, &object.value),
-                Ok(Event::InitDone) => stores.end_list(kind, scope),
-                Ok(Event::Apply(object)) => stores.upsert(kind, scope, &object.value),
-                Ok(Event::Delete(object)) => stores.delete(kind, scope, &object.value),
+                Ok(Event::Init) => feed.begin_list(),
+                Ok(Event::InitApply(object)) => feed.list_item(&object.value),
+                Ok(Event::InitDone) => feed.end_list(),
+                Ok(Event::Apply(object)) => feed.upsert(&object.value),
+                Ok(Event::Delete(object)) => feed.delete(&object.value),
                 Err(error) => {
                     if let Some(end) = end(&error) {
                         return end;

@@ -4,6 +4,7 @@
 //! guard of each wait strikes only where nothing would ever come.
 
 mod counted;
+mod exchange;
 mod faults;
 mod killed;
 mod kinds;

@@ -6,7 +6,9 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::{
+    contract::Kind,
     fixture::{all, description, kind, list, object},
+    store::{Scope, Wanted},
     view::Readable,
 };
 
@@ -14,11 +16,11 @@ use crate::{
 fn admin() -> Admin {
     let readable = Readable::new(&description(all("Rule"), Vec::new())).unwrap();
     let stores = Stores::new();
-    let planned = crate::watch::plan(readable.wanted());
-    for (watch, wanted) in &planned {
-        stores.open(&watch.kind, &watch.scope, wanted);
-    }
-    let watches = planned.into_iter().map(|(watch, _)| watch).collect();
+    let open = |(kind, scope, wanted): &(Kind, Scope, Wanted)| {
+        stores.open(kind, scope, wanted);
+        Watch { kind: kind.clone(), scope: scope.clone() }
+    };
+    let watches = readable.wanted().iter().map(open).collect();
     Admin { metrics: Metrics::new(), queue: Queue::new(), stores, watches }
 }
 
@@ -36,7 +38,7 @@ async fn a_host_is_ready_when_its_first_lists_are_complete() {
     assert_eq!(get(&admin, "/livez").await, (200, "ok\n".into()));
     let waits = "the first list has not arrived: Rule g/v1\n";
     assert_eq!(get(&admin, "/readyz").await, (503, waits.into()));
-    admin.stores.begin_list(&kind("Rule"), &admin.watches[0].scope);
+    admin.stores.feed(&kind("Rule"), &admin.watches[0].scope).unwrap().begin_list();
     assert_eq!(get(&admin, "/readyz").await.0, 503);
     list(&admin.stores, "Rule", &admin.watches[0].scope, &[object("Rule", "r", 1)]);
     assert_eq!(get(&admin, "/readyz").await, (200, "ok\n".into()));

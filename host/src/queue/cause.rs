@@ -29,6 +29,8 @@ pub enum Cause {
     KindUnknown(Arc<Kind>),
     /// The objects of a kind, which could not be read, are now there.
     Complete(Arc<Kind>),
+    /// The watch of objects that were read has ended; another one sees them.
+    Moved(Arc<Kind>),
     /// So much changed during the run that it cannot be told whether it concerned the key.
     Overrun,
     /// Its outcome asked for it.
@@ -90,6 +92,7 @@ impl fmt::Display for Cause {
             Self::KindKnown(kind) => write!(to, "{} is served now", kind.kind),
             Self::KindUnknown(kind) => write!(to, "{} is no longer served", kind.kind),
             Self::Complete(kind) => write!(to, "{} can be read now", kind.kind),
+            Self::Moved(kind) => write!(to, "{} is watched anew", kind.kind),
             Self::Overrun => to.write_str("too many changes during the run"),
             Self::Requeue => to.write_str("requeue"),
             Self::Resync => to.write_str("resync"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::lane::{Lane, Offer, Ticket};
-use super::{Again, Cause, Delayed, Done, Key, Limits, Priority, Run, State};
+use super::{Again, Cause, Delayed, Done, Key, Limits, Priority, Run, Share, State};
 
 const FIRST_BACK_OFF: Duration = Duration::from_millis(5);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(1000);
@@ -83,8 +83,19 @@ impl Core {
     }
 
     pub(super) fn remove_processor(&mut self, processor: &str) {
+        self.remove(|key| &**key.processor() == processor);
+        self.lanes.retain(|lane| &*lane.processor != processor || lane.running > 0);
+        self.intervals.retain(|(of, _), _| &**of != processor);
+    }
+
+    pub(super) fn remove_reconciler(&mut self, processor: &str, reconciler: &str) {
+        self.remove(|key| &**key.processor() == processor && &**key.reconciler() == reconciler);
+        self.intervals.retain(|(of, name), _| &**of != processor || &**name != reconciler);
+    }
+
+    fn remove(&mut self, which: impl Fn(&Key) -> bool) {
         self.slots.retain(|key, slot| {
-            if &**key.processor() != processor {
+            if !which(key) {
                 return true;
             }
             self.ready -= usize::from(slot.ready.is_some());
@@ -92,8 +103,6 @@ impl Core {
             *slot = Slot { running, dropped: running, ..Slot::default() };
             running
         });
-        self.lanes.retain(|lane| &*lane.processor != processor || lane.running > 0);
-        self.intervals.retain(|(of, _), _| &**of != processor);
     }
 
     pub(super) fn add(&mut self, key: &Key, cause: Cause, priority: Priority, now: Instant) {
@@ -109,6 +118,14 @@ impl Core {
         }
         slot.note(cause);
         self.make_ready(key, priority, now);
+    }
+
+    /// Asks for a run that begins anew: failures of before do not count.
+    pub(super) fn renew(&mut self, key: &Key, cause: Cause, priority: Priority, now: Instant) {
+        if let Some(slot) = self.slots.get_mut(key) {
+            slot.failures = 0;
+        }
+        self.add(key, cause, priority, now);
     }
 
     pub(super) fn add_at(&mut self, key: &Key, due: Instant, cause: Cause, priority: Priority) {
@@ -210,17 +227,21 @@ impl Core {
         State { ready: self.ready, running: self.running, delayed }
     }
 
-    pub(super) fn states(&self) -> BTreeMap<Arc<str>, State> {
-        let named = |lane: &Lane| (Arc::clone(&lane.processor), State::default());
-        let mut states: BTreeMap<_, _> = self.lanes.iter().map(named).collect();
+    pub(super) fn shares(&self) -> BTreeMap<Arc<str>, Share> {
+        let named = |lane: &Lane| (Arc::clone(&lane.processor), Share::default());
+        let mut shares: BTreeMap<_, _> = self.lanes.iter().map(named).collect();
         for (key, slot) in &self.slots {
-            let state = states.entry(Arc::clone(key.processor())).or_default();
+            let share = shares.entry(Arc::clone(key.processor())).or_default();
             let is_ready = slot.ready.is_some();
-            state.ready += usize::from(is_ready);
-            state.running += usize::from(slot.running);
-            state.delayed += usize::from(slot.delay.is_some() && !is_ready && !slot.running);
+            let is_delayed = slot.delay.is_some() && !is_ready && !slot.running;
+            let failed = slot.failures > 0;
+            share.state.ready += usize::from(is_ready);
+            share.state.running += usize::from(slot.running);
+            share.state.delayed += usize::from(is_delayed);
+            share.backing_off += usize::from(is_delayed && failed);
+            share.failing += usize::from(failed);
         }
-        states
+        shares
     }
 
     pub(super) fn has_ready(&self) -> bool {

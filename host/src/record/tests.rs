@@ -30,10 +30,11 @@ fn readable() -> (Stores, Arc<Readable>) {
     let thing = |name: &str| with(object("Thing", name, 5), "spec/a", json!(1));
     list(&stores, "Thing", &Scope::default(), &[thing("a"), thing("b")]);
     list(&stores, "Rule", &Scope::default(), &[object("Rule", "r", 9)]);
-    stores.begin_list(&secrets().kind, &Scope::default());
+    let feed = stores.feed(&secrets().kind, &Scope::default()).unwrap();
+    feed.begin_list();
     let secret = with(object("Secret", "s", 7), "data/password", json!(HIDDEN));
-    stores.list_item(&secrets().kind, &Scope::default(), &secret);
-    stores.end_list(&secrets().kind, &Scope::default());
+    feed.list_item(&secret);
+    feed.end_list();
     (stores, Arc::new(readable))
 }
 
@@ -84,7 +85,9 @@ fn digests_differ_when_what_was_read_differs_and_only_then() {
         record.reads.iter().map(|read| read.answer).chain(record.object).collect()
     };
     let before = answers(&recorded(&stores, &readable));
-    let set = |of: serde_json::Value, kind: &Kind| stores.upsert(kind, &Scope::default(), &of);
+    let set = |of: serde_json::Value, kind: &Kind| {
+        stores.feed(kind, &Scope::default()).unwrap().upsert(&of);
+    };
     // More than was asked for, and what does not count.
     set(
         with(with(object("Thing", "a", 20), "spec/a", json!(1)), "spec/b", json!(2)),

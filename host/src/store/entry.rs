@@ -80,11 +80,6 @@ impl Shape {
         Arc::new(Self { fields, matching: matching.collect() })
     }
 
-    pub(super) fn covers(&self, other: &Self) -> bool {
-        self.fields.covers_all(&other.fields)
-            && other.matching.iter().all(|path| self.matching.contains(path))
-    }
-
     /// Whether it can be told what an object holds at a path.
     pub(crate) fn can_match(&self, path: &Path) -> bool {
         self.fields.covers(path) || self.indexes(path_key(path))
@@ -255,6 +250,11 @@ impl Entry {
     }
 
     /// The order of lists: by namespace and name.
+    /// Its namespace, empty of a cluster-scoped one, and its name.
+    pub(super) fn place(&self) -> (&str, &str) {
+        (self.part(NAMESPACE), self.part(NAME))
+    }
+
     pub(super) fn order(&self, namespace: &str, name: &str) -> Ordering {
         self.part(NAMESPACE).cmp(namespace).then_with(|| self.part(NAME).cmp(name))
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::entry::{self, Entry, LabelKeys, NotKept, Shape};
 use super::snapshot::{Posting, Snapshot};
 use super::tombstones::Tombstones;
-use crate::path::Path;
+use crate::path::{Fields, Path};
 
 /// How many paths of a kind are indexed at most because somebody looked for them.
 const MOST_PATHS: usize = 32;
@@ -28,11 +28,7 @@ pub(super) type Difference = (Option<Arc<Entry>>, Option<Arc<Entry>>);
 pub(super) struct Table {
     /// What readers see.
     current: Snapshot,
-    /// What new entries hold: no less than the snapshot's shape.
-    shape: Arc<Shape>,
     listing: Option<Listing>,
-    /// The shape of the last list, until all entries have it.
-    promised: Option<Arc<Shape>>,
     tombstones: Tombstones,
     /// How far lists and the watch have come: all that happened up to this version was seen.
     seen: u64,
@@ -47,7 +43,6 @@ pub(super) struct Table {
 /// A list that is running.
 #[derive(Debug)]
 struct Listing {
-    shape: Arc<Shape>,
     seen: HashSet<Place>,
     /// The newest version in it; the list is no older.
     newest: u64,
@@ -58,10 +53,8 @@ struct Listing {
 impl Table {
     pub(super) fn new(shape: Arc<Shape>) -> Self {
         Self {
-            current: Snapshot::new(Arc::clone(&shape)),
-            shape,
+            current: Snapshot::new(shape),
             listing: None,
-            promised: None,
             tombstones: Tombstones::default(),
             seen: 0,
             unconfirmed: BTreeMap::new(),
@@ -70,15 +63,60 @@ impl Table {
         }
     }
 
-    /// Asks for more; says whether the objects must be listed again for that.
-    pub(super) fn widen(&mut self, shape: &Shape) -> bool {
-        if self.shape.covers(shape) {
-            return false;
+    /// An empty table that holds more, to be listed anew and to take this one's place.
+    pub(super) fn successor(&self, fields: &Fields, matching: &BTreeSet<Path>) -> Self {
+        // What interests are found by stays indexed.
+        let held = self.current.shape.matching.iter().map(|(path, _)| path.clone());
+        let paths: BTreeSet<Path> = held.chain(matching.iter().cloned()).collect();
+        let shape = Shape::new(self.current.shape.fields.union(fields), paths);
+        // Its list is asked for after this one has seen all that up to here.
+        Self { seen: self.seen, ..Self::new(shape) }
+    }
+
+    /// Whether it holds all that is asked for, without a new list.
+    pub(super) fn covers(&self, fields: &Fields, matching: &BTreeSet<Path>) -> bool {
+        let shape = &self.current.shape;
+        shape.fields.covers_all(fields) && matching.iter().all(|path| shape.can_match(path))
+    }
+
+    /// Whether a former table knows nothing that this one, once it has been listed, would go back behind. Where it does, an
+    /// event that is still to come changes that.
+    pub(super) fn can_follow(&self, former: &Self) -> bool {
+        let is_known = |entry: &Arc<Entry>| {
+            let (namespace, name) = entry.place();
+            let newer = self.current.get(namespace, name).map(|held| held.revision());
+            newer.unwrap_or(self.seen) >= entry.revision()
+        };
+        let is_past = |entry: &Arc<Entry>| {
+            let (namespace, name) = entry.place();
+            former.current.get(namespace, name).is_none()
+                && former.tombstones.bar(namespace, name, entry.revision(), entry.uid())
+        };
+        self.current.is_complete()
+            && former.current.rows().iter().all(is_known)
+            && !self.current.rows().iter().any(is_past)
+    }
+
+    /// Takes the place of a former table; what changes by that.
+    pub(super) fn follow(&mut self, former: &Self) -> Vec<Difference> {
+        let mut differences = Vec::new();
+        for old in former.current.rows().iter() {
+            let (namespace, name) = old.place();
+            let new = self.current.get(namespace, name);
+            if new.is_none_or(|new| new.resource_version() != old.resource_version()) {
+                differences.push((Some(Arc::clone(old)), new.cloned()));
+            }
         }
-        let paths = self.shape.matching.iter().chain(&shape.matching).map(|(path, _)| path.clone());
-        let paths: BTreeSet<_> = paths.collect();
-        self.shape = Shape::new(self.shape.fields.union(&shape.fields), paths);
-        true
+        let is_new = |entry: &&Arc<Entry>| {
+            let (namespace, name) = entry.place();
+            former.current.get(namespace, name).is_none()
+        };
+        let new = self.current.rows().iter().filter(is_new);
+        differences.extend(new.map(|new| (None, Some(Arc::clone(new)))));
+        self.tombstones.inherit(&former.tombstones, |namespace, name| {
+            self.current.get(namespace, name).is_none()
+        });
+        differences
     }
 
     /// What is known now, with the number of the last change.
@@ -93,21 +131,17 @@ impl Table {
 
     /// Indexes paths that are within the fields that are kept, without a new list.
     fn index_paths(&mut self, paths: BTreeSet<Path>) {
-        // While more is being listed, the shapes of entries differ; the list's end is soon enough.
-        let is_settled = Arc::ptr_eq(&self.shape, &self.current.shape)
-            && self.listing.is_none()
-            && self.promised.is_none();
-        if !is_settled || self.shape.matching.len() + paths.len() > MOST_PATHS {
+        let shape = &self.current.shape;
+        if shape.matching.len() + paths.len() > MOST_PATHS {
             return;
         }
-        let held = self.shape.matching.iter().map(|(path, _)| path.clone());
+        let held = shape.matching.iter().map(|(path, _)| path.clone());
         let all: BTreeSet<Path> = held.chain(paths).collect();
-        let shape = Shape::new(self.shape.fields.clone(), all);
+        let shape = Shape::new(shape.fields.clone(), all);
         let again = |entry: &Arc<Entry>| {
             entry.with_shape(&shape).map_or_else(|_| Arc::clone(entry), Arc::new)
         };
         self.current.reshape(&shape, again);
-        self.shape = shape;
     }
 
     pub(super) fn current(&self) -> &Snapshot {
@@ -115,8 +149,7 @@ impl Table {
     }
 
     pub(super) fn begin_list(&mut self) {
-        self.listing =
-            Some(Listing { shape: Arc::clone(&self.shape), seen: HashSet::new(), newest: 0 });
+        self.listing = Some(Listing { seen: HashSet::new(), newest: 0 });
     }
 
     /// An object of the running list.
@@ -134,7 +167,7 @@ impl Table {
         self.put(object)
     }
 
-    /// Ends the running list: what was not in it is gone. Says what changed, and whether more can be read than before.
+    /// Ends the running list: what was not in it is gone. Says what changed, and whether it was the first one.
     pub(super) fn end_list(&mut self) -> (Vec<Difference>, bool) {
         let Some(listing) = self.listing.take() else { return (Vec::new(), false) };
         let missing =
@@ -156,18 +189,16 @@ impl Table {
             differences.extend(self.take(&place, listing.newest, None, now));
         }
         let was_complete = std::mem::replace(&mut self.current.complete, true);
-        self.promised = Some(listing.shape);
-        let widened = self.keep_promise();
-        (differences, widened || !was_complete)
+        (differences, !was_complete)
     }
 
     /// An object as a watch shows it.
-    pub(super) fn upsert(&mut self, object: &Value) -> Result<(Vec<Difference>, bool), NotKept> {
+    pub(super) fn upsert(&mut self, object: &Value) -> Result<Vec<Difference>, NotKept> {
         self.confirm(&place(object));
         let put = self.put(object)?;
         let mut differences: Vec<Difference> = put.into_iter().collect();
         differences.extend(self.passed(entry::revision_of(object)));
-        Ok((differences, self.promised.is_some() && self.keep_promise()))
+        Ok(differences)
     }
 
     /// An object as a write of ours was answered.
@@ -239,9 +270,8 @@ impl Table {
 
     /// Forgets all objects, without a word: the kind is gone.
     pub(super) fn clear(&mut self) {
-        self.current = Snapshot::new(Arc::clone(&self.shape));
+        self.current = Snapshot::new(Arc::clone(&self.current.shape));
         self.listing = None;
-        self.promised = None;
         self.unconfirmed.clear();
     }
 
@@ -264,14 +294,15 @@ impl Table {
         let is_known = |held: &Arc<Entry>| {
             let same = revision != 0
                 && held.revision() == revision
-                && Arc::ptr_eq(held.shape(), &self.shape);
+                && Arc::ptr_eq(held.shape(), &self.current.shape);
             same || is_older(revision, held.revision())
         };
         if held.as_ref().is_some_and(is_known) {
             return Ok(None);
         }
         let label_keys = &mut self.label_keys;
-        let entry = Arc::new(Entry::new(object, &self.shape, |keys| share(label_keys, keys))?);
+        let entry = Entry::new(object, &self.current.shape, |keys| share(label_keys, keys))?;
+        let entry = Arc::new(entry);
         self.current.put(&entry);
         self.tombstones.remove(namespace, name);
         self.drop_label_keys();
@@ -313,21 +344,6 @@ impl Table {
         differences
     }
 
-    /// Shows the shape of the last list, once all entries have it: one that was newer than the list may still be without.
-    fn keep_promise(&mut self) -> bool {
-        let Some(promised) = self.promised.take() else { return false };
-        let has_it = |entry: &Arc<Entry>| {
-            Arc::ptr_eq(entry.shape(), &promised) || entry.shape().covers(&promised)
-        };
-        if !self.current.rows().iter().all(has_it) {
-            self.promised = Some(promised);
-            return false;
-        }
-        let is_wider = !self.current.shape.covers(&promised);
-        self.current.shape = promised;
-        is_wider
-    }
-
     fn drop_label_keys(&mut self) {
         if self.label_keys.len() > self.label_keys_bound {
             self.label_keys.retain(|keys| Arc::strong_count(keys) > 1);
@@ -347,7 +363,10 @@ fn place(object: &Value) -> Place {
 }
 
 fn place_of(entry: &Entry) -> Place {
-    (entry.namespace().unwrap_or_default().into(), entry.name().into())
+    {
+        let (namespace, name) = entry.place();
+        (namespace.into(), name.into())
+    }
 }
 
 fn share(shared: &mut HashSet<LabelKeys>, keys: Vec<u64>) -> LabelKeys {

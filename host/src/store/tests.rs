@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use futures::FutureExt as _;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -43,26 +44,26 @@ fn selection() -> Selection {
 /// A store of everything, listed: empty.
 fn stores(wanted: &Wanted) -> Stores {
     let stores = Stores::new();
-    assert!(stores.open(&kind(), &Scope::default(), wanted));
+    assert!(stores.open(&kind(), &Scope::default(), wanted).is_some());
     list(&stores, &Scope::default(), &[]);
     stores.take_events();
     stores
 }
 
 fn list(stores: &Stores, scope: &Scope, objects: &[Value]) {
-    stores.begin_list(&kind(), scope);
+    stores.feed(&kind(), scope).unwrap().begin_list();
     for object in objects {
-        stores.list_item(&kind(), scope, object);
+        stores.feed(&kind(), scope).unwrap().list_item(object);
     }
-    stores.end_list(&kind(), scope);
+    stores.feed(&kind(), scope).unwrap().end_list();
 }
 
 fn upsert(stores: &Stores, object: &Value) {
-    stores.upsert(&kind(), &Scope::default(), object);
+    stores.feed(&kind(), &Scope::default()).unwrap().upsert(object);
 }
 
 fn delete(stores: &Stores, object: &Value) {
-    stores.delete(&kind(), &Scope::default(), object);
+    stores.feed(&kind(), &Scope::default()).unwrap().delete(object);
 }
 
 fn names(stores: &Stores, selection: &Selection) -> Vec<String> {
@@ -82,6 +83,7 @@ fn changes(stores: &Stores) -> Vec<String> {
         Event::Known(_) => Some("known".to_owned()),
         Event::Unknown(_) => Some("unknown".to_owned()),
         Event::Complete(_) => Some("complete".to_owned()),
+        Event::Closed(..) => Some("closed".to_owned()),
     };
     stores.take_events().into_iter().filter_map(change).collect()
 }
@@ -177,12 +179,12 @@ fn what_is_not_in_a_list_is_gone_at_its_end_unless_it_is_newer() {
         upsert(&stores, &thing("a", name, revision));
     }
     stores.take_events();
-    stores.begin_list(&kind(), &Scope::default());
-    stores.list_item(&kind(), &Scope::default(), &thing("a", "stays", 8));
+    stores.feed(&kind(), &Scope::default()).unwrap().begin_list();
+    stores.feed(&kind(), &Scope::default()).unwrap().list_item(&thing("a", "stays", 8));
     stores.wrote(&kind(), &thing("a", "new", 9), &key(), &Arc::default());
     stores.wrote(&kind(), &thing("a", "newer", 10), &key(), &Arc::default());
     assert_eq!(names(&stores, &selection()), ["a/gone", "a/new", "a/newer", "a/stays"]);
-    stores.end_list(&kind(), &Scope::default());
+    stores.feed(&kind(), &Scope::default()).unwrap().end_list();
     assert_eq!(names(&stores, &selection()), ["a/new", "a/newer", "a/stays"]);
     // The watch shows `newer`, but not `new`: it was deleted before the list.
     upsert(&stores, &thing("a", "newer", 10));
@@ -203,9 +205,9 @@ fn an_object_that_a_list_missed_by_being_older_comes_back_with_the_watch() {
 #[test]
 fn an_answer_that_one_list_did_not_confirm_is_confirmed_by_the_next() {
     let stores = stores(&wanted(&[], &[]));
-    stores.begin_list(&kind(), &Scope::default());
+    stores.feed(&kind(), &Scope::default()).unwrap().begin_list();
     stores.wrote(&kind(), &thing("a", "new", 9), &key(), &Arc::default());
-    stores.end_list(&kind(), &Scope::default());
+    stores.feed(&kind(), &Scope::default()).unwrap().end_list();
     list(&stores, &Scope::default(), &[thing("a", "new", 9)]);
     upsert(&stores, &thing("a", "other", 10));
     assert_eq!(names(&stores, &selection()), ["a/new", "a/other"]);
@@ -224,18 +226,94 @@ fn more_fields_are_read_only_when_all_objects_have_them() {
     let stores = stores(&wanted(&["spec.a"], &[]));
     let object = with(with(thing("a", "x", 5), "spec/a", json!(1)), "spec/b", json!(2));
     upsert(&stores, &object);
-    assert!(!stores.open(&kind(), &Scope::default(), &wanted(&["spec.a"], &[])));
-    assert!(stores.open(&kind(), &Scope::default(), &wanted(&["spec.b"], &["spec.b"])));
+    let open = |fields: &[&str], matching: &[&str]| {
+        stores.open(&kind(), &Scope::default(), &wanted(fields, matching))
+    };
+    let former = stores.feed(&kind(), &Scope::default()).unwrap();
+    assert!(open(&["spec.a"], &["spec.a"]).is_none(), "it is there");
+    let never = open(&["spec.b"], &[]).unwrap();
+    let feed = open(&["spec.b"], &["spec.c"]).unwrap();
+    assert!(open(&["spec.b"], &[]).is_none(), "it is on its way");
+    let is_over = |feed: &Feed| feed.over().now_or_never().is_some();
+    assert!(is_over(&never) && !is_over(&former), "the widest of those on their way is enough");
+    never.begin_list();
+    never.end_list();
     let shape = || stores.snapshots(&kind()).stores[0].2.shape().fields.clone();
-    assert_eq!(shape(), Fields::parse(&["spec.a"]).unwrap());
     stores.take_events();
-    list(&stores, &Scope::default(), std::slice::from_ref(&object));
-    assert_eq!(changes(&stores), ["complete"]);
+    feed.begin_list();
+    feed.list_item(&object);
+    // What happens meanwhile is seen by the former watch, and by the new one when it comes so far.
+    let [changed, other] = [thing("a", "x", 7), thing("a", "other", 8)];
+    former.upsert(&changed);
+    stores.wrote(&kind(), &other, &key(), &Arc::default());
+    assert_eq!(changes(&stores), ["5 7", "- 8"]);
+    feed.end_list();
+    assert_eq!(shape(), Fields::parse(&["spec.a"]).unwrap(), "it is behind");
+    assert!(!stores.is_settled(&kind(), &Scope::default()) && !is_over(&former));
+    feed.upsert(&changed);
+    assert_eq!(changes(&stores), ["complete"], "nothing is new to readers");
     assert_eq!(shape(), Fields::parse(&["spec.a", "spec.b"]).unwrap());
+    assert!(stores.is_settled(&kind(), &Scope::default()) && is_over(&former));
+    assert_eq!(names(&stores, &selection()), ["a/other", "a/x"]);
+    former.upsert(&thing("a", "late", 9));
+    assert_eq!(
+        names(&stores, &selection()),
+        ["a/other", "a/x"],
+        "a watch that is over is not heard"
+    );
+    let wide = with(thing("a", "x", 10), "spec/b", json!(2));
+    feed.upsert(&wide);
     let mut of = selection();
     of.matching = vec![("spec.b".into(), "2".into())];
-    let found = stores.candidates(&of).unwrap().unwrap();
-    assert_eq!(found[0].value(), object);
+    assert_eq!(stores.candidates(&of).unwrap().unwrap()[0].value(), wide);
+}
+
+#[test]
+fn what_a_wider_list_shows_first_is_a_change() {
+    let stores = stores(&wanted(&["spec.a"], &[]));
+    for (name, revision) in [("changed", 5), ("gone", 6), ("same", 7)] {
+        upsert(&stores, &thing("a", name, revision));
+    }
+    stores.take_events();
+    let feed = stores.open(&kind(), &Scope::default(), &wanted(&["spec.b"], &[])).unwrap();
+    feed.begin_list();
+    for (name, revision) in [("changed", 9), ("same", 7), ("new", 8)] {
+        feed.list_item(&thing("a", name, revision));
+    }
+    assert_eq!(changes(&stores), [""; 0], "the present store serves until the list is complete");
+    assert_eq!(names(&stores, &selection()), ["a/changed", "a/gone", "a/same"]);
+    feed.end_list();
+    assert_eq!(changes(&stores), ["5 9", "6 -", "- 8", "complete"]);
+    // What was deleted before does not come back.
+    stores.wrote(&kind(), &thing("a", "gone", 6), &key(), &Arc::default());
+    assert_eq!(names(&stores, &selection()), ["a/changed", "a/new", "a/same"]);
+}
+
+#[test]
+fn metadata_alone_is_not_enough_where_objects_are_written() {
+    let metadata = wanted(&["metadata.labels"], &[]);
+    let stores = stores(&metadata);
+    assert!(stores.feed(&kind(), &Scope::default()).unwrap().is_metadata_only());
+    let written = Wanted { written: true, ..metadata.clone() };
+    let feed = stores.open(&kind(), &Scope::default(), &written).unwrap();
+    assert!(!feed.is_metadata_only());
+    list(&stores, &Scope::default(), &[]);
+    assert!(stores.open(&kind(), &Scope::default(), &metadata).is_none());
+}
+
+#[test]
+fn a_store_that_is_closed_is_told_of_and_heard_of_no_more() {
+    let stores = stores(&wanted(&[], &[]));
+    let feed = stores.feed(&kind(), &Scope::default()).unwrap();
+    upsert(&stores, &thing("a", "x", 5));
+    stores.take_events();
+    stores.close(&kind(), &Scope::default());
+    assert_eq!(changes(&stores), ["closed"]);
+    assert!(feed.over().now_or_never().is_some());
+    feed.upsert(&thing("a", "y", 6));
+    assert_eq!(changes(&stores), [""; 0]);
+    assert!(stores.candidates(&selection()).unwrap().is_none());
+    assert!(stores.feed(&kind(), &Scope::default()).is_none());
 }
 
 #[test]
@@ -267,7 +345,7 @@ fn what_is_known_depends_on_the_scopes() {
     list(&stores, &scope, &[thing("a", "y", 1)]);
     assert!(matches!(stores.known(&of("a")), Known::Absent));
     assert!(matches!(stores.known(&of("b")), Known::Unwatched));
-    stores.upsert(&kind(), &scope, &thing("a", "x", 2));
+    stores.feed(&kind(), &scope).unwrap().upsert(&thing("a", "x", 2));
     assert!(matches!(stores.known(&of("a")), Known::Present(_)));
     assert!(stores.candidates(&selection()).unwrap().is_none(), "no store covers all namespaces");
 }
@@ -316,34 +394,51 @@ struct Api {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Write { name: u8, label: u8, host: u8 },
+    Write {
+        name: u8,
+        label: u8,
+        host: u8,
+    },
     Delete(u8),
-    Watch { scope: u8, count: u8 },
+    Watch {
+        scope: u8,
+        count: u8,
+    },
     Answer(u8),
     BeginList(u8),
-    ListItems { scope: u8, count: u8 },
+    ListItems {
+        scope: u8,
+        count: u8,
+    },
     EndList(u8),
     Look(u8),
+    /// More is wanted of a scope: another watch begins, the former goes on until it is over.
+    Widen {
+        scope: u8,
+        field: u8,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..6_u8, 0..3_u8, 0..3_u8).prop_map(|(name, label, host)| Step::Write { name, label, host }),
         2 => (0..6_u8).prop_map(Step::Delete),
-        4 => (0..2_u8, 1..4_u8).prop_map(|(scope, count)| Step::Watch { scope, count }),
+        4 => (0..4_u8, 1..4_u8).prop_map(|(scope, count)| Step::Watch { scope, count }),
         3 => any::<u8>().prop_map(Step::Answer),
-        1 => (0..2_u8).prop_map(Step::BeginList),
-        2 => (0..2_u8, 1..4_u8).prop_map(|(scope, count)| Step::ListItems { scope, count }),
-        1 => (0..2_u8).prop_map(Step::EndList),
+        1 => (0..4_u8).prop_map(Step::BeginList),
+        2 => (0..4_u8, 1..4_u8).prop_map(|(scope, count)| Step::ListItems { scope, count }),
+        1 => (0..4_u8).prop_map(Step::EndList),
         1 => (0..3_u8).prop_map(Step::Look),
+        1 => (0..2_u8, 0..3_u8).prop_map(|(scope, field)| Step::Widen { scope, field }),
     ]
 }
 
 /// One watch, as the store sees it.
 struct Watching {
     scope: Scope,
-    /// The next event of the history.
-    position: usize,
+    feed: Feed,
+    /// The next event of the history; none before the first list.
+    position: Option<usize>,
     /// The rest of a list, the last first.
     items: Option<Vec<Value>>,
 }
@@ -351,20 +446,32 @@ struct Watching {
 struct World {
     api: Api,
     stores: Stores,
-    watches: [Watching; 2],
+    watches: Vec<Watching>,
+    /// What the events of the stores come to: the versions by store and place.
+    told: BTreeMap<(StoreId, String, String), String>,
 }
 
 impl World {
     fn new() -> Self {
-        let stores = Stores::new();
-        let watches = ["", "app=1"].map(|labels| {
+        let (stores, told) = (Stores::new(), BTreeMap::new());
+        let mut world = Self { api: Api::default(), stores, watches: Vec::new(), told };
+        for labels in ["", "app=1"] {
             let scope = Scope { labels: labels.into(), ..Scope::default() };
-            stores.open(&kind(), &scope, &wanted(&["spec.other"], &["spec.hosts[]"]));
-            Watching { scope, position: 0, items: None }
-        });
-        let mut world = Self { api: Api::default(), stores, watches };
+            world.open(&scope, &wanted(&["spec.other"], &["spec.hosts[]"]));
+        }
         (0..2).for_each(|scope| world.relist(scope));
         world
+    }
+
+    fn open(&mut self, scope: &Scope, wanted: &Wanted) {
+        if let Some(feed) = self.stores.open(&kind(), scope, wanted) {
+            self.watches.push(Watching { scope: scope.clone(), feed, position: None, items: None });
+        }
+    }
+
+    fn watching(&mut self, at: u8) -> &mut Watching {
+        let count = self.watches.len();
+        &mut self.watches[usize::from(at) % count]
     }
 
     fn write(&mut self, name: u8, new: Option<Value>) {
@@ -381,50 +488,66 @@ impl World {
         }
     }
 
-    fn watch(&mut self, scope: u8) {
-        let watching = &mut self.watches[usize::from(scope)];
-        let Some((revision, old, new)) = self.api.history.get(watching.position) else { return };
-        if watching.items.is_some() {
-            return;
-        }
-        watching.position += 1;
+    fn watch(&mut self, at: u8) {
+        let (count, history) = (self.watches.len(), &self.api.history);
+        let watching = &mut self.watches[usize::from(at) % count];
+        let Some(position) = watching.position.filter(|_| watching.items.is_none()) else { return };
+        let Some((revision, old, new)) = history.get(position) else { return };
+        watching.position = Some(position + 1);
         let is_within = |object: &&Value| watching.scope.holds(object);
         match (old.as_ref().filter(is_within), new.as_ref().filter(is_within)) {
-            (_, Some(new)) => self.stores.upsert(&kind(), &watching.scope, new),
+            (_, Some(new)) => watching.feed.upsert(new),
             (Some(old), None) => {
                 let last =
                     with(old.clone(), "metadata/resourceVersion", json!(revision.to_string()));
-                self.stores.delete(&kind(), &watching.scope, &last);
+                watching.feed.delete(&last);
             }
             (None, None) => {}
         }
     }
 
-    fn begin_list(&mut self, scope: u8) {
-        let watching = &mut self.watches[usize::from(scope)];
-        self.stores.begin_list(&kind(), &watching.scope);
-        let is_within = |object: &&Value| watching.scope.holds(object);
-        watching.items = Some(self.api.objects.values().filter(is_within).cloned().collect());
-        watching.position = self.api.history.len();
+    fn begin_list(&mut self, at: u8) {
+        let (objects, end) = (self.api.objects.clone(), self.api.history.len());
+        let watching = self.watching(at);
+        watching.feed.begin_list();
+        let is_within = |object: &Value| watching.scope.holds(object);
+        watching.items = Some(objects.into_values().filter(is_within).collect());
+        watching.position = Some(end);
     }
 
-    fn list_item(&mut self, scope: u8) {
-        let watching = &mut self.watches[usize::from(scope)];
+    fn list_item(&mut self, at: u8) {
+        let watching = self.watching(at);
         if let Some(item) = watching.items.as_mut().and_then(Vec::pop) {
-            self.stores.list_item(&kind(), &watching.scope, &item);
+            watching.feed.list_item(&item);
         }
     }
 
-    fn relist(&mut self, scope: u8) {
-        let at = usize::from(scope);
-        if self.watches[at].items.is_none() {
-            self.begin_list(scope);
+    fn relist(&mut self, at: u8) {
+        if self.watching(at).items.is_none() {
+            self.begin_list(at);
         }
-        while self.watches[at].items.as_ref().is_some_and(|items| !items.is_empty()) {
-            self.list_item(scope);
+        while self.watching(at).items.as_ref().is_some_and(|items| !items.is_empty()) {
+            self.list_item(at);
         }
-        self.stores.end_list(&kind(), &self.watches[at].scope);
-        self.watches[at].items = None;
+        let watching = self.watching(at);
+        watching.feed.end_list();
+        watching.items = None;
+    }
+
+    /// What the stores tell of what changed.
+    fn hear(&mut self) {
+        for event in self.stores.take_events() {
+            let Event::Object(change) = event else { continue };
+            let entry = change.new.as_ref().or(change.old.as_ref()).unwrap();
+            let place = entry.namespace().unwrap_or_default().to_owned();
+            let place = (change.store, place, entry.name().to_owned());
+            let version = |entry: &Arc<Entry>| entry.resource_version().to_owned();
+            let held = match &change.new {
+                Some(new) => self.told.insert(place, version(new)),
+                None => self.told.remove(&place),
+            };
+            assert_eq!(held, change.old.as_ref().map(version), "a change that was not told");
+        }
     }
 
     fn step(&mut self, step: &Step) {
@@ -456,9 +579,13 @@ impl World {
             Step::BeginList(scope) => self.begin_list(scope),
             Step::ListItems { scope, count } => (0..count).for_each(|_| self.list_item(scope)),
             Step::EndList(scope) => {
-                if self.watches[usize::from(scope)].items.is_some() {
+                if self.watching(scope).items.is_some() {
                     self.relist(scope);
                 }
+            }
+            Step::Widen { scope, field } => {
+                let scope = self.watches[usize::from(scope)].scope.clone();
+                self.open(&scope, &wanted(&[&format!("spec.more{field}")], &[]));
             }
             Step::Look(label) => {
                 let mut of = selection();
@@ -470,33 +597,43 @@ impl World {
 
     /// Lets the watches come to the end; the store must be as a list would be then.
     fn settle(&mut self) {
-        for scope in 0..2 {
-            if self.watches[usize::from(scope)].items.is_some() {
-                self.relist(scope);
+        for at in 0..u8::try_from(self.watches.len()).unwrap() {
+            let watching = self.watching(at);
+            if watching.items.is_some() || watching.position.is_none() {
+                self.relist(at);
             }
             // A last write of something else: what the watch shows of it says how far it has come.
             let object = with(thing("ns0", "8", 0), "metadata/labels", json!({"app": "1"}));
             self.write(8, Some(object));
-            (0..=self.api.history.len()).for_each(|_| self.watch(scope));
+            (0..=self.api.history.len()).for_each(|_| self.watch(at));
         }
-        self.watch(0);
+        for at in 0..u8::try_from(self.watches.len()).unwrap() {
+            (0..=self.api.history.len()).for_each(|_| self.watch(at));
+        }
+        self.hear();
     }
 
     fn check(&self) {
         let kept = self.stores.snapshots(&kind());
-        for (watching, (_, _, snapshot)) in self.watches.iter().zip(&kept.stores) {
+        assert_eq!(kept.stores.len(), 2);
+        for (store, scope, snapshot) in &kept.stores {
+            assert!(self.stores.is_settled(&kind(), scope), "all that was wanted is served");
+            let told = self.told.iter().filter(|((of, _, _), _)| of == store);
+            let told: Vec<&String> = told.map(|(_, version)| version).collect();
+            let held: Vec<_> = snapshot.rows().iter().map(|row| row.resource_version()).collect();
+            assert_eq!(told, held, "what was told in {scope:?}");
             for query in queries() {
                 let expected: Vec<_> = self
                     .api
                     .objects
                     .values()
-                    .filter(|object| watching.scope.holds(object) && selects(&query, object))
+                    .filter(|object| scope.holds(object) && selects(&query, object))
                     .map(|object| object["metadata"]["resourceVersion"].as_str().unwrap())
                     .collect();
                 let query = Query::new(&query).unwrap();
                 let found: Vec<_> =
                     snapshot.select(&query, None).map(|entry| entry.resource_version()).collect();
-                assert_eq!(found, expected, "{query:?} in {:?}", watching.scope);
+                assert_eq!(found, expected, "{query:?} in {scope:?}");
             }
         }
     }
@@ -545,6 +682,7 @@ proptest! {
         let mut world = World::new();
         for step in &steps {
             world.step(step);
+            world.hear();
         }
         world.settle();
         world.check();

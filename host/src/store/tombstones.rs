@@ -49,6 +49,16 @@ impl Tombstones {
         }
     }
 
+    /// Takes over what others remember of some places.
+    pub(super) fn inherit(&mut self, others: &Self, of: impl Fn(&str, &str) -> bool) {
+        for (made, place) in &others.order {
+            let stone = others.stones.get(place).filter(|stone| stone.made == *made);
+            if let Some(stone) = stone.filter(|_| of(&place.0, &place.1)) {
+                self.add(place.clone(), stone.revision, stone.uid.clone(), *made);
+            }
+        }
+    }
+
     /// Whether this version of an object must not come back.
     pub(super) fn bar(
         &self,

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::compare::Compare;
 use crate::queue::Key;
-use crate::store::Change;
+use crate::store::{Change, StoreId};
 use crate::view::{Anchor, Concern, Interest, Reads};
 
 /// The interests in one kind.
@@ -72,6 +72,12 @@ impl Index {
         ids.into_iter()
             .filter_map(|id| self.interests.get(id as usize)?.as_ref())
             .filter(move |registered| registered.is_open(store, sequence))
+    }
+
+    /// Those that have read from a store.
+    pub(super) fn keys_of(&self, store: StoreId) -> impl Iterator<Item = &Key> {
+        let of_store = move |registered: &&Registered| registered.interest.store == Some(store);
+        self.interests.iter().flatten().filter(of_store).map(|registered| &registered.key)
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {

@@ -66,7 +66,7 @@ impl World {
     fn watch(&mut self) {
         for object in std::mem::take(&mut self.unseen) {
             let of = kind(object["kind"].as_str().unwrap());
-            self.stores.upsert(&of, &Scope::default(), &object);
+            self.stores.feed(&of, &Scope::default()).unwrap().upsert(&object);
         }
     }
 
@@ -74,14 +74,14 @@ impl World {
         self.watch();
         let object = self.newer(object);
         let of = kind(object["kind"].as_str().unwrap());
-        self.stores.upsert(&of, &Scope::default(), &object);
+        self.stores.feed(&of, &Scope::default()).unwrap().upsert(&object);
     }
 
     fn delete(&mut self, object: Value) {
         self.watch();
         let object = self.newer(object);
         let of = kind(object["kind"].as_str().unwrap());
-        self.stores.delete(&of, &Scope::default(), &object);
+        self.stores.feed(&of, &Scope::default()).unwrap().delete(&object);
     }
 
     fn wrote(&mut self, object: Value, by: &Key, sent: &Value) {
@@ -96,7 +96,7 @@ impl World {
         self.watch();
         let object = self.newer(object);
         let of = kind(object["kind"].as_str().unwrap());
-        self.stores.upsert(&of, &Scope::default(), &object);
+        self.stores.feed(&of, &Scope::default()).unwrap().upsert(&object);
         self.stores.wrote(&of, &object, by, &Arc::new(sent.clone()));
     }
 
@@ -513,7 +513,8 @@ fn objects_of_a_reconciler_are_keys_and_their_status_does_not_trigger_unless_ask
         let rule = with(object("Rule", "a", 0), "metadata/labels", json!({"app": "x"}));
         world.upsert(rule.clone());
         world.queued();
-        let there = world.triggers.add_reconciler(&"p".into(), &of, &world.stores.clone()).unwrap();
+        let there =
+            world.triggers.add_reconciler(Standing::new(&"p".into(), &of).unwrap(), &world.stores);
         assert_eq!(there, [key("a")]);
         world.upsert(with(object("Rule", "b", 0), "metadata/labels", json!({"app": "x"})));
         world.upsert(object("Rule", "c", 0));

@@ -110,7 +110,7 @@ fn a_list_comes_in_pages_that_show_one_state() {
     let mut view = view(vec![all("Thing")]);
     let first = view.list(&all("Thing"), 2, None).unwrap();
     assert_eq!(names(&first), ["a", "b"]);
-    view.stores.delete(&kind("Thing"), &Scope::default(), &object("Thing", "c", 50));
+    view.stores.feed(&kind("Thing"), &Scope::default()).unwrap().delete(&object("Thing", "c", 50));
     let second = view.list(&all("Thing"), 2, first.next.as_deref()).unwrap();
     assert_eq!((names(&second), &second.next), (texts(&["c"]), &None));
     view.page_bytes = 1;

@@ -138,7 +138,7 @@ impl Bed {
             let resource = self.cluster.resolve(kind).await.unwrap().unwrap();
             let list = self.cluster.send(&Outgoing::get(resource.path(None))).await.unwrap().body;
             self.stores.open(kind, &Scope::default(), &wanted);
-            self.stores.begin_list(kind, &Scope::default());
+            self.stores.feed(kind, &Scope::default()).unwrap().begin_list();
             for item in list["items"].as_array().unwrap() {
                 let mut item = item.clone();
                 item["apiVersion"] = json!(if kind.group.is_empty() {
@@ -147,9 +147,9 @@ impl Bed {
                     format!("{}/{}", kind.group, kind.version)
                 });
                 item["kind"] = json!(kind.kind);
-                self.stores.list_item(kind, &Scope::default(), &item);
+                self.stores.feed(kind, &Scope::default()).unwrap().list_item(&item);
             }
-            self.stores.end_list(kind, &Scope::default());
+            self.stores.feed(kind, &Scope::default()).unwrap().end_list();
             self.tell_deletions(kind, &list);
         }
     }
@@ -166,7 +166,10 @@ impl Bed {
                 let version = &list["metadata"]["resourceVersion"];
                 let metadata =
                     json!({"name": name, "namespace": namespace, "resourceVersion": version});
-                self.stores.delete(kind, &Scope::default(), &json!({"metadata": metadata}));
+                self.stores
+                    .feed(kind, &Scope::default())
+                    .unwrap()
+                    .delete(&json!({"metadata": metadata}));
             }
         }
     }

@@ -91,7 +91,8 @@ async fn api_rule() -> anyhow::Result<Callee> {
     let readable = Readable::new(&loaded.description)?;
     for (kind, scope, wanted) in readable.wanted() {
         stores.open(kind, scope, wanted);
-        stores.begin_list(kind, scope);
+        let feed = stores.feed(kind, scope).context("it was opened just now")?;
+        feed.begin_list();
         for (index, object) in objects.iter().enumerate() {
             let of = desk::kind_of(object);
             if (&of.group, &of.kind) == (&kind.group, &kind.kind) && scope.holds(object) {
@@ -100,10 +101,10 @@ async fn api_rule() -> anyhow::Result<Callee> {
                     metadata["uid"] = format!("uid-{index}").into();
                     metadata["resourceVersion"] = (index + 1).to_string().into();
                 }
-                stores.list_item(kind, scope, &object);
+                feed.list_item(&object);
             }
         }
-        stores.end_list(kind, scope);
+        feed.end_list();
     }
     Callee::new(loaded, stores, &rules::rule(0))
 }

@@ -52,10 +52,10 @@ pub(crate) fn fill(mut object: Value, pointer: &str) -> Value {
 
 /// Fills stores with [`OBJECTS`] objects.
 pub(crate) fn fill_stores(stores: &Stores, scope: &Scope, wanted: &Wanted) {
-    stores.open(&kind(), scope, wanted);
-    stores.begin_list(&kind(), scope);
-    (0..OBJECTS).for_each(|index| stores.list_item(&kind(), scope, &thing(index)));
-    stores.end_list(&kind(), scope);
+    let Some(feed) = stores.open(&kind(), scope, wanted) else { return };
+    feed.begin_list();
+    (0..OBJECTS).for_each(|index| feed.list_item(&thing(index)));
+    feed.end_list();
 }
 
 /// Adds what stores need for an object, whole and projected.

@@ -52,17 +52,18 @@ impl Setting {
         self.stores = Stores::new();
         for (kind, scope, wanted) in self.readable.wanted() {
             self.stores.open(kind, scope, wanted);
-            self.stores.begin_list(kind, scope);
+            let feed = self.stores.feed(kind, scope).unwrap();
+            feed.begin_list();
             for (index, object) in objects.iter().enumerate() {
                 let of = kind_of(object);
                 if (&of.group, &of.kind) == (&kind.group, &kind.kind) && scope.holds(object) {
                     let mut object = object.clone();
                     object["metadata"]["uid"] = format!("uid-{index}").into();
                     object["metadata"]["resourceVersion"] = (index + 1).to_string().into();
-                    self.stores.list_item(kind, scope, &object);
+                    feed.list_item(&object);
                 }
             }
-            self.stores.end_list(kind, scope);
+            feed.end_list();
         }
     }
 

@@ -60,11 +60,12 @@ fn stores(readable: &Readable, things: &[Value]) -> Stores {
     let stores = Stores::new();
     for (kind, scope, wanted) in readable.wanted() {
         stores.open(kind, scope, wanted);
-        stores.begin_list(kind, scope);
+        let feed = stores.feed(kind, scope).unwrap();
+        feed.begin_list();
         for thing in things.iter().filter(|_| kind.kind == "Thing") {
-            stores.list_item(kind, scope, thing);
+            feed.list_item(thing);
         }
-        stores.end_list(kind, scope);
+        feed.end_list();
     }
     stores
 }

@@ -42,7 +42,7 @@ async fn random_bytes_follow_from_the_call_where_calls_are_repeatable() {
     let processor = processor_in(&engine, "misbehave", Limits::default()).await;
     let first = call(&processor, "asks-random").await;
     let second = call(&processor, "asks-random").await;
-    assert!(first.asked_random);
+    assert!(first.asked.random);
     let first = status(&outcome(first));
     assert_eq!(first, status(&outcome(second)));
     // Another object draws other bytes.

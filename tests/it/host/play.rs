@@ -10,6 +10,7 @@ use super::{PUPPET, merge};
 #[derive(Clone)]
 pub(super) struct Play {
     description: Value,
+    script: Value,
 }
 
 // === impl Play ===
@@ -20,7 +21,18 @@ impl Play {
         let description = json!({
             "name": name, "version": "1.0.0", "config_schema": null, "reconcilers": [], "reads": [], "writes": [],
         });
-        Self { description }
+        Self { description, script: json!({}) }
+    }
+
+    pub(super) fn version(mut self, version: &str) -> Self {
+        self.description["version"] = json!(version);
+        self
+    }
+
+    /// What it does for objects that carry no script of their own.
+    pub(super) fn script(mut self, script: Value) -> Self {
+        self.script = script;
+        self
     }
 
     pub(super) fn reconciles(self, name: &str, of: &Value) -> Self {
@@ -48,7 +60,7 @@ impl Play {
     }
 
     pub(super) async fn load(&self) -> Loaded {
-        let play = json!({"description": self.description});
+        let play = json!({"description": self.description, "script": self.script});
         loaded(PUPPET, &play.to_string()).await.unwrap()
     }
 }

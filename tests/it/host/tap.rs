@@ -1,6 +1,7 @@
 //! What passes between host and API: counted, and cut off.
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     future::{Future, pending},
     sync::{Arc, Mutex},
@@ -29,6 +30,9 @@ struct State {
     watches: Vec<String>,
     /// Those of them that were listed for it.
     lists: Vec<String>,
+    /// The writes that are on their way, by path.
+    on_their_way: BTreeMap<String, usize>,
+    most_at_once: usize,
     /// Events do not count.
     writes: usize,
     /// The host does not live to hear the answer to this write.
@@ -59,7 +63,14 @@ impl Tap {
                 if !lives {
                     return pending().await;
                 }
+                let path = request.uri().path().to_owned();
+                if is_write {
+                    tap.begins(&path);
+                }
                 let answer = router.oneshot(request).await?;
+                if is_write {
+                    tap.ends(&path);
+                }
                 if is_write && answer.status().is_success() && tap.wrote() {
                     tap.0.killed.notify_one();
                     return pending().await;
@@ -83,6 +94,18 @@ impl Tap {
         state.last_write.is_none_or(|last| state.writes < last)
     }
 
+    fn begins(&self, path: &str) {
+        let mut state = self.0.state.lock().unwrap();
+        let count = state.on_their_way.entry(path.to_owned()).or_default();
+        *count += 1;
+        let count = *count;
+        state.most_at_once = state.most_at_once.max(count);
+    }
+
+    fn ends(&self, path: &str) {
+        *self.0.state.lock().unwrap().on_their_way.get_mut(path).unwrap() -= 1;
+    }
+
     /// Counts a write that was carried out; says whether the host dies of it.
     fn wrote(&self) -> bool {
         let mut state = self.0.state.lock().unwrap();
@@ -93,6 +116,17 @@ impl Tap {
     /// Waits until the host is dead.
     pub(super) fn killed(&self) -> impl Future<Output = ()> {
         self.0.killed.notified()
+    }
+
+    /// How often all objects of a resource, by its plural, were listed.
+    pub(super) fn lists(&self, plural: &str) -> usize {
+        let state = self.0.state.lock().unwrap();
+        state.lists.iter().filter(|path| path.ends_with(&format!("/{plural}"))).count()
+    }
+
+    /// How many writes of one object were on their way at once, at most.
+    pub(super) fn most_at_once(&self) -> usize {
+        self.0.state.lock().unwrap().most_at_once
     }
 
     /// How many watches were opened, of all resources.

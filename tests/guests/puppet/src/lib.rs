@@ -2,7 +2,8 @@
 //! is `ref_`), cases of enums and variants in upper camel case, all fields given.
 //!
 //! The configuration is a [`Play`]: the description, and what `reconcile` does. An object can carry another script, in the
-//! `ConfigMap` key or annotation `script`. What the reads answered is in the log, a line `read` each, in JSON.
+//! `ConfigMap` key or annotation `script`. In the configuration's, `$(name)` stands for the object's name and `$(sequence)` for its
+//! `data.sequence`. What the reads answered is in the log, a line `read` each, in JSON.
 
 #[allow(
     missing_docs,
@@ -119,7 +120,11 @@ fn script(request: &Request) -> Result<Script, String> {
     match own {
         Some(script) => serde_json::from_str(script)
             .map_err(|error| format!("the script cannot be read: {error}")),
-        None => Ok(play(&request.config)?.script),
+        None => {
+            let sequence = object.pointer("/data/sequence").and_then(Value::as_str);
+            let config = request.config.replace("$(name)", &request.ref_.name);
+            Ok(play(&config.replace("$(sequence)", sequence.unwrap_or_default()))?.script)
+        }
     }
 }
 

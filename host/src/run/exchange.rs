@@ -1,0 +1,185 @@
+//! Processors come, are exchanged and go while the host runs.
+//!
+//! *Guarantees.* Runs that are on their way end on the version that they began on; what begins after the exchange begins on the
+//! new one, and as the queue never gives a key out twice at once, no key runs on two versions at once. Nothing is lost: queued
+//! keys stay queued, changes go on to be told to the same keys, and each key runs once more on the new version, after what
+//! has changed. A version reads what it needs from when it is put to work until its last run has ended. A version that is
+//! refused leaves all as it was.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+
+use super::{
+    Drive, Host, Loaded, Shared, declared_kinds,
+    registry::{Active, Version},
+    watches::Want,
+};
+use crate::{
+    contract,
+    queue::{self, Cause, Key, Priority},
+    reconciler::Reconciler,
+    triggers::{Standing, Triggers},
+    view::Readable,
+    watch::Watch,
+};
+
+/// A version that can be put to work: all that can be wrong with its description has been looked at.
+pub(super) struct Prepared {
+    active: Active,
+    pub(super) wanted: Vec<Want>,
+    standing: Vec<Standing>,
+    /// Its reconcilers.
+    reconcilers: Vec<contract::Reconciler>,
+}
+
+/// The watches that a version was given; it gives them back unless it is put to work.
+struct Claim<'a> {
+    shared: &'a Shared,
+    user: Option<super::watches::User>,
+}
+
+// === impl Host ===
+
+impl Host {
+    /// Adds a processor, or puts a new version in the place of the one of its name. The kinds that it needs and that are not
+    /// watched yet are listed before, for ten seconds at most; meanwhile the former version goes on.
+    ///
+    /// Where the future is dropped before it is done, nothing is exchanged. Exchanges are made one after the other.
+    ///
+    /// # Errors
+    ///
+    /// A description that makes no processor. Then the former version, if there is one, goes on.
+    pub async fn exchange(&self, loaded: Loaded) -> anyhow::Result<()> {
+        let _turn = self.turn.lock().await;
+        let prepared = self.prepare(loaded)?;
+        let mut claim = Claim { shared: &self.shared, user: Some(prepared.active.id) };
+        let watches = self.open([&prepared]);
+        self.shared.listed(&watches).await;
+        claim.user = None;
+        let version = Arc::clone(&prepared.active.version);
+        self.put(prepared);
+        tracing::info!(processor = %version.processor, version = version.version, digest = %version.digest, "put to work");
+        Ok(())
+    }
+
+    /// Takes a processor out. Its runs that are on their way end by themselves; what it has written, its finalizers too, stays.
+    ///
+    /// # Errors
+    ///
+    /// No processor is called so.
+    pub async fn remove(&self, name: &str) -> anyhow::Result<()> {
+        let _turn = self.turn.lock().await;
+        let mut triggers = self.shared.triggers.lock();
+        let over = self.shared.registry.lock().remove(name)?;
+        triggers.remove_processor(name);
+        self.shared.queue.remove_processor(name);
+        drop(triggers);
+        self.shared.release(over);
+        tracing::info!(processor = name, "removed");
+        Ok(())
+    }
+
+    /// Looks at all that can be wrong with a version.
+    pub(super) fn prepare(&self, loaded: Loaded) -> anyhow::Result<Prepared> {
+        let description = Arc::clone(&loaded.description);
+        let name: Arc<str> = description.name.as_str().into();
+        let of = || format!("processor `{name}`");
+        let readable = Readable::new(&description).with_context(of)?;
+        let wanted = readable.wanted().to_vec();
+        let standing: Result<Vec<Standing>, String> =
+            description.reconcilers.iter().map(|of| Standing::new(&name, of)).collect();
+        let standing = standing.map_err(anyhow::Error::msg).with_context(of)?;
+        let version = Version {
+            processor: Arc::clone(&name),
+            version: description.version.clone(),
+            digest: loaded.processor.digest(),
+        };
+        let reconciler = Reconciler::new(loaded, Arc::new(readable), self.shared.parts.clone())
+            .with_context(of)?;
+        let since = (self.shared.parts.now)();
+        let kinds = declared_kinds(&description);
+        let active = Active::new(self.next_user(), version, reconciler, kinds, since);
+        Ok(Prepared { active, wanted, standing, reconcilers: description.reconcilers.clone() })
+    }
+
+    /// Opens and widens the watches that versions need.
+    pub(super) fn open<'a>(&self, prepared: impl IntoIterator<Item = &'a Prepared>) -> Vec<Watch> {
+        let wants = prepared.into_iter().map(|of| (of.active.id, &of.wanted[..]));
+        let stores = &self.shared.parts.stores;
+        // Nothing is closed in between.
+        let mut watches = self.shared.watches.lock();
+        let needed = watches.assign(wants);
+        for (watch, wanted) in &needed {
+            if let Some(feed) = stores.open(&watch.kind, &watch.scope, wanted) {
+                self.spawn_watch(watch.clone(), feed);
+            }
+        }
+        needed.into_iter().map(|(watch, _)| watch).collect()
+    }
+
+    /// Puts a version to work, at once.
+    pub(super) fn put(&self, prepared: Prepared) {
+        let Prepared { active, standing, reconcilers, .. } = prepared;
+        let active = Arc::new(active);
+        let (shared, name) = (&self.shared, Arc::clone(&active.version.processor));
+        // No run begins or ends, and no change is told, in between.
+        let mut triggers = shared.triggers.lock();
+        let former = shared.registry.lock().get(&name).cloned();
+        if let Some(former) = &former {
+            for gone in former.reconciler.gone_from(&reconcilers) {
+                triggers.remove_reconciler(&name, gone);
+                shared.queue.remove_reconciler(&name, gone);
+            }
+        }
+        let over = shared.registry.lock().put(active);
+        self.limit(&name, &reconcilers);
+        let keys = keys(&mut triggers, &name, standing, shared);
+        for key in keys {
+            if former.is_some() {
+                shared.queue.renew(&key, Cause::NewVersion, Priority::Background);
+            } else {
+                shared.queue.add(&key, Cause::Start, Priority::Change);
+            }
+        }
+        drop(triggers);
+        shared.release(over);
+    }
+
+    fn limit(&self, name: &Arc<str>, reconcilers: &[contract::Reconciler]) {
+        let is_driven = self.options.drive == Drive::Caller;
+        let concurrency = if is_driven { usize::MAX } else { self.options.concurrency };
+        self.shared.queue.set_processor(name, queue::Limits { concurrency, rate: None });
+        for reconciler in reconcilers {
+            let interval = if is_driven {
+                Duration::ZERO
+            } else {
+                Duration::from_millis(reconciler.min_interval)
+            };
+            let of = reconciler.name.as_str().into();
+            self.shared.queue.set_min_interval(name, &of, interval);
+        }
+    }
+}
+
+/// Every key of a processor: of the objects that are there, and those that the former version knew.
+fn keys(
+    triggers: &mut Triggers,
+    processor: &str,
+    standing: Vec<Standing>,
+    shared: &Shared,
+) -> BTreeSet<Key> {
+    let mut keys = BTreeSet::from_iter(triggers.keys_of(processor));
+    for standing in standing {
+        keys.extend(triggers.add_reconciler(standing, &shared.parts.stores));
+    }
+    keys
+}
+
+// === impl Claim ===
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.shared.release(self.user);
+    }
+}

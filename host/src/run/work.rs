@@ -1,0 +1,138 @@
+//! What a host does all the time: changes to keys, keys to runs.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use parking_lot::Mutex;
+use tokio::{sync::mpsc, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    registry::Registry,
+    watches::{User, Watches},
+};
+use crate::{
+    queue::{self, Priority, Queue, Run},
+    reconciler::{Parts, Report},
+    triggers::Triggers,
+    watch::Watch,
+};
+
+/// How long runs wait for the lists of what they are going to read.
+const FIRST_LISTS: Duration = Duration::from_secs(10);
+
+/// What the tasks of a host share. Locked in this order: triggers, registry, watches; each for a few lines.
+pub(super) struct Shared {
+    pub(super) parts: Parts,
+    pub(super) triggers: Arc<Mutex<Triggers>>,
+    pub(super) queue: Queue,
+    pub(super) registry: Mutex<Registry>,
+    pub(super) watches: Mutex<Watches>,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    pub(super) fn new(parts: Parts) -> Self {
+        Self {
+            parts,
+            triggers: Arc::default(),
+            queue: Queue::new(),
+            registry: Mutex::default(),
+            watches: Mutex::default(),
+        }
+    }
+
+    /// Queues what the stores' changes trigger.
+    pub(super) fn feed(&self) {
+        // Under one lock, so that events are seen in the order in which the stores took them in.
+        let mut triggers = self.triggers.lock();
+        for event in self.parts.stores.take_events() {
+            for (key, cause) in triggers.on_event(&event) {
+                self.queue.add(&key, cause, Priority::Change);
+            }
+        }
+    }
+
+    pub(super) async fn pump(self: Arc<Self>) -> anyhow::Result<()> {
+        loop {
+            self.parts.stores.changed().await;
+            self.feed();
+        }
+    }
+
+    /// Runs what is ready until it is told to stop, then waits for what runs: a call is never dropped.
+    pub(super) async fn dispatch(
+        self: Arc<Self>,
+        reports: mpsc::Sender<Report>,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let watches = self.watches.lock().all();
+        self.listed(&watches).await;
+        let mut runs: JoinSet<Report> = JoinSet::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(ran) = runs.join_next() => {
+                    // Nobody reads any more: the host is about to stop.
+                    let _ = reports.send(ran.context("a reconcile failed")?).await;
+                }
+                run = self.queue.next() => {
+                    let shared = Arc::clone(&self);
+                    runs.spawn(async move { shared.run(run).await });
+                }
+            }
+        }
+        while let Some(ran) = runs.join_next().await {
+            ran.context("a reconcile failed")?;
+        }
+        Ok(())
+    }
+
+    /// Waits for lists, so that the first runs do not meet half of a cluster. What takes longer is answered as unavailable, and
+    /// runs again when it is there.
+    pub(super) async fn listed(&self, watches: &[Watch]) {
+        let stores = &self.parts.stores;
+        let mut progress = stores.progress();
+        let complete = async {
+            while !watches.iter().all(|watch| stores.is_settled(&watch.kind, &watch.scope)) {
+                if progress.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(FIRST_LISTS, complete).await;
+    }
+
+    /// Runs a key to its end, on the version of its processor that is current at its beginning.
+    pub(super) async fn run(&self, run: Run) -> Report {
+        let active = self.registry.lock().begin(run.key.processor());
+        let Some(active) = active else {
+            // Its processor was removed after the key was given out.
+            self.queue.done(&run.key, queue::Done::Success { requeue: None });
+            return Report::new(&run);
+        };
+        let (mut report, again) = active.reconciler.run(&run, &self.triggers, || self.feed()).await;
+        report.version = Some(Arc::clone(&active.version));
+        // What its own writes have changed is on its way to other keys before this one counts as done.
+        self.feed();
+        for cause in again.causes {
+            self.queue.add(&run.key, cause, Priority::Change);
+        }
+        let over = self.registry.lock().end(&active, &report, (self.parts.now)());
+        // Before the key can be given out again: a version that is over has no watch of its own from then on.
+        self.release(over);
+        self.queue.done(&run.key, again.done);
+        report
+    }
+
+    /// Closes what a version alone has needed that has nothing to do any more.
+    pub(super) fn release(&self, over: Option<User>) {
+        let Some(over) = over else { return };
+        // Nothing is opened in between.
+        let mut watches = self.watches.lock();
+        for watch in watches.release(over) {
+            self.parts.stores.close(&watch.kind, &watch.scope);
+        }
+    }
+}
