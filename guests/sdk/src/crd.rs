@@ -4,10 +4,12 @@
 //! `schemars`, and is made structural: everything in place, no `null`, no formats that Kubernetes does not know, and of
 //! the defaults only those that say something (not `0`, `false`, or what is empty).
 
+use std::{collections::BTreeMap, fs, path::Path};
+
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use crate::Kind;
+use crate::{Kind, Object};
 
 /// A definition under construction.
 pub struct Definition {
@@ -112,6 +114,62 @@ impl Column {
     }
 }
 
+/// The definition of a namespaced kind with one version: that of a Rust type for its whole objects.
+pub fn definition<T: Object + JsonSchema>(plural: &str, columns: &[Column]) -> Value {
+    Definition::new(&T::kind(), plural)
+        .version(T::VERSION, true, &object_schema::<T>(), columns)
+        .build()
+}
+
+/// The variable that makes [`check`] write what it else compares.
+pub const UPDATE: &str = "MORTISE_UPDATE";
+
+/// For a test: holds that a folder has exactly these definitions, a file for each. With `MORTISE_UPDATE=1` in the environment it
+/// writes them.
+///
+/// # Panics
+///
+/// If the folder differs, or cannot be read or written.
+pub fn check(folder: impl AsRef<Path>, definitions: &[Value]) {
+    let folder = folder.as_ref();
+    let wanted: BTreeMap<String, String> = definitions.iter().map(file).collect();
+    if std::env::var_os(UPDATE).is_some_and(|update| update == "1") {
+        fs::create_dir_all(folder).expect("the folder can be made");
+        for (name, text) in &wanted {
+            fs::write(folder.join(name), text).expect("the folder can be written to");
+        }
+    }
+    let entries = fs::read_dir(folder)
+        .unwrap_or_else(|error| panic!("cannot read `{}`: {error}", folder.display()));
+    let found: BTreeMap<String, String> = entries
+        .map(|entry| {
+            let path = entry.expect("an entry can be read").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            (name, fs::read_to_string(&path).expect("a definition is text"))
+        })
+        .collect();
+    let differ: Vec<&String> = wanted
+        .keys()
+        .chain(found.keys().filter(|name| !wanted.contains_key(*name)))
+        .filter(|name| wanted.get(*name) != found.get(*name))
+        .collect();
+    assert!(
+        differ.is_empty(),
+        "{differ:?} in `{}` differ from the Rust types: run `{UPDATE}=1 cargo test` and look at what it changes",
+        folder.display()
+    );
+}
+
+/// A definition's file name and text.
+fn file(definition: &Value) -> (String, String) {
+    let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    let yaml = serde_saphyr::to_string(definition).expect("JSON is YAML");
+    let head = format!(
+        "# Written from the Rust types by `{UPDATE}=1 cargo test`; a test fails if the two differ.\n"
+    );
+    (format!("{name}.yaml"), format!("{head}{yaml}"))
+}
+
 /// The structural schema of a whole object of this type.
 pub fn object_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::openapi3().with(|settings| {
@@ -160,7 +218,28 @@ fn clean(schema: &mut Value) {
             list.iter_mut().for_each(clean);
         }
     }
+    join_variants(schema);
     join_lines(schema);
+}
+
+/// An enum whose variants are documented comes as a choice of texts; a structural schema has no `type` in a choice.
+fn join_variants(schema: &mut Map<String, Value>) {
+    let Some(Value::Array(variants)) = schema.get("oneOf") else { return };
+    let texts: Option<Vec<Value>> = variants
+        .iter()
+        .map(|variant| match variant.get("enum") {
+            Some(Value::Array(texts)) if variant.get("type") == Some(&json!("string")) => {
+                Some(texts.clone())
+            }
+            _ => None,
+        })
+        .collect::<Option<Vec<Vec<Value>>>>()
+        .map(|texts| texts.concat());
+    if let Some(texts) = texts {
+        schema.remove("oneOf");
+        schema.insert("type".to_owned(), "string".into());
+        schema.insert("enum".to_owned(), texts.into());
+    }
 }
 
 /// What Rust fills in where a field is absent is no default of the API, unless it says something.
@@ -199,6 +278,12 @@ mod tests {
         status: Option<Status>,
     }
 
+    impl Object for Thing {
+        const GROUP: &'static str = "example.com";
+        const VERSION: &'static str = "v1";
+        const KIND: &'static str = "Thing";
+    }
+
     /// What it is,
     /// over two lines.
     #[derive(JsonSchema)]
@@ -214,7 +299,18 @@ mod tests {
     }
 
     #[derive(JsonSchema)]
-    struct Status {}
+    struct Status {
+        state: State,
+    }
+
+    /// How it is.
+    #[derive(JsonSchema)]
+    enum State {
+        /// All is done.
+        Ready,
+        /// Not all is done.
+        Busy,
+    }
 
     fn yes() -> bool {
         true
@@ -239,11 +335,35 @@ mod tests {
                     },
                     "required": ["names", "notes"],
                 },
-                "status": {"type": "object"},
+                "status": {
+                    "type": "object",
+                    "properties": {"state": {"description": "How it is.", "type": "string", "enum": ["Ready", "Busy"]}},
+                    "required": ["state"],
+                },
             },
             "required": ["spec"],
         });
         assert_eq!(object_schema::<Thing>(), expected);
+    }
+
+    #[test]
+    fn a_folder_that_differs_is_told() {
+        let folder = std::env::temp_dir().join(format!("mortise-crds-{}", std::process::id()));
+        let definition = definition::<Thing>("things", &[]);
+        let differs = || {
+            let definitions = [definition.clone()];
+            let checked = std::panic::catch_unwind(|| check(&folder, &definitions));
+            checked.err().map(|panic| *panic.downcast::<String>().unwrap()).unwrap_or_default()
+        };
+        fs::create_dir_all(&folder).unwrap();
+        assert!(differs().contains("things.example.com.yaml"), "{}", differs());
+        let (name, text) = file(&definition);
+        fs::write(folder.join(&name), &text).unwrap();
+        assert_eq!(differs(), "");
+        assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), definition);
+        fs::write(folder.join("former.yaml"), "").unwrap();
+        assert!(differs().contains("former.yaml"), "{}", differs());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -140,6 +140,12 @@ pub enum ConditionStatus {
     Unknown,
 }
 
+impl From<bool> for ConditionStatus {
+    fn from(is_so: bool) -> Self {
+        if is_so { Self::True } else { Self::False }
+    }
+}
+
 /// One condition of a status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
