@@ -72,7 +72,7 @@ impl fmt::Display for Error {
                 write!(f, "reading {what} is not a valid query: {message}")
             }
             Self::Shape { what, message } => {
-                write!(f, "reading {what}: unexpected shape: {message}")
+                write!(f, "reading {what}: {message}")
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::{
         log,
         types::ReadError,
     },
-    selection, time,
+    selection, shape, time,
 };
 
 /// The host, as a processor sees it: reads, the clock and the log.
@@ -125,7 +125,7 @@ impl Host {
 
 fn decode<T: DeserializeOwned>(text: &str, what: impl Fn() -> String) -> Result<T, Error> {
     serde_json::from_str(text)
-        .map_err(|error| Error::Shape { what: what(), message: error.to_string() })
+        .map_err(|error| Error::Shape { what: what(), message: shape::describe(text, &error) })
 }
 
 // === impl Imports ===

@@ -36,6 +36,7 @@ mod outcome;
 mod processor;
 mod request;
 mod selection;
+mod shape;
 pub mod status;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;

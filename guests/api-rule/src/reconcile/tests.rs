@@ -180,7 +180,9 @@ fn what_is_wrong_is_in_the_status_and_tried_again_after_a_minute() {
     shape["spec"]["rules"] = "none".into();
     let failure = run(&shape, &cluster()).unwrap_err();
     assert!(
-        status(failure.status.as_ref()).1.contains("`APIRule shop/web`: unexpected shape"),
+        status(failure.status.as_ref())
+            .1
+            .contains("`APIRule shop/web`: spec.rules must be an array, not a string"),
         "{failure:?}"
     );
 }
