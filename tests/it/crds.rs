@@ -43,11 +43,15 @@ fn rule() -> Value {
 #[tokio::test]
 async fn the_examples_of_guests_are_accepted() {
     let api = api().await;
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/api-rule/examples");
-    let mut files: Vec<_> =
-        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-    files.sort();
-    assert!(!files.is_empty());
+    let examples = |guest: &str| -> Vec<_> {
+        let folder = format!("{}/../guests/{guest}/examples", env!("CARGO_MANIFEST_DIR"));
+        let mut files: Vec<_> =
+            std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+        files.sort();
+        assert!(!files.is_empty(), "{guest}");
+        files
+    };
+    let files = ["api-rule", "secret-copy"].map(examples).concat();
     for file in files {
         let documents: Vec<Value> =
             serde_saphyr::from_multiple(&std::fs::read_to_string(&file).unwrap()).unwrap();
