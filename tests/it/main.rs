@@ -16,3 +16,5 @@ mod goldens;
 mod guests;
 #[cfg(test)]
 mod host;
+#[cfg(test)]
+mod kubectl;

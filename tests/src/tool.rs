@@ -1,0 +1,65 @@
+//! Programs that some tests need and not every machine has.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    ffi::OsStr,
+    io::{self, Write as _},
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+/// The variable that, as `required`, makes a missing program a failure. `.ci/run` sets it: nobody reads there what passes.
+pub const VARIABLE: &str = "MORTISE_TOOLS";
+const REQUIRED: &str = "required";
+
+/// Whether a program is on the PATH. If not, its tests pass without having run, and that is said once to standard error, past
+/// what the test harness keeps to itself.
+///
+/// # Panics
+///
+/// The program is missing, and `MORTISE_TOOLS` is `required`.
+pub fn is_there(program: &str, tests: &str) -> bool {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if find(program, &env::var_os("PATH").unwrap_or_default()).is_some() {
+        return true;
+    }
+    let line = missing(program, tests);
+    let is_required = env::var_os(VARIABLE).is_some_and(|value| value == REQUIRED);
+    assert!(!is_required, "{line}; with {VARIABLE}={REQUIRED} that is a failure");
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(program.to_owned()) {
+        // Where standard error is gone there is nobody to tell.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
+    false
+}
+
+fn missing(program: &str, tests: &str) -> String {
+    format!("{program} is not on the PATH: {tests} not run")
+}
+
+fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
+    env::split_paths(path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_in_any_folder_of_the_path() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("there"), "").unwrap();
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        let path = env::join_paths(["/nonexistent".as_ref(), folder.path()]).unwrap();
+        assert_eq!(find("there", &path), Some(folder.path().join("there")));
+        assert_eq!(find("folder", &path), None);
+        assert_eq!(find("absent", &path), None);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let line = "kubectl is not on the PATH: the tests of it::kubectl not run";
+        assert_eq!(missing("kubectl", "the tests of it::kubectl"), line);
+    }
+}
