@@ -19,6 +19,7 @@ mod tests;
 
 /// What every such body begins with.
 const MAGIC: &[u8] = b"k8s\0";
+const DELETE_OPTIONS: &str = "apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
 static NUMBERS: LazyLock<HashMap<String, Vec<Slot>>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../protobuf-1.34.json"))
@@ -76,8 +77,13 @@ pub(crate) fn read(body: &[u8]) -> Result<Value, Unreadable> {
             _ => {}
         }
     }
-    let found = definition::of_kind(&api_version, &kind)
-        .and_then(|name| Some((name, definition::find(name)?)));
+    // They are a kind of every group and version.
+    let name = if kind == "DeleteOptions" {
+        Some(DELETE_OPTIONS)
+    } else {
+        definition::of_kind(&api_version, &kind)
+    };
+    let found = name.and_then(|name| Some((name, definition::find(name)?)));
     let Some((name, object)) = found else {
         return Err(Unreadable::UnknownKind { api_version, kind });
     };

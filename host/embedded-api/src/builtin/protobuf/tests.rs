@@ -53,6 +53,17 @@ fn numbers_amounts_ports_and_inlined_fields_are_read() {
 }
 
 #[test]
+fn options_of_deletions_are_a_kind_of_every_group() {
+    let raw = [number(1, 5), bytes(2, bytes(1, "uid")), bytes(4, "Orphan")].concat();
+    for api_version in ["v1", "apps/v1", "example.com/v1"] {
+        let options = read(&body(api_version, "DeleteOptions", &raw)).unwrap();
+        assert_eq!(options["gracePeriodSeconds"], 5);
+        assert_eq!(options["preconditions"], json!({"uid": "uid"}));
+        assert_eq!(options["propagationPolicy"], "Orphan");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_said() {
     assert_eq!(read(b"{}"), Err(Unreadable::Malformed));
     let cut = body("v1", "ConfigMap", &[0x0a, 0x7f]);
