@@ -9,6 +9,8 @@
 )]
 
 #[cfg(test)]
+mod clients;
+#[cfg(test)]
 mod crds;
 #[cfg(test)]
 mod goldens;

@@ -20,18 +20,26 @@ const REQUIRED: &str = "required";
 ///
 /// The program is missing, and `MORTISE_TOOLS` is `required`.
 pub fn is_there(program: &str, tests: &str) -> bool {
-    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    if find(program, &env::var_os("PATH").unwrap_or_default()).is_some() {
-        return true;
+    let is_there = find(program, &env::var_os("PATH").unwrap_or_default()).is_some();
+    if !is_there {
+        say(&missing(program, tests));
     }
-    let line = missing(program, tests);
+    is_there
+}
+
+/// Says, once, what is missing.
+///
+/// # Panics
+///
+/// `MORTISE_TOOLS` is `required`.
+pub fn say(line: &str) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let is_required = env::var_os(VARIABLE).is_some_and(|value| value == REQUIRED);
     assert!(!is_required, "{line}; with {VARIABLE}={REQUIRED} that is a failure");
-    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(program.to_owned()) {
+    if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.to_owned()) {
         // Where standard error is gone there is nobody to tell.
         let _ = writeln!(io::stderr(), "{line}");
     }
-    false
 }
 
 fn missing(program: &str, tests: &str) -> String {
