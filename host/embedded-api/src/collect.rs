@@ -21,6 +21,7 @@ pub(crate) use budget::is_ready;
 
 mod aggregate;
 mod budget;
+mod claim;
 mod contents;
 
 #[cfg(test)]
@@ -231,6 +232,7 @@ impl State {
             match (&*place.table.group, &*place.table.plural) {
                 ("", "namespaces") => self.end_namespace(place, now),
                 (EXTENSIONS, "customresourcedefinitions") => self.end_crd(place, now),
+                ("", "persistentvolumeclaims") => self.release_claim(place, &image, now),
                 _ => {}
             }
             return;

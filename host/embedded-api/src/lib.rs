@@ -13,9 +13,10 @@
 //! # What it leaves out
 //!
 //! It is no server for production: no TLS, no admission or conversion webhooks, no protobuf in answers, no persistence, no
-//! aggregation. There are no controllers but the garbage collector and the ends of namespaces and CRDs, which act at once, within the
-//! request that causes them: Deployments make no pods, claims are not bound, and no node runs anything. Logs, exec, attach,
-//! port-forward, debugging and proxies are refused with a sentence. Versions of a CRD differ in nothing but `apiVersion` and schema.
+//! aggregation. There are no controllers but the garbage collector and those that count disruption budgets, aggregate cluster roles
+//! and let namespaces, CRDs and claims go when nothing needs them, which act at once, within the request that causes them:
+//! Deployments make no pods, claims are not bound, and no node runs anything. Logs, exec, attach, port-forward, debugging and proxies
+//! are refused with a sentence. Versions of a CRD differ in nothing but `apiVersion` and schema.
 //!
 //! The rules of a CRD (CEL, with `oldSelf` too) are refused if they may cost too much, as Kubernetes estimates it; what they do cost
 //! when they run is not counted. The schemas of the built-in kinds have no descriptions: `kubectl explain` shows their fields and

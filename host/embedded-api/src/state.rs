@@ -138,11 +138,13 @@ impl State {
         Some(image)
     }
 
-    /// A pod that changes may concern budgets.
+    /// A pod that changes may concern budgets, and claims that are to go.
     fn note_pod(&mut self, resource: &Resource, image: &Image) {
         if resource.group.is_empty() && resource.plural == "pods" {
             let budgets = self.budgets_of(image.head.namespace());
             self.pending.extend(budgets);
+            let claims = self.ending_claims(image.head.namespace());
+            self.pending.extend(claims);
         }
     }
 

@@ -175,3 +175,29 @@ async fn aggregated_roles_have_the_rules_of_others() {
     delete(&api, &format!("{all}/a")).await;
     assert_eq!(get(&api, &format!("{all}/all")).await.1["rules"], json!([rule("get")]));
 }
+
+#[tokio::test]
+async fn a_claim_goes_when_no_pod_uses_it() {
+    let api = api().await;
+    let claims = "/api/v1/namespaces/n/persistentvolumeclaims";
+    let pods = "/api/v1/namespaces/n/pods";
+    let spec =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+    for name in ["free", "used"] {
+        let claim = json!({"metadata": {"name": name}, "spec": spec});
+        assert_eq!(send(&api, "POST", claims, &claim).await.0, 201);
+    }
+    let volume = json!({"name": "v", "persistentVolumeClaim": {"claimName": "used"}});
+    let pod = json!({"metadata": {"name": "p"}, "spec": {
+        "nodeName": "node", "volumes": [volume], "containers": [{"name": "c", "image": "i"}],
+    }});
+    assert_eq!(send(&api, "POST", pods, &pod).await.0, 201);
+    assert_eq!(delete(&api, &format!("{claims}/free")).await.0, 200);
+    assert_eq!(get(&api, &format!("{claims}/free")).await.0, 404, "nobody uses it");
+    assert_eq!(delete(&api, &format!("{claims}/used")).await.0, 200);
+    let (code, used) = get(&api, &format!("{claims}/used")).await;
+    assert_eq!(code, 200);
+    assert!(used["metadata"]["deletionTimestamp"].is_string(), "{used:#}");
+    assert_eq!(delete(&api, &format!("{pods}/p?gracePeriodSeconds=0")).await.0, 200);
+    assert_eq!(get(&api, &format!("{claims}/used")).await.0, 404, "the pod is gone");
+}

@@ -1,0 +1,51 @@
+//! Claims for volumes: one that is being deleted goes when no pod uses it any more, as the controller of Kubernetes sees to.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::drop_finalizer;
+use crate::builtin::edit::{at, items, text};
+use crate::state::State;
+use crate::storage::{Image, Place, TableId};
+use crate::verbs::internal_update;
+
+/// What admission puts on every claim.
+const PROTECTION: &str = "kubernetes.io/pvc-protection";
+
+// === impl State ===
+
+impl State {
+    /// The claims of a namespace that are being deleted: a pod that changes may be what they wait for.
+    pub(crate) fn ending_claims(&self, namespace: &str) -> Vec<Place> {
+        let id = TableId::new("", "persistentvolumeclaims");
+        let claims =
+            self.storage.table(&id).into_iter().flat_map(|table| table.list(namespace, None));
+        let ending = claims.filter(|(_, claim)| claim.head.is_deleting());
+        ending.map(|(key, _)| Place { table: id.clone(), key: key.clone() }).collect()
+    }
+
+    /// Lets a claim go that no pod uses.
+    pub(super) fn release_claim(&mut self, place: &Place, claim: &Image, now: Timestamp) {
+        if claim.head.has_finalizer(PROTECTION) && !self.is_in_use(claim) {
+            internal_update(self, place, "", now, |claim| drop_finalizer(claim, PROTECTION));
+        }
+    }
+
+    fn is_in_use(&self, claim: &Image) -> bool {
+        let namespace = claim.head.namespace();
+        let pods = self.storage.table(&TableId::new("", "pods"));
+        let mut pods = pods.into_iter().flat_map(|table| table.list(namespace, None));
+        pods.any(|(_, pod)| uses(&pod.bare(), &claim.head.name))
+    }
+}
+
+/// Whether a pod uses a claim: one that is on no node does not yet, one that has ended does no more.
+fn uses(pod: &Value, claim: &str) -> bool {
+    let (spec, status) = (&pod["spec"], &pod["status"]);
+    let is_there = !text(spec, "nodeName").is_empty()
+        && !matches!(text(status, "phase"), "Failed" | "Succeeded");
+    let names_it = |volume: &Value| {
+        at(volume, &["persistentVolumeClaim", "claimName"]).as_str() == Some(claim)
+    };
+    is_there && items(&spec["volumes"]).iter().any(names_it)
+}
