@@ -4,9 +4,15 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::rbac::Account;
+
+mod help;
+#[cfg(test)]
+mod tests;
+
 /// A Kubernetes operator host whose reconciliation logic comes as WebAssembly components.
 #[derive(Debug, Parser)]
-#[command(name = "mortise", version, about)]
+#[command(name = "mortise", version, about, after_long_help = help::MORTISE)]
 pub struct Args {
     /// What the program does.
     #[command(subcommand)]
@@ -23,9 +29,20 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Builds a guest and runs it against a Kubernetes API in memory that kubectl can use.
+    #[command(after_long_help = help::DEV)]
     Dev(DevArgs),
     /// Reconciles given objects in memory until nothing changes any more, and prints what is there afterwards.
+    #[command(after_long_help = help::SIMULATE)]
     Simulate(SimulateArgs),
+    /// Says what a processor is and what it touches, or prints the Roles that it needs.
+    #[command(after_long_help = help::INSPECT)]
+    Inspect(InspectArgs),
+    /// Measures what calls of a processor cost, on given objects; two modules side by side.
+    #[command(after_long_help = help::BENCH)]
+    Bench(BenchArgs),
+    /// Prints a script with which a shell completes the command line.
+    #[command(after_long_help = help::COMPLETION)]
+    Completion(CompletionArgs),
 }
 
 /// `mortise dev`.
@@ -98,6 +115,77 @@ pub struct SimulateArgs {
     /// Prints the values of Secrets.
     #[arg(long)]
     pub show_secrets: bool,
+}
+
+/// `mortise inspect`.
+#[derive(Debug, clap::Args)]
+pub struct InspectArgs {
+    /// The processor: a WebAssembly component, or the folder of a guest, which is built.
+    #[arg(value_name = "FILE")]
+    pub module: PathBuf,
+    /// The processor's configuration: a YAML or JSON file. What it declares may depend on it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Prints the Roles that it needs and no more, as YAML that can be applied.
+    #[arg(long)]
+    pub rbac: bool,
+    /// The account that the roles are bound to.
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "rbac")]
+    pub service_account: Option<Account>,
+    /// Folders of CRDs, which say the plurals of kinds, besides those that a guest names; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
+    /// How it is printed: for people if absent.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Structured>,
+}
+
+/// `mortise completion`.
+#[derive(Debug, clap::Args)]
+pub struct CompletionArgs {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+/// `mortise bench`.
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    /// The processor, a WebAssembly component; and one that it is compared with.
+    #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
+    pub modules: Vec<PathBuf>,
+    /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of such.
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    pub objects: Vec<PathBuf>,
+    /// Calls only this object; its kind may be the plural, in any case.
+    #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
+    pub only: Option<String>,
+    /// The configuration of both: a YAML or JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folders of CRDs; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
+    /// The time of all calls (RFC 3339); the present time if absent.
+    #[arg(long, value_name = "TIME")]
+    pub now: Option<jiff::Timestamp>,
+    /// Loads the objects past the validation of their CRDs, as objects stored under an older schema are.
+    #[arg(long)]
+    pub no_validate: bool,
+    /// How long is measured, in all; each object is called once at least.
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub seconds: u32,
+    /// How it is printed: for people if absent.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Output>,
+}
+
+/// A machine-readable output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Structured {
+    /// One JSON document.
+    Json,
+    /// YAML.
+    Yaml,
 }
 
 /// A machine-readable output.

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::{Args, Command},
-    dev,
+    bench, completion, dev, inspect,
     print::RED,
     simulate,
 };
@@ -45,6 +45,11 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Simulate(simulate) => {
             runtime.block_on(simulate::run(simulate, args.cache().as_deref()))
         }
+        Command::Inspect(inspect) => {
+            runtime.block_on(inspect::run(inspect, args.cache().as_deref()))
+        }
+        Command::Completion(completion) => completion::run(completion),
+        Command::Bench(bench) => runtime.block_on(bench::run(bench, args.cache().as_deref())),
     };
     // What is still being compiled or read need not be waited for: nothing that it does is kept.
     runtime.shutdown_background();

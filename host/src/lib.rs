@@ -4,21 +4,24 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`args`], [`cli`] | the command line; logs, the async runtime, the exit code |
-//! | [`dev`], [`simulate`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
+//! | [`dev`], [`simulate`], [`inspect`], [`bench`], [`completion`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
 //! | [`run`] | builds every part of a host and owns its tasks |
 //! | [`watch`] → [`store`] → [`triggers`] → [`queue`] | what is known, and who must run because it changed |
 //! | [`reconciler`] | one reconcile: read, call, check, write, requeue |
 //! | [`view`] | the reads of one call |
 //! | [`record`] | what a run read and what came of it, as plain data |
 //! | [`processor`], [`contract`] | loaded components, and all that names wasmtime; the contract's types without it |
+//! | [`rbac`] | the Roles that a processor needs |
 //! | [`grant`] → [`outcome`] → [`write`] | what may be written, what is wanted, and how it gets there |
 //! | [`admin`], [`metrics`] | what those who run the host are told |
 //! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
 
 pub mod admin;
 pub mod args;
+pub mod bench;
 pub mod cli;
 pub mod cluster;
+pub mod completion;
 pub mod contract;
 pub mod desk;
 pub mod dev;
@@ -27,6 +30,7 @@ pub mod files;
 mod fixture;
 pub mod grant;
 pub mod guest;
+pub mod inspect;
 pub mod labels;
 pub mod metrics;
 pub mod outcome;
@@ -35,6 +39,7 @@ pub mod path;
 pub mod print;
 pub mod processor;
 pub mod queue;
+pub mod rbac;
 pub mod reconciler;
 pub mod record;
 pub mod run;

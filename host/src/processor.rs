@@ -18,7 +18,7 @@ mod wasi;
 
 pub mod bindings;
 
-pub use component::{Digest, LoadError};
+pub use component::{Digest, LoadError, Names};
 pub use engine::{Engine, EngineError, Options};
 pub use error::{Error, Next, Trace};
 pub use limits::Limits;
@@ -76,6 +76,10 @@ pub struct Called {
     pub asked: Asked,
     /// Bytes of memory that its instance had at the end.
     pub memory: usize,
+    /// Number of gets and of pages of lists.
+    pub reads: u32,
+    /// Bytes that they returned.
+    pub read_bytes: usize,
     /// How long it took, without the wait for a free slot.
     pub took: Duration,
 }
@@ -114,6 +118,11 @@ impl Processor {
     /// The identity of the module.
     pub fn digest(&self) -> Digest {
         self.shared.linked.digest
+    }
+
+    /// What the component imports and exports.
+    pub fn names(&self) -> &Names {
+        &self.shared.linked.names
     }
 
     /// What one call may use.
@@ -161,8 +170,10 @@ impl Processor {
         };
         let State { reading, log, asked, memory, .. } = store.into_data();
         let (log, log_dropped) = log.lock().finish();
+        let (reads, read_bytes) = reading.used(&self.shared.limits);
         let view = reading.finish().expect("a call has a view");
-        Called { outcome, view, log, log_dropped, asked, memory, took: start.elapsed() }
+        let took = start.elapsed();
+        Called { outcome, view, log, log_dropped, asked, memory, reads, read_bytes, took }
     }
 
     async fn ask_description(

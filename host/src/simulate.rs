@@ -28,13 +28,13 @@ mod only;
 mod progress;
 mod world;
 
+pub(crate) use end::seconds;
 pub use end::{Again, Change, End, Failed};
 pub use missing::Missing;
-pub use only::Only;
+pub use only::{Chosen, Only};
 pub use progress::Step;
 pub use world::World;
 
-use only::Chosen;
 use progress::Progress;
 
 /// The exit code when some reconcile failed.

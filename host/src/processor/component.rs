@@ -62,6 +62,7 @@ pub struct Digest([u8; 32]);
 pub(super) struct Linked {
     pub(super) digest: Digest,
     pub(super) size: Size,
+    pub(super) names: Names,
     pub(super) pre: ProcessorPre<State>,
 }
 
@@ -84,12 +85,13 @@ pub(super) fn load(engine: &Engine, module: &str, bytes: &[u8]) -> Result<Linked
     let (size, component) = compile(engine, digest, bytes)
         .map_err(|source| LoadError::Malformed { module: module.to_owned(), source })?;
     let lane = engine.lane(size);
-    check_names(module, &Names::of(lane, &component))?;
+    let names = Names::of(lane, &component);
+    check_names(module, &names)?;
     let pre =
         lane.linker.instantiate_pre(&component).and_then(ProcessorPre::new).map_err(|source| {
             LoadError::OtherTypes { module: module.to_owned(), contract: CONTRACT, source }
         })?;
-    Ok(Linked { digest, size, pre })
+    Ok(Linked { digest, size, names, pre })
 }
 
 /// What can be said without compiling.
@@ -135,11 +137,13 @@ fn compile_for(
     Ok(cache.get(lane, digest).unwrap_or(component))
 }
 
-/// What a component imports and exports, by name.
+/// What a component imports and exports, by name: `mortise:host/cluster@0.1.0`.
 #[derive(Debug, Default)]
-struct Names {
-    imports: BTreeSet<String>,
-    exports: BTreeSet<String>,
+pub struct Names {
+    /// What it imports.
+    pub imports: BTreeSet<String>,
+    /// What it exports.
+    pub exports: BTreeSet<String>,
 }
 
 // === impl Names ===
@@ -150,6 +154,13 @@ impl Names {
         let imports = types.imports(&lane.engine).map(|(name, _)| name.to_owned()).collect();
         let exports = types.exports(&lane.engine).map(|(name, _)| name.to_owned()).collect();
         Self { imports, exports }
+    }
+
+    /// The version of the contract that the component was built for: `mortise:host@0.1.0`.
+    pub fn contract(&self) -> Option<String> {
+        let versions = self.exports.iter().map(|name| split(name));
+        let mut ours = versions.filter(|(path, _)| *path == EXPORT);
+        ours.next().map(|(_, version)| format!("{CONTRACT_PACKAGE}@{version}"))
     }
 }
 

@@ -172,7 +172,7 @@ fn reference(of: &ObjectRef) -> Value {
 }
 
 /// Seconds as a number without a point, where they are whole.
-fn seconds(time: Duration) -> Number {
+pub(crate) fn seconds(time: Duration) -> Number {
     let whole = || Number::from(time.as_secs());
     if time.subsec_nanos() == 0 {
         whole()

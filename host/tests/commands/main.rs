@@ -9,9 +9,17 @@
 )]
 
 #[cfg(test)]
+mod bench;
+#[cfg(test)]
+mod completion;
+#[cfg(test)]
 mod dev;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod help;
+#[cfg(test)]
+mod inspect;
 #[cfg(test)]
 mod simulate;
 

@@ -11,18 +11,18 @@ use tempfile::TempDir;
 use crate::{mortise, root};
 
 /// The component of `api-rule`, built once.
-fn module() -> &'static Path {
+pub(crate) fn module() -> &'static Path {
     static MODULE: OnceLock<PathBuf> = OnceLock::new();
     MODULE.get_or_init(|| Guest::open(&root().join("guests/api-rule")).unwrap().build().unwrap())
 }
 
 /// Files in a folder of their own, and what `simulate` makes of them.
-struct Case {
-    folder: TempDir,
+pub(crate) struct Case {
+    pub(crate) folder: TempDir,
 }
 
 impl Case {
-    fn new(objects: &[Value]) -> Self {
+    pub(crate) fn new(objects: &[Value]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("objects.json"), json!(objects).to_string()).unwrap();
         Self { folder }
@@ -46,7 +46,7 @@ impl Case {
     }
 }
 
-fn rule() -> Value {
+pub(crate) fn rule() -> Value {
     json!({
         "apiVersion": "gateway.kyma-project.io/v2", "kind": "APIRule",
         "metadata": {"name": "orders", "namespace": "shop"},
@@ -58,7 +58,7 @@ fn rule() -> Value {
     })
 }
 
-fn cluster() -> Vec<Value> {
+pub(crate) fn cluster() -> Vec<Value> {
     vec![
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "orders", "namespace": "shop"},
             "spec": {"selector": {"app": "orders"}, "ports": [{"port": 8080}]}}),
@@ -71,7 +71,7 @@ fn cluster() -> Vec<Value> {
     ]
 }
 
-fn with(rule: Value) -> Case {
+pub(crate) fn with(rule: Value) -> Case {
     let mut objects = cluster();
     objects.insert(0, rule);
     Case::new(&objects)

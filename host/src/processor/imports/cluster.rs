@@ -26,6 +26,12 @@ impl Reading {
         self.view
     }
 
+    /// How many reads there were of these limits, and how many bytes they returned.
+    pub(in crate::processor) fn used(&self, limits: &Limits) -> (u32, usize) {
+        let reads = limits.reads.saturating_sub(self.reads_left);
+        (reads, limits.read_bytes.saturating_sub(self.bytes_left))
+    }
+
     /// Counts a read, and answers it if it can be a read at all.
     fn ask<T>(
         &mut self,
@@ -134,6 +140,10 @@ mod tests {
     fn bytes_are_counted() {
         let mut reading = Reading::new(None, &Limits { read_bytes: 10, ..Limits::default() });
         assert_eq!(reading.count(6), Ok(()));
+        assert_eq!(
+            reading.used(&Limits { reads: 10_000, read_bytes: 10, ..Limits::default() }),
+            (0, 6)
+        );
         assert_eq!(reading.count(6), Err(Exceeded::ReadBytes));
     }
 }

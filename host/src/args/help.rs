@@ -1,0 +1,76 @@
+//! What `--help` says after the options: examples, and what the exit codes mean.
+
+pub(super) const MORTISE: &str = "\
+Examples:
+  mortise dev guests/api-rule
+  mortise simulate --module my.wasm --objects objects.yaml --crds crds/
+  mortise inspect my.wasm --rbac --service-account shop/my
+
+`mortise COMMAND --help` has more of them.
+
+Exit codes:
+  0  well
+  1  bad input: the message says what would be accepted
+  3  a reconcile failed";
+
+pub(super) const DEV: &str = "\
+Examples:
+  mortise dev guests/api-rule                     # builds it, runs it, prints the kubeconfig's path
+  mortise dev guests/api-rule --apply objects/    # with other objects than its examples
+  mortise dev --api-only --port 8001              # the API alone
+
+Exit codes:
+  0  ended by Ctrl-C
+  1  bad input: the message says what would be accepted";
+
+pub(super) const SIMULATE: &str = "\
+The same input with the same --now gives the same output.
+
+Examples:
+  mortise simulate --module my.wasm --objects objects.yaml --crds crds/       # a difference to read
+  mortise simulate --module my.wasm --objects objects/ -o json                # one JSON document
+  mortise simulate --module my.wasm --objects objects/ --only apirule/shop/orders
+  mortise simulate --module my.wasm --objects objects/ --missing-kind virtualservices.networking.istio.io
+
+Exit codes:
+  0  no reconcile failed, whether all is settled or not
+  1  bad input: the message says what would be accepted
+  3  the last run of a reconcile failed";
+
+pub(super) const INSPECT: &str = "\
+--rbac prints a ClusterRole for what is declared in all namespaces, and a Role in each namespace that is declared by name: the
+verbs of the requests that are sent for the processor, and no others. Events are put on what it reconciles.
+
+Examples:
+  mortise inspect my.wasm
+  mortise inspect guests/api-rule -o json
+  mortise inspect my.wasm --crds crds/ --rbac --service-account shop/my | kubectl apply -f -
+
+Exit codes:
+  0  well
+  1  bad input: the message says what would be accepted";
+
+pub(super) const BENCH: &str = "\
+Each object is called with a fresh instance, as the host does it. Outcomes are not written: each call sees the objects as they
+were loaded. To measure calls that find everything as it should be, give objects that are so: `mortise simulate -o json` prints
+them (`| jq .objects`). Two modules take turns, call by call.
+
+Examples:
+  mortise bench my.wasm --objects objects.yaml --crds crds/
+  mortise bench old.wasm new.wasm --objects objects/ --seconds 20
+  mortise bench my.wasm --objects objects/ --only apirule/shop/orders -o json
+
+Exit codes:
+  0  no call failed
+  1  bad input: the message says what would be accepted
+  3  a call failed";
+
+pub(super) const COMPLETION: &str = "\
+Examples:
+  mortise completion bash > /etc/bash_completion.d/mortise
+  mortise completion zsh > \"${fpath[1]}/_mortise\"
+  mortise completion fish > ~/.config/fish/completions/mortise.fish
+
+Exit codes:
+  0  well
+  1  a shell that is not known: the message says which are";

@@ -1,0 +1,324 @@
+//! `mortise inspect`: what a processor is, what it touches, and the Roles that it needs for that.
+
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use mortise_embedded_api::EmbeddedApi;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{InspectArgs, Structured},
+    cluster::Cluster,
+    contract::{Description, Kind, Reconciler, Selection, Verbs, WriteRule},
+    desk, files,
+    guest::Guest,
+    print,
+    rbac::{Account, Roles, Served},
+    run::{Loaded, declared_kinds},
+    simulate,
+};
+
+mod page;
+#[cfg(test)]
+mod tests;
+
+/// What a processor is.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inspection {
+    /// As it calls itself.
+    pub name: String,
+    /// Its own version.
+    pub version: String,
+    /// The module's file.
+    pub file: PathBuf,
+    /// The identity of the module.
+    pub digest: String,
+    /// Bytes of the module.
+    pub size: u64,
+    /// The WIT package that it was built for: `mortise:host@0.1.0`.
+    pub contract: String,
+    /// What the component imports.
+    pub imports: Vec<String>,
+    /// What it reconciles.
+    pub reconcilers: Vec<Reconciled>,
+    /// What it reads besides.
+    pub reads: Vec<Selected>,
+    /// What it writes.
+    pub writes: Vec<Written>,
+    /// JSON schema of its configuration; none: it takes none, or checks it itself.
+    pub config_schema: Option<Value>,
+}
+
+/// One reconciler.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reconciled {
+    /// Its name.
+    pub name: String,
+    /// The objects.
+    pub of: Selected,
+    /// The finalizers that it may hold on them.
+    pub finalizers: Vec<String>,
+    /// After how long an object is run again though nothing changed; 0: never.
+    #[serde(rename = "resyncSeconds", serialize_with = "in_seconds")]
+    pub resync: Duration,
+    /// Within what time changes are taken together.
+    #[serde(rename = "minIntervalSeconds", serialize_with = "in_seconds")]
+    pub min_interval: Duration,
+    /// Whether a change of nothing but the status triggers.
+    pub triggered_by_status: bool,
+}
+
+/// A declared selection.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Selected {
+    /// `v1`, `apps/v1`.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// None: all namespaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// None: every name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A label selector; empty: all.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub labels: String,
+    /// What they hold at which paths; `*` asks for an index only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub matching: Vec<Match>,
+    /// What of them; empty: whole objects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
+}
+
+/// What objects hold at a path.
+#[derive(Debug, Clone, Serialize)]
+pub struct Match {
+    /// The path.
+    pub path: String,
+    /// The value.
+    pub value: String,
+}
+
+/// What may be written.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Written {
+    /// The objects.
+    pub of: Selected,
+    /// `create`, `update`, `delete`, `evict`, `status`.
+    pub verbs: Vec<&'static str>,
+    /// What of them may be applied and patched; empty: all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
+}
+
+/// A module and what is beside it.
+struct Subject {
+    file: PathBuf,
+    crds: Vec<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Bad input: a guest that does not build, a module that does not load, a configuration that it refuses.
+pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let config = desk::config(args.config.as_deref())?;
+    let account = args.service_account.clone();
+    let mut subject = Subject::open(&args.module)?;
+    subject.crds.extend(args.crds.iter().cloned());
+    let loaded = desk::load(&subject.file, config, cache).await?;
+    let text = if args.rbac {
+        let crds = files::load_all(&subject.crds)?;
+        rbac(&loaded.description, crds, account.as_ref(), args.output).await?
+    } else {
+        let inspection = Inspection::of(&loaded, &subject.file)?;
+        match args.output {
+            Some(format) => document(&json!(inspection), format)?,
+            None => inspection.for_people(),
+        }
+    };
+    anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn in_seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    simulate::seconds(*time).serialize(to)
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// A module's file, or the folder of a guest, which is built.
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        if !path.is_dir() {
+            return Ok(Self { file: path.to_owned(), crds: Vec::new() });
+        }
+        let guest = Guest::open(path)?;
+        Ok(Self { file: guest.build()?, crds: guest.crds })
+    }
+}
+
+/// One document of the format.
+fn document(value: &Value, format: Structured) -> anyhow::Result<String> {
+    Ok(match format {
+        Structured::Json => serde_json::to_string_pretty(value)? + "\n",
+        Structured::Yaml => print::yaml(value),
+    })
+}
+
+/// The Roles as objects that can be applied.
+async fn rbac(
+    description: &Description,
+    crds: Vec<Value>,
+    account: Option<&Account>,
+    format: Option<Structured>,
+) -> anyhow::Result<String> {
+    let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
+    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+    let definitions = crds.into_iter().filter(|object| desk::rank(object) == 1).collect();
+    desk::apply(&cluster, definitions).await?;
+    let known = cluster.resolve_all(&declared_kinds(description)).await?;
+    let served = |kind: &Kind| match known.get(kind) {
+        Some(known) => Served {
+            plural: known.plural.clone(),
+            namespaced: known.namespaced,
+            status: known.status,
+        },
+        None => Served { plural: desk::plural(kind), namespaced: true, status: true },
+    };
+    let objects = Roles::of(description, served).objects(&description.name, account);
+    if format == Some(Structured::Json) {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        return document(&list, Structured::Json);
+    }
+    let unknown = declared_kinds(description);
+    let unknown = unknown.iter().filter(|kind| known.get(kind).is_none());
+    Ok(manifest(description, &objects, account, unknown))
+}
+
+/// The objects as YAML, below what should be known of them.
+fn manifest<'a>(
+    description: &Description,
+    objects: &[Value],
+    account: Option<&Account>,
+    unknown: impl Iterator<Item = &'a Kind>,
+) -> String {
+    let mut text = format!("# What `{}` {} declares.\n", description.name, description.version);
+    if account.is_none() {
+        text.push_str("# --service-account NAMESPACE/NAME adds the bindings.\n");
+    }
+    for kind in unknown {
+        let (name, plural) = (desk::display_kind(kind), desk::plural(kind));
+        let _ = writeln!(
+            text,
+            "# {name}: no CRD at hand, so the plural `{plural}` is derived from its name (--crds names the folder of its CRD)."
+        );
+    }
+    for object in objects {
+        text.push_str("---\n");
+        text.push_str(&print::yaml(object));
+    }
+    text
+}
+
+// === impl Inspection ===
+
+impl Inspection {
+    /// What a loaded processor is.
+    ///
+    /// # Errors
+    ///
+    /// A file that is gone, a schema of the configuration that is no JSON.
+    pub fn of(loaded: &Loaded, file: &Path) -> anyhow::Result<Self> {
+        let (description, names) = (&loaded.description, loaded.processor.names());
+        let size = std::fs::metadata(file)
+            .with_context(|| format!("cannot read the module `{}`", file.display()))?
+            .len();
+        let schema = description.config_schema.as_deref().map(serde_json::from_str).transpose();
+        Ok(Self {
+            name: description.name.clone(),
+            version: description.version.clone(),
+            file: file.to_owned(),
+            digest: loaded.processor.digest().to_string(),
+            size,
+            contract: names.contract().context("the module exports no contract")?,
+            imports: names.imports.iter().cloned().collect(),
+            reconcilers: description.reconcilers.iter().map(Reconciled::of).collect(),
+            reads: description.reads.iter().map(Selected::of).collect(),
+            writes: description.writes.iter().map(Written::of).collect(),
+            config_schema: schema.context("the schema of its configuration is no JSON")?,
+        })
+    }
+}
+
+// === impl Reconciled ===
+
+impl Reconciled {
+    fn of(reconciler: &Reconciler) -> Self {
+        Self {
+            name: reconciler.name.clone(),
+            of: Selected::of(&reconciler.of),
+            finalizers: reconciler.finalizers.clone(),
+            resync: Duration::from_millis(reconciler.resync),
+            min_interval: Duration::from_millis(reconciler.min_interval),
+            triggered_by_status: reconciler.triggered_by_status,
+        }
+    }
+}
+
+// === impl Selected ===
+
+impl Selected {
+    fn of(selection: &Selection) -> Self {
+        let Kind { group, version, kind } = &selection.kind;
+        let matching = selection.matching.iter();
+        Self {
+            api_version: match group.as_str() {
+                "" => version.clone(),
+                group => format!("{group}/{version}"),
+            },
+            kind: kind.clone(),
+            namespace: selection.namespace.clone(),
+            name: selection.name.clone(),
+            labels: selection.labels.clone(),
+            matching: matching
+                .map(|(path, value)| Match { path: path.clone(), value: value.clone() })
+                .collect(),
+            fields: selection.fields.clone(),
+        }
+    }
+}
+
+// === impl Written ===
+
+impl Written {
+    fn of(rule: &WriteRule) -> Self {
+        let verbs = [
+            (Verbs::CREATE, "create"),
+            (Verbs::UPDATE, "update"),
+            (Verbs::DELETE, "delete"),
+            (Verbs::EVICT, "evict"),
+            (Verbs::STATUS, "status"),
+        ];
+        let held = verbs.into_iter().filter(|(verb, _)| rule.verbs.contains(*verb));
+        Self {
+            of: Selected::of(&rule.of),
+            verbs: held.map(|(_, name)| name).collect(),
+            fields: rule.fields.clone(),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The Roles that a processor needs, from its description: what the `ServiceAccount` of a processor must be allowed so that all
+//! that is declared can be done, and no more.
+//!
+//! Pure: no I/O, no clock. The verbs are those of the requests that the host sends on a processor's behalf.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::contract::{Description, Kind, Reconciler, Selection, Verbs, WriteRule};
+
+#[cfg(test)]
+mod tests;
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const READ: [&str; 3] = ["get", "list", "watch"];
+/// Where events on objects without a namespace live.
+const EVENTS_OF_CLUSTER: &str = "default";
+/// In a declaration and in a rule: all.
+const ANY: &str = "*";
+
+/// How a kind is served, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// The name in URLs.
+    pub plural: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Whether it has the subresource `status`.
+    pub status: bool,
+}
+
+/// The account that is allowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// What is allowed, by where: in one namespace, or (none) in all and outside of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Roles(BTreeMap<Option<String>, BTreeSet<Allowed>>);
+
+/// One thing that is allowed. The order is that in which rules are printed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Allowed {
+    group: String,
+    /// With the subresource: `pods/eviction`.
+    resource: String,
+    /// None: every object.
+    name: Option<String>,
+    verb: &'static str,
+}
+
+/// One rule of a role: the verbs that hold for all of these resources and names.
+type Rule = (String, BTreeSet<String>, BTreeSet<String>, Vec<&'static str>);
+
+// === impl Account ===
+
+impl std::str::FromStr for Account {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        match text.split_once('/') {
+            Some((namespace, name))
+                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+            {
+                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            _ => anyhow::bail!("`{text}` names no ServiceAccount: NAMESPACE/NAME is expected"),
+        }
+    }
+}
+
+// === impl Roles ===
+
+impl Roles {
+    /// What a description needs. `served` says how its kinds are served.
+    pub fn of(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
+        let mut roles = Self::default();
+        for reconciler in &description.reconcilers {
+            roles.reconcile(reconciler, &served(&reconciler.of.kind));
+        }
+        for read in &description.reads {
+            roles.allow(read, &served(&read.kind), "", &READ);
+        }
+        for write in &description.writes {
+            roles.write(write, &served(&write.of.kind));
+        }
+        roles.drop_covered();
+        roles
+    }
+
+    /// What is reconciled is read, its status and finalizers are written, and events are put on it.
+    fn reconcile(&mut self, reconciler: &Reconciler, served: &Served) {
+        let of = &reconciler.of;
+        self.allow(of, served, "", &READ);
+        if served.status {
+            self.allow(of, served, "status", &["patch"]);
+        }
+        if !reconciler.finalizers.is_empty() {
+            self.allow(of, served, "", &["patch"]);
+        }
+        let namespace =
+            if served.namespaced { of.namespace.clone() } else { Some(EVENTS_OF_CLUSTER.into()) };
+        // Events are made, and counted when they come again; their names are not known beforehand.
+        for verb in ["create", "patch"] {
+            self.add(namespace.clone(), Allowed::new("", "events", None, verb));
+        }
+    }
+
+    fn write(&mut self, rule: &WriteRule, served: &Served) {
+        let (of, verbs) = (&rule.of, rule.verbs);
+        if verbs.contains(Verbs::CREATE) && !verbs.contains(Verbs::UPDATE) {
+            // Made by a POST: the API server does not know the name when it decides.
+            self.allow(&Selection { name: None, ..of.clone() }, served, "", &["create"]);
+        } else if verbs.contains(Verbs::CREATE) {
+            self.allow(of, served, "", &["create"]);
+        }
+        let others: [(Verbs, &str, &[&'static str]); 4] = [
+            (Verbs::UPDATE, "", &["patch"]),
+            // To prune is to list first.
+            (Verbs::DELETE, "", &["delete", "list"]),
+            (Verbs::EVICT, "eviction", &["create"]),
+            (Verbs::STATUS, "status", &["patch"]),
+        ];
+        for (_, subresource, needed) in others.iter().filter(|(verb, ..)| verbs.contains(*verb)) {
+            self.allow(of, served, subresource, needed);
+        }
+    }
+
+    fn allow(
+        &mut self,
+        of: &Selection,
+        served: &Served,
+        subresource: &str,
+        verbs: &[&'static str],
+    ) {
+        let plural = if of.kind.kind == ANY { ANY } else { &served.plural };
+        let resource = match subresource {
+            "" => plural.to_owned(),
+            subresource => format!("{plural}/{subresource}"),
+        };
+        let namespace = of.namespace.clone().filter(|_| served.namespaced);
+        for verb in verbs {
+            let allowed = Allowed::new(&of.kind.group, &resource, of.name.clone(), verb);
+            self.add(namespace.clone(), allowed);
+        }
+    }
+
+    fn add(&mut self, namespace: Option<String>, allowed: Allowed) {
+        self.0.entry(namespace).or_default().insert(allowed);
+    }
+
+    /// Drops what is allowed by something wider too.
+    fn drop_covered(&mut self) {
+        let all = self.0.clone();
+        for (namespace, allowed) in &mut self.0 {
+            let wider = [None, namespace.clone()];
+            allowed.retain(|one| {
+                let same_place = |place: &Option<String>| place == namespace;
+                !wider.iter().any(|place| {
+                    let others = all.get(place).into_iter().flatten();
+                    let mut others = others.filter(|other| !same_place(place) || *other != one);
+                    others.any(|other| other.covers(one))
+                })
+            });
+        }
+        self.0.retain(|_, allowed| !allowed.is_empty());
+    }
+
+    /// The roles as objects, each with its binding if there is somebody to bind it to.
+    pub fn objects(&self, processor: &str, account: Option<&Account>) -> Vec<Value> {
+        let name = format!("mortise-{processor}");
+        let mut objects = Vec::new();
+        for (namespace, allowed) in &self.0 {
+            let kind = if namespace.is_some() { "Role" } else { "ClusterRole" };
+            objects.push(json!({
+                "apiVersion": format!("{GROUP}/v1"),
+                "kind": kind,
+                "metadata": metadata(&name, namespace.as_deref()),
+                "rules": rules(allowed).iter().map(rule).collect::<Vec<_>>(),
+            }));
+            objects.extend(account.map(|account| {
+                json!({
+                    "apiVersion": format!("{GROUP}/v1"),
+                    "kind": format!("{kind}Binding"),
+                    "metadata": metadata(&name, namespace.as_deref()),
+                    "roleRef": {"apiGroup": GROUP, "kind": kind, "name": name},
+                    "subjects": [{"kind": "ServiceAccount", "namespace": account.namespace, "name": account.name}],
+                })
+            }));
+        }
+        objects
+    }
+}
+
+// === impl Allowed ===
+
+impl Allowed {
+    fn new(group: &str, resource: &str, name: Option<String>, verb: &'static str) -> Self {
+        Self { group: group.to_owned(), resource: resource.to_owned(), name, verb }
+    }
+
+    /// Whether all that the other allows is allowed by this one, where both hold.
+    fn covers(&self, other: &Self) -> bool {
+        let group = self.group == other.group || self.group == ANY;
+        // `*` stands for all resources with all that is below them, `*/status` for the status of all.
+        let below = |resource: &str| resource.split_once('/').map(|(_, below)| below.to_owned());
+        let is_of_any = self.resource.starts_with("*/");
+        let resource = self.resource == ANY
+            || self.resource == other.resource
+            || (is_of_any && below(&self.resource) == below(&other.resource));
+        let name = self.name.is_none() || self.name == other.name;
+        group && resource && name && self.verb == other.verb
+    }
+}
+
+/// As few rules as say it: names with the same verbs together, then resources with the same verbs and names.
+fn rules(allowed: &BTreeSet<Allowed>) -> Vec<Rule> {
+    let mut verbs: BTreeMap<(&str, &str, Option<&str>), Vec<&'static str>> = BTreeMap::new();
+    for one in allowed {
+        let of = (one.group.as_str(), one.resource.as_str(), one.name.as_deref());
+        verbs.entry(of).or_default().push(one.verb);
+    }
+    let mut names: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for ((group, resource, name), verbs) in verbs {
+        let together = names.entry((group, resource, name.is_some(), verbs)).or_default();
+        together.extend(name.map(str::to_owned));
+    }
+    let mut resources: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for ((group, resource, _, verbs), names) in names {
+        resources.entry((group, names, verbs)).or_default().insert(resource.to_owned());
+    }
+    let mut rules: Vec<Rule> = resources
+        .into_iter()
+        .map(|((group, names, verbs), resources)| (group.to_owned(), resources, names, verbs))
+        .collect();
+    rules.sort();
+    rules
+}
+
+fn rule((group, resources, names, verbs): &Rule) -> Value {
+    let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    if let Some(rule) = rule.as_object_mut().filter(|_| !names.is_empty()) {
+        rule.insert("resourceNames".to_owned(), json!(names));
+    }
+    rule
+}
+
+fn metadata(name: &str, namespace: Option<&str>) -> Value {
+    let mut metadata = json!({"name": name});
+    if let (Some(metadata), Some(namespace)) = (metadata.as_object_mut(), namespace) {
+        metadata.insert("namespace".to_owned(), Value::from(namespace));
+    }
+    metadata
+}
