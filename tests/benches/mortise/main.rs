@@ -1,8 +1,10 @@
-//! What calls, reads, stores and whole reconciles cost: `cargo bench -p mortise-tests`. It prints a table and judges nothing;
-//! the budgets are for who reads it. Everything runs in this process, no port is opened.
+//! What calls, reads, stores, whole reconciles, the embedded API and the desk cost: `cargo bench -p mortise-tests`, or only some
+//! parts: `cargo bench -p mortise-tests -- api rules`. It prints a table for each and judges nothing; the budgets are for who reads
+//! it. No port is opened.
 
 #![expect(clippy::print_stdout, reason = "the table is the product")]
 
+mod api;
 mod calls;
 mod process;
 mod reads;
@@ -10,17 +12,46 @@ mod rules;
 mod samples;
 mod table;
 
+use std::process::Command;
+
 use table::Table;
 
+type Part = fn(&mut Table) -> anyhow::Result<()>;
+
+const PARTS: [(&str, Part); 5] = [
+    ("memory", samples::memory),
+    ("calls", calls::run),
+    ("reads", reads::run),
+    ("rules", rules::run),
+    ("api", api::run),
+];
+
 fn main() -> anyhow::Result<()> {
-    let mut table = Table::default();
-    // First, while the process holds no memory that it no longer uses.
-    samples::memory(&mut table)?;
-    calls::run(&mut table)?;
-    reads::run(&mut table)?;
-    for rules in [1_000, 4_000] {
-        rules::run(rules, &mut table)?;
+    // Cargo adds `--bench`.
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    if let [part] = wanted.as_slice() {
+        return run(part);
     }
+    let all = PARTS.map(|(name, _)| name.to_owned());
+    let parts = if wanted.is_empty() { all.as_slice() } else { wanted.as_slice() };
+    parts.iter().try_for_each(|part| in_a_process_of_its_own(part))
+}
+
+fn run(part: &str) -> anyhow::Result<()> {
+    let Some((_, run)) = PARTS.iter().find(|(name, _)| *name == part) else {
+        let known = PARTS.map(|(name, _)| name).join(", ");
+        anyhow::bail!("no part is called `{part}`: there are {known}");
+    };
+    let mut table = Table::default();
+    run(&mut table)?;
     println!("{table}");
+    Ok(())
+}
+
+/// What one part leaves in memory is no part of what the next one takes.
+fn in_a_process_of_its_own(part: &str) -> anyhow::Result<()> {
+    let status = Command::new(std::env::current_exe()?).arg(part).status()?;
+    anyhow::ensure!(status.success(), "the part `{part}` failed");
     Ok(())
 }
