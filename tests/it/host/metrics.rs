@@ -24,7 +24,7 @@ fn value(lines: &[String], series: &str) -> u64 {
         clippy::cast_sign_loss,
         reason = "counts are small and whole"
     )]
-    found.map(|value| value as u64).unwrap_or_else(|| panic!("{series} in\n{}", lines.join("\n")))
+    found.map_or_else(|| panic!("{series} in\n{}", lines.join("\n")), |value| value as u64)
 }
 
 #[tokio::test(start_paused = true)]
