@@ -43,6 +43,9 @@ pub enum Command {
     /// Prints a script with which a shell completes the command line.
     #[command(after_long_help = help::COMPLETION)]
     Completion(CompletionArgs),
+    /// Makes a guest: a crate that builds, passes its tests and runs in `mortise dev`.
+    #[command(after_long_help = help::NEW)]
+    New(NewArgs),
 }
 
 /// `mortise dev`.
@@ -186,6 +189,19 @@ pub enum Structured {
     Json,
     /// YAML.
     Yaml,
+}
+
+/// `mortise new`.
+#[derive(Debug, clap::Args)]
+pub struct NewArgs {
+    /// The guest's name, as users will know it: `my-guest`.
+    pub name: String,
+    /// What it reconciles: GROUP/VERSION/KIND, or VERSION/KIND for the core group; a kind of its own, named as the guest, if absent.
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// The folder to make; one of the guest's name in the current folder if absent.
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
 }
 
 /// A machine-readable output.

@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::{Args, Command},
-    bench, completion, dev, inspect,
+    bench, completion, dev, inspect, new,
     print::RED,
     simulate,
 };
@@ -50,6 +50,7 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         Command::Completion(completion) => completion::run(completion),
         Command::Bench(bench) => runtime.block_on(bench::run(bench, args.cache().as_deref())),
+        Command::New(new) => runtime.block_on(new::run(new)),
     };
     // What is still being compiled or read need not be waited for: nothing that it does is kept.
     runtime.shutdown_background();

@@ -4,7 +4,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`args`], [`cli`] | the command line; logs, the async runtime, the exit code |
-//! | [`dev`], [`simulate`], [`inspect`], [`bench`], [`completion`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
+//! | [`new`], [`dev`], [`simulate`], [`inspect`], [`bench`], [`completion`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
 //! | [`run`] | builds every part of a host and owns its tasks |
 //! | [`watch`] → [`store`] → [`triggers`] → [`queue`] | what is known, and who must run because it changed |
 //! | [`reconciler`] | one reconcile: read, call, check, write, requeue |
@@ -33,6 +33,7 @@ pub mod guest;
 pub mod inspect;
 pub mod labels;
 pub mod metrics;
+pub mod new;
 pub mod outcome;
 pub mod own_fields;
 pub mod path;

@@ -74,3 +74,17 @@ Examples:
 Exit codes:
   0  well
   1  a shell that is not known: the message says which are";
+
+pub(super) const NEW: &str = "\
+In a workspace the guest becomes a member of it; elsewhere it is a workspace of its own, and depends on the SDK of the checkout
+that this program was built from.
+
+Examples:
+  mortise new greeter                                  # a kind of its own: Greeter of example.com/v1
+  mortise new greeter --kind example.com/v1/Greeting   # this one
+  mortise new keeper --kind apps/v1/Deployment         # one of Kubernetes' own
+  mortise new greeter --path guests/greeter
+
+Exit codes:
+  0  well
+  1  bad input: the message says what would be accepted; nothing was written";

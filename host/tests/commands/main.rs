@@ -21,6 +21,8 @@ mod help;
 #[cfg(test)]
 mod inspect;
 #[cfg(test)]
+mod new;
+#[cfg(test)]
 mod simulate;
 
 use std::{

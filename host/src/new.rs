@@ -1,0 +1,260 @@
+//! `mortise new`: a guest's crate that builds, passes its tests and runs in `mortise dev` at once.
+//!
+//! All files are written into a folder of another name beside the new one, which is then renamed: nothing half-written stays
+//! behind. What is written comes from `new/template`.
+
+mod example;
+mod render;
+mod subject;
+mod workspace;
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use crate::args::NewArgs;
+use render::Files;
+use subject::Subject;
+use workspace::Workspace;
+
+#[cfg(test)]
+mod tests;
+
+/// The longest name: a DNS label, as processors have it.
+const LONGEST_NAME: usize = 63;
+/// What a crate cannot be called: Rust's words and its own crates.
+const RESERVED: &[&str] = &[
+    "abstract",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "override",
+    "priv",
+    "proc-macro",
+    "pub",
+    "ref",
+    "return",
+    "self",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "trait",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "unsafe",
+    "unsized",
+    "use",
+    "virtual",
+    "where",
+    "while",
+    "yield",
+];
+
+/// Why there is no new guest. Nothing was written then.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what the fields are")]
+pub enum Error {
+    /// The name is not one of a crate and of a processor.
+    #[error(
+        "`{name}` is no name for a guest: it takes lower-case letters, digits and `-`, starts with a letter and ends with none of `-`, \
+         has at most {LONGEST_NAME} characters and is no word of Rust, as `my-guest`"
+    )]
+    Name { name: String },
+
+    /// The kind does not parse.
+    #[error(
+        "`{text}` is no kind: write GROUP/VERSION/KIND, as `example.com/v1/Greeting` or `apps/v1/Deployment`, or VERSION/KIND for \
+         the core group, as `v1/ConfigMap`"
+    )]
+    Kind { text: String },
+
+    /// Kubernetes has no such kind, and nobody else may have it.
+    #[error(
+        "Kubernetes has no kind `{text}`{hint}; a kind of your own has a group like `example.com`"
+    )]
+    NoSuchKind { text: String, hint: String },
+
+    /// The kind's objects cannot be made up.
+    #[error(
+        "there is no example of `{text}` to begin with: choose another kind, and change it in src/lib.rs"
+    )]
+    NoExample { text: String },
+
+    /// Something is there already.
+    #[error("`{folder}` is there already: choose another name, or another folder with --path")]
+    FolderTaken { folder: PathBuf },
+
+    /// A member of the workspace has the name.
+    #[error("the workspace `{workspace}` has a member `{name}` already: choose another name")]
+    MemberTaken { workspace: PathBuf, name: String },
+
+    /// The workspace around the folder is not understood.
+    #[error("cannot read the workspace `{workspace}`: {message}")]
+    Workspace { workspace: PathBuf, message: String },
+
+    /// A file or folder could not be written.
+    #[error("cannot write `{path}`")]
+    Unwritable {
+        path: PathBuf,
+        #[source]
+        cause: std::io::Error,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// What keeps the guest from being made; then nothing of it is there.
+pub async fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
+    let name = checked_name(&args.name)?;
+    let subject = Subject::of(name, args.kind.as_deref()).await?;
+    let folder = args.path.clone().unwrap_or_else(|| PathBuf::from(name));
+    let made = tokio::task::spawn_blocking({
+        let (name, subject, folder) = (name.to_owned(), subject.clone(), folder.clone());
+        move || make(&name, &subject, &folder, &Sdk::of_this_build())
+    })
+    .await??;
+    // Where standard output is gone there is nobody to tell.
+    let _ = write!(anstream::stdout(), "{}", describe(name, &subject, &folder, &made));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the SDK comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Sdk {
+    /// The folder of its package.
+    Path(PathBuf),
+    /// A version that is published.
+    Version(&'static str),
+}
+
+/// What became of a new guest.
+#[derive(Debug, PartialEq, Eq)]
+struct Made {
+    /// The workspace that it belongs to; none: it is one of its own.
+    workspace: Option<PathBuf>,
+    /// Whether the workspace's Cargo.toml had to be changed.
+    added: bool,
+    sdk: Sdk,
+}
+
+fn checked_name(name: &str) -> Result<&str, Error> {
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.len() <= LONGEST_NAME
+        && name.bytes().all(is_part)
+        && !RESERVED.contains(&name);
+    if is_name { Ok(name) } else { Err(Error::Name { name: name.to_owned() }) }
+}
+
+fn make(name: &str, subject: &Subject, folder: &Path, sdk: &Sdk) -> Result<Made, Error> {
+    let unwritable = |cause| Error::Unwritable { path: folder.to_owned(), cause };
+    let folder = std::path::absolute(folder).map_err(unwritable)?;
+    if folder.symlink_metadata().is_ok() {
+        return Err(Error::FolderTaken { folder });
+    }
+    let workspace = Workspace::around(&folder)?;
+    if let Some(workspace) = &workspace {
+        workspace.check_free(name)?;
+    }
+    let files = render::files(name, subject, workspace.as_ref(), sdk);
+    put(&folder, &files)?;
+    let added = match workspace.as_ref().map(|workspace| workspace.add(&folder)) {
+        None => false,
+        Some(Ok(added)) => added,
+        Some(Err(error)) => {
+            // Nothing half-made stays behind; that it cannot be removed matters less than why it should be.
+            let _ = fs::remove_dir_all(&folder);
+            return Err(error);
+        }
+    };
+    Ok(Made { workspace: workspace.map(|workspace| workspace.manifest), added, sdk: sdk.clone() })
+}
+
+/// Writes the files beside the folder, and gives them its name when they are all there.
+fn put(folder: &Path, files: &Files) -> Result<(), Error> {
+    let unwritable = |path: &Path, cause| Error::Unwritable { path: path.to_owned(), cause };
+    let parent = folder.parent().unwrap_or(folder);
+    let draft = tempfile::Builder::new().prefix(".mortise-new-").tempdir_in(parent);
+    let draft = draft.map_err(|cause| unwritable(folder, cause))?;
+    let inner = draft.path().join("guest");
+    for (path, text) in files {
+        let file = inner.join(path);
+        let written = fs::create_dir_all(file.parent().unwrap_or(&inner))
+            .and_then(|()| fs::write(&file, text));
+        written.map_err(|cause| unwritable(&folder.join(path), cause))?;
+    }
+    fs::rename(&inner, folder).map_err(|cause| unwritable(folder, cause))
+}
+
+fn describe(name: &str, subject: &Subject, folder: &Path, made: &Made) -> String {
+    let kind = &subject.kind;
+    let api_version = subject.api_version();
+    let mut text = format!(
+        "made `{name}` in {}: it reconciles {} of {api_version}\n",
+        folder.display(),
+        kind.kind
+    );
+    text += &match &made.workspace {
+        Some(manifest) if made.added => {
+            format!("added it to the workspace {}\n", manifest.display())
+        }
+        Some(manifest) => format!("it is a member of the workspace {}\n", manifest.display()),
+        None => "it is a workspace of its own\n".to_owned(),
+    };
+    text += &match &made.sdk {
+        Sdk::Path(path) => format!("it depends on mortise-sdk by path: {}\n", path.display()),
+        Sdk::Version(version) => format!("it depends on mortise-sdk by version: {version}\n"),
+    };
+    text + &format!("next: mortise dev {}\n", folder.display())
+}
+
+// === impl Sdk ===
+
+impl Sdk {
+    /// The one in the checkout that this program was built from, while that is there; else the version of this program.
+    fn of_this_build() -> Self {
+        let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/sdk");
+        match beside.canonicalize() {
+            Ok(path) if path.join("Cargo.toml").is_file() => Self::Path(path),
+            _ => Self::Version(env!("CARGO_PKG_VERSION")),
+        }
+    }
+}

@@ -1,0 +1,28 @@
+use mortise_sdk::{
+    crd,
+    testing::{Stub, request_for},
+};
+use serde_json::{Value, json};
+
+use super::*;
+
+#[test]
+fn the_text_is_kept_in_a_config_map() {
+    let object = json!({
+        "apiVersion": "{{api-version}}", "kind": "{{kind}}",
+        "metadata": {"name": "example", "namespace": "default", "uid": "1"},
+        "spec": {"text": "Hello"},
+    });
+    let host = Stub::new().host();
+    let outcome = {{processor}}::reconcile(&request_for(&object), &NoConfig {}, &host).unwrap();
+    let map: Value = serde_json::from_str(&outcome.apply[0].object).unwrap();
+    assert_eq!(map["data"]["text"], "Hello");
+    assert_eq!(map["metadata"]["ownerReferences"][0]["name"], "example");
+}
+
+/// After a change of the type: `MORTISE_UPDATE=1 cargo test`.
+#[test]
+fn the_definition_is_what_the_type_says() {
+    let definition = crd::definition::<{{type}}>("{{plural}}", &[]);
+    crd::check(concat!(env!("CARGO_MANIFEST_DIR"), "/crds"), &[definition]);
+}
