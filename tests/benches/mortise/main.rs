@@ -6,6 +6,7 @@
 
 mod api;
 mod calls;
+mod desk;
 mod process;
 mod reads;
 mod rules;
@@ -18,12 +19,13 @@ use table::Table;
 
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     ("memory", samples::memory),
     ("calls", calls::run),
     ("reads", reads::run),
     ("rules", rules::run),
     ("api", api::run),
+    ("desk", desk::run),
 ];
 
 fn main() -> anyhow::Result<()> {

@@ -1,0 +1,136 @@
+//! The desk: from `mortise new` to the first reconcile, and from a save to the first one on the new version. Cargo's part and the
+//! host's are told apart: what one waits for, and what the other makes of it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use mortise_embedded_api::{EmbeddedApi, Options};
+use mortise_host::{
+    args::NewArgs,
+    cluster::Cluster,
+    desk, files,
+    guest::Guest,
+    new,
+    run::{Host, Loaded, Options as HostOptions},
+};
+
+use crate::{calls::runtime, table::Table};
+
+const NAME: &str = "bench-guest";
+const SAVES: usize = 3;
+/// Only a fault takes longer.
+const DEADLINE: Duration = Duration::from_mins(10);
+/// What is changed in the new guest's source: the name of what it makes.
+const NAMED: &str = r#"&["text"#;
+
+/// A guest, and where its code is cached.
+struct Desk {
+    guest: Guest,
+    source: PathBuf,
+    cache: PathBuf,
+}
+
+/// What it took, by whom.
+struct Took {
+    cargo: Duration,
+    host: Duration,
+}
+
+/// Adds what a new guest and saves of it take.
+///
+/// # Errors
+///
+/// A guest that cannot be made, does not build, or fails.
+pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    runtime(2, "desk")?.block_on(async {
+        let work = sit_down(folder.path(), table);
+        tokio::time::timeout(DEADLINE, work).await.context("it did not come to a reconcile")?
+    })
+}
+
+async fn sit_down(folder: &Path, table: &mut Table) -> anyhow::Result<()> {
+    let path = folder.join(NAME);
+    let start = Instant::now();
+    new::run(&NewArgs { name: NAME.into(), kind: None, path: Some(path.clone()) }).await?;
+    let desk = Desk {
+        guest: Guest::open(&path)?,
+        source: path.join("src/lib.rs"),
+        cache: folder.join("cache"),
+    };
+    let (loaded, cargo) = desk.build().await?;
+    let mut host = desk.start(&loaded).await?;
+    until(&mut host, &loaded).await?;
+    let took = Took { cargo, host: start.elapsed().saturating_sub(cargo) };
+    table.row("desk, from `new` to the first reconcile", took.figure(), "");
+    for save in 1..=SAVES {
+        let took = desk.save(save, &mut host).await?;
+        let budget = "warm: < 5 s, of it the host < 300 ms";
+        table.row(
+            format!("desk, from save {save} to the new version's first"),
+            took.figure(),
+            budget,
+        );
+    }
+    host.stop().await
+}
+
+/// Waits for the first reconcile on this version.
+async fn until(host: &mut Host, loaded: &Loaded) -> anyhow::Result<()> {
+    loop {
+        let report = host.next_report().await?;
+        ensure!(report.failure.is_none(), "{}: {:?}", report.key, report.failure);
+        if report.version.is_some_and(|version| version.digest == loaded.processor.digest()) {
+            return Ok(());
+        }
+    }
+}
+
+// === impl Desk ===
+
+impl Desk {
+    /// Builds and loads the guest; and how long the build took.
+    async fn build(&self) -> anyhow::Result<(Loaded, Duration)> {
+        let start = Instant::now();
+        let module = self.guest.build()?;
+        let cargo = start.elapsed();
+        Ok((desk::load(&module, "{}".to_owned(), Some(&self.cache)).await?, cargo))
+    }
+
+    /// Starts a host before an API with the guest's kinds and examples, as `dev` does.
+    async fn start(&self, loaded: &Loaded) -> anyhow::Result<Host> {
+        let api = EmbeddedApi::new(Options::default());
+        let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+        for folder in self.guest.crds.iter().chain(&self.guest.examples) {
+            desk::apply(&cluster, files::load(folder)?).await?;
+        }
+        Host::start(&cluster, vec![loaded.clone()], &HostOptions::default())
+    }
+
+    /// Changes the source, and waits until the version that comes of it has run.
+    async fn save(&self, save: usize, host: &mut Host) -> anyhow::Result<Took> {
+        let text = fs::read_to_string(&self.source)?;
+        let (before, rest) = text.split_once(NAMED).context("the template has changed")?;
+        let (_, after) = rest.split_once('"').context("the template has changed")?;
+        fs::write(&self.source, format!("{before}{NAMED}-{save}\"{after}"))?;
+        let start = Instant::now();
+        let (loaded, cargo) = self.build().await?;
+        host.exchange(loaded.clone()).await?;
+        until(host, &loaded).await?;
+        Ok(Took { cargo, host: start.elapsed().saturating_sub(cargo) })
+    }
+}
+
+// === impl Took ===
+
+impl Took {
+    fn figure(&self) -> String {
+        let (all, cargo) = ((self.cargo + self.host).as_secs_f64(), self.cargo.as_secs_f64());
+        let host = self.host.as_secs_f64() * 1e3;
+        format!("{all:.2} s: cargo {cargo:.2} s, host {host:.0} ms")
+    }
+}
