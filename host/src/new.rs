@@ -232,17 +232,19 @@ fn describe(name: &str, subject: &Subject, folder: &Path, made: &Made) -> String
         folder.display(),
         kind.kind
     );
-    text += &match &made.workspace {
+    let workspace = match &made.workspace {
         Some(manifest) if made.added => {
             format!("added it to the workspace {}\n", manifest.display())
         }
         Some(manifest) => format!("it is a member of the workspace {}\n", manifest.display()),
         None => "it is a workspace of its own\n".to_owned(),
     };
-    text += &match &made.sdk {
+    let sdk = match &made.sdk {
         Sdk::Path(path) => format!("it depends on mortise-sdk by path: {}\n", path.display()),
         Sdk::Version(version) => format!("it depends on mortise-sdk by version: {version}\n"),
     };
+    text += &workspace;
+    text += &sdk;
     text + &format!("next: mortise dev {}\n", folder.display())
 }
 
