@@ -300,6 +300,26 @@ impl EmbeddedApi {
         objects
     }
 
+    /// An object as it was before the write that made it what is given; none of one that was made by that write, or whose history
+    /// is forgotten.
+    pub fn before(&self, object: &Value) -> Option<Value> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let (api_version, kind) = (text("/apiVersion")?, text("/kind")?);
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let revision: u64 = text("/metadata/resourceVersion")?.parse().ok()?;
+        let state = self.shared.state.read();
+        let resource = state.registry.find_kind(group, version, kind)?;
+        let table =
+            state.storage.table(&TableId::new(&resource.storage_group, &resource.plural))?;
+        let write = table.events_after(revision.checked_sub(1)?).ok()?.next()?;
+        let is_of = write.revision == revision
+            && write
+                .object
+                .as_ref()
+                .is_some_and(|image| Some(&*image.head.name) == text("/metadata/name"));
+        Some(write.previous.as_ref().filter(|_| is_of)?.value(api_version, kind))
+    }
+
     /// Puts an object in as if it were stored already: status, uid, owners, finalizers and marks of deletion stay. With
     /// `validate` it gets defaults and must fulfil the schema of its kind; without, it is taken as it is, as an object
     /// that was stored under an older schema. A `CustomResourceDefinition` is served from then on.
