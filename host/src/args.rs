@@ -49,11 +49,12 @@ pub enum Command {
 }
 
 /// `mortise dev`.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug, clap::Args)]
 pub struct DevArgs {
-    /// The guest's folder: the one that holds its Cargo.toml.
-    #[arg(required_unless_present = "api_only")]
-    pub guest: Option<PathBuf>,
+    /// The guests' folders: those that hold their Cargo.toml.
+    #[arg(required_unless_present = "api_only", value_name = "GUEST_DIR")]
+    pub guests: Vec<PathBuf>,
     /// The port on 127.0.0.1; a free one if absent.
     #[arg(long)]
     pub port: Option<u16>,
@@ -67,14 +68,26 @@ pub struct DevArgs {
     /// Folders of CRDs that are installed besides those that the guest names; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
-    /// The processor's configuration: a YAML or JSON file.
+    /// The processor's configuration: a YAML or JSON file; of several guests `PACKAGE=FILE` for each.
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub config: Vec<String>,
+    /// The file or folder whose objects are there at the start, as they were stored, with their status; the examples are not applied.
+    #[arg(long, value_name = "DIR")]
+    pub load: Option<PathBuf>,
+    /// The folder that the objects are written to at the end, a file for each kind; Secrets only with --show-secrets.
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+    /// Marks Deployments, `StatefulSets`, `DaemonSets` and Pods ready, as a kubelet and the controllers would.
+    #[arg(long)]
+    pub ready: bool,
+    /// Prints lines, instead of the live view; so it does where standard output is no terminal.
+    #[arg(long)]
+    pub plain: bool,
     /// Answers `/livez`, `/readyz` and `/metrics` of the host there: `127.0.0.1:9090`, say; nowhere if absent.
     #[arg(long, value_name = "ADDR", conflicts_with = "api_only")]
     pub listen: Option<SocketAddr>,
-    /// Starts the API alone, with the objects of --apply if that is given.
-    #[arg(long, conflicts_with_all = ["guest", "config"])]
+    /// Starts the API alone, with the objects of --apply and --load.
+    #[arg(long, conflicts_with_all = ["guests", "config"])]
     pub api_only: bool,
     /// Prints the values of Secrets.
     #[arg(long)]

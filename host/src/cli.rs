@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::{Args, Command},
-    bench, completion, dev, inspect, new,
+    bench, completion, dev, inspect, log, new,
     print::RED,
     simulate,
 };
@@ -35,7 +35,7 @@ pub fn print_usage(answer: &clap::Error) -> ExitCode {
 fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_new(own_levels(&args.log))
         .with_context(|| format!("`--log {}` is no filter", args.log))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(log::Output).init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

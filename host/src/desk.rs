@@ -181,12 +181,16 @@ pub fn plural(kind: &Kind) -> String {
     kube::api::ApiResource::from_gvk(&kind).plural
 }
 
+/// That a kind is served without a schema, and what to do about it.
+pub fn untyped(kind: &Kind) -> String {
+    format!(
+        "no CRD describes {}: it is served without a schema, its lists are atomic; name the folder of its CRD with --crds",
+        display_kind(kind)
+    )
+}
+
 /// Says on standard error that a kind is served without a schema.
 pub fn warn_untyped(kind: &Kind) {
     // Where standard error is gone there is nobody to tell.
-    let _ = writeln!(
-        std::io::stderr(),
-        "no CRD describes {}: it is served without a schema, its lists are atomic (--crds names the folder of its CRD)",
-        display_kind(kind)
-    );
+    let _ = writeln!(std::io::stderr(), "{}", untyped(kind));
 }

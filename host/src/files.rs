@@ -11,6 +11,9 @@ use walkdir::{DirEntry, WalkDir};
 #[cfg(test)]
 mod tests;
 
+/// How the names of files of objects end.
+pub(crate) const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
 /// Why a file gave no objects.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
@@ -94,8 +97,7 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
         entry.depth() == 0 || !entry.file_name().as_encoded_bytes().starts_with(b".")
     };
     let holds_objects = |path: &Path| {
-        path.extension()
-            .is_some_and(|ending| ["yaml", "yml", "json"].iter().any(|known| ending == *known))
+        path.extension().is_some_and(|ending| ENDINGS.iter().any(|known| ending == *known))
     };
     let mut files = Vec::new();
     for entry in WalkDir::new(folder)

@@ -80,17 +80,7 @@ impl Guest {
         if !manifest.is_file() {
             return Err(Error::NoPackage { folder: folder.to_owned() });
         }
-        let output = Command::new("cargo")
-            .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
-            .arg(&manifest)
-            .output()
-            .map_err(|cause| Error::NoProgram { program: "cargo", cause })?;
-        let failed = |message: String| Error::Metadata { folder: folder.to_owned(), message };
-        if !output.status.success() {
-            return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-        }
-        let metadata: Value =
-            serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))?;
+        let metadata = metadata(folder)?;
         Self::from_metadata(folder, &metadata)
     }
 
@@ -146,25 +136,16 @@ impl Guest {
     ///
     /// What is missing, or that the guest does not build.
     pub fn build(&self) -> Result<PathBuf, Error> {
-        add_target(&self.folder)?;
-        let mut build = Command::new("cargo")
-            .args([
-                "build",
-                "--release",
-                "--target",
-                TARGET,
-                "--message-format",
-                "json-render-diagnostics",
-            ])
-            .current_dir(&self.folder)
-            .stdin(Stdio::null())
+        self.add_target()?;
+        let mut build = self
+            .cargo("json-render-diagnostics")
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|cause| Error::NoProgram { program: "cargo", cause })?;
         let mut component = None;
         if let Some(stdout) = build.stdout.take() {
             for line in std::io::BufReader::new(stdout).lines().map_while(Result::ok) {
-                component = component_of(&line, &self.library).or(component);
+                component = self.component_in(&line).or(component);
             }
         }
         let status = build.wait().map_err(|cause| Error::NoProgram { program: "cargo", cause })?;
@@ -173,6 +154,45 @@ impl Guest {
         }
         component.ok_or_else(|| Error::NoComponent { package: self.package.clone() })
     }
+
+    /// What builds the component, with messages of this format on standard output.
+    pub(crate) fn cargo(&self, messages: &str) -> Command {
+        let mut cargo = Command::new("cargo");
+        cargo
+            .args(["build", "--release", "--target", TARGET, "--message-format", messages])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null());
+        cargo
+    }
+
+    /// The .wasm file that a line of Cargo's messages says was built.
+    pub(crate) fn component_in(&self, line: &str) -> Option<PathBuf> {
+        component_of(line, &self.library)
+    }
+
+    /// The guest's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Adds the target to the toolchain that the guest uses, if it is missing.
+    pub(crate) fn add_target(&self) -> Result<(), Error> {
+        add_target(&self.folder)
+    }
+}
+
+/// What Cargo says of the package in `folder` and of those in its workspace.
+pub(crate) fn metadata(folder: &Path) -> Result<Value, Error> {
+    let output = Command::new("cargo")
+        .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
+        .arg(folder.join("Cargo.toml"))
+        .output()
+        .map_err(|cause| Error::NoProgram { program: "cargo", cause })?;
+    let failed = |message: String| Error::Metadata { folder: folder.to_owned(), message };
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
 }
 
 /// The name of a package's target that is built as a dynamic library: a component, for the guests' target.

@@ -3,6 +3,8 @@
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | [`args`], [`cli`], [`log`] | the command line; logs, the async runtime, the exit code |
+//! | [`dev`], [`simulate`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
 //! | [`args`], [`cli`] | the command line; logs, the async runtime, the exit code |
 //! | [`new`], [`dev`], [`simulate`], [`inspect`], [`bench`], [`completion`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
 //! | [`run`] | builds every part of a host and owns its tasks |
@@ -32,6 +34,7 @@ pub mod grant;
 pub mod guest;
 pub mod inspect;
 pub mod labels;
+pub mod log;
 pub mod metrics;
 pub mod new;
 pub mod outcome;

@@ -197,7 +197,7 @@ pub fn report(report: &Report) -> String {
 }
 
 /// A text of several lines under the line that begins it.
-fn indented(text: &str) -> String {
+pub(crate) fn indented(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
 }
 

@@ -1,6 +1,6 @@
 use std::{
     io::{BufRead as _, BufReader},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc,
     time::Duration,
@@ -15,7 +15,10 @@ use kube::{
 };
 use serde_json::json;
 
-use crate::mortise;
+use crate::{
+    greeter::{Greeter, with_target},
+    mortise,
+};
 
 /// Long enough for a build of the guest; what hangs shall not hang the tests.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -31,8 +34,16 @@ struct Dev {
 
 impl Dev {
     fn start(arguments: &[&str]) -> Self {
-        let mut child =
-            mortise().arg("dev").args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        Self::spawn(mortise().arg("dev").args(arguments))
+    }
+
+    /// Of greeters.
+    fn greet(arguments: &[&str]) -> Self {
+        Self::spawn(with_target(mortise().arg("dev").args(arguments)))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let stdout = child.stdout.take().unwrap();
         let (send, lines) = mpsc::channel();
         std::thread::spawn(move || {
@@ -69,10 +80,22 @@ impl Dev {
         Client::try_from(config).unwrap()
     }
 
-    fn interrupt(mut self) -> std::process::ExitStatus {
-        let ended =
+    /// Ends it; the next line that holds a text.
+    fn last_line(mut self, text: &str) -> String {
+        self.signal();
+        let line = self.line(text);
+        assert!(self.child.wait().unwrap().success());
+        line
+    }
+
+    fn signal(&self) {
+        let told =
             Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
-        assert!(ended.success());
+        assert!(told.success());
+    }
+
+    fn interrupt(mut self) -> std::process::ExitStatus {
+        self.signal();
         self.child.wait().unwrap()
     }
 }
@@ -172,5 +195,131 @@ async fn dev_api_only_serves_and_ends_cleanly() {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
     let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &kind);
     assert_eq!(api.get("a").await.unwrap().data["data"], json!({"k": "v"}));
+    assert!(dev.interrupt().success());
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn config_maps(client: Client, namespace: &str) -> Api<DynamicObject> {
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+    Api::namespaced_with(client, namespace, &kind)
+}
+
+/// Waits until a greeter's object says this.
+async fn says(api: &Api<DynamicObject>, name: &str, text: &str) {
+    let says = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| object.data["data"]["text"] == text)
+    };
+    let said = await_condition(api.clone(), name, says);
+    tokio::time::timeout(PATIENCE, said).await.unwrap_or_else(|_| panic!("`{text}`")).unwrap();
+}
+
+#[tokio::test]
+async fn a_saved_version_takes_over_and_one_that_does_not_build_leaves_the_former_one() {
+    let guest = Greeter::new("greeter", "Welcome");
+    let dev = Dev::greet(&[path(guest.folder())]);
+    dev.line("create ConfigMap shop/greeter");
+    let api = config_maps(dev.client().await, "shop");
+    says(&api, "greeter", "Welcome").await;
+
+    guest.save("fn broken(");
+    dev.line("the former version goes on");
+    api.delete("greeter", &DeleteParams::default()).await.unwrap();
+    says(&api, "greeter", "Welcome").await;
+
+    guest.say("Goodbye");
+    dev.line("took over from");
+    says(&api, "greeter", "Goodbye").await;
+    assert!(dev.line("Welcome").contains("- "), "the difference is shown");
+    assert!(dev.line("Goodbye").contains("+ "));
+
+    // Nothing that matters: it is built, and what runs goes on.
+    std::fs::write(
+        guest.folder().join("Cargo.lock"),
+        std::fs::read(guest.folder().join("Cargo.lock")).unwrap(),
+    )
+    .unwrap();
+    dev.line("is unchanged");
+    assert!(dev.interrupt().success());
+}
+
+#[tokio::test]
+async fn of_saves_that_come_faster_than_builds_the_last_one_wins() {
+    let guest = Greeter::new("hasty", "0");
+    let dev = Dev::greet(&[path(guest.folder())]);
+    let api = config_maps(dev.client().await, "shop");
+    says(&api, "hasty", "0").await;
+    for text in ["1", "2", "3", "4", "5"] {
+        guest.say(text);
+        // A build is on its way when the next one is saved.
+        dev.line("building");
+    }
+    says(&api, "hasty", "5").await;
+    // All that was saved is built: what comes now is what is saved now.
+    guest.say("6");
+    says(&api, "hasty", "6").await;
+    assert!(dev.interrupt().success());
+}
+
+#[tokio::test]
+async fn several_guests_run_together_and_two_of_one_name_do_not() {
+    let (first, second) = (Greeter::new("first", "1"), Greeter::new("second", "2"));
+    let dev = Dev::greet(&[path(first.folder()), path(second.folder())]);
+    dev.line("first 0.1.0");
+    dev.line("second 0.1.0");
+    second.rename("first");
+    let message = dev.line("the former version goes on");
+    assert!(message.contains("`first` too") && message.contains(path(first.folder())), "{message}");
+    assert!(dev.interrupt().success());
+
+    let mut command = mortise();
+    with_target(&mut command).args(["dev", path(first.folder()), path(second.folder())]);
+    let output = command.output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    let last = message.lines().last().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    for part in ["both called `first`", path(first.folder()), path(second.folder())] {
+        assert!(last.contains(part), "{part} is missing in: {last}");
+    }
+}
+
+#[test]
+fn a_first_build_that_fails_ends_dev_where_nobody_can_mend_it() {
+    let guest = Greeter::new("broken", "0");
+    guest.save("fn broken(");
+    let mut command = mortise();
+    let output = with_target(&mut command).args(["dev", path(guest.folder())]).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(message.contains("src/lib.rs:1"), "the compiler says where: {message}");
+    assert!(message.ends_with("error: `broken` does not build\n"), "{message}");
+}
+
+#[tokio::test]
+async fn what_a_session_leaves_another_one_starts_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let (objects, saved) = (folder.path().join("objects"), folder.path().join("saved"));
+    std::fs::create_dir(&objects).unwrap();
+    let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  replicas: 2\n  selector: {matchLabels: {a: b}}\n  \
+                      template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}\n";
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: hidden}\nstringData: {k: v}\n";
+    std::fs::write(objects.join("a.yaml"), format!("{deployment}---\n{secret}")).unwrap();
+    let arguments = ["--api-only", "--ready", "--apply", path(&objects), "--save", path(&saved)];
+    let dev = Dev::start(&arguments);
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
+    let api: Api<DynamicObject> = Api::default_namespaced_with(dev.client().await, &kind);
+    let is_available = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| object.data["status"]["availableReplicas"] == 2)
+    };
+    tokio::time::timeout(PATIENCE, await_condition(api, "a", is_available)).await.unwrap().unwrap();
+    let note = dev.last_line("objects saved");
+    assert!(note.contains("1 Secrets were not"), "{note}");
+
+    let dev = Dev::start(&["--api-only", "--load", path(&saved)]);
+    dev.line("objects loaded");
+    let api: Api<DynamicObject> = Api::default_namespaced_with(dev.client().await, &kind);
+    assert_eq!(api.get("a").await.unwrap().data["status"]["availableReplicas"], 2);
     assert!(dev.interrupt().success());
 }

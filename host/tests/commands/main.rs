@@ -17,6 +17,8 @@ mod dev;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod greeter;
+#[cfg(test)]
 mod help;
 #[cfg(test)]
 mod inspect;
@@ -24,6 +26,8 @@ mod inspect;
 mod new;
 #[cfg(test)]
 mod simulate;
+#[cfg(test)]
+mod view;
 
 use std::{
     path::{Path, PathBuf},

@@ -1,0 +1,209 @@
+//! Saved source files: which of them concern which guest, and when a burst of saves is over.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use serde_json::Value;
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver},
+    time::Instant,
+};
+
+use crate::guest::{self, Guest};
+
+#[cfg(test)]
+mod tests;
+
+/// So long nothing more has to be saved until a burst of saves is over.
+const QUIET: Duration = Duration::from_millis(50);
+/// So long a burst is waited for.
+const LONGEST: Duration = Duration::from_secs(1);
+/// The files beside a workspace's Cargo.toml that change how its packages are built.
+const OF_WORKSPACE: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
+
+/// What a guest comes from: its own package and those that it takes from folders, in its workspace or beside it; its CRDs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Sources {
+    /// The folders of the packages and of the CRDs.
+    folders: BTreeSet<PathBuf>,
+    /// The workspaces' folders, of which a few files count.
+    workspaces: BTreeSet<PathBuf>,
+    /// Where Cargo writes.
+    targets: BTreeSet<PathBuf>,
+}
+
+/// Watches the sources of all guests.
+pub(super) struct Changes {
+    watcher: RecommendedWatcher,
+    watched: BTreeSet<PathBuf>,
+    burst: Burst,
+}
+
+/// Saves that come together.
+struct Burst {
+    paths: UnboundedReceiver<PathBuf>,
+    saved: BTreeSet<PathBuf>,
+    quiet: Instant,
+    end: Instant,
+}
+
+// === impl Sources ===
+
+impl Sources {
+    /// The sources of a guest, as its Cargo.toml has them now.
+    ///
+    /// # Errors
+    ///
+    /// Cargo does not understand a Cargo.toml.
+    pub(super) fn of(guest: &Guest) -> Result<Self, guest::Error> {
+        let crds = guest.crds.iter().filter_map(|folder| folder.canonicalize().ok());
+        let mut sources = Self::default();
+        let mut open = vec![guest.folder().to_owned()];
+        while let Some(folder) = open.pop() {
+            let Ok(folder) = folder.canonicalize() else { continue };
+            if sources.folders.contains(&folder) {
+                continue;
+            }
+            sources.add(&guest::metadata(&folder)?, folder, &mut open);
+        }
+        sources.folders.extend(crds);
+        Ok(sources)
+    }
+
+    /// Adds the package in `folder`; the folders of what it depends on go to `open`.
+    fn add(&mut self, metadata: &Value, folder: PathBuf, open: &mut Vec<PathBuf>) {
+        let path =
+            |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(PathBuf::from);
+        let canonical = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        self.targets.extend(path(metadata, "target_directory").map(canonical));
+        self.workspaces.extend(path(metadata, "workspace_root").map(canonical));
+        let list = |value: &Value, key: &str| {
+            value.get(key).and_then(Value::as_array).cloned().unwrap_or_default()
+        };
+        let manifest = folder.join("Cargo.toml");
+        let is_here = |package: &Value| {
+            path(package, "manifest_path").map(canonical) == Some(manifest.clone())
+        };
+        for package in list(metadata, "packages").iter().filter(|package| is_here(package)) {
+            let needed = list(package, "dependencies");
+            let is_built =
+                |dependency: &&Value| dependency.get("kind").is_none_or(|kind| kind != "dev");
+            open.extend(
+                needed.iter().filter(is_built).filter_map(|dependency| path(dependency, "path")),
+            );
+        }
+        self.folders.insert(folder);
+    }
+
+    /// Whether a change of this file can change what is built.
+    pub(super) fn concerns(&self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let of_workspace = OF_WORKSPACE.contains(&name)
+            && path.parent().is_some_and(|parent| self.workspaces.contains(parent));
+        let mut around = self.folders.iter().filter(|folder| path.starts_with(folder));
+        of_workspace || around.any(|folder| self.is_source(folder, path) && !is_backup(name))
+    }
+
+    fn is_source(&self, folder: &Path, path: &Path) -> bool {
+        let below = path.strip_prefix(folder).unwrap_or(path);
+        let is_hidden =
+            below.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+        !is_hidden && !self.targets.iter().any(|target| path.starts_with(target))
+    }
+
+    /// What has to be watched. Of a folder each one in it apart, since the one that Cargo writes to may be in it.
+    fn plan(&self) -> BTreeSet<(PathBuf, bool)> {
+        let flat =
+            self.folders.iter().chain(&self.workspaces).map(|folder| (folder.clone(), false));
+        let deep = self.folders.iter().flat_map(|folder| {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+            entries
+                .map(|entry| entry.path())
+                .filter(|path| path.is_dir() && self.is_source(folder, path))
+        });
+        flat.chain(deep.map(|folder| (folder, true))).collect()
+    }
+}
+
+/// Whether an editor makes such a file beside the one that it saves.
+fn is_backup(name: &str) -> bool {
+    let ending = Path::new(name).extension().unwrap_or_default();
+    name.ends_with('~') || ending == "swp" || ending == "tmp" || name == "4913"
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Watches nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// The system has no means to watch files left.
+    pub(super) fn new() -> notify::Result<Self> {
+        let (send, paths) = mpsc::unbounded_channel();
+        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+            let Ok(event) = event else { return };
+            // Cargo reads the sources too.
+            if !matches!(event.kind, EventKind::Access(_)) {
+                // Nobody listens any more: the program ends.
+                event.paths.into_iter().for_each(|path| _ = send.send(path));
+            }
+        })?;
+        Ok(Self { watcher, watched: BTreeSet::new(), burst: Burst::new(paths) })
+    }
+
+    /// Watches these sources too. What is there no more ends by itself.
+    ///
+    /// # Errors
+    ///
+    /// A folder cannot be watched.
+    pub(super) fn watch(&mut self, sources: &Sources) -> notify::Result<()> {
+        for (folder, deep) in sources.plan() {
+            let mode = if deep { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+            if self.watched.insert(folder.clone()) {
+                self.watcher.watch(&folder, mode)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The files of the next burst of changes, once it is over. Nothing is lost where this is dropped.
+    pub(super) async fn next(&mut self) -> BTreeSet<PathBuf> {
+        self.burst.next().await
+    }
+}
+
+// === impl Burst ===
+
+impl Burst {
+    fn new(paths: UnboundedReceiver<PathBuf>) -> Self {
+        let now = Instant::now();
+        Self { paths, saved: BTreeSet::new(), quiet: now, end: now }
+    }
+
+    /// What comes until nothing more has come for [`QUIET`], or for [`LONGEST`]. Waits for the first.
+    async fn next(&mut self) -> BTreeSet<PathBuf> {
+        loop {
+            let saved = if self.saved.is_empty() {
+                let Some(first) = self.paths.recv().await else {
+                    // Nothing is watched.
+                    return std::future::pending().await;
+                };
+                self.end = Instant::now() + LONGEST;
+                first
+            } else {
+                let quiet = self.quiet.min(self.end);
+                match tokio::time::timeout_at(quiet, self.paths.recv()).await {
+                    Ok(Some(path)) => path,
+                    Ok(None) | Err(_) => return std::mem::take(&mut self.saved),
+                }
+            };
+            self.quiet = Instant::now() + QUIET;
+            self.saved.insert(saved);
+        }
+    }
+}

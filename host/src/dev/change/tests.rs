@@ -1,0 +1,118 @@
+use super::*;
+
+fn file(folder: &Path, path: &str, text: &str) -> PathBuf {
+    let path = folder.join(path);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+/// A guest in a workspace, which takes one package from it and one from beside it.
+fn workspace(folder: &Path) -> Guest {
+    let package = |path: &str, name: &str, more: &str| {
+        let begin = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\n");
+        file(folder, &format!("{path}/Cargo.toml"), &format!("{begin}{more}"));
+        file(folder, &format!("{path}/src/lib.rs"), "");
+    };
+    file(folder, "all/Cargo.toml", "[workspace]\nmembers = [\"guest\", \"sdk\", \"other\"]\n");
+    let needs = "[lib]\ncrate-type = [\"cdylib\"]\n[dependencies]\nsdk = { path = \"../sdk\" }\n";
+    let only_tests = "[dev-dependencies]\nother = { path = \"../other\" }\n";
+    package("all/guest", "guest", &format!("{needs}{only_tests}"));
+    package("all/sdk", "sdk", "[dependencies]\nbeside = { path = \"../../beside\" }\n");
+    package("all/other", "other", "");
+    package("beside", "beside", "[workspace]\n");
+    Guest::open(&folder.join("all/guest")).unwrap()
+}
+
+#[test]
+fn what_a_guest_is_built_from_concerns_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let sources = Sources::of(&workspace(&folder)).unwrap();
+    let cases = [
+        ("all/guest/src/lib.rs", true),
+        ("all/guest/Cargo.toml", true),
+        ("all/sdk/src/new/file.rs", true),
+        ("beside/src/lib.rs", true),
+        ("all/Cargo.lock", true),
+        ("all/other/src/lib.rs", false),
+        ("all/target/release/guest.wasm", false),
+        ("all/notes.md", false),
+        ("all/guest/src/.lib.rs.swp", false),
+        ("all/guest/src/lib.rs~", false),
+    ];
+    for (path, expected) in cases {
+        assert_eq!(sources.concerns(&folder.join(path)), expected, "{path}");
+    }
+}
+
+#[test]
+fn where_cargo_writes_is_not_watched() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let guest = workspace(&folder);
+    file(&folder, "all/guest/target/x", "");
+    let mut sources = Sources::of(&guest).unwrap();
+    sources.targets.insert(folder.join("all/guest/target"));
+    let plan = sources.plan();
+    assert!(plan.contains(&(folder.join("all/guest/src"), true)), "{plan:?}");
+    assert!(plan.contains(&(folder.join("all"), false)), "{plan:?}");
+    assert!(!plan.iter().any(|(path, _)| path.ends_with("target")), "{plan:?}");
+}
+
+#[tokio::test]
+async fn a_saved_file_is_noticed_and_one_that_is_read_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let sources = Sources::of(&workspace(&folder)).unwrap();
+    let mut changes = Changes::new().unwrap();
+    changes.watch(&sources).unwrap();
+    std::fs::read(folder.join("all/guest/src/lib.rs")).unwrap();
+    let saved = file(&folder, "all/sdk/src/lib.rs", "// new");
+    let seen = tokio::time::timeout(Duration::from_secs(10), changes.next()).await.unwrap();
+    assert_eq!(seen, BTreeSet::from([saved]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn saves_that_come_together_are_one_change() {
+    let (send, paths) = mpsc::unbounded_channel();
+    let mut burst = Burst::new(paths);
+    let write = async {
+        for name in ["a", "b"] {
+            send.send(PathBuf::from(name)).unwrap();
+            tokio::time::sleep(QUIET / 2).await;
+        }
+        tokio::time::sleep(QUIET).await;
+        send.send(PathBuf::from("c")).unwrap();
+    };
+    let (saved, ()) = tokio::join!(burst.next(), write);
+    assert_eq!(saved, BTreeSet::from(["a".into(), "b".into()]));
+    assert_eq!(burst.next().await, BTreeSet::from(["c".into()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn saves_without_end_are_not_waited_for() {
+    let (send, paths) = mpsc::unbounded_channel();
+    let mut burst = Burst::new(paths);
+    let write = async {
+        loop {
+            send.send(PathBuf::from("a")).unwrap();
+            tokio::time::sleep(QUIET / 2).await;
+        }
+    };
+    let start = Instant::now();
+    tokio::select! {
+        saved = burst.next() => assert_eq!(saved.len(), 1),
+        () = write => {}
+    }
+    assert_eq!(start.elapsed(), LONGEST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_saved_is_not_lost_with_a_wait_that_was_broken_off() {
+    let (send, paths) = mpsc::unbounded_channel();
+    let mut burst = Burst::new(paths);
+    send.send(PathBuf::from("a")).unwrap();
+    assert!(tokio::time::timeout(QUIET / 2, burst.next()).await.is_err());
+    assert_eq!(burst.next().await, BTreeSet::from(["a".into()]));
+}

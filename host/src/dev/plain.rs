@@ -1,0 +1,106 @@
+//! The news as lines, for pipes and for who prefers them. What Cargo and the compiler say goes to standard error.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+
+use super::{
+    build::Line,
+    news::{News, Receiver, Running, Scene},
+};
+use crate::print::{self, BOLD, DIM, RED};
+
+/// Prints the news until there are no more.
+///
+/// # Errors
+///
+/// Standard output is gone.
+pub(super) async fn run(scene: &Scene, news: Receiver) -> anyhow::Result<()> {
+    say(&format!("{BOLD}Kubernetes API in memory{BOLD:#}  {}", scene.address))?;
+    say(&format!("{BOLD}export KUBECONFIG={}{BOLD:#}", scene.kubeconfig))?;
+    if let Some(metrics) = &scene.metrics {
+        say(&format!("{BOLD}metrics{BOLD:#}  {metrics}"))?;
+    }
+    print(scene, news).await
+}
+
+/// Prints what is still told after the view has gone.
+///
+/// # Errors
+///
+/// Standard output is gone.
+pub(super) async fn last(mut news: Receiver) -> anyhow::Result<()> {
+    while let Some(news) = news.recv().await {
+        if let News::Note(note) = news {
+            say(&note)?;
+        }
+    }
+    Ok(())
+}
+
+async fn print(scene: &Scene, mut news: Receiver) -> anyhow::Result<()> {
+    while let Some(news) = news.recv().await {
+        match &news {
+            News::Line(_, Line::Progress(line) | Line::Message(line)) | News::Log(line) => {
+                complain(line);
+            }
+            _ => {
+                if let Some(text) = text(scene, &news) {
+                    say(&text)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn text(scene: &Scene, news: &News) -> Option<String> {
+    let guest = |index: &usize| scene.guests.get(*index).map_or("", String::as_str);
+    match news {
+        News::Note(note) => Some(format!("{DIM}{note}{DIM:#}")),
+        News::Building(of) => Some(format!("{DIM}building {}{DIM:#}", guest(of))),
+        News::Failed(of, message) => {
+            let goes_on = "the former version goes on; save a file to try again";
+            Some(format!(
+                "{RED}{}:{RED:#} {} {DIM}({goes_on}){DIM:#}",
+                guest(of),
+                print::indented(message)
+            ))
+        }
+        News::Unchanged(of) => Some(format!("{DIM}{} is unchanged{DIM:#}", guest(of))),
+        News::Running(running) => Some(version(running)),
+        News::Ran(ran) => {
+            let mut text = print::report(&ran.report);
+            if ran.is_of_new_version() {
+                let difference = ran.written.difference(scene.secrets);
+                for line in difference.lines() {
+                    text.push_str("\n  ");
+                    text.push_str(line);
+                }
+            }
+            Some(text)
+        }
+        News::Waiting(_) | News::Status(_) | News::Line(..) | News::Log(_) => None,
+    }
+}
+
+/// That a version runs: `greeter 0.1.0 1a2b3c4d loaded, built in 2.5s`.
+fn version(running: &Running) -> String {
+    let Running { name, version, digest, built, taken_up, .. } = running;
+    let how = match &running.former {
+        None => format!("loaded, built in {built:.1?}"),
+        Some(former) => {
+            format!("took over from {former}, built in {built:.1?}, exchanged in {taken_up:.1?}")
+        }
+    };
+    format!("{BOLD}{name} {version} {digest}{BOLD:#} {how}")
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    writeln!(anstream::stdout(), "{line}").context("cannot write to standard output")
+}
+
+fn complain(line: &str) {
+    // Where standard error is gone there is nobody to tell.
+    let _ = writeln!(anstream::stderr(), "{line}");
+}

@@ -1,0 +1,200 @@
+//! Plays the kubelet's part, and that of the controllers between it and a workload: what is scheduled is ready at once. `--ready`.
+//!
+//! Pods of workloads are not made: what looks at a Deployment's status finds it available, what lists its pods finds none.
+
+use std::time::Duration;
+
+use futures::{StreamExt as _, future};
+use jiff::Timestamp;
+use kube::{
+    Api,
+    api::DynamicObject,
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde_json::{Map, Value, json};
+
+use super::news::{News, Sender};
+use crate::{
+    cluster::{Cluster, Method, Outgoing},
+    contract::Kind,
+    print,
+    run::Clock,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The field manager of what is written.
+const MANAGER: &str = "kubelet";
+/// How long a kind is not looked for again that the API does not serve yet.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Marks all workloads and pods ready, those to come too. Does not end.
+pub(super) async fn run(cluster: &Cluster, now: &Clock, news: &Sender) {
+    let kinds =
+        [("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "DaemonSet"), ("", "Pod")];
+    future::join_all(kinds.map(|(group, kind)| {
+        let kind =
+            Kind { group: group.to_owned(), version: "v1".to_owned(), kind: kind.to_owned() };
+        watch(cluster, kind, now, news)
+    }))
+    .await;
+}
+
+async fn watch(cluster: &Cluster, kind: Kind, now: &Clock, news: &Sender) {
+    let resource = loop {
+        if let Ok(Some(resource)) = cluster.resolve(&kind).await {
+            break resource;
+        }
+        tokio::time::sleep(AGAIN).await;
+    };
+    let api: Api<DynamicObject> = Api::all_with(cluster.client().clone(), &resource.api_resource());
+    let mut objects =
+        watcher(api, watcher::Config::default()).default_backoff().applied_objects().boxed();
+    while let Some(object) = objects.next().await {
+        // The watcher tries again by itself.
+        let Ok(object) = object else { continue };
+        let Ok(mut object) = serde_json::to_value(&object) else { continue };
+        if let Some(fields) = object.as_object_mut() {
+            fields.entry("kind").or_insert_with(|| Value::from(kind.kind.as_str()));
+        }
+        let Some(status) = ready(&object, now()) else { continue };
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let name = text("/metadata/name").unwrap_or_default();
+        let path = resource.path_of(text("/metadata/namespace"), name);
+        let marked = Outgoing::new(
+            Method::MergePatch,
+            format!("{path}/status?fieldManager={MANAGER}"),
+            Some(json!({"status": status})),
+        );
+        if let Err(refusal) = cluster.send(&marked).await
+            && refusal.code != 404
+        {
+            let note = format!("--ready: {} is not marked: {refusal}", print::title(&object));
+            // Nobody is told any more: the program ends.
+            let _ = news.send(News::Note(note));
+        }
+    }
+}
+
+/// The status of an object that is ready, as far as it is to be changed; none where it is so already.
+fn ready(object: &Value, now: Timestamp) -> Option<Value> {
+    let status = match object.get("kind")?.as_str()? {
+        "Deployment" => deployment(object, now),
+        "StatefulSet" => stateful_set(object),
+        "DaemonSet" => daemon_set(object),
+        "Pod" => pod(object, now),
+        _ => return None,
+    };
+    let is_so = |(field, value): (&String, &Value)| {
+        object.get("status").and_then(|status| status.get(field)) == Some(value)
+    };
+    (!status.iter().all(is_so)).then_some(Value::Object(status))
+}
+
+fn deployment(object: &Value, now: Timestamp) -> Map<String, Value> {
+    let replicas = replicas(object);
+    let mut status = counted(
+        object,
+        &["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"],
+        replicas,
+    );
+    let available =
+        [("Available", "MinimumReplicasAvailable"), ("Progressing", "NewReplicaSetAvailable")];
+    status.insert("conditions".to_owned(), conditions(object, &available, now));
+    status
+}
+
+fn stateful_set(object: &Value) -> Map<String, Value> {
+    let counts =
+        ["replicas", "currentReplicas", "updatedReplicas", "readyReplicas", "availableReplicas"];
+    counted(object, &counts, replicas(object))
+}
+
+/// There is one node.
+fn daemon_set(object: &Value) -> Map<String, Value> {
+    let counts = [
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "updatedNumberScheduled",
+        "numberReady",
+        "numberAvailable",
+    ];
+    let mut status = counted(object, &counts, 1);
+    status.insert("numberMisscheduled".to_owned(), Value::from(0));
+    status
+}
+
+fn pod(object: &Value, now: Timestamp) -> Map<String, Value> {
+    let true_ones =
+        ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(|kind| (kind, ""));
+    let containers = object.pointer("/spec/containers").and_then(Value::as_array);
+    let present = object.pointer("/status/containerStatuses").and_then(Value::as_array);
+    let started = |container: &Value| {
+        let name = container.get("name").cloned().unwrap_or_default();
+        let image = container.get("image").cloned().unwrap_or_default();
+        let known = present.into_iter().flatten().find(|status| status.get("name") == Some(&name));
+        let running = known
+            .and_then(|status| status.pointer("/state/running"))
+            .cloned()
+            .unwrap_or_else(|| json!({"startedAt": time(now)}));
+        json!({
+            "name": name, "image": image, "imageID": "", "ready": true, "started": true, "restartCount": 0,
+            "state": {"running": running}, "lastState": {},
+        })
+    };
+    let containers: Vec<Value> = containers.into_iter().flatten().map(started).collect();
+    let since = object.pointer("/status/startTime").cloned().unwrap_or_else(|| time(now));
+    let fields = [
+        ("phase", Value::from("Running")),
+        ("startTime", since),
+        ("conditions", conditions(object, &true_ones, now)),
+        ("containerStatuses", Value::from(containers)),
+    ];
+    fields.map(|(field, value)| (field.to_owned(), value)).into_iter().collect()
+}
+
+fn replicas(object: &Value) -> u64 {
+    object.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1)
+}
+
+/// A status in which these counts have one value, as of the present generation.
+fn counted(object: &Value, counts: &[&str], value: u64) -> Map<String, Value> {
+    let mut status: Map<String, Value> =
+        counts.iter().map(|count| ((*count).to_owned(), Value::from(value))).collect();
+    if let Some(generation) = object.pointer("/metadata/generation") {
+        status.insert("observedGeneration".to_owned(), generation.clone());
+    }
+    status
+}
+
+/// The conditions with these types true; others stay, and so do the times of what was true already.
+fn conditions(object: &Value, types: &[(&str, &str)], now: Timestamp) -> Value {
+    let present = object.pointer("/status/conditions").and_then(Value::as_array);
+    let mut conditions = present.cloned().unwrap_or_default();
+    for (kind, reason) in types {
+        let is_it = |condition: &&mut Value| condition.get("type").is_some_and(|of| of == kind);
+        let held = conditions.iter_mut().find(is_it);
+        if held
+            .as_ref()
+            .is_some_and(|held| held.get("status").is_some_and(|status| status == "True"))
+        {
+            continue;
+        }
+        let mut condition =
+            json!({"type": kind, "status": "True", "lastTransitionTime": time(now)});
+        if let Some(fields) = condition.as_object_mut().filter(|_| !reason.is_empty()) {
+            fields.insert("reason".to_owned(), Value::from(*reason));
+        }
+        match held {
+            Some(held) => *held = condition,
+            None => conditions.push(condition),
+        }
+    }
+    Value::from(conditions)
+}
+
+/// A time as Kubernetes writes it.
+fn time(now: Timestamp) -> Value {
+    Value::from(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}

@@ -1,0 +1,89 @@
+use std::sync::Arc;
+
+use mortise_embedded_api::EmbeddedApi;
+
+use super::*;
+
+fn now() -> Timestamp {
+    "2024-01-01T00:00:00Z".parse().unwrap()
+}
+
+/// The object with the status that it is to have.
+fn marked(mut object: Value) -> Value {
+    if let Some(status) = ready(&object, now()) {
+        object["status"] = status;
+    }
+    object
+}
+
+#[test]
+fn workloads_are_ready_as_of_their_generation() {
+    let object =
+        |kind: &str| json!({"kind": kind, "metadata": {"generation": 4}, "spec": {"replicas": 3}});
+    let cases = [
+        ("Deployment", "availableReplicas", 3),
+        ("StatefulSet", "readyReplicas", 3),
+        ("DaemonSet", "numberReady", 1),
+    ];
+    for (kind, count, expected) in cases {
+        let marked = marked(object(kind));
+        assert_eq!(marked["status"][count], expected, "{kind}");
+        assert_eq!(marked["status"]["observedGeneration"], 4, "{kind}");
+        assert_eq!(ready(&marked, now()), None, "{kind} is not written again");
+        let mut changed = marked;
+        changed["metadata"]["generation"] = json!(5);
+        assert!(ready(&changed, now()).is_some(), "{kind} was changed");
+    }
+    assert_eq!(ready(&object("Job"), now()), None);
+}
+
+#[test]
+fn a_pod_runs_with_all_its_containers() {
+    let pod = json!({"kind": "Pod", "metadata": {}, "spec": {"containers": [{"name": "a", "image": "b"}]}});
+    let marked = marked(pod);
+    assert_eq!(marked["status"]["phase"], "Running");
+    assert_eq!(marked["status"]["containerStatuses"][0]["ready"], true);
+    let later = now() + Duration::from_mins(1);
+    assert_eq!(ready(&marked, later), None, "its times stay");
+}
+
+#[test]
+fn conditions_of_others_and_the_times_of_ours_stay() {
+    let other = json!({"type": "Mine", "status": "False"});
+    let ours = json!({"type": "Available", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"});
+    let object =
+        json!({"kind": "Deployment", "metadata": {}, "status": {"conditions": [other, ours]}});
+    let marked = marked(object);
+    let conditions = marked["status"]["conditions"].as_array().unwrap();
+    assert_eq!(conditions[..2], [other, ours]);
+    assert_eq!(conditions[2]["reason"], "NewReplicaSetAvailable");
+}
+
+#[tokio::test]
+async fn what_is_made_is_marked_ready_through_the_api() {
+    let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
+    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": {
+            "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "b"}]},
+        }},
+    });
+    let (news, _inbox) = tokio::sync::mpsc::unbounded_channel();
+    let clock: Clock = Arc::new(now);
+    let is_ready = async {
+        crate::desk::apply(&cluster, vec![deployment]).await.unwrap();
+        let kind = kube::core::GroupVersionKind::gvk("apps", "v1", "Deployment");
+        let kind = kube::api::ApiResource::from_gvk(&kind);
+        let client = kube::Client::new(api.router(), "default");
+        let all: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
+        let is_available = |object: Option<&DynamicObject>| {
+            object.is_some_and(|object| object.data["status"]["availableReplicas"] == 2)
+        };
+        kube::runtime::wait::await_condition(all, "a", is_available).await.unwrap();
+    };
+    tokio::select! {
+        () = run(&cluster, &clock, &news) => unreachable!("it does not end"),
+        ended = tokio::time::timeout(Duration::from_secs(10), is_ready) => ended.unwrap(),
+    }
+}

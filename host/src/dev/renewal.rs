@@ -1,0 +1,161 @@
+//! One guest, from its sources to a running processor: build, load, exchange.
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use mortise_embedded_api::EmbeddedApi;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    build::{self, Built},
+    change::Sources,
+    news::{News, Running, Sender, short},
+};
+use crate::{
+    cluster::Cluster,
+    desk, files,
+    guest::Guest,
+    processor::{Digest, Engine},
+    run::{Host, Loaded},
+};
+
+/// All that it needs.
+pub(super) struct Renewal {
+    /// The guest's place in the command line.
+    pub(super) index: usize,
+    pub(super) guest: Arc<Guest>,
+    pub(super) config: Arc<str>,
+    /// What runs of this guest.
+    pub(super) present: Option<Version>,
+    /// The names of the others' processors, with their folders.
+    pub(super) taken: Vec<(String, String)>,
+    pub(super) engine: Engine,
+    pub(super) api: Arc<EmbeddedApi>,
+    pub(super) cluster: Cluster,
+    /// What it is exchanged in; none before all guests have been built once.
+    pub(super) host: Option<Arc<Host>>,
+    pub(super) news: Sender,
+}
+
+/// A version of a processor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) name: String,
+    pub(super) number: String,
+    pub(super) digest: Digest,
+}
+
+/// How it ended.
+pub(super) enum Renewed {
+    /// Something newer was saved.
+    GivenUp,
+    /// What was built is what runs.
+    Unchanged,
+    /// What runs goes on.
+    Failed(anyhow::Error),
+    /// It is ready for the host's start.
+    First { guest: Arc<Guest>, sources: Sources, loaded: Loaded, built: Duration },
+    /// It runs.
+    Exchanged { guest: Arc<Guest>, sources: Sources, running: Running, version: Version },
+}
+
+// === impl Version ===
+
+impl Version {
+    /// The version of what was loaded.
+    pub(super) fn of(loaded: &Loaded) -> Self {
+        Self {
+            name: loaded.description.name.clone(),
+            number: loaded.description.version.clone(),
+            digest: loaded.processor.digest(),
+        }
+    }
+}
+
+// === impl Renewal ===
+
+impl Renewal {
+    /// Builds, loads and exchanges. Given up, it ends soon, with nothing exchanged.
+    pub(super) async fn run(mut self, give_up: &CancellationToken) -> Renewed {
+        let started = Instant::now();
+        // The Cargo.toml may have been saved.
+        let sources = match self.read_again().await {
+            Ok(sources) => sources,
+            Err(error) => return Renewed::Failed(error),
+        };
+        let (news, index) = (self.news.clone(), self.index);
+        // Nobody listens any more: the program ends.
+        let say = move |line| _ = news.send(News::Line(index, line));
+        let module = match build::build(&self.guest, say, give_up).await {
+            Built::Component(module) => module,
+            Built::Failed(error) => return Renewed::Failed(error.into()),
+            Built::GivenUp => return Renewed::GivenUp,
+        };
+        let built = started.elapsed();
+        tokio::select! {
+            () = give_up.cancelled() => Renewed::GivenUp,
+            renewed = self.take_up(&module, sources, built) => renewed.unwrap_or_else(Renewed::Failed),
+        }
+    }
+
+    async fn read_again(&mut self) -> anyhow::Result<Sources> {
+        let folder = self.guest.folder().to_owned();
+        let read = move || {
+            let guest = Guest::open(&folder)?;
+            let sources = Sources::of(&guest)?;
+            anyhow::Ok((guest, sources))
+        };
+        let (guest, sources) = tokio::task::spawn_blocking(read)
+            .await
+            .context("reading the Cargo.toml broke off")??;
+        self.guest = Arc::new(guest);
+        Ok(sources)
+    }
+
+    async fn take_up(
+        &self,
+        module: &Path,
+        sources: Sources,
+        built: Duration,
+    ) -> anyhow::Result<Renewed> {
+        let started = Instant::now();
+        let loaded = desk::load_into(&self.engine, module, self.config.to_string()).await?;
+        let guest = Arc::clone(&self.guest);
+        let Some(host) = &self.host else {
+            return Ok(Renewed::First { guest, sources, loaded, built });
+        };
+        let crds: Result<Vec<_>, _> = guest.crds.iter().map(|folder| files::open(folder)).collect();
+        desk::apply_files(&self.cluster, crds?.concat()).await?;
+        let version = Version::of(&loaded);
+        if self.present.as_ref() == Some(&version) {
+            return Ok(Renewed::Unchanged);
+        }
+        if let Some((name, folder)) = self.taken.iter().find(|(name, _)| *name == version.name) {
+            anyhow::bail!(
+                "the processor of `{folder}` is called `{name}` too: rename one in its description"
+            );
+        }
+        for kind in desk::serve_untyped(&self.api, &loaded.description, |_| false) {
+            // Nobody listens any more: the program ends.
+            let _ = self.news.send(News::Note(desk::untyped(&kind)));
+        }
+        host.exchange(loaded).await?;
+        if let Some(former) = self.present.as_ref().filter(|former| former.name != version.name) {
+            host.remove(&former.name).await?;
+        }
+        let running = Running {
+            guest: self.index,
+            name: version.name.clone(),
+            version: version.number.clone(),
+            digest: short(version.digest),
+            former: self.present.as_ref().map(|former| short(former.digest)),
+            built,
+            taken_up: started.elapsed(),
+        };
+        Ok(Renewed::Exchanged { guest, sources, running, version })
+    }
+}

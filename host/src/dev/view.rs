@@ -1,0 +1,81 @@
+//! The live view: a model that the news and the keys change, drawn anew each time. Model and drawing know no terminal.
+
+mod body;
+mod keys;
+mod model;
+mod render;
+mod styled;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use crossterm::event::{Event, EventStream, KeyEventKind};
+use futures::StreamExt as _;
+use jiff::Timestamp;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use self::model::{Model, Wish};
+use super::news::{Receiver, Scene};
+use crate::log::Redirected;
+
+/// How often it is drawn at most, and at least: ages and rates change by themselves.
+const FRAME: Duration = Duration::from_millis(100);
+
+/// The terminal as it was, when this is dropped. A panic restores it too.
+struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Shows the news until the user wants to go, or until it is told to stop. The program's log goes to the news as long.
+///
+/// # Errors
+///
+/// The terminal cannot be used.
+pub(super) async fn run(
+    scene: &Scene,
+    mut news: Receiver,
+    redirected: Redirected,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    let mut terminal =
+        ratatui::try_init().context("cannot use the terminal: --plain does without")?;
+    let restore = Restore;
+    let mut model = Model::new(scene.clone());
+    let mut events = EventStream::new();
+    let mut frames = tokio::time::interval(FRAME);
+    frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut open = true;
+    while open && !stop.is_cancelled() {
+        tokio::select! {
+            _ = frames.tick() => {
+                model.look(Timestamp::now());
+                terminal.draw(|frame| render::draw(frame, &mut model)).context("cannot draw")?;
+            }
+            told = news.recv() => match told {
+                Some(news) => model.take(news, Timestamp::now()),
+                None => open = false,
+            },
+            event = events.next() => {
+                let event = event.context("the terminal is gone")?.context("cannot read keys")?;
+                if let Event::Key(key) = event
+                    && key.kind != KeyEventKind::Release
+                    && keys::press(&mut model, key) == Some(Wish::Quit)
+                {
+                    stop.cancel();
+                }
+            }
+            () = stop.cancelled() => {}
+        }
+    }
+    drop((restore, redirected));
+    // What was saved at the end, for one.
+    super::plain::last(news).await
+}

@@ -1,0 +1,47 @@
+//! Lines in colours, as the rest of the program writes them, for the view.
+
+use anstream::adapter::strip_str;
+use ratatui::{
+    style::{Color, Modifier, Style},
+    text::Line,
+};
+
+/// What matters less.
+pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+/// A heading.
+pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+/// Something that is well, or new.
+pub(super) const GREEN: Style = Style::new().fg(Color::Green);
+/// Something that failed, or is gone.
+pub(super) const RED: Style = Style::new().fg(Color::Red);
+/// Something to look at.
+pub(super) const YELLOW: Style = Style::new().fg(Color::Yellow);
+
+/// The lines of a difference as `print::difference` writes it.
+pub(super) fn difference(text: &str) -> Vec<Line<'static>> {
+    let line = |line: &str| {
+        let style = match line.trim_start().chars().next() {
+            Some('+') => GREEN,
+            Some('-') => RED,
+            Some('~') => BOLD,
+            _ => DIM,
+        };
+        Line::styled(line.to_owned(), style)
+    };
+    strip_str(text).to_string().lines().map(line).collect()
+}
+
+/// A line of the compiler's.
+pub(super) fn compiler(text: &str) -> Line<'static> {
+    let text = strip_str(text).to_string();
+    let style = if text.starts_with("error") {
+        RED.patch(BOLD)
+    } else if text.starts_with("warning") {
+        YELLOW
+    } else if text.trim_start().starts_with("-->") {
+        BOLD
+    } else {
+        Style::new()
+    };
+    Line::styled(text, style)
+}
