@@ -225,27 +225,21 @@ fn put(folder: &Path, files: &Files) -> Result<(), Error> {
 }
 
 fn describe(name: &str, subject: &Subject, folder: &Path, made: &Made) -> String {
-    let kind = &subject.kind;
-    let api_version = subject.api_version();
-    let mut text = format!(
-        "made `{name}` in {}: it reconciles {} of {api_version}\n",
-        folder.display(),
-        kind.kind
-    );
+    let (kind, api_version) = (&subject.kind.kind, subject.api_version());
+    let folder = folder.display();
     let workspace = match &made.workspace {
-        Some(manifest) if made.added => {
-            format!("added it to the workspace {}\n", manifest.display())
-        }
-        Some(manifest) => format!("it is a member of the workspace {}\n", manifest.display()),
-        None => "it is a workspace of its own\n".to_owned(),
+        Some(manifest) if made.added => format!("added it to the workspace {}", manifest.display()),
+        Some(manifest) => format!("it is a member of the workspace {}", manifest.display()),
+        None => "it is a workspace of its own".to_owned(),
     };
     let sdk = match &made.sdk {
-        Sdk::Path(path) => format!("it depends on mortise-sdk by path: {}\n", path.display()),
-        Sdk::Version(version) => format!("it depends on mortise-sdk by version: {version}\n"),
+        Sdk::Path(path) => format!("by path: {}", path.display()),
+        Sdk::Version(version) => format!("by version: {version}"),
     };
-    text += &workspace;
-    text += &sdk;
-    text + &format!("next: mortise dev {}\n", folder.display())
+    format!(
+        "made `{name}` in {folder}: it reconciles {kind} of {api_version}\n{workspace}\n\
+         it depends on mortise-sdk {sdk}\nnext: mortise dev {folder}\n"
+    )
 }
 
 // === impl Sdk ===
