@@ -15,7 +15,7 @@ pub use lane::Limits;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -130,8 +130,8 @@ struct Shared {
     work: Notify,
     /// Wakes all waiting `idle`.
     rest: Notify,
-    /// The time at which all time stands still, if it does.
-    still: OnceLock<Instant>,
+    /// The time, where it stands still.
+    still: Mutex<Option<Instant>>,
 }
 
 // === impl Key ===
@@ -197,13 +197,35 @@ impl Queue {
         Self::default()
     }
 
-    /// Lets no time pass from now on: what waits for its time waits for ever.
+    /// Lets no time pass from now on but by [`Queue::advance`]: what waits for its time waits for that.
     pub fn stand_still(&self) {
-        self.0.still.get_or_init(Instant::now);
+        self.0.still.lock().get_or_insert_with(Instant::now);
+    }
+
+    /// Moves the time on where it stands still: what is due by then is ready.
+    pub fn advance(&self, by: Duration) {
+        if let Some(now) = self.0.still.lock().as_mut() {
+            *now = now.checked_add(by).unwrap_or(*now);
+        }
+        self.0.work.notify_one();
     }
 
     fn now(&self) -> Instant {
-        self.0.still.get().copied().unwrap_or_else(Instant::now)
+        self.0.still.lock().unwrap_or_else(Instant::now)
+    }
+
+    /// The keys that could run now, in their own order.
+    pub fn ready(&self) -> Vec<Key> {
+        let mut core = self.0.core.lock();
+        core.fire(self.now());
+        core.ready_keys()
+    }
+
+    /// Gives out one key, whoever's turn it is, if it is ready.
+    pub fn take_key(&self, key: &Key) -> Option<Run> {
+        let mut core = self.0.core.lock();
+        core.fire(self.now());
+        core.take(key)
     }
 
     /// Sets a processor's limits; a processor that was never set has the default ones.
@@ -261,7 +283,7 @@ impl Queue {
             let next = self.take();
             match next {
                 Next::Run(run) => return run,
-                Next::At(time) if self.0.still.get().is_none() => {
+                Next::At(time) if self.0.still.lock().is_none() => {
                     tokio::select! {
                         () = woken => {}
                         () = tokio::time::sleep_until(time) => {}

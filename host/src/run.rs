@@ -304,12 +304,29 @@ impl Host {
         std::iter::from_fn(|| self.shared.queue.try_next()).collect()
     }
 
+    /// The keys that are ready to run, in their own order, for a caller that drives and takes one after the other.
+    pub fn ready(&self) -> Vec<Key> {
+        self.shared.feed();
+        self.shared.queue.ready()
+    }
+
+    /// One key that is ready to run, for a caller that drives.
+    pub fn take(&self, key: &Key) -> Option<Run> {
+        self.shared.queue.take_key(key)
+    }
+
+    /// Moves the time on by which retries, requeues and resyncs are due, after [`Host::stand_still`]. The time that calls are told
+    /// is [`Options::now`].
+    pub fn advance(&self, by: std::time::Duration) {
+        self.shared.queue.advance(by);
+    }
+
     /// Runs one key, for a caller that drives.
     pub async fn run(&self, run: Run) -> Report {
         self.shared.run(run).await
     }
 
-    /// Lets no time pass for the keys: what waits for its time waits for ever, what changes runs as ever.
+    /// Lets no time pass for the keys but by [`Host::advance`]: what waits for its time waits for that, what changes runs as ever.
     pub fn stand_still(&self) {
         self.shared.queue.stand_still();
     }

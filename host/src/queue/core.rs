@@ -156,6 +156,23 @@ impl Core {
         earliest.map_or(Next::Nothing, Next::At)
     }
 
+    /// The keys that could be given out, if the limits allow.
+    pub(super) fn ready_keys(&self) -> Vec<Key> {
+        let ready = self.slots.iter().filter(|(_, slot)| slot.ready.is_some());
+        let mut keys: Vec<Key> = ready.map(|(key, _)| key.clone()).collect();
+        keys.sort();
+        keys
+    }
+
+    /// Gives out one key out of turn, whatever the limits, if it is ready.
+    pub(super) fn take(&mut self, key: &Key) -> Option<Run> {
+        self.slots.get(key)?.ready?;
+        if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.processor == *key.processor()) {
+            lane.running += 1;
+        }
+        Some(self.start(key.clone()))
+    }
+
     fn start(&mut self, key: Key) -> Run {
         let slot = self.slots.entry(key.clone()).or_default();
         slot.ready = None;

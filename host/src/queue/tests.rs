@@ -66,6 +66,30 @@ async fn what_waits_for_its_time_waits_for_ever_while_time_stands_still() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_time_that_stands_still_moves_when_it_is_told() {
+    let queue = Queue::new();
+    queue.stand_still();
+    queue.add_after(&key("p", "a"), ms(10), Cause::Requeue, Priority::Change);
+    advance(ms(20)).await;
+    assert_eq!(queue.ready(), []);
+    queue.advance(ms(10));
+    assert_eq!(queue.ready(), [key("p", "a")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_taken_out_of_turn_if_it_is_ready() {
+    let queue = Queue::new();
+    for name in ["b", "a", "c"] {
+        queue.add(&key("p", name), Cause::Start, Priority::Change);
+    }
+    assert_eq!(queue.ready(), ["a", "b", "c"].map(|name| key("p", name)));
+    assert_eq!(queue.take_key(&key("p", "c")).unwrap().key, key("p", "c"));
+    assert_eq!(queue.take_key(&key("p", "c")), None);
+    queue.done(&key("p", "c"), success());
+    assert_eq!(names(&queue), ["b", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_earliest_of_two_delays_wins() {
     for delays in [[10, 50], [50, 10]] {
         let queue = Queue::new();
