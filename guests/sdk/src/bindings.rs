@@ -6,5 +6,6 @@ wit_bindgen::generate!({
     pub_export_macro: true,
     export_macro_name: "export_component",
     default_bindings_module: "mortise_sdk::bindings",
-    additional_derives: [PartialEq],
+    additional_derives: [PartialEq, serde::Serialize, serde::Deserialize],
+    additional_derives_ignore: ["verbs"],
 });

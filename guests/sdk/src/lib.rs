@@ -13,7 +13,7 @@
 //! | [`object`], [`kubernetes`] | what makes a Rust type a Kubernetes object; the few built-in kinds that processors meet |
 //! | [`status`] | conditions and statuses whose times change only with what they say |
 //! | [`time`] | RFC 3339, as Kubernetes writes it |
-//! | `testing` | the host's contract in memory, for native tests (not in a component) |
+//! | `testing` | the host's contract in memory, for native tests, and cases (not in a component) |
 
 #[allow(
     missing_docs,
@@ -41,6 +41,7 @@ pub mod status;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 pub mod time;
+mod verbs;
 
 pub use bindings::exports::mortise::host::reconciliation::{
     Action, Child, Deletion, Description, Event, EventType, Failure, Manifest, Mode, Outcome,

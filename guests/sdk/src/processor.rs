@@ -62,6 +62,11 @@ macro_rules! export {
 #[doc(hidden)]
 pub fn describe<P: Processor>(config: &str) -> Result<Description, String> {
     report_panics();
+    described::<P>(config)
+}
+
+/// What a processor declares, with the schema of its configuration.
+pub(crate) fn described<P: Processor>(config: &str) -> Result<Description, String> {
     let mut description = P::describe(&parse_config::<P::Config>(config)?)?;
     if description.config_schema.is_none() {
         let schema = schemars::schema_for!(P::Config);
@@ -75,9 +80,14 @@ pub fn describe<P: Processor>(config: &str) -> Result<Description, String> {
 #[doc(hidden)]
 pub fn reconcile<P: Processor>(request: &Request) -> Result<Outcome, Failure> {
     report_panics();
+    reconciled::<P>(request, &Host::new(Rc::new(Imports)))
+}
+
+/// What a processor answers, whatever the host is.
+pub(crate) fn reconciled<P: Processor>(request: &Request, host: &Host) -> Result<Outcome, Failure> {
     let config = parse_config::<P::Config>(&request.config)
         .map_err(|error| Failure::new(error).retry_on_change())?;
-    P::reconcile(request, &config, &Host::new(Rc::new(Imports)))
+    P::reconcile(request, &config, host)
 }
 
 /// Nothing at all counts as an empty configuration.

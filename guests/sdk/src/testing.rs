@@ -12,21 +12,39 @@
 //! assert_eq!(service.unwrap().spec.selector["app"], "web");
 //! ```
 
-mod labels;
+pub mod case;
+mod check;
+pub mod cluster;
+pub mod identity;
+mod known;
 mod path;
+mod place;
+mod run;
+mod write;
 
-use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
+use jiff::Timestamp;
 use serde_json::Value;
 
+#[doc(inline)]
+pub use crate::cases;
 use crate::{
-    Description, Host, Kind, Level, ObjectRef, Request, Selection,
+    Description, Host, Level, ObjectRef, Request, Selection,
     bindings::mortise::host::{cluster::Page, types::ReadError},
     host::Source,
-    selection, time,
+    time,
 };
-use labels::Selector;
-use path::{Fields, Path};
+pub use case::check as check_cases;
+use cluster::Cluster;
+use identity::{Identity, text};
+use known::Known;
+pub use run::{MOST_RUNS, Run, Settled, title};
+pub use write::Change;
 
 /// What the host knows, as a test decides it. Clones share it.
 #[derive(Clone)]
@@ -55,17 +73,22 @@ pub struct Line {
 }
 
 struct State {
-    objects: Vec<Value>,
-    /// Group and kind of what the cluster does not know.
-    missing: BTreeSet<(String, String)>,
-    /// Kinds that cannot be read now.
-    unavailable: BTreeSet<String>,
-    declared: Option<Description>,
+    known: Known,
+    /// Group and kind of what the cluster is not to know.
+    without: BTreeSet<(String, String)>,
     now: u64,
     page: usize,
     asked_clock: u32,
     reads: Vec<Read>,
     log: Vec<Line>,
+    /// The uids of what the run on its way has read.
+    answered: BTreeMap<Identity, String>,
+    crds: Vec<Value>,
+    /// From the first reconcile on, what is there.
+    cluster: Option<Cluster>,
+    ran: BTreeMap<run::Key, run::Ran>,
+    /// What tells the field managers of a key from those of others, and how the key is called.
+    marks: BTreeMap<String, String>,
 }
 
 /// A first request for an object of the reconciler `""`: without the object, without a configuration.
@@ -84,15 +107,7 @@ pub fn request(reference: ObjectRef) -> Request {
 
 /// A first request for an object that is there.
 pub fn request_for(object: &Value) -> Request {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
-    let (group, version) = group_version(object);
-    let kind = Kind::new(group, version, text("/kind").unwrap_or_default());
-    let reference = ObjectRef::new(
-        kind,
-        text("/metadata/namespace"),
-        text("/metadata/name").unwrap_or_default(),
-    );
-    Request { object: Some(object.to_string()), ..request(reference) }
+    Request { object: Some(object.to_string()), ..request(identity::reference_of(object)) }
 }
 
 // === impl Stub ===
@@ -107,17 +122,27 @@ impl Stub {
     /// A cluster without objects that knows every kind, at 2026-01-01T00:00:00Z.
     pub fn new() -> Self {
         let state = State {
-            objects: Vec::new(),
-            missing: BTreeSet::new(),
-            unavailable: BTreeSet::new(),
-            declared: None,
+            known: Known::default(),
+            without: BTreeSet::new(),
             now: 1_767_225_600_000,
             page: usize::MAX,
             asked_clock: 0,
             reads: Vec::new(),
             log: Vec::new(),
+            answered: BTreeMap::new(),
+            crds: Vec::new(),
+            cluster: None,
+            ran: BTreeMap::new(),
+            marks: BTreeMap::new(),
         };
         Self { state: Rc::new(RefCell::new(state)) }
+    }
+
+    /// Reconciles run against this cluster.
+    pub(crate) fn over(cluster: Cluster) -> Self {
+        let stub = Self::new();
+        stub.state.borrow_mut().cluster = Some(cluster);
+        stub
     }
 
     /// Adds objects; one with the same group, kind, namespace and name is replaced.
@@ -129,32 +154,45 @@ impl Stub {
         self
     }
 
-    /// Adds one object, or replaces it.
+    /// Adds one object, or replaces it. To change what a processor has made, see [`Stub::apply`].
     pub fn set(&self, object: Value) {
-        let objects = &mut self.state.borrow_mut().objects;
-        objects.retain(|other| identity(other) != identity(&object));
-        objects.push(object);
-        objects.sort_by(|a, b| place(a).cmp(&place(b)));
+        self.state.borrow_mut().known.set(object);
+    }
+
+    /// The definitions of the kinds, from the files of a folder. Kinds that are declared and not defined have no schema.
+    ///
+    /// # Panics
+    ///
+    /// If they cannot be read.
+    #[must_use]
+    pub fn crds(self, folder: impl AsRef<std::path::Path>) -> Self {
+        let crds = case::load_objects(folder.as_ref()).unwrap_or_else(|error| panic!("{error}"));
+        self.state.borrow_mut().crds.extend(crds);
+        self
     }
 
     /// A kind that the cluster does not know.
     #[must_use]
     pub fn without_kind(self, group: &str, kind: &str) -> Self {
-        self.state.borrow_mut().missing.insert((group.to_owned(), kind.to_owned()));
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.without.insert((group.to_owned(), kind.to_owned()));
+            state.known.missing.clone_from(&state.without);
+        }
         self
     }
 
     /// A kind that cannot be read now.
     #[must_use]
     pub fn unavailable(self, kind: &str) -> Self {
-        self.state.borrow_mut().unavailable.insert(kind.to_owned());
+        self.state.borrow_mut().known.unavailable.insert(kind.to_owned());
         self
     }
 
-    /// Denies what this description does not declare.
+    /// Denies what this description does not declare. A reconcile does so by itself.
     #[must_use]
     pub fn declared(self, description: Description) -> Self {
-        self.state.borrow_mut().declared = Some(description);
+        self.state.borrow_mut().known.declared = Some(description);
         self
     }
 
@@ -195,31 +233,97 @@ impl Stub {
     pub fn lines(&self) -> Vec<Line> {
         self.state.borrow().log.clone()
     }
+
+    // === what happens to the cluster between reconciles ===
+
+    /// Applies an object as `kubectl apply --server-side --force-conflicts` does, with its status.
+    ///
+    /// # Panics
+    ///
+    /// If the API refuses it, or nothing was reconciled before.
+    pub fn apply(&self, object: &Value) {
+        self.change(|cluster| cluster.apply(object));
+    }
+
+    /// Changes an object by a JSON merge patch that names it, its status too.
+    ///
+    /// # Panics
+    ///
+    /// As [`Stub::apply`].
+    pub fn patch(&self, patch: &Value) {
+        self.change(|cluster| cluster.patch(patch));
+    }
+
+    /// Deletes an object: `KIND/NAMESPACE/NAME`.
+    ///
+    /// # Panics
+    ///
+    /// As [`Stub::apply`], and if there is no such object.
+    pub fn delete(&self, object: &str) {
+        self.change(|cluster| cluster.delete(&identity::Pattern::parse(object)?));
+    }
+
+    /// Moves the time on.
+    ///
+    /// # Panics
+    ///
+    /// If nothing was reconciled before.
+    pub fn advance(&self, by: std::time::Duration) {
+        self.change(|cluster| {
+            cluster.advance(by);
+            Ok(())
+        });
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Cluster) -> Result<(), String>) {
+        let mut state = self.state.borrow_mut();
+        let cluster =
+            state.cluster.as_mut().expect("the cluster is there from the first reconcile on");
+        change(cluster).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// An object as it is in the cluster, or as it was given.
+    pub fn object(&self, of: &ObjectRef) -> Option<Value> {
+        let state = self.state.borrow();
+        match &state.cluster {
+            Some(cluster) => cluster.get(of),
+            None => state.known.find(of).cloned(),
+        }
+    }
+
+    /// Makes the cluster of what was given, if there is none yet.
+    fn open(&self, description: &Description) -> Result<(), String> {
+        let mut state = self.state.borrow_mut();
+        if state.cluster.is_some() {
+            return Ok(());
+        }
+        let now = i64::try_from(state.now).ok();
+        let now = now.and_then(|now| Timestamp::from_millisecond(now).ok()).unwrap_or_default();
+        let mut cluster =
+            Cluster::new(now, &state.crds, &cluster::declared_kinds(description), &[])?;
+        let names: Vec<String> = cluster.names_of(&state.without);
+        cluster.set_missing(&names)?;
+        cluster.load(state.known.objects.clone(), true)?;
+        state.cluster = Some(cluster);
+        Ok(())
+    }
 }
 
 impl Source for Stub {
     fn get(&self, reference: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError> {
         let state = &mut *self.state.borrow_mut();
         state.reads.push(Read::Get(reference.clone(), fields.to_vec()));
-        let mut selection =
-            Selection::new(reference.kind.clone()).name(&reference.name).fields(fields);
-        selection.namespace.clone_from(&reference.namespace);
-        state.check(&selection, &selection::named(reference))?;
-        let wanted = state.fields(&selection)?;
-        let found = state.objects.iter().find(|object| {
-            is_kind(object, &reference.kind)
-                && place(object) == (reference.namespace.as_deref(), reference.name.as_str())
-        });
-        Ok(found.map(|object| answer(object, &wanted, &reference.kind)))
+        let found = state.known.get(reference, fields)?;
+        if let Some(object) = &found {
+            answered(&mut state.answered, object);
+        }
+        Ok(found.map(|object| object.to_string()))
     }
 
     fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError> {
         let state = &mut *self.state.borrow_mut();
         state.reads.push(Read::List(of.clone()));
-        state.check(of, &format!("a list of `{}`", of.kind.kind))?;
-        let wanted = state.fields(of)?;
-        let selector = Selector::parse(&of.labels).map_err(ReadError::Invalid)?;
-        let matching = parse_matching(of)?;
+        let found = state.known.list(of)?;
         let start = from.map_or(Ok(0), |token| {
             token.parse::<usize>().map_err(|error| ReadError::Invalid(error.to_string()))
         })?;
@@ -228,28 +332,22 @@ impl Source for Stub {
             .filter(|limit| *limit > 0)
             .unwrap_or(usize::MAX)
             .min(state.page);
-        let mut found = state.objects.iter().filter(|object| {
-            let (namespace, name) = place(object);
-            is_kind(object, &of.kind)
-                && of.namespace.as_deref().is_none_or(|wanted| namespace == Some(wanted))
-                && of.name.as_deref().is_none_or(|wanted| name == wanted)
-                && selector.matches(object.pointer("/metadata/labels"))
-                && matching.iter().all(|(path, value)| path.holds(object, value))
-        });
-        let objects = found
-            .by_ref()
-            .skip(start)
-            .take(limit)
-            .map(|object| answer(object, &wanted, &of.kind))
-            .collect();
-        let next = found.next().map(|_| (start + limit).to_string());
-        Ok(Page { objects, next })
+        let next = found.len().checked_sub(start).filter(|rest| *rest > limit);
+        let objects: Vec<&Value> = found.iter().skip(start).take(limit).collect();
+        for object in &objects {
+            answered(&mut state.answered, object);
+        }
+        Ok(Page {
+            objects: objects.iter().map(ToString::to_string).collect(),
+            next: next.map(|_| (start + limit).to_string()),
+        })
     }
 
     fn now(&self) -> u64 {
         let mut state = self.state.borrow_mut();
         state.asked_clock += 1;
-        state.now
+        let of_cluster = state.cluster.as_ref().map(|cluster| cluster.now().as_millisecond());
+        of_cluster.and_then(|now| u64::try_from(now).ok()).unwrap_or(state.now)
     }
 
     fn log(&self, level: Level, message: &str, fields: &[(String, String)]) {
@@ -258,109 +356,12 @@ impl Source for Stub {
     }
 }
 
-// === impl State ===
-
-impl State {
-    /// Whether a read is answered at all.
-    fn check(&self, of: &Selection, what: &str) -> Result<(), ReadError> {
-        if !of.cluster.is_empty() {
-            return Err(ReadError::Denied(format!("{what}: there is no cluster `{}`", of.cluster)));
-        }
-        if let Some(declared) = &self.declared {
-            if !declared.reads.iter().any(|read| covers(read, of)) {
-                return Err(ReadError::Denied(format!(
-                    "{what} with {:?} is not declared",
-                    of.fields
-                )));
-            }
-        }
-        if self.unavailable.contains(&of.kind.kind) {
-            return Err(ReadError::Unavailable(format!("{what}: as the test wants it")));
-        }
-        if self.missing.contains(&(of.kind.group.clone(), of.kind.kind.clone())) {
-            return Err(ReadError::UnknownKind);
-        }
-        Ok(())
+/// Notes the uid of what was answered.
+fn answered(uids: &mut BTreeMap<Identity, String>, object: &Value) {
+    let uid = text(object, "/metadata/uid");
+    if !uid.is_empty() {
+        uids.insert(Identity::of(object), uid.to_owned());
     }
-
-    /// What an answer holds: what was asked for, or all that was declared of the kind.
-    fn fields(&self, of: &Selection) -> Result<Fields, ReadError> {
-        let declared = self.declared.as_ref().map_or(&[][..], |declared| &declared.reads);
-        let mut of_kind = declared.iter().filter(|read| covers(read, of)).peekable();
-        let paths: Vec<&String> = if !of.fields.is_empty() {
-            of.fields.iter().collect()
-        } else if of_kind.peek().is_some() && of_kind.clone().all(|read| !read.fields.is_empty()) {
-            of_kind.flat_map(|read| &read.fields).collect()
-        } else {
-            return Ok(Fields::whole());
-        };
-        let paths: Result<Vec<Path>, String> =
-            paths.into_iter().map(|path| Path::parse(path)).collect();
-        Ok(Fields::of(&paths.map_err(ReadError::Invalid)?))
-    }
-}
-
-/// Whether a declared read holds all that a selection can select, and its fields.
-fn covers(declared: &Selection, of: &Selection) -> bool {
-    let holds = |declared: &str, wanted: &str| declared == "*" || declared == wanted;
-    let within = |declared: Option<&String>, wanted: Option<&String>| {
-        declared.is_none() || declared == wanted
-    };
-    let field = |wanted: &String| {
-        declared.fields.iter().any(|field| match wanted.strip_prefix(field.as_str()) {
-            Some(rest) => rest.is_empty() || rest.starts_with(['.', '[']),
-            None => false,
-        }) || Path::parse(wanted).is_ok_and(|path| path.is_always_there())
-    };
-    holds(&declared.kind.group, &of.kind.group)
-        && holds(&declared.kind.version, &of.kind.version)
-        && holds(&declared.kind.kind, &of.kind.kind)
-        && within(declared.namespace.as_ref(), of.namespace.as_ref())
-        && within(declared.name.as_ref(), of.name.as_ref())
-        && declared.matching.iter().all(|pair| pair.1 == "*" || of.matching.contains(pair))
-        && (declared.labels.is_empty() || declared.labels == of.labels)
-        && (declared.fields.is_empty() || of.fields.iter().all(field))
-}
-
-fn parse_matching(of: &Selection) -> Result<Vec<(Path, &str)>, ReadError> {
-    let parse =
-        |(path, value): &'_ (String, String)| Path::parse(path).map(|path| (path, value.clone()));
-    let parsed: Result<Vec<(Path, String)>, String> = of.matching.iter().map(parse).collect();
-    let parsed = parsed.map_err(ReadError::Invalid)?;
-    Ok(parsed
-        .into_iter()
-        .zip(&of.matching)
-        .map(|((path, _), (_, value))| (path, value.as_str()))
-        .collect())
-}
-
-/// An object as the contract answers it: cut down to the fields, in the version that was asked for.
-fn answer(object: &Value, wanted: &Fields, kind: &Kind) -> String {
-    let mut projected = wanted.project(object);
-    if let Some(object) = projected.as_object_mut() {
-        object.insert("apiVersion".to_owned(), kind.api_version().into());
-    }
-    projected.to_string()
-}
-
-fn group_version(object: &Value) -> (&str, &str) {
-    let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-    api_version.split_once('/').unwrap_or(("", api_version))
-}
-
-/// Every version of a kind shows the same objects.
-fn is_kind(object: &Value, kind: &Kind) -> bool {
-    group_version(object).0 == kind.group
-        && object.get("kind").and_then(Value::as_str) == Some(&kind.kind)
-}
-
-fn place(object: &Value) -> (Option<&str>, &str) {
-    let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
-    (text("/metadata/namespace"), text("/metadata/name").unwrap_or_default())
-}
-
-fn identity(object: &Value) -> (&str, Option<&Value>, (Option<&str>, &str)) {
-    (group_version(object).0, object.get("kind"), place(object))
 }
 
 #[cfg(test)]

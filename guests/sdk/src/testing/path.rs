@@ -10,15 +10,17 @@ pub(super) struct Path {
     steps: Vec<Step>,
 }
 
+/// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+pub(super) enum Step {
     Key(String),
     Every,
-    Item(String, String),
+    /// The elements of a list that hold these texts under these keys.
+    Item(Vec<(String, String)>),
 }
 
 /// A set of paths, as a tree.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Fields {
     whole: bool,
     below: BTreeMap<Step, Fields>,
@@ -60,17 +62,45 @@ impl Path {
     /// Whether the object holds this value there, as text; of a path through lists, at any element.
     pub(super) fn holds(&self, object: &Value, value: &str) -> bool {
         fn any(steps: &[Step], value: &Value, wanted: &str) -> bool {
-            let Some((step, rest)) = steps.split_first() else {
-                return match value {
-                    Value::String(text) => text == wanted,
-                    Value::Number(number) => number.to_string() == wanted,
-                    Value::Bool(value) => (if *value { "true" } else { "false" }) == wanted,
-                    _ => false,
-                };
-            };
-            children(step, value).any(|child| any(rest, child, wanted))
+            match steps.split_first() {
+                None => is_text(value, wanted),
+                Some((step, rest)) => {
+                    children(step, value).any(|(_, child)| any(rest, child, wanted))
+                }
+            }
         }
         any(&self.steps, object, value)
+    }
+
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// A JSON pointer for everything that the path finds.
+    pub(super) fn pointers(&self, object: &Value) -> Vec<String> {
+        fn all(steps: &[Step], value: &Value, pointer: &str, found: &mut Vec<String>) {
+            let Some((step, rest)) = steps.split_first() else {
+                return found.push(pointer.to_owned());
+            };
+            for (token, child) in children(step, value) {
+                let token = token.replace('~', "~0").replace('/', "~1");
+                all(rest, child, &format!("{pointer}/{token}"), found);
+            }
+        }
+        let mut found = Vec::new();
+        all(&self.steps, object, "", &mut found);
+        found
+    }
+
+    /// Whether all that `other` can find lies in what this one finds.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let covers = |mine: &Step, theirs: &Step| match (mine, theirs) {
+            (Step::Every, Step::Every | Step::Item(_)) => true,
+            (Step::Item(mine), Step::Item(theirs)) => mine.iter().all(|pair| theirs.contains(pair)),
+            (mine, theirs) => mine == theirs,
+        };
+        self.steps.len() <= other.steps.len()
+            && self.steps.iter().zip(&other.steps).all(|(mine, theirs)| covers(mine, theirs))
     }
 
     /// Whether every answer holds it.
@@ -87,34 +117,83 @@ impl Path {
 
 /// One step in brackets, and what comes after it.
 fn bracket(inner: &str) -> Option<(Step, &str)> {
-    if let Some(quoted) = inner.strip_prefix('"') {
-        let (key, after) = quoted.split_once("\"]")?;
-        return Some((Step::Key(key.to_owned()), after));
-    }
-    let (inside, after) = inner.split_once(']')?;
-    if inside.is_empty() {
+    if let Some(after) = inner.strip_prefix(']') {
         return Some((Step::Every, after));
     }
-    let (key, value) = inside.split_once('=')?;
-    Some((Step::Item(key.to_owned(), value.trim_matches('"').to_owned()), after))
+    let (key, mut rest) = word(inner)?;
+    if inner.starts_with('"') && rest.starts_with(']') {
+        return Some((Step::Key(key), rest.get(1..)?));
+    }
+    let (value, after) = word(rest.strip_prefix('=')?)?;
+    let mut pairs = vec![(key, value)];
+    rest = after;
+    while let Some(more) = rest.strip_prefix(',') {
+        let (key, after) = word(more)?;
+        let (value, after) = word(after.strip_prefix('=')?)?;
+        pairs.push((key, value));
+        rest = after;
+    }
+    Some((Step::Item(pairs), rest.strip_prefix(']')?))
 }
 
-fn children<'a>(step: &'a Step, value: &'a Value) -> Box<dyn Iterator<Item = &'a Value> + 'a> {
-    match (step, value) {
-        (Step::Key(key), Value::Object(map)) => Box::new(map.get(key).into_iter()),
-        (Step::Every, Value::Array(list)) => Box::new(list.iter()),
-        (Step::Item(..), Value::Array(list)) => {
-            Box::new(list.iter().filter(|element| is_item(step, element)))
+/// A quoted text, or one that ends before `=`, `,` or `]`; and what comes after it.
+fn word(text: &str) -> Option<(String, &str)> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find(['=', ',', ']', '"'])?;
+        let (word, after) = text.split_at(end);
+        return (!word.is_empty()).then(|| (word.to_owned(), after));
+    };
+    let mut word = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return Some((word, quoted.get(at + 1..)?)),
+            '\\' => word.extend(characters.next().map(|(_, escaped)| escaped)),
+            other => word.push(other),
         }
+    }
+    None
+}
+
+/// What a step finds, with the tokens of its JSON pointers.
+fn children<'a>(
+    step: &'a Step,
+    value: &'a Value,
+) -> Box<dyn Iterator<Item = (String, &'a Value)> + 'a> {
+    match (step, value) {
+        (Step::Key(key), Value::Object(map)) => {
+            Box::new(map.get(key).into_iter().map(|value| (key.clone(), value)))
+        }
+        (Step::Every | Step::Item(_), Value::Array(list)) => Box::new(
+            list.iter()
+                .enumerate()
+                .filter(|(_, element)| step.is_item(element))
+                .map(|(at, element)| (at.to_string(), element)),
+        ),
         _ => Box::new(std::iter::empty()),
     }
 }
 
-fn is_item(step: &Step, element: &Value) -> bool {
-    match step {
-        Step::Item(key, value) => element.get(key).and_then(Value::as_str) == Some(value),
-        Step::Every => true,
-        Step::Key(_) => false,
+/// Whether a scalar is written so.
+fn is_text(value: &Value, wanted: &str) -> bool {
+    match value {
+        Value::String(text) => text == wanted,
+        Value::Number(number) => number.to_string() == wanted,
+        Value::Bool(value) => (if *value { "true" } else { "false" }) == wanted,
+        _ => false,
+    }
+}
+
+impl Step {
+    /// Whether it means this element of a list.
+    pub(super) fn is_item(&self, element: &Value) -> bool {
+        match self {
+            Self::Item(pairs) => pairs
+                .iter()
+                .all(|(key, wanted)| element.get(key).is_some_and(|held| is_text(held, wanted))),
+            Self::Every => true,
+            Self::Key(_) => false,
+        }
     }
 }
 
@@ -175,7 +254,7 @@ impl Fields {
         let mut parts = self
             .below
             .iter()
-            .filter(|(step, _)| is_item(step, element))
+            .filter(|(step, _)| step.is_item(element))
             .map(|(_, below)| below.cut(element));
         let first = parts.next()??;
         Some(parts.flatten().fold(first, merge))

@@ -1,0 +1,286 @@
+//! What a step of a case led to, and how that differs from what was expected.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::{self, Write as _},
+};
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use similar::TextDiff;
+
+use crate::testing::{
+    Settled,
+    cluster::Cluster,
+    identity::{Identity, text},
+    place::{merge, merge_patch},
+};
+
+/// What the reconciles of one step have changed: a document of `expected.yaml`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Document {
+    /// New objects, and of those that were there what differs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<Value>,
+    /// Objects that are not there any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gone: Vec<String>,
+    /// What was said.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Said>,
+    /// When what is run again; none: not any more.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub requeues: BTreeMap<String, Option<String>>,
+    /// What failed, and why; none: not any more.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, Option<String>>,
+}
+
+/// An event.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Said {
+    /// `Normal` or `Warning`.
+    #[serde(rename = "type")]
+    pub event_type: String,
+    /// One word.
+    pub reason: String,
+    /// The object.
+    pub on: String,
+    /// A sentence.
+    #[serde(default)]
+    pub message: String,
+}
+
+/// Two texts that should be the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Where in the case.
+    pub title: String,
+    /// What was expected.
+    pub expected: String,
+    /// What is.
+    pub actual: String,
+}
+
+/// All that a document can speak of, at one time.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct State {
+    objects: BTreeMap<Identity, Value>,
+    events: BTreeSet<Said>,
+    requeues: BTreeMap<String, String>,
+    failures: BTreeMap<String, String>,
+}
+
+// === impl State ===
+
+impl State {
+    pub(super) fn of(cluster: &Cluster, settled: &Settled) -> Self {
+        let (events, objects): (Vec<Value>, Vec<Value>) =
+            cluster.objects().into_iter().partition(|object| text(object, "/kind") == "Event");
+        let span = |(key, span): (&String, &SignedDuration)| (key.clone(), format!("{span:#}"));
+        Self {
+            objects: objects.iter().map(|object| (Identity::of(object), bare(object))).collect(),
+            events: events.iter().map(Said::of).collect(),
+            requeues: settled.requeues.iter().map(span).collect(),
+            failures: settled
+                .failures
+                .iter()
+                .map(|(key, why)| (key.clone(), anonymous(why)))
+                .collect(),
+        }
+    }
+
+    /// The same with what was due before, for a comparison with what comes.
+    pub(super) fn with_settled(mut self, former: &Self) -> Self {
+        self.requeues.clone_from(&former.requeues);
+        self.failures.clone_from(&former.failures);
+        self
+    }
+
+    /// What has to be said of the way from one state to another.
+    pub(super) fn changes(&self, after: &Self) -> Document {
+        let changed = |(identity, object): (&Identity, &Value)| match self.objects.get(identity) {
+            None => Some(object.clone()),
+            Some(before) => changed(before, object),
+        };
+        let gone = self.objects.keys().filter(|identity| !after.objects.contains_key(identity));
+        Document {
+            objects: after.objects.iter().filter_map(changed).collect(),
+            gone: gone.map(ToString::to_string).collect(),
+            events: after.events.difference(&self.events).cloned().collect(),
+            requeues: changed_texts(&self.requeues, &after.requeues),
+            failures: changed_texts(&self.failures, &after.failures),
+        }
+    }
+
+    /// A document that means the same as one that people wrote: nothing in it that goes without saying, in its order.
+    pub(super) fn normal(&self, expected: &Document, after: &Self) -> Document {
+        let mut wanted = self.clone();
+        wanted.objects.clear();
+        let mut objects = BTreeMap::new();
+        for entry in &expected.objects {
+            let mut entry = bare(entry);
+            let identity = Identity::of(&entry);
+            // Every version shows the same object.
+            let version = after.objects.get(&identity).and_then(|object| object.get("apiVersion"));
+            if let (Some(version), Some(entry)) = (version, entry.as_object_mut()) {
+                entry.insert("apiVersion".to_owned(), version.clone());
+            }
+            let object = match self.objects.get(&identity) {
+                None => Some(without_nulls(&entry)),
+                Some(before) => {
+                    let mut merged = before.clone();
+                    merge(&mut merged, &entry);
+                    changed(before, &merged)
+                }
+            };
+            objects.extend(object.map(|object| (identity, object)));
+        }
+        let mut document = expected.clone();
+        document.objects = objects.into_values().collect();
+        document.gone.sort();
+        document.events.sort();
+        document
+    }
+}
+
+/// Of an object that was there, its name and what differs; none if nothing does.
+fn changed(before: &Value, after: &Value) -> Option<Value> {
+    let mut patch = merge_patch(before, after)?;
+    let mut named = json!({"apiVersion": after.get("apiVersion"), "kind": after.get("kind")});
+    for key in ["name", "namespace"] {
+        if let Some(part) = after.pointer(&format!("/metadata/{key}")) {
+            merge(&mut named, &json!({"metadata": {key: part}}));
+        }
+    }
+    // A merge of nulls would take them away.
+    if let (Some(patch), Some(named)) = (patch.as_object_mut(), named.as_object_mut()) {
+        let metadata = named.remove("metadata").unwrap_or_default();
+        patch.append(named);
+        let held = patch.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+        if let (Some(held), Value::Object(metadata)) = (held.as_object_mut(), metadata) {
+            held.extend(metadata);
+        }
+    }
+    Some(patch)
+}
+
+fn changed_texts(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+) -> BTreeMap<String, Option<String>> {
+    let gone = before.keys().filter(|key| !after.contains_key(*key)).map(|key| (key.clone(), None));
+    let new = after.iter().filter(|(key, text)| before.get(*key) != Some(*text));
+    gone.chain(new.map(|(key, text)| (key.clone(), Some(text.clone())))).collect()
+}
+
+/// The object without what the server gives.
+fn bare(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"]
+        {
+            metadata.remove(field);
+        }
+        let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
+        for owner in owners.into_iter().flatten().filter_map(Value::as_object_mut) {
+            owner.remove("uid");
+        }
+    }
+    rewrite(&mut object);
+    object
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let held = map.iter().filter(|(_, value)| !value.is_null());
+            Value::Object(held.map(|(key, value)| (key.clone(), without_nulls(value))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Takes the digests out of the names of field managers in all texts.
+fn rewrite(value: &mut Value) {
+    match value {
+        Value::String(text) if text.contains("mortise/") => *text = anonymous(text),
+        Value::Array(items) => items.iter_mut().for_each(rewrite),
+        Value::Object(map) => map.values_mut().for_each(rewrite),
+        _ => {}
+    }
+}
+
+/// A text without the digests in the names of field managers: they differ between hosts.
+fn anonymous(text: &str) -> String {
+    /// `/`, a letter, and this many hexadecimal digits.
+    const DIGITS: usize = 32;
+    let Some((start, rest)) = text.split_once("mortise/") else { return text.to_owned() };
+    let mut result = format!("{start}mortise/");
+    let mut rest = rest;
+    while let Some((part, after)) = rest.split_once('/') {
+        let _ = write!(result, "{part}/");
+        rest = after;
+        let is_digest = after
+            .get(1..=DIGITS)
+            .is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        if is_digest && after.starts_with(['a', 'p', 's', 'e']) {
+            result.push_str(after.get(..1).unwrap_or_default());
+            result.push('…');
+            rest = after.get(DIGITS + 1..).unwrap_or_default();
+            return result + &anonymous(rest);
+        }
+    }
+    result + rest
+}
+
+// === impl Said ===
+
+impl Said {
+    fn of(event: &Value) -> Self {
+        let first = |pointers: [&str; 2]| {
+            let texts = pointers.map(|pointer| text(event, pointer));
+            texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default().to_owned()
+        };
+        let on =
+            |key: &str| first([&format!("/involvedObject/{key}"), &format!("/regarding/{key}")]);
+        Self {
+            event_type: text(event, "/type").to_owned(),
+            reason: text(event, "/reason").to_owned(),
+            on: format!("{}/{}/{}", on("kind"), on("namespace"), on("name")),
+            message: anonymous(&first(["/message", "/note"])),
+        }
+    }
+}
+
+// === impl Document ===
+
+impl Document {
+    /// As it stands in a file.
+    pub fn to_yaml(&self) -> String {
+        if *self == Self::default() {
+            return "{}\n".to_owned();
+        }
+        serde_saphyr::to_string(self).unwrap_or_else(|error| format!("# no YAML: {error}\n"))
+    }
+}
+
+// === impl Difference ===
+
+impl Difference {
+    /// A case that could not be run to its end.
+    pub fn error(error: String) -> Self {
+        Self { title: "it could not be run".to_owned(), expected: String::new(), actual: error }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}:", self.title)?;
+        let difference = TextDiff::from_lines(&self.expected, &self.actual);
+        write!(f, "{}", difference.unified_diff().context_radius(4))
+    }
+}

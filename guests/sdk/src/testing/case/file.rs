@@ -1,0 +1,378 @@
+//! A case as it stands on the disk.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::document::Document;
+use crate::testing::{cluster::Write, identity::Pattern};
+
+const OBJECTS: &str = "objects.yaml";
+const CONFIG: &str = "config.yaml";
+const CASE: &str = "case.yaml";
+const EXPECTED: &str = "expected.yaml";
+/// The folder of objects, instead of the one file.
+const FOLDER: &str = "objects";
+const DEFAULT_NOW: &str = "2026-01-01T00:00:00Z";
+
+/// One case.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// The name of its folder.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// The objects that exist.
+    pub objects: Vec<Value>,
+    /// The configuration, as JSON.
+    pub config: String,
+    /// The time at the beginning.
+    pub now: Timestamp,
+    /// The one object that is reconciled; all if none.
+    pub only: Option<Pattern>,
+    /// Whether objects must fulfil their schemas.
+    pub validate: bool,
+    /// What happens: the first step is what is there at the beginning.
+    pub steps: Vec<Step>,
+    /// What it should lead to; none if nobody has said so yet.
+    pub expected: Option<Expected>,
+}
+
+/// What should come out, as it stands in the file.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// The documents as they are written, each without its separator.
+    pub texts: Vec<String>,
+    /// The documents.
+    pub documents: Vec<Document>,
+}
+
+/// Something that happens, after which everything is reconciled that is due.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Step {
+    /// For who reads it.
+    pub note: Option<String>,
+    /// How much later it is.
+    #[serde(deserialize_with = "duration")]
+    pub after: Option<Duration>,
+    /// The kinds that are not installed from here on, as `plural.group`; none: as before.
+    pub missing: Option<Vec<String>>,
+    /// The objects that are deleted.
+    pub delete: Vec<String>,
+    /// The objects that are applied.
+    pub apply: Vec<Value>,
+    /// The objects that are patched.
+    pub patch: Vec<Value>,
+    /// The writes that are refused until the next step.
+    pub refuse: Vec<Refuse>,
+}
+
+/// Writes that are refused.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refuse {
+    /// Of which objects: a pattern.
+    pub write: String,
+    /// Which writes.
+    #[serde(default = "any")]
+    pub verb: Write,
+    /// The HTTP status.
+    #[serde(default = "forbidden")]
+    pub code: u16,
+    /// What is said to people.
+    #[serde(default = "refused")]
+    pub message: String,
+    /// How often; none: until the next step.
+    pub times: Option<usize>,
+}
+
+/// `case.yaml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct How {
+    now: Option<String>,
+    only: Option<String>,
+    missing: Vec<String>,
+    validate: Option<bool>,
+    refuse: Vec<Refuse>,
+    steps: Vec<Step>,
+}
+
+fn any() -> Write {
+    Write::Any
+}
+
+fn forbidden() -> u16 {
+    403
+}
+
+fn refused() -> String {
+    "the case refuses it".to_owned()
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let invalid = || {
+        serde::de::Error::custom(format!(
+            "`{text}` is no time span: `90s`, `1h 30m` and the like are"
+        ))
+    };
+    let parsed: SignedDuration = text.parse().map_err(|_| invalid())?;
+    Duration::try_from(parsed).map(Some).map_err(|_| invalid())
+}
+
+/// The cases in a folder, by name.
+///
+/// # Errors
+///
+/// No such folder, no case in it, or a case that cannot be read: which file, and why.
+pub fn all(folder: &Path) -> Result<Vec<Case>, String> {
+    let mut cases = Vec::new();
+    for path in entries(folder)? {
+        if path.is_dir() {
+            cases.push(Case::load(&path)?);
+        } else if path.file_name() != Some(OsStr::new("README.md")) {
+            return Err(format!(
+                "`{}`: a folder of cases holds a folder for each, and README.md",
+                path.display()
+            ));
+        }
+    }
+    if cases.is_empty() {
+        return Err(format!(
+            "`{}` holds no case: a folder with {OBJECTS} and {EXPECTED}",
+            folder.display()
+        ));
+    }
+    Ok(cases)
+}
+
+// === impl Case ===
+
+impl Case {
+    /// Reads a case.
+    ///
+    /// # Errors
+    ///
+    /// A file that is unknown or does not parse, or a field that is unknown.
+    pub fn load(folder: &Path) -> Result<Self, String> {
+        let known = [OBJECTS, CONFIG, CASE, EXPECTED];
+        let mut objects = Vec::new();
+        for path in entries(folder)? {
+            let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            if name == OBJECTS || (name == FOLDER && path.is_dir()) {
+                objects.extend(load_objects(&path)?);
+            } else if !known.contains(&name) {
+                return Err(format!(
+                    "`{}` is unknown: a case holds {OBJECTS} or a folder {FOLDER}, {CONFIG}, {CASE} and {EXPECTED}",
+                    path.display()
+                ));
+            }
+        }
+        let how: How = one(&folder.join(CASE))?.unwrap_or_default();
+        let wrong = |error: String| format!("`{}`: {error}", folder.join(CASE).display());
+        let now = how.now.as_deref().unwrap_or(DEFAULT_NOW);
+        let first = Step { missing: Some(how.missing), refuse: how.refuse, ..Step::default() };
+        let case = Self {
+            name: folder.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned(),
+            folder: folder.to_owned(),
+            config: one::<Value>(&folder.join(CONFIG))?
+                .map_or_else(|| "{}".to_owned(), |config| config.to_string()),
+            now: now.parse().map_err(|error| wrong(format!("now: `{now}`: {error}")))?,
+            only: how
+                .only
+                .as_deref()
+                .map(Pattern::parse)
+                .transpose()
+                .map_err(|error| wrong(format!("only: {error}")))?,
+            validate: how.validate.unwrap_or(true),
+            steps: std::iter::once(first).chain(how.steps).collect(),
+            expected: Expected::load(&folder.join(EXPECTED))?,
+            objects,
+        };
+        case.check().map_err(wrong)?;
+        if let Some(expected) = &case.expected
+            && expected.documents.len() > case.steps.len()
+        {
+            return Err(format!(
+                "`{}` holds {} documents: one for the first reconciles and one for each of {} steps are expected",
+                folder.join(EXPECTED).display(),
+                expected.documents.len(),
+                case.steps.len() - 1
+            ));
+        }
+        Ok(case)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (index, step) in self.steps.iter().enumerate() {
+            let at = |what: &str, error: String| match index {
+                0 => format!("{what}: {error}"),
+                _ => format!("steps[{}].{what}: {error}", index - 1),
+            };
+            for text in &step.delete {
+                Pattern::parse(text).map_err(|error| at("delete", error))?;
+            }
+            for object in step.apply.iter().chain(&step.patch) {
+                named(object).map_err(|error| at("apply or patch", error))?;
+            }
+            for refuse in &step.refuse {
+                Pattern::parse(&refuse.write).map_err(|error| at("refuse", error))?;
+                if !(400..500).contains(&refuse.code) || refuse.code == 429 {
+                    let why =
+                        "the host asks again after 429 and 5xx, which never reach a processor";
+                    return Err(at(
+                        "refuse",
+                        format!("code {}: a 4xx other than 429 ({why})", refuse.code),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The file of what is expected.
+    pub fn expected_file(&self) -> PathBuf {
+        self.folder.join(EXPECTED)
+    }
+}
+
+// === impl Expected ===
+
+impl Expected {
+    fn load(path: &Path) -> Result<Option<Self>, String> {
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = read(path)?;
+        let mut documents: Vec<Document> = parse(path, &text)?;
+        let mut texts: Vec<String> = vec![String::new()];
+        for line in text.lines() {
+            if line.trim_end() == "---" {
+                texts.push(String::new());
+            } else if let Some(last) = texts.last_mut() {
+                last.push_str(line);
+                last.push('\n');
+            }
+        }
+        let says = |text: &String| {
+            text.lines().any(|line| !line.trim().is_empty() && !line.starts_with('#'))
+        };
+        if texts.len() > 1 && !texts.first().is_some_and(says) {
+            // A separator before the first document.
+            let head = texts.remove(0);
+            if let Some(first) = texts.first_mut() {
+                *first = head + first;
+            }
+        }
+        if documents.is_empty() {
+            documents.push(Document::default());
+        }
+        Ok(Some(Self { texts, documents }))
+    }
+}
+
+// === files ===
+
+/// What is in a folder, by name.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let unreadable = |error: std::io::Error| format!("cannot read `{}`: {error}", folder.display());
+    let entries: Result<Vec<PathBuf>, _> = std::fs::read_dir(folder)
+        .map_err(unreadable)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect();
+    let mut entries = entries.map_err(unreadable)?;
+    entries.sort();
+    Ok(entries)
+}
+
+/// The objects of a file, or of all `.yaml`, `.yml` and `.json` files right in a folder, by name.
+///
+/// # Errors
+///
+/// What cannot be read, does not parse, or is no object.
+pub fn load_objects(path: &Path) -> Result<Vec<Value>, String> {
+    let is_object_file = |path: &PathBuf| {
+        let ending = path.extension().and_then(OsStr::to_str);
+        ending.is_some_and(|ending| ["yaml", "yml", "json"].contains(&ending))
+    };
+    let files = if path.is_dir() {
+        entries(path)?.into_iter().filter(is_object_file).collect()
+    } else {
+        vec![path.to_owned()]
+    };
+    let mut objects = Vec::new();
+    for file in &files {
+        for document in parse::<Value>(file, &read(file)?)? {
+            collect(document, &mut objects)
+                .map_err(|error| format!("`{}`: {error}", file.display()))?;
+        }
+    }
+    if objects.is_empty() && path.is_dir() {
+        return Err(format!("`{}` holds no object in a .yaml, .yml or .json file", path.display()));
+    }
+    Ok(objects)
+}
+
+fn collect(document: Value, objects: &mut Vec<Value>) -> Result<(), String> {
+    match document {
+        Value::Null => Ok(()),
+        Value::Array(items) => items.into_iter().try_for_each(|item| collect(item, objects)),
+        object => {
+            named(&object)?;
+            objects.push(object);
+            Ok(())
+        }
+    }
+}
+
+/// Whether an object says what it is.
+fn named(object: &Value) -> Result<(), String> {
+    let is_there = |pointer: &str| {
+        object.pointer(pointer).and_then(Value::as_str).is_some_and(|text| !text.is_empty())
+    };
+    match ["/apiVersion", "/kind", "/metadata/name"].iter().find(|pointer| !is_there(pointer)) {
+        None => Ok(()),
+        Some(missing) => {
+            let field = missing.trim_start_matches('/').replace('/', ".");
+            Err(format!(
+                "an object needs `apiVersion`, `kind` and `metadata.name`; `{field}` is missing"
+            ))
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path)
+        .map_err(|error| format!("cannot read `{}`: {error}", path.display()))
+}
+
+/// The one document of a file; none if there is no such file, or nothing in it.
+fn one<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let mut documents = parse::<T>(path, &read(path)?)?;
+    if documents.len() > 1 {
+        return Err(format!(
+            "`{}`: one document is expected, {} are there",
+            path.display(),
+            documents.len()
+        ));
+    }
+    Ok(documents.pop())
+}
+
+/// The parser's default budget is meant for texts of strangers; these are the author's own files.
+fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<Vec<T>, String> {
+    let options = serde_saphyr::options! { budget: None, with_snippet: false };
+    serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| format!("`{}`: {error}", path.display()))
+}

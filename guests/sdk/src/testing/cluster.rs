@@ -1,0 +1,262 @@
+//! A Kubernetes API in memory, asked without a runtime, and what happens to it from outside of a processor.
+
+mod change;
+mod request;
+mod untyped;
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use jiff::Timestamp;
+use mortise_embedded_api::{EmbeddedApi, Options};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::identity::{Identity, text};
+use crate::{Description, Kind};
+
+pub use change::Write;
+use request::Served;
+pub(super) use request::{Answer, Method, Refusal, Resource, encoded};
+
+/// A cluster in memory: its API, its time, and which kinds it knows. Clones are the same one.
+#[derive(Clone)]
+pub struct Cluster {
+    api: EmbeddedApi,
+    now: Arc<Mutex<Timestamp>>,
+    /// The definitions of kinds, installed or not.
+    definitions: Vec<Value>,
+    /// What nobody asked for: the API's own namespaces, definitions, namespaces of objects.
+    hidden: BTreeSet<Identity>,
+    /// How the kinds of a group and version are served, as of a revision of the definitions.
+    served: Arc<Mutex<Served>>,
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// A cluster at a time, that knows the built-in kinds and these definitions but for `missing` (`plural.group`), and without a
+    /// schema what else is declared.
+    ///
+    /// # Errors
+    ///
+    /// A definition that the API refuses, or a name in `missing` that no definition has.
+    pub fn new(
+        now: Timestamp,
+        crds: &[Value],
+        kinds: &[Kind],
+        missing: &[String],
+    ) -> Result<Self, String> {
+        let now = Arc::new(Mutex::new(now));
+        let clock = Arc::clone(&now);
+        let api = EmbeddedApi::new(Options {
+            now: Arc::new(move || *clock.lock()),
+            ..Options::default()
+        });
+        let hidden = api.objects().iter().map(Identity::of).collect();
+        let served = Arc::default();
+        let mut cluster = Self { api, now, definitions: crds.to_vec(), hidden, served };
+        let untyped = cluster.untyped(kinds);
+        cluster.definitions.extend(untyped);
+        cluster.hidden.extend(cluster.definitions.iter().map(Identity::of));
+        cluster.set_missing(missing)?;
+        Ok(cluster)
+    }
+
+    /// Definitions without a schema for the declared kinds that nothing else defines.
+    fn untyped(&self, declared: &[Kind]) -> Vec<Value> {
+        let mut kinds: Vec<(Kind, Vec<String>)> = Vec::new();
+        for kind in declared {
+            let is_defined = |definition: &Value| {
+                text(definition, "/spec/group") == kind.group
+                    && text(definition, "/spec/names/kind") == kind.kind
+            };
+            if kind.kind == "*"
+                || kind.group == "*"
+                || self.api.serves(&kind.group, &kind.version, &kind.kind)
+                || self.definitions.iter().any(is_defined)
+            {
+                continue;
+            }
+            let of =
+                |(held, _): &&mut (Kind, _)| (&held.group, &held.kind) == (&kind.group, &kind.kind);
+            match kinds.iter_mut().find(of) {
+                Some((_, versions)) if versions.contains(&kind.version) => {}
+                Some((_, versions)) => versions.push(kind.version.clone()),
+                None => kinds.push((kind.clone(), vec![kind.version.clone()])),
+            }
+        }
+        kinds.iter().map(|(kind, versions)| untyped::definition(kind, versions)).collect()
+    }
+
+    /// The API, for clients.
+    pub fn api(&self) -> &EmbeddedApi {
+        &self.api
+    }
+
+    /// The present time.
+    pub fn now(&self) -> Timestamp {
+        *self.now.lock()
+    }
+
+    /// Moves the time on.
+    pub fn advance(&self, by: std::time::Duration) {
+        let mut now = self.now.lock();
+        *now = now
+            .saturating_add(jiff::SignedDuration::try_from(by).unwrap_or(jiff::SignedDuration::MAX))
+            .unwrap_or(Timestamp::MAX);
+    }
+
+    /// Puts objects in as if they were there already, past their schemas unless `validate`. Their namespaces are made.
+    ///
+    /// # Errors
+    ///
+    /// The first object that is refused, by name.
+    pub fn load(
+        &mut self,
+        objects: impl IntoIterator<Item = Value>,
+        validate: bool,
+    ) -> Result<(), String> {
+        for object in objects {
+            self.add_namespace(&object)?;
+            // Given, it is the case's own.
+            self.hidden.remove(&Identity::of(&object));
+            let title = Identity::of(&object);
+            self.api
+                .load(object, validate)
+                .map_err(|failure| format!("{title} is refused: {}", failure.message()))?;
+        }
+        Ok(())
+    }
+
+    fn add_namespace(&mut self, of: &Value) -> Result<(), String> {
+        let name = text(of, "/metadata/namespace");
+        let path = format!("/api/v1/namespaces/{name}");
+        if name.is_empty() || self.send(Method::Get, &path, None).is_ok() {
+            return Ok(());
+        }
+        let namespace =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        self.hidden.insert(Identity::of(&namespace));
+        self.api.load(namespace, true).map_err(|failure| failure.message().to_owned())
+    }
+
+    /// All objects that a case cares for, as they are stored.
+    pub fn objects(&self) -> Vec<Value> {
+        let mut objects = self.api.objects();
+        objects.retain(|object| !self.hidden.contains(&Identity::of(object)));
+        objects
+    }
+
+    /// Installs every known kind but these (`plural.group`), and takes these away with their objects.
+    ///
+    /// # Errors
+    ///
+    /// A name that no definition has; a definition that the API refuses.
+    pub fn set_missing(&self, missing: &[String]) -> Result<(), String> {
+        let name = |definition: &Value| text(definition, "/metadata/name").to_owned();
+        let known: Vec<String> = self.definitions.iter().map(name).collect();
+        if let Some(unknown) = missing.iter().find(|name| !known.contains(name)) {
+            let known = known.join("`, `");
+            return Err(format!(
+                "missing: no kind is defined as `{unknown}`; defined are `{known}`"
+            ));
+        }
+        for definition in &self.definitions {
+            let name = name(definition);
+            let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+            let is_there = self.send(Method::Get, &path, None).is_ok();
+            if is_there && missing.contains(&name) {
+                self.send(Method::Delete, &path, None).map_err(|refusal| refusal.message)?;
+            } else if !is_there && !missing.contains(&name) {
+                let loaded = self.api.load(definition.clone(), true);
+                loaded.map_err(|failure| format!("{name} is refused: {}", failure.message()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The names of the definitions of these groups and kinds; those that nothing defines are left out.
+    pub(super) fn names_of(&self, kinds: &BTreeSet<(String, String)>) -> Vec<String> {
+        let is_meant = |definition: &&Value| {
+            let part = |pointer| text(definition, pointer).to_owned();
+            kinds.contains(&(part("/spec/group"), part("/spec/names/kind")))
+        };
+        let meant = self.definitions.iter().filter(is_meant);
+        meant.map(|definition| text(definition, "/metadata/name").to_owned()).collect()
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("api", &self.api)
+            .field("now", &self.now())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Every kind that a description names, once.
+pub(super) fn declared_kinds(description: &Description) -> Vec<Kind> {
+    let reconciled = description.reconcilers.iter().map(|reconciler| &reconciler.of.kind);
+    let read = description.reads.iter().map(|selection| &selection.kind);
+    let written = description.writes.iter().map(|rule| &rule.of.kind);
+    let mut kinds: Vec<Kind> = Vec::new();
+    for kind in reconciled.chain(read).chain(written) {
+        if !kinds.contains(kind) {
+            kinds.push(kind.clone());
+        }
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::identity::{Pattern, reference_of};
+
+    #[test]
+    fn kinds_come_and_go() {
+        let thing = Kind::new("example.com", "v1", "Thing");
+        let kinds = [thing.clone()];
+        let missing = ["things.example.com".to_owned()];
+        let mut cluster = Cluster::new(Timestamp::UNIX_EPOCH, &[], &kinds, &missing).unwrap();
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "shop"}, "any": 1});
+        assert_eq!(cluster.resource(&thing), None);
+        let error = cluster.load([object.clone()], true).unwrap_err();
+        assert!(error.contains("Thing/shop/a is refused: no matches for kind"), "{error}");
+        cluster.set_missing(&[]).unwrap();
+        cluster.load([object], true).unwrap();
+        assert_eq!(cluster.objects().len(), 1, "neither the definition nor the namespace");
+        cluster.set_missing(&missing).unwrap();
+        assert_eq!((cluster.objects(), cluster.resource(&thing)), (vec![], None));
+        let error = cluster.set_missing(&["thing.example.com".to_owned()]).unwrap_err();
+        assert!(error.contains("`thing.example.com`; defined are `things.example.com`"), "{error}");
+    }
+
+    #[test]
+    fn people_change_objects_and_their_status() {
+        let mut cluster = Cluster::new(Timestamp::UNIX_EPOCH, &[], &[], &[]).unwrap();
+        let pod = |extra: Value| {
+            let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}});
+            super::super::place::merge(&mut pod, &extra);
+            pod
+        };
+        cluster
+            .apply(&pod(json!({"spec": {"containers": [{"name": "a", "image": "b"}]}})))
+            .unwrap();
+        cluster.patch(&pod(json!({"status": {"phase": "Running"}}))).unwrap();
+        cluster
+            .patch(&pod(json!({"metadata": {"labels": {"a": "b"}}, "status": {"reason": "x"}})))
+            .unwrap();
+        let held = cluster.get(&reference_of(&pod(json!({})))).unwrap();
+        assert_eq!(held["status"]["phase"], "Running");
+        assert_eq!(
+            (&held["status"]["reason"], &held["metadata"]["labels"]["a"]),
+            (&json!("x"), &json!("b"))
+        );
+        cluster.delete(&Pattern::parse("Pod/*/a").unwrap()).unwrap();
+        assert_eq!(cluster.get(&reference_of(&pod(json!({})))), None);
+        let error = cluster.delete(&Pattern::parse("Pod/shop/a").unwrap()).unwrap_err();
+        assert_eq!(error, "delete: there is no Pod/shop/a");
+    }
+}

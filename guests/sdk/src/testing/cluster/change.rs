@@ -1,0 +1,186 @@
+//! What people do to a cluster, and what a case has refused.
+
+use std::collections::BTreeSet;
+
+use mortise_embedded_api::{Fault, Filter, Verb};
+use serde_json::Value;
+
+use super::{Cluster, request::Method};
+use crate::testing::identity::{Identity, Pattern, named, reference_of};
+
+/// Under which manager people apply: kubectl's own.
+const PEOPLE: &str = "kubectl";
+/// More often than any case writes.
+const ALWAYS: usize = 1 << 30;
+
+/// What a case has refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Write {
+    /// Whatever is written.
+    Any,
+    /// Objects that are only made, and events.
+    Create,
+    /// Applies, patches and finalizers.
+    Apply,
+    /// Status.
+    Status,
+    /// Deletions and prunes.
+    Delete,
+    /// Evictions.
+    Evict,
+}
+
+impl Cluster {
+    /// Applies an object as `kubectl apply --server-side --force-conflicts` does, and its status too.
+    ///
+    /// # Errors
+    ///
+    /// What the API says against it.
+    pub fn apply(&mut self, object: &Value) -> Result<(), String> {
+        self.change(object, Method::Apply)
+    }
+
+    /// Changes an object by a JSON merge patch that names it, and its status too.
+    ///
+    /// # Errors
+    ///
+    /// What the API says against it.
+    pub fn patch(&mut self, patch: &Value) -> Result<(), String> {
+        self.change(patch, Method::MergePatch)
+    }
+
+    fn change(&mut self, object: &Value, method: Method) -> Result<(), String> {
+        self.add_namespace(object)?;
+        let of = reference_of(object);
+        let resource = self.resource(&of.kind).ok_or_else(|| {
+            format!("{}: the cluster does not know the kind", Identity::of_ref(&of))
+        })?;
+        let query = match method {
+            Method::Apply => format!("?fieldManager={PEOPLE}&force=true"),
+            _ => format!("?fieldManager={PEOPLE}"),
+        };
+        let send = |subresource: &str, body: &Value| {
+            let path = format!("{}{subresource}{query}", resource.path_of(&of));
+            self.send(method, &path, Some(body)).map(|_| ()).map_err(|refusal| {
+                format!("{} is refused: {}", Identity::of_ref(&of), refusal.message)
+            })
+        };
+        let mut rest = object.clone();
+        let status = if resource.status {
+            rest.as_object_mut().and_then(|rest| rest.remove("status"))
+        } else {
+            None
+        };
+        let only_named = rest.as_object().is_some_and(|fields| fields.len() == 3)
+            && rest.pointer("/metadata").and_then(Value::as_object).is_some_and(|metadata| {
+                metadata.keys().all(|key| key == "name" || key == "namespace")
+            });
+        if status.is_none() || !only_named {
+            send("", &rest)?;
+        }
+        match status {
+            Some(status) => {
+                let mut body = named(&of, None);
+                if let Some(body) = body.as_object_mut() {
+                    body.insert("status".to_owned(), status);
+                }
+                send("/status", &body)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Deletes the objects that a pattern means, as kubectl does.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or the API refuses.
+    pub fn delete(&self, pattern: &Pattern) -> Result<(), String> {
+        let meant: Vec<Value> = self
+            .api
+            .objects()
+            .into_iter()
+            .filter(|object| pattern.matches(&Identity::of(object)))
+            .collect();
+        if meant.is_empty() {
+            return Err(format!(
+                "delete: there is no {}/{}/{}",
+                pattern.kind, pattern.namespace, pattern.name
+            ));
+        }
+        for object in meant {
+            let of = reference_of(&object);
+            let Some(resource) = self.resource(&of.kind) else { continue };
+            self.send(Method::Delete, &resource.path_of(&of), None).map_err(|refusal| {
+                format!("{} is refused: {}", Identity::of(&object), refusal.message)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Has writes refused from now on, until [`Cluster::refuse_nothing`].
+    ///
+    /// # Errors
+    ///
+    /// A kind of which the cluster knows none or several.
+    pub fn refuse(
+        &self,
+        pattern: &Pattern,
+        write: Write,
+        (code, message): (u16, &str),
+        times: Option<usize>,
+    ) -> Result<(), String> {
+        let mut filter = Filter::all();
+        if pattern.kind != "*" {
+            let (group, plural) = self.plural(pattern)?;
+            filter = Filter::resource(format!("{plural}.{group}"));
+        }
+        filter = match write {
+            Write::Any => filter.verbs([Verb::Create, Verb::Update, Verb::Patch, Verb::Delete]),
+            Write::Create => filter.verbs([Verb::Create]).subresource(""),
+            Write::Apply => filter.verbs([Verb::Patch]).subresource(""),
+            Write::Status => filter.verbs([Verb::Patch]).subresource("status"),
+            Write::Delete => filter.verbs([Verb::Delete]),
+            Write::Evict => filter.verbs([Verb::Create]).subresource("eviction"),
+        };
+        if pattern.namespace != "*" {
+            filter = filter.namespace(&pattern.namespace);
+        }
+        // What is made has no name in the path.
+        if pattern.name != "*" && write != Write::Create {
+            filter = filter.name(&pattern.name);
+        }
+        let fault = Fault::Refused { code, message: message.to_owned() };
+        self.api.faults().inject(fault, filter, times.unwrap_or(ALWAYS));
+        Ok(())
+    }
+
+    /// Refuses nothing any more on purpose.
+    pub fn refuse_nothing(&self) {
+        self.api.faults().clear();
+    }
+
+    /// Group and plural of the one kind that a pattern means.
+    fn plural(&self, pattern: &Pattern) -> Result<(String, String), String> {
+        let mut found: BTreeSet<(String, String)> = BTreeSet::new();
+        for (group, version) in self.group_versions() {
+            if pattern.group.as_ref().is_none_or(|wanted| *wanted == group) {
+                let resources = self.resources(&group, &version);
+                let meant = resources.iter().filter(|resource| resource.kind.kind == pattern.kind);
+                found.extend(meant.map(|resource| (group.clone(), resource.plural.clone())));
+            }
+        }
+        let groups: Vec<String> =
+            found.iter().map(|(group, _)| format!("{}.{group}", pattern.kind)).collect();
+        match found.pop_first() {
+            None => Err(format!("the cluster knows no kind `{}`", pattern.kind)),
+            Some(one) if found.is_empty() => Ok(one),
+            Some(_) => Err(format!(
+                "`{}` is in several groups: say `{}`",
+                pattern.kind,
+                groups.join("` or `")
+            )),
+        }
+    }
+}
