@@ -55,3 +55,6 @@ impl Processor for ApiRules {
 }
 
 mortise_sdk::export!(ApiRules);
+
+#[cfg(test)]
+mortise_sdk::testing::cases!(ApiRules, "cases");
