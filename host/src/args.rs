@@ -46,6 +46,9 @@ pub enum Command {
     /// Makes a guest: a crate that builds, passes its tests and runs in `mortise dev`.
     #[command(after_long_help = help::NEW)]
     New(NewArgs),
+    /// Runs a guest's cases against its component.
+    #[command(after_long_help = help::TEST)]
+    Test(TestArgs),
 }
 
 /// `mortise dev`.
@@ -215,6 +218,39 @@ pub struct NewArgs {
     /// The folder to make; one of the guest's name in the current folder if absent.
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
+}
+
+/// `mortise test`.
+#[derive(Debug, clap::Args)]
+pub struct TestArgs {
+    /// The guest's folder, which is built, or a WebAssembly component.
+    #[arg(value_name = "GUEST_DIR|FILE.wasm")]
+    pub target: PathBuf,
+    /// The folder that holds a folder for each case; that of the guest if absent.
+    #[arg(long, value_name = "DIR")]
+    pub cases: Option<PathBuf>,
+    /// Files or folders of CRDs besides those that the guest names; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
+    /// Runs only the cases whose names hold this text.
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Writes what came out into expected.yaml where it differs.
+    #[arg(long)]
+    pub update: bool,
+    /// How the result is printed: lines for people if absent.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<TestOutput>,
+    /// The file that --output goes to; standard output if absent.
+    #[arg(long, value_name = "FILE", requires = "output")]
+    pub output_file: Option<PathBuf>,
+}
+
+/// A machine-readable result of tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TestOutput {
+    /// JUnit's XML.
+    Junit,
 }
 
 /// A machine-readable output.

@@ -10,7 +10,7 @@ use crate::{
     args::{Args, Command},
     bench, completion, dev, inspect, log, new,
     print::RED,
-    simulate,
+    simulate, test,
 };
 
 /// Runs the command and prints what went wrong, once, as a chain of causes.
@@ -51,6 +51,7 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Completion(completion) => completion::run(completion),
         Command::Bench(bench) => runtime.block_on(bench::run(bench, args.cache().as_deref())),
         Command::New(new) => runtime.block_on(new::run(new)),
+        Command::Test(test) => runtime.block_on(test::run(test, args.cache().as_deref())),
     };
     // What is still being compiled or read need not be waited for: nothing that it does is kept.
     runtime.shutdown_background();

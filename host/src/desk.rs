@@ -57,11 +57,28 @@ pub fn engine(cache: Option<&Path>, repeatable: bool) -> anyhow::Result<Engine> 
 ///
 /// As [`load`].
 pub async fn load_into(engine: &Engine, module: &Path, config: String) -> anyhow::Result<Loaded> {
+    describe(component(engine, module).await?, &config).await
+}
+
+/// Asks a component for its description under a configuration.
+///
+/// # Errors
+///
+/// A component that fails, or that refuses its configuration.
+pub async fn describe(processor: Processor, config: &str) -> anyhow::Result<Loaded> {
+    Loaded::describe(processor, config, NAMESPACE).await
+}
+
+/// Loads a component.
+///
+/// # Errors
+///
+/// A file that cannot be read, or a component that does not load.
+pub async fn component(engine: &Engine, module: &Path) -> anyhow::Result<Processor> {
     let bytes = std::fs::read(module)
         .with_context(|| format!("cannot read the module `{}`", module.display()))?;
     let name = module.display().to_string();
-    let processor = Processor::load(engine, &name, bytes.into(), Limits::default()).await?;
-    Loaded::describe(processor, &config, NAMESPACE).await
+    Ok(Processor::load(engine, &name, bytes.into(), Limits::default()).await?)
 }
 
 /// The folder of compiled modules, made if it is not there. Only its owner may write to it: what is in it is run.

@@ -64,6 +64,8 @@ pub struct Guest {
     pub crds: Vec<PathBuf>,
     /// The folder of its example objects: `package.metadata.mortise.examples`.
     pub examples: Option<PathBuf>,
+    /// The folder of its cases: `package.metadata.mortise.cases`, `cases` if absent.
+    pub cases: PathBuf,
     folder: PathBuf,
     /// The name of the target that becomes the component.
     library: String,
@@ -105,14 +107,12 @@ impl Guest {
             Some(value) => serde_json::from_value::<Vec<PathBuf>>(value.clone())
                 .map_err(|_| wrong("crds", "a list of folders, relative to the Cargo.toml"))?,
         };
-        let examples = match own.get("examples") {
-            None => None,
-            Some(value) => Some(
-                value
-                    .as_str()
-                    .ok_or_else(|| wrong("examples", "a folder, relative to the Cargo.toml"))?,
-            ),
+        let folder_of = |field| {
+            let folder = own.get(field).map(|value| value.as_str().ok_or(()));
+            folder.transpose().map_err(|()| wrong(field, "a folder, relative to the Cargo.toml"))
         };
+        let examples = folder_of("examples")?;
+        let cases = folder_of("cases")?.unwrap_or("cases");
         let name = package
             .get("name")
             .and_then(Value::as_str)
@@ -125,6 +125,7 @@ impl Guest {
             library,
             crds: crds.iter().map(|path| folder.join(path)).collect(),
             examples: examples.map(|path| folder.join(path)),
+            cases: folder.join(cases),
             folder,
         })
     }

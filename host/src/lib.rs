@@ -6,7 +6,7 @@
 //! | [`args`], [`cli`], [`log`] | the command line; logs, the async runtime, the exit code |
 //! | [`dev`], [`simulate`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
 //! | [`args`], [`cli`] | the command line; logs, the async runtime, the exit code |
-//! | [`new`], [`dev`], [`simulate`], [`inspect`], [`bench`], [`completion`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
+//! | [`new`], [`dev`], [`simulate`], [`test`](mod@test), [`inspect`], [`bench`], [`completion`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
 //! | [`run`] | builds every part of a host and owns its tasks |
 //! | [`watch`] → [`store`] → [`triggers`] → [`queue`] | what is known, and who must run because it changed |
 //! | [`reconciler`] | one reconcile: read, call, check, write, requeue |
@@ -49,6 +49,7 @@ pub mod record;
 pub mod run;
 pub mod simulate;
 pub mod store;
+pub mod test;
 pub mod triggers;
 pub mod view;
 pub mod watch;

@@ -107,7 +107,8 @@ pub fn difference(
     text
 }
 
-fn lines(text: &mut String, old: &str, new: &str) {
+/// The lines of two texts that differ, with some around them.
+pub fn lines(text: &mut String, old: &str, new: &str) {
     let difference = TextDiff::from_lines(old, new);
     for (index, group) in difference.grouped_ops(CONTEXT).iter().enumerate() {
         if index > 0 {

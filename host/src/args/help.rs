@@ -37,6 +37,21 @@ Exit codes:
   1  bad input: the message says what would be accepted
   3  the last run of a reconcile failed";
 
+pub(super) const TEST: &str = "\
+A case is a folder: objects.yaml (or a folder objects), expected.yaml, and where there is more to say config.yaml and case.yaml (the
+time, missing kinds, refused writes, steps). mortise_sdk::testing::case documents them; the same folder runs in `cargo test`.
+
+Examples:
+  mortise test guests/my-guest                          # builds the guest, runs its cases
+  mortise test guests/my-guest --filter deleted         # those whose name holds the text
+  mortise test guests/my-guest --update                 # accepts what came out
+  mortise test my.wasm --cases cases/ --crds crds/ -o junit --output-file report.xml
+
+Exit codes:
+  0  all cases passed
+  1  bad input: the message says what would be accepted
+  3  a case did not pass";
+
 pub(super) const INSPECT: &str = "\
 --rbac prints a ClusterRole for what is declared in all namespaces, and a Role in each namespace that is declared by name: the
 verbs of the requests that are sent for the processor, and no others. Events are put on what it reconciles.

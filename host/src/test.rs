@@ -1,0 +1,353 @@
+//! `mortise test`: a guest's cases against its component, at the same time, each in a cluster of its own in memory.
+//!
+//! What a case is, how it is read and compared, is in [`mortise_sdk::testing::case`], where cases run natively too. Here is what
+//! reconciles: a [`Host`] that is driven key by key, in their own order, so that a case always goes the same way.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use jiff::SignedDuration;
+use mortise_sdk::testing::{
+    MOST_RUNS, Settled,
+    case::{self, Case, Difference, Stage},
+    identity::Identity,
+    title,
+};
+use serde_json::Value;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{
+    args::{TestArgs, TestOutput},
+    cluster::Cluster,
+    contract::{Kind, ObjectRef},
+    desk, files,
+    guest::Guest,
+    print::{self, BOLD, DIM, GREEN, RED},
+    processor::Processor,
+    queue::Key,
+    run::{self, Clock, Drive, Host, Loaded, Options},
+    simulate::caught_up,
+};
+
+mod junit;
+
+/// The exit code when some case failed.
+const FAILED: u8 = 3;
+/// How long the host may need to see which kinds are served in the same process. Only a fault of ours takes longer.
+const CATCH_UP: Duration = Duration::from_secs(30);
+
+/// What became of one case.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Its name.
+    pub name: String,
+    /// Where it differs from what it expects.
+    pub differences: Vec<Difference>,
+    /// Why it could not be run to its end.
+    pub error: Option<String>,
+    /// Whether what it expects was written anew.
+    pub updated: bool,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// What is tested, with what.
+struct Target {
+    name: String,
+    module: PathBuf,
+    cases: PathBuf,
+    crds: Vec<Value>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Bad input: a guest that does not build, a component that does not load, cases that cannot be read.
+pub async fn run(args: &TestArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let target = target(args)?;
+    let mut cases = case::all(&target.cases).map_err(anyhow::Error::msg)?;
+    if let Some(filter) = &args.filter {
+        let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+        cases.retain(|case| case.name.contains(filter));
+        anyhow::ensure!(
+            !cases.is_empty(),
+            "`--filter {filter}` leaves no case of: {}",
+            names.join(", ")
+        );
+    }
+    let processor = desk::component(&desk::engine(cache, true)?, &target.module).await?;
+    let start = Instant::now();
+    let verdicts = all(&processor, cases, target.crds.into(), args.update).await?;
+    let took = start.elapsed();
+    let text = match args.output {
+        Some(TestOutput::Junit) => junit::report(&target.name, &verdicts, took)?,
+        None => for_people(&verdicts, took),
+    };
+    match &args.output_file {
+        Some(file) => std::fs::write(file, text)
+            .with_context(|| format!("cannot write `{}`", file.display()))?,
+        None => anstream::stdout()
+            .write_all(text.as_bytes())
+            .context("cannot write to standard output")?,
+    }
+    let all_passed = verdicts.iter().all(Verdict::passed);
+    Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// A guest is built; of a component the cases must be named.
+fn target(args: &TestArgs) -> anyhow::Result<Target> {
+    let mut crds = Vec::new();
+    let path = &args.target;
+    let (name, module, cases) = if path.is_dir() {
+        let guest = Guest::open(path)?;
+        for folder in &guest.crds {
+            crds.extend(files::load(folder)?);
+        }
+        let cases = args.cases.clone().unwrap_or_else(|| guest.cases.clone());
+        // What is wrong with the cases is told before anybody waits for a build.
+        case::all(&cases).map_err(anyhow::Error::msg)?;
+        (guest.package.clone(), guest.build()?, cases)
+    } else {
+        let cases = args.cases.clone().with_context(|| {
+            format!("`{}` is a component: say with --cases where its cases are", path.display())
+        })?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        (name, path.clone(), cases)
+    };
+    for path in &args.crds {
+        crds.extend(files::load(path)?);
+    }
+    Ok(Target { name, module, cases, crds })
+}
+
+/// Runs cases at the same time, as many as there are processors; their verdicts by name.
+async fn all(
+    processor: &Processor,
+    cases: Vec<Case>,
+    crds: Arc<[Value]>,
+    update: bool,
+) -> anyhow::Result<Vec<Verdict>> {
+    let places = std::thread::available_parallelism().map_or(1, usize::from);
+    let places = Arc::new(Semaphore::new(places));
+    let mut running: JoinSet<anyhow::Result<Verdict>> = JoinSet::new();
+    for case in cases {
+        let (processor, crds, places) = (processor.clone(), Arc::clone(&crds), Arc::clone(&places));
+        running.spawn(async move {
+            let _place = places.acquire_owned().await.context("no place to run a case")?;
+            one(processor, case, &crds, update).await
+        });
+    }
+    let mut verdicts = Vec::new();
+    while let Some(verdict) = running.join_next().await {
+        verdicts.push(verdict.context("a case broke off")??);
+    }
+    verdicts.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(verdicts)
+}
+
+/// Runs one case, and writes what it led to where that is asked for.
+async fn one(
+    processor: Processor,
+    case: Case,
+    crds: &[Value],
+    update: bool,
+) -> anyhow::Result<Verdict> {
+    let start = Instant::now();
+    let (name, file) = (case.name.clone(), case.expected_file());
+    let mut verdict = Verdict {
+        name,
+        differences: Vec::new(),
+        error: None,
+        updated: false,
+        took: Duration::ZERO,
+    };
+    match run_case(processor, case, crds).await {
+        Err(error) => verdict.error = Some(format!("{error:#}")),
+        Ok(stage) => {
+            verdict.differences = stage.differences();
+            if update && !verdict.differences.is_empty() {
+                let cannot = || format!("cannot write `{}`", file.display());
+                std::fs::write(&file, stage.accepted()).with_context(cannot)?;
+                verdict.updated = true;
+            }
+        }
+    }
+    verdict.took = start.elapsed();
+    Ok(verdict)
+}
+
+/// Runs one case to its end.
+///
+/// # Errors
+///
+/// A case that cannot be run: a configuration that the component refuses, objects that the API refuses, no rest.
+pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyhow::Result<Stage> {
+    let loaded = desk::describe(processor, &case.config).await?;
+    let kinds: Vec<_> = run::declared_kinds(&loaded.description).iter().map(sdk_kind).collect();
+    let mut stage = Stage::open(case, crds, &kinds).map_err(anyhow::Error::msg)?;
+    let driver = Driver::start(&stage, loaded)?;
+    let mut settled = Settled::default();
+    loop {
+        driver.settle(&mut settled).await?;
+        stage.settled(&settled);
+        let Some(later) = stage.next_step().map_err(anyhow::Error::msg)? else { break };
+        driver.host.advance(later);
+    }
+    driver.host.stop().await?;
+    Ok(stage)
+}
+
+fn sdk_kind(kind: &Kind) -> mortise_sdk::Kind {
+    mortise_sdk::Kind::new(&kind.group, &kind.version, &kind.kind)
+}
+
+fn identity(of: &ObjectRef) -> Identity {
+    Identity {
+        kind: of.kind.kind.clone(),
+        namespace: of.namespace.clone().unwrap_or_default(),
+        name: of.name.clone(),
+        group: of.kind.group.clone(),
+    }
+}
+
+// === impl Driver ===
+
+/// A host that runs one key after the other.
+struct Driver {
+    host: Host,
+    api: mortise_embedded_api::EmbeddedApi,
+    only: Option<mortise_sdk::testing::identity::Pattern>,
+    /// The kinds of all reconcilers.
+    kinds: Vec<mortise_sdk::Kind>,
+}
+
+impl Driver {
+    fn start(stage: &Stage, loaded: Loaded) -> anyhow::Result<Self> {
+        let api = stage.cluster().api().clone();
+        let reconcilers = &loaded.description.reconcilers;
+        let kinds = reconcilers.iter().map(|reconciler| sdk_kind(&reconciler.of.kind)).collect();
+        let clock = stage.cluster().clone();
+        let now: Clock = Arc::new(move || clock.now());
+        let options = Options { now, drive: Drive::Caller, ..Options::default() };
+        let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+        let host = Host::start(&cluster, vec![loaded], &options)?;
+        host.stand_still();
+        Ok(Self { host, api, only: stage.case().only.clone(), kinds })
+    }
+
+    /// Runs what is due until nothing is.
+    async fn settle(&self, settled: &mut Settled) -> anyhow::Result<()> {
+        let mut runs: BTreeMap<Key, usize> = BTreeMap::new();
+        loop {
+            self.caught_up().await?;
+            let Some((key, of)) = self.next() else { break };
+            let of_key = runs.entry(key.clone()).or_default();
+            anyhow::ensure!(
+                *of_key < MOST_RUNS,
+                "no rest: {key} is due again after {MOST_RUNS} runs"
+            );
+            *of_key += 1;
+            let Some(run) = self.host.take(&key) else { continue };
+            let report = self.host.run(run).await;
+            let title = title(&of, key.reconciler(), &self.kinds);
+            let again = report.again.and_then(|again| SignedDuration::try_from(again).ok());
+            set(&mut settled.requeues, &title, again);
+            set(&mut settled.failures, &title, report.failure);
+        }
+        settled.runs = runs.values().sum();
+        Ok(())
+    }
+
+    /// Waits until the host knows what the API holds, and which of the watched kinds it serves.
+    async fn caught_up(&self) -> anyhow::Result<()> {
+        let mut progress = self.host.progress();
+        let known = async {
+            loop {
+                progress.borrow_and_update();
+                caught_up(&self.host, &self.api).await?;
+                if self.knows_kinds() {
+                    return Ok(());
+                }
+                progress.changed().await.context("the host has ended")?;
+            }
+        };
+        let known = tokio::time::timeout(CATCH_UP, known).await;
+        known.context("the host did not see which kinds are served")?
+    }
+
+    fn knows_kinds(&self) -> bool {
+        self.host.watches().iter().all(|watch| {
+            let Kind { group, version, kind } = &watch.kind;
+            let served = self.api.serves(group, version, kind);
+            self.host.stores().snapshots(&watch.kind).served == Some(served)
+        })
+    }
+
+    /// The first key that is due, and its object.
+    fn next(&self) -> Option<(Key, Identity)> {
+        let of = |key: Key| Some((key.clone(), identity(&self.host.object_of(&key)?)));
+        let is_meant =
+            |(_, of): &(Key, Identity)| self.only.as_ref().is_none_or(|only| only.matches(of));
+        self.host.ready().into_iter().filter_map(of).find(is_meant)
+    }
+}
+
+fn set<T>(map: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
+    match value {
+        Some(value) => _ = map.insert(key.to_owned(), value),
+        None => _ = map.remove(key),
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// Whether it is as it should be, by now.
+    pub fn passed(&self) -> bool {
+        self.error.is_none() && (self.differences.is_empty() || self.updated)
+    }
+}
+
+fn for_people(verdicts: &[Verdict], took: Duration) -> String {
+    let mut text = String::new();
+    for verdict in verdicts {
+        let (word, style) = match verdict {
+            Verdict { updated: true, .. } => ("updated", BOLD),
+            verdict if verdict.passed() => ("ok", GREEN),
+            _ => ("FAILED", RED),
+        };
+        let _ = writeln!(
+            text,
+            "{style}{word:8}{style:#}{} {DIM}{:.0?}{DIM:#}",
+            verdict.name, verdict.took
+        );
+        if let Some(error) = &verdict.error {
+            let _ = writeln!(text, "  {RED}it could not be run:{RED:#} {error}");
+        }
+        for difference in &verdict.differences {
+            let _ = writeln!(text, "  {} {DIM}(- expected, + now){DIM:#}", difference.title);
+            print::lines(&mut text, &difference.expected, &difference.actual);
+        }
+    }
+    let failed = verdicts.iter().filter(|verdict| !verdict.passed()).count();
+    let updated = verdicts.iter().filter(|verdict| verdict.updated).count();
+    let more = if updated > 0 { format!(", {updated} of them updated") } else { String::new() };
+    let _ = writeln!(
+        text,
+        "{BOLD}{} passed{more}, {failed} failed, in {took:.1?}{BOLD:#}",
+        verdicts.len() - failed
+    );
+    if verdicts.iter().any(|verdict| !verdict.passed() && verdict.error.is_none()) {
+        let _ = writeln!(text, "{DIM}accept what is right with --update{DIM:#}");
+    }
+    text
+}
