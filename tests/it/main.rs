@@ -9,6 +9,8 @@
 )]
 
 #[cfg(test)]
+mod cases;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod crds;

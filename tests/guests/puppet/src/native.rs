@@ -1,0 +1,69 @@
+//! The puppet as a Rust type, for the host stub.
+
+use std::borrow::Cow;
+
+use mortise_sdk::{
+    Description, Error, Failure, Host, Level, ObjectRef, Outcome, Processor, Request, Selection,
+    bindings::mortise::host::types::ReadError,
+};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::value::RawValue;
+
+use crate::{Ask, Play, Puppet, reconcile};
+
+impl Processor for Puppet {
+    type Config = Play;
+
+    fn describe(config: &Play) -> Result<Description, String> {
+        Ok(config.description.clone())
+    }
+
+    fn reconcile(request: &Request, _config: &Play, host: &Host) -> Result<Outcome, Failure> {
+        reconcile(request, host)
+    }
+}
+
+/// Anything: what a play holds is checked when it is read.
+impl JsonSchema for Play {
+    fn schema_name() -> Cow<'static, str> {
+        "Play".into()
+    }
+
+    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+        true.into()
+    }
+}
+
+impl Ask for Host {
+    fn get(&self, of: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError> {
+        let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+        let object: Option<Box<RawValue>> = self.get_ref(of, &fields).map_err(contract)?;
+        Ok(object.map(|object| object.get().to_owned()))
+    }
+
+    fn list(&self, of: &Selection, limit: u32) -> Result<Vec<String>, ReadError> {
+        self.objects::<Box<RawValue>>(of, limit)
+            .map(|object| object.map(|object| object.get().to_owned()).map_err(contract))
+            .collect()
+    }
+
+    fn now(&self) -> u64 {
+        Host::now(self)
+    }
+
+    fn say(&self, message: &str, answer: String) {
+        self.log(Level::Info, message, &[("answer", &answer)]);
+    }
+}
+
+/// The error as the contract has it.
+fn contract(error: Error) -> ReadError {
+    match error {
+        Error::Denied { message, .. } => ReadError::Denied(message),
+        Error::UnknownKind { .. } => ReadError::UnknownKind,
+        Error::Unavailable { message, .. } => ReadError::Unavailable(message),
+        Error::Invalid { message, .. } | Error::Shape { message, .. } => {
+            ReadError::Invalid(message)
+        }
+    }
+}

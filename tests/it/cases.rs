@@ -1,0 +1,74 @@
+//! The same case on both: natively through the host stub, and through the real host with the component. Where they differ, the
+//! stub is wrong.
+
+mod generated;
+
+use std::path::{Path, PathBuf};
+
+use mortise_host::{desk, processor::Processor as Component, test::run_case};
+use mortise_sdk::{
+    Processor,
+    testing::case::{self, Stage},
+};
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The component of a guest.
+async fn component(folder: &str) -> Component {
+    let name = folder.to_owned();
+    let module = tokio::task::spawn_blocking(move || mortise_tests::guest(&name));
+    let module = module.await.unwrap().unwrap();
+    let cache = module.parent().unwrap().join("mortise-cache");
+    desk::component(&desk::engine(Some(&cache), true).unwrap(), &module).await.unwrap()
+}
+
+/// What a case leads to, as its file would say it.
+fn text(stage: &Stage) -> String {
+    let documents: Vec<String> = stage.documents().iter().map(case::Document::to_yaml).collect();
+    documents.join("---\n")
+}
+
+/// Runs the cases of a guest on both; how many there are.
+async fn both<P: Processor>(folder: &str) -> usize {
+    let crds: Vec<Value> = mortise_tests::definitions(folder).unwrap();
+    let cases = case::all(&root().join(folder).join("cases")).unwrap();
+    let component = component(folder).await;
+    for case in &cases {
+        let name = format!("{folder}, case `{}`", case.name);
+        let native = case::run::<P>(case, &crds).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let real = run_case(component.clone(), case.clone(), &crds).await;
+        let real = real.unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        assert_eq!(text(&native), text(&real), "{name}: the stub (left) and the host (right)");
+        assert_eq!(real.differences(), [], "{name}");
+    }
+    cases.len()
+}
+
+#[tokio::test]
+async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
+    let mut tested = vec!["api-rule"];
+    assert!(both::<api_rule::ApiRules>("guests/api-rule").await >= 5);
+
+    let guests = std::fs::read_dir(root().join("guests")).unwrap();
+    let names = guests.map(|guest| guest.unwrap());
+    let with_cases = names.filter(|guest| guest.path().join("cases").is_dir());
+    let mut with_cases: Vec<String> =
+        with_cases.map(|guest| guest.file_name().into_string().unwrap()).collect();
+    with_cases.sort();
+    tested.sort_unstable();
+    assert_eq!(tested, with_cases, "each guest with cases is tested here");
+}
+
+#[tokio::test]
+async fn a_case_that_does_not_come_to_rest_is_told() {
+    let folder = "tests/guests/puppet";
+    let case = generated::restless();
+    let native = case::run::<test_guest_puppet::Puppet>(&case, &[]).unwrap_err();
+    let real = run_case(component(folder).await, case, &[]).await.unwrap_err().to_string();
+    for error in [native, real] {
+        assert!(error.starts_with("no rest: "), "{error}");
+    }
+}
