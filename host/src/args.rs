@@ -249,7 +249,7 @@ pub struct TestArgs {
 /// A machine-readable result of tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TestOutput {
-    /// JUnit's XML.
+    /// A report in XML, as CI systems read it.
     Junit,
 }
 

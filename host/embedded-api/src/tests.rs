@@ -161,8 +161,8 @@ async fn an_object_is_had_as_it_was_before_a_write() {
     let api = api().await;
     let path = "/api/v1/namespaces/default/configmaps";
     let object = |value: &str| json!({"metadata": {"name": "a"}, "data": {"k": value}});
-    let (_, made) = send(&api, "POST", path, Some(object("1"))).await;
-    let (_, changed) = send(&api, "PUT", &format!("{path}/a"), Some(object("2"))).await;
+    let (_, made) = send(&api, "POST", path, &object("1")).await;
+    let (_, changed) = send(&api, "PUT", &format!("{path}/a"), &object("2")).await;
     assert_eq!(api.before(&changed).as_ref(), Some(&made));
     assert_eq!(api.before(&made), None, "it was not there");
     delete(&api, &format!("{path}/a")).await;

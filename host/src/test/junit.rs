@@ -1,4 +1,4 @@
-//! The result as JUnit's XML, for CI systems.
+//! The result as `JUnit`'s XML, for CI systems.
 
 use std::time::Duration;
 

@@ -104,15 +104,13 @@ fn script(request: &Request) -> Result<Script, String> {
     let object: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let places = ["/data/script", "/metadata/annotations/script"];
     let own = places.iter().find_map(|place| object.pointer(place)).and_then(Value::as_str);
-    match own {
-        Some(script) => serde_json::from_str(script)
-            .map_err(|error| format!("the script cannot be read: {error}")),
-        None => {
-            let sequence = object.pointer("/data/sequence").and_then(Value::as_str);
-            let config = request.config.replace("$(name)", &request.ref_.name);
-            Ok(play(&config.replace("$(sequence)", sequence.unwrap_or_default()))?.script)
-        }
+    if let Some(script) = own {
+        return serde_json::from_str(script)
+            .map_err(|error| format!("the script cannot be read: {error}"));
     }
+    let sequence = object.pointer("/data/sequence").and_then(Value::as_str);
+    let config = request.config.replace("$(name)", &request.ref_.name);
+    Ok(play(&config.replace("$(sequence)", sequence.unwrap_or_default()))?.script)
 }
 
 fn answer(read: &Read, host: &impl Ask) -> String {
