@@ -4,8 +4,6 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`args`], [`cli`], [`log`] | the command line; logs, the async runtime, the exit code |
-//! | [`dev`], [`simulate`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
-//! | [`args`], [`cli`] | the command line; logs, the async runtime, the exit code |
 //! | [`new`], [`dev`], [`simulate`], [`test`](mod@test), [`inspect`], [`bench`], [`completion`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
 //! | [`run`] | builds every part of a host and owns its tasks |
 //! | [`watch`] → [`store`] → [`triggers`] → [`queue`] | what is known, and who must run because it changed |

@@ -42,24 +42,27 @@ fn rule() -> Value {
 
 #[tokio::test]
 async fn the_examples_of_guests_are_accepted() {
-    let api = api().await;
-    let examples = |guest: &str| -> Vec<_> {
-        let folder = format!("{}/../guests/{guest}/examples", env!("CARGO_MANIFEST_DIR"));
-        let mut files: Vec<_> =
-            std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-        files.sort();
-        assert!(!files.is_empty(), "{guest}");
-        files
-    };
-    let files = ["api-rule", "secret-copy"].map(examples).concat();
-    for file in files {
-        let documents: Vec<Value> =
-            serde_saphyr::from_multiple(&std::fs::read_to_string(&file).unwrap()).unwrap();
-        for object in documents {
-            let name = format!("{} in {}", object["metadata"]["name"], file.display());
-            create(&api, object).await.unwrap_or_else(|failure| panic!("{name}: {failure}"));
+    for guest in ["api-rule", "secret-copy"] {
+        // Each guest's are for a cluster of their own.
+        let api = api().await;
+        for file in examples(guest) {
+            let documents: Vec<Value> =
+                serde_saphyr::from_multiple(&std::fs::read_to_string(&file).unwrap()).unwrap();
+            for object in documents {
+                let name = format!("{} in {}", object["metadata"]["name"], file.display());
+                create(&api, object).await.unwrap_or_else(|failure| panic!("{name}: {failure}"));
+            }
         }
     }
+}
+
+fn examples(guest: &str) -> Vec<std::path::PathBuf> {
+    let folder = format!("{}/../guests/{guest}/examples", env!("CARGO_MANIFEST_DIR"));
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{guest}");
+    files
 }
 
 #[tokio::test]

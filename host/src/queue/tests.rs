@@ -263,6 +263,44 @@ async fn every_waiting_worker_gets_one_of_the_keys_that_become_due_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_begins_anew_has_not_failed_before() {
+    let queue = Queue::new();
+    queue.add(&key("p", "a"), Cause::Start, Priority::Change);
+    for _ in 0..5 {
+        let run = queue.next().await;
+        queue.done(&run.key, Done::Failure(Again::BackOff));
+    }
+    let share = queue.shares()[&Arc::from("p")];
+    assert_eq!((share.state.delayed, share.backing_off, share.failing), (1, 1, 1));
+    queue.renew(&key("p", "a"), Cause::NewVersion, Priority::Background);
+    let run = queue.try_next().unwrap();
+    assert_eq!((run.attempt, &run.causes[..]), (0, &[Cause::NewVersion][..]));
+    queue.done(&run.key, Done::Failure(Again::BackOff));
+    assert_eq!(queue.delayed()[0].due_in, ms(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removed_reconciler_leaves_nothing_but_its_running_keys_alone() {
+    let queue = Queue::new();
+    let of = |reconciler: &str, name: &str| {
+        Key::new(&"p".into(), &reconciler.into(), Some("default"), name)
+    };
+    queue.add(&of("gone", "a"), Cause::Start, Priority::Change);
+    let run = queue.next().await;
+    queue.add(&of("gone", "b"), Cause::Start, Priority::Change);
+    queue.add(&of("stays", "c"), Cause::Start, Priority::Change);
+    queue.add_after(&of("gone", "d"), ms(10), Cause::Requeue, Priority::Change);
+    queue.remove_reconciler("p", "gone");
+    assert_eq!(names(&queue), ["c"]);
+    // It comes again while a key of it runs.
+    queue.add(&run.key, Cause::Start, Priority::Change);
+    assert_eq!(queue.try_next(), None, "it runs still");
+    queue.done(&run.key, Done::Failure(Again::BackOff));
+    let again = queue.try_next().unwrap();
+    assert_eq!((&again.key, again.attempt), (&run.key, 0), "how a dropped run ends does not count");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_removed_processor_leaves_nothing_but_its_running_keys_alone() {
     let queue = Queue::new();
     queue.add(&key("p", "a"), Cause::Start, Priority::Change);

@@ -290,6 +290,32 @@ fn what_a_wider_list_shows_first_is_a_change() {
 }
 
 #[test]
+fn what_is_deleted_while_a_wider_list_is_on_its_way_does_not_come_back() {
+    for is_listed in [false, true] {
+        let stores = stores(&wanted(&["spec.a"], &[]));
+        upsert(&stores, &thing("a", "x", 5));
+        let former = stores.feed(&kind(), &Scope::default()).unwrap();
+        let feed = stores.open(&kind(), &Scope::default(), &wanted(&["spec.b"], &[])).unwrap();
+        feed.begin_list();
+        if is_listed {
+            feed.list_item(&thing("a", "x", 5));
+        }
+        former.delete(&thing("a", "x", 16));
+        stores.take_events();
+        feed.end_list();
+        assert_eq!(names(&stores, &selection()), [""; 0], "listed: {is_listed}");
+        assert_eq!(stores.is_settled(&kind(), &Scope::default()), !is_listed, "it is behind");
+        if is_listed {
+            feed.delete(&thing("a", "x", 16));
+        }
+        assert_eq!(changes(&stores), ["complete"], "listed: {is_listed}");
+        // The answer to a write of before the deletion, late.
+        stores.wrote(&kind(), &thing("a", "x", 15), &key(), &Arc::default());
+        assert_eq!(names(&stores, &selection()), [""; 0], "listed: {is_listed}");
+    }
+}
+
+#[test]
 fn metadata_alone_is_not_enough_where_objects_are_written() {
     let metadata = wanted(&["metadata.labels"], &[]);
     let stores = stores(&metadata);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::contract::{ObjectRef, Selection};
+use crate::contract::{self, ObjectRef, Selection};
 use crate::fixture::{
     all, description, fields, key, kind, labelled, list, matching, object, reconciler, reference,
     with,
@@ -574,6 +574,46 @@ fn a_kind_that_comes_or_goes_triggers_those_that_read_it() {
     assert_eq!(world.queued(), ["k"], "unknown");
     let causes = world.triggers.ran(began, &view.finish());
     assert_eq!(causes, [Cause::KindUnknown(Arc::new(kind("Late")))]);
+}
+
+#[test]
+fn what_was_read_from_a_store_that_is_no_more_is_read_again() {
+    let mut world = World::new();
+    world.run(&key("k"), get("a", "spec.x"));
+    let rule = |view: &mut View| drop(view.reconciled(&reference("Rule", "r"), "r"));
+    world.run(&key("of-rules"), rule);
+    let began = world.triggers.begin(&key("running"));
+    let mut view = world.view();
+    get("a", "spec.x")(&mut view);
+    world.stores.close(&kind("Thing"), &Scope::default());
+    assert_eq!(world.queued(), ["k"]);
+    let causes = world.triggers.ran(began, &view.finish());
+    assert_eq!(causes, [Cause::Moved(Arc::new(kind("Thing")))]);
+}
+
+#[test]
+fn a_removed_reconciler_takes_its_keys_along_and_no_others() {
+    let mut world = World::new();
+    let standing = |name: &str| {
+        let of = contract::Reconciler { name: name.into(), ..reconciler(all("Rule")) };
+        Standing::new(&"p".into(), &of).unwrap()
+    };
+    for name in ["r", "other"] {
+        assert!(world.triggers.add_reconciler(standing(name), &world.stores).is_empty());
+    }
+    let other = Key::new(&"p".into(), &"other".into(), Some("default"), "k");
+    world.run(&key("k"), get("a", "spec.x"));
+    world.run(&other, get("a", "spec.x"));
+    let began = world.triggers.begin(&key("running"));
+    let mut view = world.view();
+    get("a", "spec.x")(&mut view);
+    world.triggers.remove_reconciler("p", "r");
+    assert_eq!(world.triggers.keys_of("p"), [other]);
+    world.upsert(thing("a"));
+    world.upsert(object("Rule", "new", 0));
+    assert_eq!(world.queued(), ["k", "new"], "those of the other reconciler");
+    assert_eq!(world.triggers.ran(began, &view.finish()), [], "it leaves nothing behind");
+    assert_eq!(world.triggers.keys_of("p").len(), 1);
 }
 
 #[test]

@@ -94,9 +94,8 @@ async fn every_key_runs_once_more_on_the_new_version_after_what_has_changed() {
     stage.settle().await;
     let digest = stage.loaded[0].processor.digest();
 
+    stage.host.exchange(play("puppet", "2").load().await).await.unwrap();
     stage.edit(CONFIG_MAP, "c", json!({"data": {"sequence": "1"}})).await;
-    let loaded = play("puppet", "2").load().await;
-    stage.host.exchange(loaded.clone()).await.unwrap();
     let ready = stage.ready().await;
     let keys: Vec<&str> = ready.iter().map(|run| run.key.name()).collect();
     assert_eq!(keys, ["c", "a", "b"], "what has changed comes first");
