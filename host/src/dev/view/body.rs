@@ -149,6 +149,10 @@ fn in_detail(detail: &Detail) -> Vec<Line<'static>> {
         field("because", causes(ran)),
         field("took", format!("{:.1?}", report.took)),
         field(
+            "reads",
+            format!("{}, {} bytes", report.record.reads.len(), report.record.read_bytes()),
+        ),
+        field(
             "writes",
             format!("{}, and {} that were not needed", report.changes.len(), report.unchanged),
         ),

@@ -187,7 +187,14 @@ fn a_detail_shows_what_a_reconcile_wrote() {
     told(&mut model, [running(None), News::Ran(Box::new(wrote("b")))]);
     press(&mut model, KeyCode::Enter);
     let text = screen(&mut model, 90, 24);
-    for part in ["Namespace shop/b", "because  new", "+ v1 ConfigMap shop/b", "text: Welcome"] {
+    for part in [
+        "Namespace shop/b",
+        "because  new",
+        "reads    0, 0 bytes",
+        "writes   1",
+        "+ v1 ConfigMap shop/b",
+        "text: Welcome",
+    ] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");
     }
     typed(&mut model, "G");
