@@ -127,3 +127,5 @@ fn an_object_that_is_gone_needs_nothing() {
     let outcome = SecretCopies::reconcile(&request, &NoConfig {}, &cluster().host()).unwrap();
     assert_eq!(outcome, Outcome::new());
 }
+
+mortise_sdk::testing::cases!(SecretCopies, "cases");

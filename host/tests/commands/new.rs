@@ -58,7 +58,9 @@ fn a_guest_with_a_kind_of_its_own_passes_its_tests_and_reconciles() {
     assert!(said.contains("it depends on mortise-sdk by path: "), "{said}");
     let guest = folder.join("greeter");
     let tested = text(&cargo(&guest, &["test"]).stdout);
-    for test in ["the_text_is_kept_in_a_config_map", "the_definition_is_what_the_type_says"] {
+    for test in
+        ["the_text_is_kept_in_a_config_map", "the_definition_is_what_the_type_says", "cases"]
+    {
         assert!(tested.contains(&format!("tests::{test} ... ok")), "{tested}");
     }
     simulated(&guest, 2);
@@ -71,7 +73,9 @@ fn a_guest_of_a_built_in_kind_passes_its_tests_and_reconciles() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let guest = folder.join("keeper");
     let tested = text(&cargo(&guest, &["test"]).stdout);
-    assert!(tested.contains("tests::a_config_map_is_kept_beside_it ... ok"), "{tested}");
+    for test in ["a_config_map_is_kept_beside_it", "cases"] {
+        assert!(tested.contains(&format!("tests::{test} ... ok")), "{tested}");
+    }
     simulated(&guest, 2);
 }
 

@@ -15,3 +15,6 @@ fn a_config_map_is_kept_beside_it() {
     assert_eq!(map["data"]["text"], "This is example");
     assert_eq!(map["metadata"]["ownerReferences"][0]["name"], "example");
 }
+
+// Each folder in `cases/`: objects in, objects expected.
+mortise_sdk::testing::cases!({{processor}}, "cases");

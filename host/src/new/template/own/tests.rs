@@ -26,3 +26,6 @@ fn the_definition_is_what_the_type_says() {
     let definition = crd::definition::<{{type}}>("{{plural}}", &[]);
     crd::check(concat!(env!("CARGO_MANIFEST_DIR"), "/crds"), &[definition]);
 }
+
+// Each folder in `cases/`: objects in, objects expected.
+mortise_sdk::testing::cases!({{processor}}, "cases");
