@@ -8,7 +8,7 @@ mod digest;
 mod tests;
 
 pub use digest::{Digest, NoDigest};
-pub(crate) use digest::{is_secret, of_returned};
+pub(crate) use digest::{asked_text, is_secret, of_returned};
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -111,7 +111,7 @@ pub enum Question {
         of: Box<Selection>,
         /// How many at most; 0: as many as there are.
         limit: u32,
-        /// The page token.
+        /// The page token; of Secrets, its digest, for there is a digest of the selection in it.
         from: Option<Box<str>>,
     },
 }
@@ -130,7 +130,8 @@ pub struct Object {
     pub name: Box<str>,
 }
 
-/// Which objects of a kind, and what of them.
+/// Which objects of a kind, and what of them. Where these are Secrets, a keyed [`Digest`] stands for each text that they are
+/// compared with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     /// The cluster; empty: the home cluster.
@@ -142,9 +143,9 @@ pub struct Selection {
     pub namespace: Option<Box<str>>,
     /// Of this name; none: of any.
     pub name: Option<Box<str>>,
-    /// A label selector.
+    /// A label selector; of Secrets, the digest of one, unless it is empty.
     pub labels: Box<str>,
-    /// Paths and the texts to be found there.
+    /// Paths and the texts to be found there; of Secrets, the digests of the texts.
     pub matching: Box<[(String, String)]>,
     /// The fields; of none, all that is declared.
     pub fields: Arc<[String]>,
@@ -299,13 +300,15 @@ impl Object {
 
 impl Selection {
     pub(crate) fn of(of: &contract::Selection, kind: Arc<Kind>, fields: Arc<[String]>) -> Self {
+        let text = |text: &str| asked_text(&kind, text);
+        let matching = of.matching.iter().map(|(path, value)| (path.clone(), text(value)));
         Self {
             cluster: of.cluster.as_str().into(),
+            labels: text(&of.labels).into(),
+            matching: matching.collect(),
             kind,
             namespace: of.namespace.as_deref().map(Into::into),
             name: of.name.as_deref().map(Into::into),
-            labels: of.labels.as_str().into(),
-            matching: of.matching.as_slice().into(),
             fields,
         }
     }
@@ -328,14 +331,10 @@ impl Asked {
 // === impl Own ===
 
 impl Own {
-    /// The digests of what a manager owns of an object of a kind; of a Secret they are keyed once more.
-    pub(crate) fn of(pair: Pair, kind: &Kind) -> Self {
+    /// The digests of what a manager owns of an object; keyed once more if a Secret may have gone into it.
+    pub(crate) fn of(pair: Pair, secret: bool) -> Self {
         let digest = |held: u128| {
-            if is_secret(kind) {
-                Digest::keyed([&held.to_be_bytes()[..]])
-            } else {
-                Digest::plain(held)
-            }
+            if secret { Digest::keyed([&held.to_be_bytes()[..]]) } else { Digest::plain(held) }
         };
         Self { fields: digest(pair.fields), values: digest(pair.values) }
     }

@@ -157,7 +157,7 @@ impl View {
         let question = Question::List {
             of: Box::new(record::Selection::of(of, kind, fields)),
             limit,
-            from: from.map(Into::into),
+            from: from.map(|token| record::asked_text(&of.kind, token).into()),
         };
         let given = answer.as_ref().map(|(objects, _)| objects.iter().collect());
         self.reads.record(question, self.stood.take(), given);

@@ -132,6 +132,14 @@ pub(crate) fn is_secret(kind: &Kind) -> bool {
     kind.group.is_empty() && kind.kind == "Secret"
 }
 
+/// A text of a question as it stands in a record; of a question for Secrets, its keyed digest.
+pub(crate) fn asked_text(kind: &Kind, text: &str) -> String {
+    if text.is_empty() || !is_secret(kind) {
+        return text.to_owned();
+    }
+    Digest::keyed([text.as_bytes()]).to_string()
+}
+
 /// The digest of what a processor returned; keyed if a Secret may have gone into it.
 pub(crate) fn of_returned(returned: &Result<Outcome, contract::Failure>, secret: bool) -> Digest {
     let outcome = match returned {

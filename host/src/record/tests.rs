@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     contract::{Failure, ReadError, Retry},
-    fixture::{all, description, fields, key, list, object, reference, with},
+    fixture::{all, description, fields, key, labelled, list, matching, object, reference, with},
     store::{Scope, Stores},
     view::{PAGE_BYTES, Readable, View},
 };
@@ -109,7 +109,7 @@ fn what_comes_from_a_secret_is_digested_with_a_key_that_is_not_in_the_record() {
     let keyed: Vec<bool> = record.reads.iter().map(|read| read.answer.is_keyed()).collect();
     assert_eq!(keyed, [false, false, false, true, false]);
     let own: Vec<Own> = record.wrote.iter().filter_map(|wrote| wrote.own).collect();
-    assert_eq!(own.iter().map(|own| own.values.is_keyed()).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(own.iter().map(|own| own.values.is_keyed()).collect::<Vec<_>>(), [true, true]);
     // Who has the record and guesses the value cannot tell that it is right.
     let entry = stores.snapshots(&secrets().kind);
     let kept = entry.stores[0].2.get("default", "s").unwrap().rendered();
@@ -117,7 +117,56 @@ fn what_comes_from_a_secret_is_digested_with_a_key_that_is_not_in_the_record() {
     assert_ne!(record.reads[3].answer.to_string()[5..], guessed.to_string()[5..]);
     let text = serde_json::to_string(&record).unwrap();
     assert!(!text.contains(HIDDEN), "{text}");
-    assert!(Own::of(Pair { fields: 1, values: 2 }, &secrets().kind) == own[1]);
+    assert!(Own::of(Pair { fields: 1, values: 2 }, true) == own[1]);
+}
+
+#[test]
+fn what_a_run_wrote_is_digested_with_the_key_only_where_a_secret_may_be_in_it() {
+    let (stores, readable) = readable();
+    let wrote = |reads_secret: bool| {
+        let new_view = || View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+        let (mut reads, mut later) = (new_view().finish(), new_view());
+        let own = Some(Pair { fields: 1, values: 2 });
+        let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
+        reads.wrote(&reference("Thing", "first"), "mortise/p", own);
+        reads.wrote(&secret, "mortise/p", own);
+        // The second call of the run.
+        if reads_secret {
+            later.get(&secret, &[]).unwrap();
+        }
+        reads.merge(later.finish());
+        reads.wrote(&reference("Thing", "second"), "mortise/p", own);
+        let mut record = Record::new(&key("r"), 0);
+        reads.hand_over(&mut record);
+        let own = record.wrote.iter().filter_map(|wrote| wrote.own);
+        own.map(|own| (own.fields.is_keyed(), own.values.is_keyed())).collect::<Vec<_>>()
+    };
+    let (plain, keyed) = ((false, false), (true, true));
+    assert_eq!(wrote(false), [plain, keyed, plain]);
+    assert_eq!(wrote(true), [plain, keyed, keyed]);
+}
+
+#[test]
+fn what_secrets_are_compared_with_stands_in_no_record() {
+    let asked = |of: contract::Selection| {
+        let of = matching(labelled(of, "token=c3dvcmRmaXNo"), "data.password", HIDDEN);
+        let kind = Arc::new(of.kind.clone());
+        Selection::of(&of, kind, Arc::default())
+    };
+    let of_things = asked(all("Thing"));
+    assert_eq!(&*of_things.labels, "token=c3dvcmRmaXNo");
+    assert_eq!(&*of_things.matching, [("data.password".to_owned(), HIDDEN.to_owned())]);
+    let of_secrets = asked(secrets());
+    let text = serde_json::to_string(&of_secrets).unwrap();
+    assert!(!text.contains(HIDDEN), "{text}");
+    assert!(of_secrets.labels.parse::<Digest>().unwrap().is_keyed());
+    let [(path, value)] = &*of_secrets.matching else { panic!() };
+    assert_eq!(path, "data.password");
+    assert!(value.parse::<Digest>().unwrap().is_keyed());
+    // The same question is the same again, and that for all Secrets stays without a selector.
+    assert_eq!(asked(secrets()), of_secrets);
+    let all = Selection::of(&secrets(), Arc::new(secrets().kind), Arc::default());
+    assert_eq!(&*all.labels, "");
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub struct Reads {
     records: Vec<record::Read>,
     wrote: Vec<Wrote>,
     answered: Vec<(Arc<Kind>, Arc<Entry>)>,
+    saw_secret: bool,
     /// The object that the run is about is no longer one of the reconciler's.
     gone: bool,
 }
@@ -80,6 +81,7 @@ impl Reads {
             records: Vec::new(),
             wrote: Vec::new(),
             answered: Vec::new(),
+            saw_secret: false,
             gone: false,
         }
     }
@@ -98,7 +100,7 @@ impl Reads {
 
     /// Whether something of a Secret was read.
     pub(crate) fn saw_secret(&self) -> bool {
-        self.answered.iter().any(|(kind, _)| record::is_secret(kind))
+        self.saw_secret
     }
 
     /// The uid of an object, if it was read.
@@ -124,7 +126,8 @@ impl Reads {
         let same = self.wrote.iter().find(|wrote| &*wrote.manager == manager);
         let manager = same.map_or_else(|| manager.into(), |wrote| Arc::clone(&wrote.manager));
         let object = record::Object::of(of, self.stores.shared_kind(&of.kind));
-        let own = own.map(|pair| record::Own::of(pair, &of.kind));
+        let secret = self.saw_secret || record::is_secret(&of.kind);
+        let own = own.map(|pair| record::Own::of(pair, secret));
         self.wrote.push(Wrote { of: object, manager, own });
     }
 
@@ -153,6 +156,7 @@ impl Reads {
         self.records.extend(later.records);
         self.wrote.extend(later.wrote);
         self.answered.extend(later.answered);
+        self.saw_secret |= later.saw_secret;
     }
 
     /// Notes what the run depends on since its end.
@@ -184,6 +188,7 @@ impl Reads {
     }
 
     pub(super) fn answered(&mut self, kind: &Arc<Kind>, entry: &Arc<Entry>) {
+        self.saw_secret |= record::is_secret(kind);
         self.answered.push((Arc::clone(kind), Arc::clone(entry)));
     }
 
