@@ -10,6 +10,8 @@ use super::{RULE, Scene, Stage, VIRTUAL_SERVICE, pod, rule, service, text};
 
 /// How many changes are made.
 const STEPS: usize = 8;
+/// Longer than a write is tried: that takes 3 s, four waits from 200 ms on, each twice the one before.
+const LONGER: Duration = Duration::from_secs(5);
 
 async fn scene() -> Scene {
     let scene = Scene::of_rules().await;
@@ -79,7 +81,7 @@ async fn ends_well(what: &str, wrong: impl Fn(&Stage), count: impl Fn(&Stage) ->
             tokio::task::yield_now().await;
         }
         if step % 2 == 1 {
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            tokio::time::sleep(LONGER).await;
         }
         // Somebody's own requests are not hit.
         stage.api.faults().clear();
