@@ -9,7 +9,7 @@ use mortise_sdk::{
     Description, Failure, Outcome, Request, Retry, bindings::mortise::host::types::ReadError,
 };
 use mortise_sdk::{ObjectRef, Selection};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[cfg(target_family = "wasm")]
@@ -87,7 +87,12 @@ fn reconcile(request: &Request, host: &impl Ask) -> Result<Outcome, Failure> {
             (0..times).flat_map(|_| &script.reads).for_each(|read| discard(read, host));
         }
     }
-    match script.returns {
+    let mut returns = script.returns;
+    if !request.failed_writes.is_empty() {
+        host.say("refused", json(&request.failed_writes));
+        returns = script.refused.or(returns);
+    }
+    match returns {
         None => Ok(Outcome::new()),
         Some(Returns::Outcome(outcome)) => Ok(*outcome),
         Some(Returns::Failure(failure)) => Err(failure),
@@ -114,11 +119,14 @@ fn script(request: &Request) -> Result<Script, String> {
 }
 
 fn answer(read: &Read, host: &impl Ask) -> String {
-    let answer = match read {
-        Read::Get { of, fields } => serde_json::to_string(&host.get(of, fields)),
-        Read::List { of, limit } => serde_json::to_string(&host.list(of, *limit)),
-    };
-    answer.unwrap_or_else(|error| error.to_string())
+    match read {
+        Read::Get { of, fields } => json(&host.get(of, fields)),
+        Read::List { of, limit } => json(&host.list(of, *limit)),
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|error| error.to_string())
 }
 
 fn discard(read: &Read, host: &impl Ask) {
