@@ -18,10 +18,17 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Command,
     /// What is logged to standard error, as `level` or `target=level`, separated by commas; a level alone is that of mortise's own.
-    #[arg(long, global = true, env = "MORTISE_LOG", default_value = "warn", value_name = "FILTER")]
+    #[arg(
+        long,
+        global = true,
+        display_order = 100,
+        env = "MORTISE_LOG",
+        default_value = "warn",
+        value_name = "FILTER"
+    )]
     pub log: String,
     /// Where compiled modules are kept; `mortise` in the user's cache folder if absent.
-    #[arg(long, global = true, env = "MORTISE_CACHE", value_name = "DIR")]
+    #[arg(long, global = true, display_order = 100, env = "MORTISE_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }
 
