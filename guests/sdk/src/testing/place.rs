@@ -45,6 +45,24 @@ pub(super) fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
     Some(Value::Object(patch))
 }
 
+/// Drops nulls, and maps and lists in which there is nothing.
+pub(super) fn drop_empty(value: &mut Value) {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        _ => false,
+    };
+    match value {
+        Value::Object(map) => {
+            map.values_mut().for_each(drop_empty);
+            map.retain(|_, value| !is_empty(value));
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_empty),
+        _ => {}
+    }
+}
+
 // === manifests ===
 
 /// Keys by which the elements of a list are told apart, where its schema is not known.

@@ -18,7 +18,7 @@ use super::{
     cluster::Cluster,
     identity::{Identity, Pattern},
     known::{Known, Query, answer, is_of, without_any},
-    place::lay_over,
+    place::{self, lay_over},
     write::{self, Change, Managers, Sent, Written},
 };
 use crate::{
@@ -27,7 +27,7 @@ use crate::{
 };
 
 pub use key::title;
-use key::{Asked, Done, fields, prunable};
+use key::{Answer, Asked, Done, fields, prunable};
 pub(super) use key::{Key, Ran};
 
 /// A key that is due so often in one go does not come to rest.
@@ -224,11 +224,16 @@ impl Stub {
         let expected = laid_over(&before, &sent);
         for (asked, seen) in &mut ran.asked {
             *seen = asked.answer(&after);
-            ran.surprised |= !ran.is_last && asked.answer(&expected) != *seen;
+            ran.surprised |= !ran.is_last && !same(asked.answer(&expected), seen.clone());
         }
         run.failure.clone_from(&ran.failure);
         run.again = ran.again;
         state.known = after;
+        if ran.is_last {
+            // Its name is forgotten with its object, as the host does it.
+            let name = key.title(description);
+            state.marks.retain(|_, held| *held != name);
+        }
         state.ran.insert(key.clone(), ran);
         run
     }
@@ -282,7 +287,7 @@ impl Stub {
         let check =
             Check { description, reconciler, reconciled: &about, cluster: &cluster, read: &read };
         let managers = Managers::new(&description.name, &reconciler.name, &about.reference);
-        let name = format!("{}/{key}", description.name);
+        let name = key.title(description);
         let managers = managers.known(&mut self.state.borrow_mut().marks, name);
         run.outcome = None;
         let mut turn =
@@ -313,6 +318,17 @@ fn given(reconciler: &Reconciler, object: &Value) -> Value {
 fn is_paused(object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
     annotations.and_then(|annotations| annotations.get(PAUSED)) == Some(&Value::from("true"))
+}
+
+/// Whether two answers say the same: what is sent empty need not be kept so.
+fn same(expected: Answer, seen: Answer) -> bool {
+    let bare = |answer: Answer| {
+        answer.map(|mut objects| {
+            objects.iter_mut().for_each(place::drop_empty);
+            objects
+        })
+    };
+    bare(expected) == bare(seen)
 }
 
 /// What would be known if the sent manifests had led to nothing but themselves.

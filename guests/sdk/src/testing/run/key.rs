@@ -96,6 +96,11 @@ impl Key {
         description.reconcilers.iter().find(|reconciler| reconciler.name == self.reconciler)
     }
 
+    /// How the host's messages call it.
+    pub(super) fn title(&self, description: &Description) -> String {
+        format!("{}/{self}", description.name)
+    }
+
     pub(super) fn object(&self, description: &Description) -> Option<ObjectRef> {
         let kind = self.reconciler(description)?.of.kind.clone();
         let namespace = Some(self.namespace.as_str()).filter(|text| !text.is_empty());
