@@ -358,6 +358,13 @@ impl Records {
         self.0.lock().remove(key);
     }
 
+    /// Forgets all keys of a reconciler.
+    pub fn forget_reconciler(&self, processor: &str, reconciler: &str) {
+        let is_its =
+            |key: &Key| &**key.processor() == processor && &**key.reconciler() == reconciler;
+        self.0.lock().retain(|key, _| !is_its(key));
+    }
+
     /// Forgets all keys of a processor.
     pub fn forget_processor(&self, processor: &str) {
         self.0.lock().retain(|key, _| &**key.processor() != processor);

@@ -258,7 +258,12 @@ fn of_each_key_the_newest_record_is_kept() {
     records.forget(&key("a"));
     assert_eq!(records.get(&key("a")), None);
     records.forget_processor("other");
+    records.forget_reconciler("p", "other");
+    records.forget_reconciler("other", "r");
     assert!(records.get(&key("b")).is_some());
+    records.forget_reconciler("p", "r");
+    assert_eq!(records.get(&key("b")), None);
+    records.keep(&of("b", 0));
     records.forget_processor("p");
     assert_eq!(records.get(&key("b")), None);
 }

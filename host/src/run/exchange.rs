@@ -74,6 +74,7 @@ impl Host {
         let over = self.shared.registry.lock().remove(name)?;
         triggers.remove_processor(name);
         self.shared.queue.remove_processor(name);
+        self.shared.parts.records.forget_processor(name);
         drop(triggers);
         self.shared.release(over);
         tracing::info!(processor = name, "removed");
@@ -126,13 +127,17 @@ impl Host {
         // No run begins or ends, and no change is told, in between.
         let mut triggers = shared.triggers.lock();
         let former = shared.registry.lock().get(&name).cloned();
-        if let Some(former) = &former {
-            for gone in former.reconciler.gone_from(&reconcilers) {
-                triggers.remove_reconciler(&name, gone);
-                shared.queue.remove_reconciler(&name, gone);
-            }
+        let gone = former.iter().flat_map(|former| former.reconciler.gone_from(&reconcilers));
+        let gone: Vec<&str> = gone.collect();
+        for gone in &gone {
+            triggers.remove_reconciler(&name, gone);
+            shared.queue.remove_reconciler(&name, gone);
         }
         let over = shared.registry.lock().put(active);
+        // A run that ends from now on leaves no record under such a key any more.
+        for gone in gone {
+            shared.parts.records.forget_reconciler(&name, gone);
+        }
         self.limit(&name, &reconcilers);
         let keys = keys(&mut triggers, &name, standing, shared);
         for key in keys {

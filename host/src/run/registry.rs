@@ -126,6 +126,15 @@ impl Registry {
         Some(Arc::clone(active))
     }
 
+    /// Whether the key of a run is still one of the current version of its processor, for objects of the same kind.
+    pub(super) fn has_key_of(&self, report: &Report) -> bool {
+        let current = self.current.get(report.key.processor());
+        let of = current.and_then(|current| current.reconciler.object_of(&report.key));
+        of.is_some_and(|of| {
+            (&of.kind.group, &of.kind.kind) == (&report.kind.group, &report.kind.kind)
+        })
+    }
+
     /// A run has ended. Says which version has nothing to do any more.
     pub(super) fn end(&mut self, active: &Active, report: &Report, at: Timestamp) -> Option<User> {
         let mut tally = active.tally.lock();

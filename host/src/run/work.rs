@@ -119,7 +119,14 @@ impl Shared {
         for cause in again.causes {
             self.queue.add(&run.key, cause, Priority::Change);
         }
-        let over = self.registry.lock().end(&active, &report, (self.parts.now)());
+        let over = {
+            let mut registry = self.registry.lock();
+            if !registry.has_key_of(&report) {
+                // Its reconciler was removed while it ran.
+                self.parts.records.forget(&report.key);
+            }
+            registry.end(&active, &report, (self.parts.now)())
+        };
         // Before the key can be given out again: a version that is over has no watch of its own from then on.
         self.release(over);
         self.queue.done(&run.key, again.done);

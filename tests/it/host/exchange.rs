@@ -293,7 +293,10 @@ async fn a_processor_comes_and_goes_and_comes_again() {
     assert_eq!(ran(&stage.rest().await), [own("1"), own("2")]);
     assert_eq!(stage.tap.most_at_once(), 1);
 
+    let key = &reports[0].key;
+    assert!(stage.host.record(key).is_some());
     stage.host.remove("puppet").await.unwrap();
+    assert_eq!(stage.host.record(key), None, "its records go with it");
     assert_eq!(stage.host.watches(), []);
     stage.edit(CONFIG_MAP, "a", json!({"data": {"sequence": "3"}})).await;
     assert_eq!(stage.rest().await.len(), 0);
@@ -317,13 +320,18 @@ async fn reconcilers_come_and_go_with_versions_and_selections_change() {
     let stage = scene.start(Drive::Caller);
     let ready = stage.ready().await;
     assert_eq!(names(&ready), ["one", "two"].map(str::to_owned).into());
-    stage.run(ready).await;
+    let first_runs = stage.run(ready).await;
     stage.settle().await;
+    assert!(first_runs.iter().all(|report| stage.host.record(&report.key).is_some()));
 
     // `ones` is gone, `twos` is of other objects, `threes` is new.
     let second = base("2").reconciles("twos", &of("one")).reconciles("threes", &of("three"));
     stage.edit(CONFIG_MAP, "one", json!({"data": {"sequence": "1"}})).await;
     stage.host.exchange(second.load().await).await.unwrap();
+    for report in &first_runs {
+        let is_gone = &**report.key.reconciler() == "ones";
+        assert_eq!(stage.host.record(&report.key).is_none(), is_gone, "{}", report.key);
+    }
     let ready = stage.ready().await;
     let keys: Vec<String> = ready.iter().map(|run| run.key.to_string()).collect();
     let mut sorted = keys.clone();
