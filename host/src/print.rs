@@ -9,6 +9,7 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::{
     reconciler::Report,
+    record::Digest,
     write::{Action, Change},
 };
 
@@ -28,6 +29,7 @@ pub const BOLD: Style = Style::new().bold();
 const CONTEXT: usize = 3;
 /// What stands for the value of a Secret.
 const MASK: &str = "(masked)";
+const ANNOTATIONS: &str = "/metadata/annotations";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Whether the values of Secrets may be seen.
@@ -47,21 +49,53 @@ impl From<bool> for Secrets {
 
 /// The object as it may be printed.
 pub fn printable(object: &Value, secrets: Secrets) -> Value {
+    printable_beside(object, None, secrets)
+}
+
+/// The object as it may be printed beside what it was or became. A masked value that is another there is told by its digest,
+/// whose key is drawn at each start: one sees that it differs, and cannot tell by trying what it is.
+fn printable_beside(object: &Value, other: Option<&Value>, secrets: Secrets) -> Value {
     let mut object = object.clone();
-    if secrets == Secrets::Shown || object.get("kind").and_then(Value::as_str) != Some("Secret") {
-        return object;
-    }
-    for values in ["data", "stringData"] {
-        if let Some(values) = object.get_mut(values).and_then(Value::as_object_mut) {
-            values.values_mut().for_each(|value| *value = Value::from(MASK));
-        }
-    }
-    if let Some(copy) =
-        object.pointer_mut("/metadata/annotations").and_then(|all| all.get_mut(LAST_APPLIED))
-    {
-        *copy = Value::from(MASK);
+    if secrets == Secrets::Masked && object.get("kind").and_then(Value::as_str) == Some("Secret") {
+        mask(&mut object, other);
     }
     object
+}
+
+/// Masks the values of a Secret. Those that were not validated may have any form: what is no map is masked whole.
+fn mask(secret: &mut Value, other: Option<&Value>) {
+    for field in ["data", "stringData"] {
+        let other = other.and_then(|other| other.get(field));
+        match secret.get_mut(field) {
+            Some(Value::Object(values)) => {
+                for (name, value) in values {
+                    hide(value, other.and_then(|other| other.get(name)));
+                }
+            }
+            Some(value) => hide(value, other),
+            None => {}
+        }
+    }
+    let other = other.and_then(|other| other.pointer(ANNOTATIONS));
+    match secret.pointer_mut(ANNOTATIONS) {
+        Some(Value::Object(annotations)) => {
+            if let Some(copy) = annotations.get_mut(LAST_APPLIED) {
+                hide(copy, other.and_then(|other| other.get(LAST_APPLIED)));
+            }
+        }
+        Some(annotations) => hide(annotations, other),
+        None => {}
+    }
+}
+
+fn hide(value: &mut Value, other: Option<&Value>) {
+    let masked = match other {
+        Some(other) if *other != *value => {
+            format!("(masked {})", Digest::keyed([value.to_string().as_bytes()]).short())
+        }
+        _ => MASK.to_owned(),
+    };
+    *value = Value::from(masked);
 }
 
 /// What tells an object from others in an output: `apiVersion kind namespace/name`.
@@ -99,10 +133,11 @@ pub fn difference(
             _ => ('~', BOLD),
         };
         let _ = writeln!(text, "{style}{sign} {title}{style:#}");
-        let masked = |object: Option<&Value>| {
-            object.map(|object| yaml(&readable(&printable(object, secrets))))
+        let masked = |object: Option<&Value>, other: Option<&Value>| {
+            object.map(|object| yaml(&readable(&printable_beside(object, other, secrets))))
         };
-        lines(&mut text, &masked(old).unwrap_or_default(), &masked(new).unwrap_or_default());
+        let (old, new) = (masked(old, new), masked(new, old));
+        lines(&mut text, &old.unwrap_or_default(), &new.unwrap_or_default());
     }
     text
 }

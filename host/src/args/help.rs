@@ -24,7 +24,7 @@ Exit codes:
   1  bad input: the message says what would be accepted";
 
 pub(super) const SIMULATE: &str = "\
-The same input with the same --now gives the same output.
+The same input with the same --now gives the same output, but for digests of changed values of Secrets.
 
 Examples:
   mortise simulate --module my.wasm --objects objects.yaml --crds crds/       # a difference to read

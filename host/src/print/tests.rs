@@ -21,6 +21,40 @@ fn values_of_secrets_are_masked_unless_asked_for() {
 }
 
 #[test]
+fn what_stands_in_a_secret_is_masked_whatever_its_form() {
+    for hidden in [json!("hidden"), json!(["hidden"]), json!({"k": {"l": "hidden"}})] {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "annotations":
+            {LAST_APPLIED: hidden}}, "data": hidden, "stringData": hidden});
+        let masked = printable(&secret, Secrets::Masked);
+        assert!(!masked.to_string().contains("hidden"), "{masked}");
+        let text = difference(&state(&[]), &state(&[secret]), Secrets::Masked);
+        assert!(text.contains(MASK) && !text.contains("hidden"), "{text}");
+    }
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "annotations": "hidden"}});
+    assert!(!printable(&secret, Secrets::Masked).to_string().contains("hidden"));
+}
+
+#[test]
+fn a_changed_value_of_a_secret_is_told_by_digests() {
+    let secret = |value: Value| {
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a", "annotations":
+            {LAST_APPLIED: value}}, "data": {"changed": value, "kept": "hidden"}})
+    };
+    let (old, new) = (secret(json!("hidden 1")), secret(json!("hidden 2")));
+    let text = plain(&difference(&state(&[old]), &state(&[new]), Secrets::Masked));
+    let digests = |sign: &str| -> Vec<&str> {
+        let of_sign = text.lines().filter(|line| line.starts_with(sign));
+        of_sign.filter_map(|line| line.split_once("(masked ").map(|(_, digest)| digest)).collect()
+    };
+    let (before, after) = (digests("  - "), digests("  + "));
+    assert_eq!((before.len(), after.len()), (2, 2), "{text}");
+    assert!(before.iter().all(|digest| !after.contains(digest)), "{text}");
+    assert!(text.contains("    kept: (masked)") && !text.contains("hidden"), "{text}");
+    let masked = printable(&secret(json!("hidden 1")), Secrets::Masked);
+    assert_eq!(masked["data"]["changed"], MASK, "alone, it is printed the same at each start");
+}
+
+#[test]
 fn what_holds_no_secret_is_printed_as_it_is() {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}});
     assert_eq!(printable(&object, Secrets::Masked), object);

@@ -77,6 +77,12 @@ impl Digest {
         Self { keyed: true, bytes: *bytes }
     }
 
+    /// The first digits: enough for people to tell two of them apart.
+    pub(crate) fn short(&self) -> String {
+        let [a, b, c, d, ..] = self.bytes;
+        format!("{a:02x}{b:02x}{c:02x}{d:02x}")
+    }
+
     /// Whether it can be compared within one start of the host only.
     pub fn is_keyed(&self) -> bool {
         self.keyed
