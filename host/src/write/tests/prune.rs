@@ -179,3 +179,101 @@ async fn a_selection_can_name_fields_instead_of_labels() {
         assert_eq!(there(&bed).await, ["two"], "server {server}");
     }
 }
+
+/// More than two pages of config maps that `r` applied; every other one is in the selection. The list would be told in pages.
+const MANY: usize = 1100;
+
+/// Makes them as one object is after it was applied: so it takes a moment, where writing each takes minutes.
+async fn apply_many(bed: &Bed) {
+    fine(&bed.run(apply([&labelled("many")])).await);
+    let applied = bed.object(&config_map_ref("many")).await;
+    bed.foreign(Method::Delete, &config_map_ref("many"), "", json!({})).await;
+    for number in 0..MANY {
+        let mut object = applied.clone();
+        object["metadata"]["name"] = json!(many(number));
+        object["metadata"]["uid"] = json!(format!("00000000-0000-0000-0000-{number:012}"));
+        object["metadata"]["labels"] = json!({"app": if number % 2 == 0 { "x" } else { "y" }});
+        bed.api.load(object, false).unwrap();
+    }
+}
+
+fn many(number: usize) -> String {
+    format!("many-{number:04}")
+}
+
+/// A store whose first list has not ended, before an API server of which the queries of lists are noted. Where it breaks, no
+/// further page arrives.
+fn list_live(bed: &mut Bed, breaks: bool) -> Arc<parking_lot::Mutex<Vec<String>>> {
+    let noted = Arc::<parking_lot::Mutex<Vec<String>>>::default();
+    let (api, notes) = (bed.api.router(), Arc::clone(&noted));
+    let connection = tower::service_fn(move |request: http::Request<Body>| {
+        let (api, uri) = (api.clone(), request.uri().clone());
+        let query = uri.query().unwrap_or_default();
+        let goes_on = query.contains("continue=");
+        if uri.path().ends_with("/configmaps") {
+            notes.lock().push(query.to_owned());
+        }
+        async move {
+            if breaks && goes_on {
+                return Err(std::io::Error::other("crashed"));
+            }
+            Ok(api.oneshot(request).await.unwrap_or_else(|never| match never {}))
+        }
+    });
+    bed.cluster = Cluster::with_policy(
+        kube::Client::new(connection, "default"),
+        Policy { first_wait: Duration::from_millis(1), ..Policy::default() },
+    );
+    forget_store(bed);
+    let wanted = Wanted {
+        fields: Fields::whole(),
+        matching: std::collections::BTreeSet::default(),
+        written: true,
+    };
+    let kind = v1("", "ConfigMap");
+    bed.stores.open(&kind, &Scope::default(), &wanted);
+    bed.stores.feed(&kind, &Scope::default()).unwrap().begin_list();
+    noted
+}
+
+/// The config maps that are there.
+async fn all_there(bed: &Bed) -> Vec<String> {
+    let list = bed.cluster.send(&Outgoing::get("/api/v1/namespaces/a/configmaps".into())).await;
+    let list = list.unwrap().body;
+    let items = list["items"].as_array().unwrap().iter();
+    items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn where_the_store_is_not_complete_each_page_of_a_list_is_pruned() {
+    let mut bed = Bed::new().await;
+    apply_many(&bed).await;
+    bed.make(&labelled("theirs")).await;
+    let mut stays: Vec<String> = (0..MANY).filter(|number| number % 2 == 1).map(many).collect();
+    stays.push("theirs".to_owned());
+    let queries = list_live(&mut bed, false);
+    let written = bed.run_for("r", and_prune(outcome())).await;
+    fine(&written);
+    let queries = std::mem::take(&mut *queries.lock());
+    assert!(queries.iter().all(|query| query.starts_with("limit=500&labelSelector=app")));
+    let goes_on: Vec<bool> = queries.iter().map(|query| query.contains("&continue=")).collect();
+    assert_eq!(goes_on, [false, true]);
+    let gone = (0..MANY).filter(|number| number % 2 == 0);
+    let gone: Vec<String> = gone.map(|n| format!("delete ConfigMap {}", many(n))).collect();
+    assert_eq!(actions(&written), gone);
+    assert_eq!(all_there(&bed).await, stays);
+}
+
+#[tokio::test]
+async fn nothing_is_pruned_where_a_page_of_the_list_fails() {
+    let mut bed = Bed::new().await;
+    apply_many(&bed).await;
+    let queries = list_live(&mut bed, true);
+    bed.writes();
+    let written = bed.run_for("r", and_prune(outcome())).await;
+    let failed: Vec<_> = written.failures.iter().map(|failure| failure.action).collect();
+    assert_eq!(failed, [contract::Action::Prune]);
+    assert!(queries.lock().len() > 1, "the first page arrived");
+    assert_eq!(bed.writes(), 0);
+    assert_eq!(all_there(&bed).await.len(), MANY);
+}
