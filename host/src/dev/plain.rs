@@ -1,6 +1,9 @@
 //! The news as lines, for pipes and for who prefers them. What Cargo and the compiler say goes to standard error.
 
-use std::io::Write as _;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+};
 
 use anyhow::Context as _;
 
@@ -8,7 +11,17 @@ use super::{
     build::Line,
     news::{News, Receiver, Running, Scene},
 };
-use crate::print::{self, BOLD, DIM, RED};
+use crate::{
+    desk,
+    print::{self, BOLD, DIM, RED},
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The kinds that the cluster does not serve, by processor, as they were told last.
+#[derive(Debug, Default)]
+struct Missing(BTreeMap<String, BTreeSet<String>>);
 
 /// Prints the news until there are no more.
 ///
@@ -39,10 +52,19 @@ pub(super) async fn last(mut news: Receiver) -> anyhow::Result<()> {
 }
 
 async fn print(scene: &Scene, mut news: Receiver) -> anyhow::Result<()> {
+    let mut missing = Missing::default();
     while let Some(news) = news.recv().await {
         match &news {
             News::Line(_, Line::Progress(line) | Line::Message(line)) | News::Log(line) => {
                 complain(line);
+            }
+            News::Status(processors) => {
+                for processor in processors {
+                    let kinds = processor.missing.iter().map(desk::display_kind).collect();
+                    for line in missing.changed(&processor.version.processor, kinds) {
+                        say(&line)?;
+                    }
+                }
             }
             _ => {
                 if let Some(text) = text(scene, &news) {
@@ -52,6 +74,22 @@ async fn print(scene: &Scene, mut news: Receiver) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+impl Missing {
+    /// What is to be said of a processor that lacks these kinds now: those that have gone since, and those that are there again.
+    fn changed(&mut self, processor: &str, kinds: BTreeSet<String>) -> Vec<String> {
+        let told = self.0.entry(processor.to_owned()).or_default();
+        let gone = kinds.difference(told).map(|kind| {
+            format!(
+                "{RED}{processor}:{RED:#} {kind} is missing: what reconciles it waits for its CRD"
+            )
+        });
+        let back = told.difference(&kinds).map(|kind| format!("{processor}: {kind} is there"));
+        let lines = gone.chain(back).collect();
+        *told = kinds;
+        lines
+    }
 }
 
 fn text(scene: &Scene, news: &News) -> Option<String> {
