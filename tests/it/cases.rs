@@ -49,8 +49,9 @@ async fn both<P: Processor>(folder: &str) -> usize {
 
 #[tokio::test]
 async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
-    let mut tested = vec!["api-rule"];
+    let mut tested = vec!["api-rule", "secret-copy"];
     assert!(both::<api_rule::ApiRules>("guests/api-rule").await >= 5);
+    assert!(both::<secret_copy::SecretCopies>("guests/secret-copy").await >= 1);
 
     let guests = std::fs::read_dir(root().join("guests")).unwrap();
     let names = guests.map(|guest| guest.unwrap());
