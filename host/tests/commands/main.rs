@@ -27,6 +27,8 @@ mod new;
 #[cfg(test)]
 mod simulate;
 #[cfg(test)]
+mod test;
+#[cfg(test)]
 mod view;
 
 use std::{
