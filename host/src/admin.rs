@@ -25,7 +25,7 @@ use crate::{
 mod tests;
 
 /// What is told of a host.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Admin {
     /// What is counted.
     pub metrics: Metrics,
@@ -34,8 +34,11 @@ pub struct Admin {
     /// What is known of the cluster's objects.
     pub stores: Stores,
     /// The watches whose first lists make it ready.
-    pub watches: Arc<[Watch]>,
+    pub watches: Watches,
 }
+
+/// Tells what is watched at the time: processors come and go while a host runs.
+pub type Watches = Arc<dyn Fn() -> Vec<Watch> + Send + Sync>;
 
 // === impl Admin ===
 
@@ -60,7 +63,8 @@ impl Admin {
 
     /// The kinds of which not all objects are known yet.
     fn waits_for(&self) -> Vec<String> {
-        let waits = self.watches.iter().filter(|of| !self.stores.is_settled(&of.kind, &of.scope));
+        let watches = (self.watches)();
+        let waits = watches.iter().filter(|of| !self.stores.is_settled(&of.kind, &of.scope));
         waits.map(|watch| display_kind(&watch.kind)).collect()
     }
 

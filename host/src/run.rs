@@ -348,11 +348,12 @@ impl Host {
 
     /// What is told to those who run it. It is ready once the first lists of what is watched now are complete.
     pub fn admin(&self) -> Admin {
+        let shared = Arc::clone(&self.shared);
         Admin {
             metrics: self.shared.parts.metrics.clone(),
             queue: self.shared.queue.clone(),
             stores: self.shared.parts.stores.clone(),
-            watches: self.watches().into(),
+            watches: Arc::new(move || shared.watches.lock().all()),
         }
     }
 

@@ -20,7 +20,8 @@ fn admin() -> Admin {
         stores.open(kind, scope, wanted);
         Watch { kind: kind.clone(), scope: scope.clone() }
     };
-    let watches = readable.wanted().iter().map(open).collect();
+    let watches: Vec<Watch> = readable.wanted().iter().map(open).collect();
+    let watches: Watches = Arc::new(move || watches.clone());
     Admin { metrics: Metrics::new(), queue: Queue::new(), stores, watches }
 }
 
@@ -38,9 +39,9 @@ async fn a_host_is_ready_when_its_first_lists_are_complete() {
     assert_eq!(get(&admin, "/livez").await, (200, "ok\n".into()));
     let waits = "the first list has not arrived: Rule g/v1\n";
     assert_eq!(get(&admin, "/readyz").await, (503, waits.into()));
-    admin.stores.feed(&kind("Rule"), &admin.watches[0].scope).unwrap().begin_list();
+    admin.stores.feed(&kind("Rule"), &(admin.watches)()[0].scope).unwrap().begin_list();
     assert_eq!(get(&admin, "/readyz").await.0, 503);
-    list(&admin.stores, "Rule", &admin.watches[0].scope, &[object("Rule", "r", 1)]);
+    list(&admin.stores, "Rule", &(admin.watches)()[0].scope, &[object("Rule", "r", 1)]);
     assert_eq!(get(&admin, "/readyz").await, (200, "ok\n".into()));
 }
 
@@ -54,7 +55,7 @@ async fn a_kind_that_is_not_served_does_not_keep_a_host_from_being_ready() {
 #[tokio::test]
 async fn metrics_tell_what_is_kept_and_what_waits() {
     let admin = admin();
-    list(&admin.stores, "Rule", &admin.watches[0].scope, &[object("Rule", "r", 1)]);
+    list(&admin.stores, "Rule", &(admin.watches)()[0].scope, &[object("Rule", "r", 1)]);
     admin.queue.add(
         &crate::fixture::key("r"),
         crate::queue::Cause::Start,

@@ -271,7 +271,11 @@ async fn a_processor_comes_and_goes_and_comes_again() {
     scene.load(&source("a", "puppet"));
     let stage = scene.start(Drive::Host);
     assert_eq!(stage.host.status(), []);
+    let admin = stage.host.admin();
+    assert_eq!((admin.watches)(), []);
     stage.host.exchange(play("puppet", "1").load().await).await.unwrap();
+    assert_eq!((admin.watches)(), stage.host.watches(), "those of now make it ready");
+    assert_eq!(stage.host.watches().len(), 1);
     let reports = stage.rest().await;
     assert_eq!(ran(&reports), [("a".to_owned(), "1".to_owned())]);
     assert!(reports[0].causes.contains(&Cause::Start));
