@@ -204,8 +204,8 @@ fn many(number: usize) -> String {
 /// A store whose first list has not ended, before an API server of which the queries of lists are noted. Where it breaks, no
 /// further page arrives.
 fn list_live(bed: &mut Bed, breaks: bool) -> Arc<parking_lot::Mutex<Vec<String>>> {
-    let noted = Arc::<parking_lot::Mutex<Vec<String>>>::default();
-    let (api, notes) = (bed.api.router(), Arc::clone(&noted));
+    let queries = Arc::<parking_lot::Mutex<Vec<String>>>::default();
+    let (api, notes) = (bed.api.router(), Arc::clone(&queries));
     let connection = tower::service_fn(move |request: http::Request<Body>| {
         let (api, uri) = (api.clone(), request.uri().clone());
         let query = uri.query().unwrap_or_default();
@@ -233,7 +233,7 @@ fn list_live(bed: &mut Bed, breaks: bool) -> Arc<parking_lot::Mutex<Vec<String>>
     let kind = v1("", "ConfigMap");
     bed.stores.open(&kind, &Scope::default(), &wanted);
     bed.stores.feed(&kind, &Scope::default()).unwrap().begin_list();
-    noted
+    queries
 }
 
 /// The config maps that are there.
