@@ -1,5 +1,10 @@
 //! One reconcile, from the key to the requeue: read, call, check, write, and say when to come again. The story of the program.
 
+mod report;
+
+pub use report::Report;
+use report::{chain, describe, shortened};
+
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
@@ -9,21 +14,18 @@ use tracing::{Instrument as _, debug, debug_span};
 
 use crate::{
     cluster::{Cluster, Unavailable},
-    contract::{
-        self, Event, EventType, Failure, Kind, ObjectRef, Outcome, Request, Requeue, Retry,
-        WriteFailure,
-    },
+    contract::{self, Event, EventType, Failure, ObjectRef, Outcome, Request, Requeue, Retry},
     grant::{self, Grant},
     metrics::Metrics,
     outcome::{self, Plan, Reconciled},
-    processor::{self, Line, Moment},
+    processor::{self, Moment},
     queue::{Again, Cause, Done, Key, Run},
-    record::{self, Basis, Digest, Ending, Record, Records},
-    run::{Clock, Loaded, Version},
+    record::{self, Basis, Digest, Ending, Records},
+    run::{Clock, Loaded},
     store::Stores,
     triggers::Triggers,
     view::{self, Readable, Reads, View},
-    write::{self, Change, Writer, Written},
+    write::{self, Writer, Written},
 };
 
 /// Stops the reconciles of an object while it is `true`.
@@ -32,8 +34,6 @@ const PAUSED: &str = "mortise.dev/paused";
 const TERMINATING: Duration = Duration::from_secs(1);
 /// The reason of the event that says that a processor failed.
 const FAILED: &str = "ProcessorFailed";
-/// How much of a message an event holds (Kubernetes' own limit is 1024 bytes).
-const EVENT_MESSAGE: usize = 1000;
 
 /// The host's loop around one processor.
 pub struct Reconciler {
@@ -60,39 +60,6 @@ pub struct Parts {
     pub records: Arc<Records>,
     /// What is counted.
     pub metrics: Metrics,
-}
-
-/// What came of one reconcile, for people.
-#[derive(Debug, Clone)]
-pub struct Report {
-    /// Who was run.
-    pub key: Key,
-    /// On what; none where the processor was removed before the run could begin.
-    pub version: Option<Arc<Version>>,
-    /// The kind of the reconciled object.
-    pub kind: Kind,
-    /// Why.
-    pub causes: Vec<Cause>,
-    /// More causes than are kept.
-    pub more_causes: usize,
-    /// How many runs in a row had failed before.
-    pub attempt: u32,
-    /// How long it took, writes included.
-    pub took: Duration,
-    /// The writes, in their order.
-    pub changes: Vec<Change>,
-    /// How many writes were left out since they would have changed nothing.
-    pub unchanged: usize,
-    /// What people should know: who takes whose fields, what is waited for, that the object is paused.
-    pub notes: Vec<String>,
-    /// What the guest said.
-    pub log: Vec<Line>,
-    /// Why it failed.
-    pub failure: Option<String>,
-    /// When it runs again though nothing changes.
-    pub again: Option<Duration>,
-    /// What it read, and what came of it, as plain data.
-    pub record: Arc<Record>,
 }
 
 /// How a run ends for the queue.
@@ -488,45 +455,6 @@ impl Reconciler {
     }
 }
 
-// === impl Report ===
-
-impl Report {
-    /// A report that says nothing but who was run and why.
-    pub fn new(run: &Run) -> Self {
-        Self {
-            key: run.key.clone(),
-            version: None,
-            kind: Kind { group: String::new(), version: String::new(), kind: String::new() },
-            causes: run.causes.clone(),
-            more_causes: run.more_causes,
-            attempt: run.attempt,
-            took: Duration::ZERO,
-            changes: Vec::new(),
-            unchanged: 0,
-            notes: Vec::new(),
-            log: Vec::new(),
-            failure: None,
-            again: None,
-            record: Arc::new(Record::new(&run.key, run.attempt)),
-        }
-    }
-
-    /// How many questions it asked.
-    pub fn reads(&self) -> usize {
-        self.record.reads.len()
-    }
-
-    /// How many bytes of objects it was given in answer.
-    pub fn read_bytes(&self) -> usize {
-        self.record.read_bytes()
-    }
-
-    /// The record, which nobody else holds until the run ends.
-    fn record_mut(&mut self) -> &mut Record {
-        Arc::make_mut(&mut self.record)
-    }
-}
-
 /// Ends a run that has read what is past: the processor is not told of a failure, it reads again.
 fn stale(gone: &[ObjectRef], report: &mut Report) -> Done {
     let names: Vec<String> = gone.iter().map(grant::display_ref).collect();
@@ -548,42 +476,4 @@ fn is_paused(object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
     annotations.and_then(|annotations| annotations.get(PAUSED)).and_then(Value::as_str)
         == Some("true")
-}
-
-fn describe(failures: &[WriteFailure]) -> String {
-    let texts: Vec<String> = failures
-        .iter()
-        .map(|failed| {
-            let namespace =
-                failed.ref_.namespace.as_deref().map(|namespace| format!("{namespace}/"));
-            let (kind, name) = (&failed.ref_.kind.kind, &failed.ref_.name);
-            format!(
-                "{} of {kind} {}{name} failed ({}): {}",
-                failed.action,
-                namespace.unwrap_or_default(),
-                failed.code,
-                failed.message
-            )
-        })
-        .collect();
-    texts.join("; ")
-}
-
-/// An error and its causes on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
-fn shortened(message: &str) -> String {
-    match message.char_indices().nth(EVENT_MESSAGE) {
-        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or(message)),
-        None => message.to_owned(),
-    }
 }

@@ -4,6 +4,7 @@
 //! saw; what changed by that is kept, in order, as events for the triggers. Readers take snapshots. No I/O.
 
 mod entry;
+mod event;
 mod feed;
 pub(crate) mod hashed;
 mod overlay;
@@ -17,6 +18,7 @@ mod tests;
 mod tombstones;
 
 pub use entry::{Entry, Rendered, Shape};
+pub use event::{Change, Claim, Event, Source, StoreId};
 pub use feed::Feed;
 pub use overlay::{differs, lay_over};
 pub use query::Query;
@@ -72,70 +74,6 @@ struct KindState {
     served: Option<bool>,
     /// Why its objects could not be asked for, the last time that this was so.
     unavailable: Option<Arc<str>>,
-}
-
-/// A store's identity, never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StoreId(u64);
-
-/// Something that may concern runs that have ended or are under way.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// An object changed.
-    Object(Change),
-    /// A change that a watch had shown was a write of ours.
-    Claimed(Claim),
-    /// The cluster serves a kind that it did not serve, or of which that was not known.
-    Known(Arc<Kind>),
-    /// The cluster serves a kind no longer; its objects are forgotten.
-    Unknown(Arc<Kind>),
-    /// More of a kind can be read than before: its first list has ended, or one with more fields.
-    Complete(Arc<Kind>),
-    /// A store is no more; what it held is read from another one, if any.
-    Closed(Arc<Kind>, StoreId),
-}
-
-/// A change of one object in one store.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// Its number; later changes have higher ones.
-    pub sequence: u64,
-    /// The store.
-    pub store: StoreId,
-    /// The object's kind.
-    pub kind: Arc<Kind>,
-    /// The object before.
-    pub old: Option<Arc<Entry>>,
-    /// The object now.
-    pub new: Option<Arc<Entry>>,
-    /// How it came.
-    pub source: Source,
-}
-
-/// How a change came to be known.
-#[derive(Clone, Debug)]
-pub enum Source {
-    /// From a watch.
-    Watch,
-    /// As the answer to a write of ours.
-    Write {
-        /// The key whose run wrote.
-        by: Key,
-        /// What it sent; none for a deletion.
-        sent: Option<Arc<Value>>,
-    },
-}
-
-/// A write of ours whose answer came when a watch had shown already what it did.
-#[derive(Clone, Debug)]
-pub struct Claim {
-    store: StoreId,
-    kind: Arc<Kind>,
-    namespace: Box<str>,
-    name: Box<str>,
-    /// The resource version that it led to; none where the object is gone by it.
-    version: Option<Box<str>>,
-    source: Source,
 }
 
 /// What is known of one object.
@@ -513,27 +451,6 @@ impl OfKind {
 
     fn find(&self, scope: &Scope) -> Option<Arc<Store>> {
         self.stores.read().iter().find(|store| *store.scope == *scope).cloned()
-    }
-}
-
-// === impl Claim ===
-
-impl Claim {
-    /// Whether a key's run wrote it.
-    pub(crate) fn is_by(&self, key: &Key) -> bool {
-        matches!(&self.source, Source::Write { by, .. } if by == key)
-    }
-
-    /// A change that a watch showed, as what it is if it is this one.
-    pub(crate) fn own(&self, change: &Change) -> Option<Change> {
-        let entry = change.new.as_ref().or(change.old.as_ref())?;
-        let version = change.new.as_ref().map(|entry| entry.resource_version());
-        let is_it = self.store == change.store
-            && self.kind == change.kind
-            && *self.name == *entry.name()
-            && *self.namespace == *entry.namespace().unwrap_or_default()
-            && self.version.as_deref() == version;
-        is_it.then(|| Change { source: self.source.clone(), ..change.clone() })
     }
 }
 

@@ -189,6 +189,20 @@ fn start(cluster: &Cluster, loaded: &[Loaded], drive: Drive) -> Host {
 
 // === what is on stage ===
 
+/// These APIRules before one Service with one Pod, settled.
+async fn with_rules(rules: &[&str]) -> Stage {
+    let scene = Scene::of_rules().await;
+    scene.load(&service("shop"));
+    scene.load(&pod("shop-1", "shop"));
+    for name in rules {
+        scene.load(&rule(name, "shop"));
+    }
+    let stage = scene.start(Drive::Caller);
+    stage.settle().await;
+    assert!(rules.iter().all(|rule| stage.is_ready(rule)));
+    stage
+}
+
 fn service(name: &str) -> Value {
     let spec = json!({"selector": {"app": name}, "ports": [{"name": "http", "port": 80}]});
     object("v1/Service", name, &json!({"spec": spec}))

@@ -7,22 +7,8 @@ use mortise_host::run::Drive;
 use serde_json::{Value, json};
 
 use super::{
-    CONFIG_MAP, POLICY, RULE, Scene, Stage, VIRTUAL_SERVICE, applies, names, object, pod, rule,
-    scripted, service,
+    CONFIG_MAP, POLICY, RULE, Scene, VIRTUAL_SERVICE, applies, names, object, scripted, with_rules,
 };
-
-async fn with_rules(rules: &[&str]) -> Stage {
-    let scene = Scene::of_rules().await;
-    scene.load(&service("shop"));
-    scene.load(&pod("shop-1", "shop"));
-    for name in rules {
-        scene.load(&rule(name, "shop"));
-    }
-    let stage = scene.start(Drive::Caller);
-    stage.settle().await;
-    assert!(rules.iter().all(|rule| stage.is_ready(rule)));
-    stage
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_rule_takes_what_was_made_for_it_along() {

@@ -1,24 +1,10 @@
 //! Labels of produced objects that somebody changes.
 
-use mortise_host::run::Drive;
 use serde_json::{Value, json};
 
-use super::{POLICY, RULE, Scene, Stage, VIRTUAL_SERVICE, pod, rule, service, text};
+use super::{POLICY, RULE, VIRTUAL_SERVICE, text, with_rules};
 
 const OWNER: &str = "apirule.gateway.kyma-project.io/name";
-
-async fn with_rules(rules: &[&str]) -> Stage {
-    let scene = Scene::of_rules().await;
-    scene.load(&service("shop"));
-    scene.load(&pod("shop-1", "shop"));
-    for name in rules {
-        scene.load(&rule(name, "shop"));
-    }
-    let stage = scene.start(Drive::Caller);
-    stage.settle().await;
-    assert!(rules.iter().all(|rule| stage.is_ready(rule)));
-    stage
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_produced_object_whose_owner_label_is_changed_is_repaired() {

@@ -1,0 +1,127 @@
+//! What came of one reconcile, for people, and the words for it.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    contract::{Kind, WriteFailure},
+    processor::Line,
+    queue::{Cause, Key, Run},
+    record::Record,
+    run::Version,
+    write::Change,
+};
+
+/// How much of a message an event holds (Kubernetes' own limit is 1024 bytes).
+const EVENT_MESSAGE: usize = 1000;
+
+/// What came of one reconcile, for people.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Who was run.
+    pub key: Key,
+    /// On what; none where the processor was removed before the run could begin.
+    pub version: Option<Arc<Version>>,
+    /// The kind of the reconciled object.
+    pub kind: Kind,
+    /// Why.
+    pub causes: Vec<Cause>,
+    /// More causes than are kept.
+    pub more_causes: usize,
+    /// How many runs in a row had failed before.
+    pub attempt: u32,
+    /// How long it took, writes included.
+    pub took: Duration,
+    /// The writes, in their order.
+    pub changes: Vec<Change>,
+    /// How many writes were left out since they would have changed nothing.
+    pub unchanged: usize,
+    /// What people should know: who takes whose fields, what is waited for, that the object is paused.
+    pub notes: Vec<String>,
+    /// What the guest said.
+    pub log: Vec<Line>,
+    /// Why it failed.
+    pub failure: Option<String>,
+    /// When it runs again though nothing changes.
+    pub again: Option<Duration>,
+    /// What it read, and what came of it, as plain data.
+    pub record: Arc<Record>,
+}
+
+// === impl Report ===
+
+impl Report {
+    /// A report that says nothing but who was run and why.
+    pub fn new(run: &Run) -> Self {
+        Self {
+            key: run.key.clone(),
+            version: None,
+            kind: Kind { group: String::new(), version: String::new(), kind: String::new() },
+            causes: run.causes.clone(),
+            more_causes: run.more_causes,
+            attempt: run.attempt,
+            took: Duration::ZERO,
+            changes: Vec::new(),
+            unchanged: 0,
+            notes: Vec::new(),
+            log: Vec::new(),
+            failure: None,
+            again: None,
+            record: Arc::new(Record::new(&run.key, run.attempt)),
+        }
+    }
+
+    /// How many questions it asked.
+    pub fn reads(&self) -> usize {
+        self.record.reads.len()
+    }
+
+    /// How many bytes of objects it was given in answer.
+    pub fn read_bytes(&self) -> usize {
+        self.record.read_bytes()
+    }
+
+    /// The record, which nobody else holds until the run ends.
+    pub(super) fn record_mut(&mut self) -> &mut Record {
+        Arc::make_mut(&mut self.record)
+    }
+}
+
+/// What was refused, on one line.
+pub(super) fn describe(failures: &[WriteFailure]) -> String {
+    let texts: Vec<String> = failures
+        .iter()
+        .map(|failed| {
+            let namespace =
+                failed.ref_.namespace.as_deref().map(|namespace| format!("{namespace}/"));
+            let (kind, name) = (&failed.ref_.kind.kind, &failed.ref_.name);
+            format!(
+                "{} of {kind} {}{name} failed ({}): {}",
+                failed.action,
+                namespace.unwrap_or_default(),
+                failed.code,
+                failed.message
+            )
+        })
+        .collect();
+    texts.join("; ")
+}
+
+/// An error and its causes on one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// A message as long as an event holds.
+pub(super) fn shortened(message: &str) -> String {
+    match message.char_indices().nth(EVENT_MESSAGE) {
+        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or(message)),
+        None => message.to_owned(),
+    }
+}
