@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::rbac::Account;
+use crate::cluster::Account;
 
 mod help;
 #[cfg(test)]

@@ -13,7 +13,9 @@ use tokio::time::Instant;
 
 use crate::contract::Kind;
 
+mod account;
 mod request;
+pub use account::Account;
 #[cfg(test)]
 pub(crate) use request::Cause;
 pub use request::Policy;
@@ -87,6 +89,12 @@ impl Cluster {
     /// A cluster with a policy of one's own.
     pub fn with_policy(client: Client, policy: Policy) -> Self {
         Self { client, policy, served: Arc::default() }
+    }
+
+    /// The same cluster, where every request is made as an account; what is known of its kinds is shared.
+    #[must_use]
+    pub fn acting_as(&self, account: &Account) -> Self {
+        Self { client: account.client(&self.client), ..self.clone() }
     }
 
     /// The client, for watches.

@@ -12,7 +12,7 @@ use crate::{
     contract::{Description, Kind},
     files, print,
     processor::{self, Engine, Limits, Processor},
-    run::Loaded,
+    run::{Loaded, Settings},
 };
 
 /// The manager under which example objects are applied: kubectl's own, so that `kubectl apply --server-side` of a changed
@@ -66,7 +66,7 @@ pub async fn load_into(engine: &Engine, module: &Path, config: String) -> anyhow
 ///
 /// A component that fails, or that refuses its configuration.
 pub async fn describe(processor: Processor, config: &str) -> anyhow::Result<Loaded> {
-    Loaded::describe(processor, config, NAMESPACE).await
+    Loaded::describe(processor, config, Settings::in_namespace(NAMESPACE)).await
 }
 
 /// Loads a component.

@@ -15,12 +15,13 @@ use serde_json::{Value, json};
 
 use crate::{
     args::{InspectArgs, Structured},
+    cluster::Account,
     cluster::Cluster,
     contract::{Description, Kind, Reconciler, Selection, Verbs, WriteRule},
     desk, files,
     guest::Guest,
     print,
-    rbac::{Account, Roles, Served},
+    rbac::{Roles, Served},
     run::{Loaded, declared_kinds},
     simulate,
 };

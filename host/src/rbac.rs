@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use crate::cluster::Account;
 use crate::contract::{Description, Kind, Reconciler, Selection, Verbs, WriteRule};
 
 #[cfg(test)]
@@ -30,15 +31,6 @@ pub struct Served {
     pub status: bool,
 }
 
-/// The account that is allowed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-}
-
 /// What is allowed, by where: in one namespace, or (none) in all and outside of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roles(BTreeMap<Option<String>, BTreeSet<Allowed>>);
@@ -56,23 +48,6 @@ struct Allowed {
 
 /// One rule of a role: the verbs that hold for all of these resources and names.
 type Rule = (String, BTreeSet<String>, BTreeSet<String>, Vec<&'static str>);
-
-// === impl Account ===
-
-impl std::str::FromStr for Account {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> anyhow::Result<Self> {
-        match text.split_once('/') {
-            Some((namespace, name))
-                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
-            {
-                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
-            }
-            _ => anyhow::bail!("`{text}` names no ServiceAccount: NAMESPACE/NAME is expected"),
-        }
-    }
-}
 
 // === impl Roles ===
 

@@ -42,6 +42,8 @@ pub struct Reconciler {
     grant: Grant,
     /// What its runs run on, whatever the time.
     basis: Basis,
+    /// With the rights of the processor's account.
+    cluster: Cluster,
     parts: Parts,
 }
 
@@ -105,7 +107,7 @@ type Answer = Result<Result<Outcome, Failure>, processor::Error>;
 impl Parts {
     /// What the reconcilers of one host share.
     pub fn new(cluster: &Cluster, stores: &Stores, now: &Clock) -> Self {
-        let writer = Writer::new(cluster.clone(), stores.clone(), Arc::clone(now));
+        let writer = Writer::new(stores.clone(), Arc::clone(now));
         Self {
             writer: Arc::new(writer),
             stores: stores.clone(),
@@ -140,7 +142,11 @@ impl Reconciler {
             now_ms: 0,
             seed: 0,
         };
-        Ok(Self { loaded, readable, grant, basis, parts })
+        let cluster = match &loaded.settings.account {
+            Some(account) => parts.cluster.acting_as(account),
+            None => parts.cluster.clone(),
+        };
+        Ok(Self { loaded, readable, grant, basis, cluster, parts })
     }
 
     /// Those of its reconcilers that another version has not, or has for other objects: their keys are not its keys.
@@ -224,10 +230,11 @@ impl Reconciler {
     }
 
     fn context<'a>(&'a self, key: &'a Key, reconciled: &'a Reconciled) -> write::Context<'a> {
+        let settings = &self.loaded.settings;
         write::Context {
             key,
-            namespace: &self.loaded.namespace,
-            processor: &self.loaded.description.name,
+            namespace: &settings.namespace,
+            processor: settings.name.as_deref().unwrap_or(&self.loaded.description.name),
             reconciled,
         }
     }
@@ -384,7 +391,7 @@ impl Reconciler {
 
     async fn write(&self, plan: &Plan, turn: &mut Turn<'_>) -> Written {
         let context = self.context(turn.key, turn.reconciled);
-        let mut written = self.parts.writer.carry_out(plan, &context).await;
+        let mut written = self.parts.writer.carry_out(plan, &self.cluster, &context).await;
         turn.report.changes.append(&mut written.changes);
         turn.report.unchanged += written.skipped;
         written.forced.iter().for_each(|kind| self.parts.metrics.forced(turn.key, kind));

@@ -3,11 +3,13 @@
 
 mod exchange;
 mod registry;
+mod settings;
 mod status;
 mod watches;
 mod work;
 
 pub use registry::{LastFailure, Version};
+pub use settings::{Mode, Settings};
 pub use status::ProcessorStatus;
 
 use std::{
@@ -78,8 +80,8 @@ pub struct Loaded {
     pub description: Arc<Description>,
     /// Its configuration, as JSON.
     pub config: Arc<str>,
-    /// The namespace of the Processor resource; part of its field managers.
-    pub namespace: Arc<str>,
+    /// What else decides how it runs.
+    pub settings: Settings,
 }
 
 /// A running host.
@@ -123,7 +125,7 @@ impl Loaded {
     pub async fn describe(
         processor: Processor,
         config: &str,
-        namespace: &str,
+        settings: Settings,
     ) -> anyhow::Result<Self> {
         let description =
             processor.describe(config).await.context("the processor does not describe itself")?;
@@ -135,12 +137,16 @@ impl Loaded {
                 "`{name}` declares the kind `*`, which is not supported yet: name the kinds"
             );
         }
-        Ok(Self {
-            processor,
-            description: Arc::new(description),
-            config: config.into(),
-            namespace: namespace.into(),
-        })
+        Ok(Self { processor, description: Arc::new(description), config: config.into(), settings })
+    }
+
+    /// As what it is known: its keys, reports and metrics say it. `namespace/name` of its Processor resource; what it calls itself
+    /// where there is none.
+    pub fn name(&self) -> Arc<str> {
+        match &self.settings.name {
+            Some(name) => format!("{}/{name}", self.settings.namespace).into(),
+            None => self.description.name.as_str().into(),
+        }
     }
 }
 
@@ -176,8 +182,8 @@ impl Host {
         let host = Self::idle(cluster, options, changes, reports);
         let mut names = BTreeSet::new();
         for loaded in &processors {
-            let name = &loaded.description.name;
-            anyhow::ensure!(names.insert(name.clone()), "two processors are called `{name}`");
+            let name = loaded.name();
+            anyhow::ensure!(names.insert(Arc::clone(&name)), "two processors are called `{name}`");
         }
         let prepared: anyhow::Result<Vec<Prepared>> =
             processors.into_iter().map(|loaded| host.prepare(loaded)).collect();

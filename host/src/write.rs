@@ -7,7 +7,7 @@
 //! same state. What the API server answered is in the store before the next write is sent. Fields of another `mortise/` manager are
 //! never taken. *Assumptions*: the plan comes from [`Plan::build`]; one key is carried out once at a time.
 //!
-//! Not done here: Leases, impersonation, taking over a former operator's fields.
+//! Not done here: Leases, taking over a former operator's fields.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -55,9 +55,8 @@ mod tests;
 /// What the time is, for events.
 pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
-/// Writes to one cluster, for all processors.
+/// Writes for all processors.
 pub struct Writer {
-    cluster: Cluster,
     stores: Stores,
     memory: Memory,
     contention: Contention,
@@ -157,6 +156,7 @@ enum Stop {
 /// One plan that is being carried out.
 struct Run<'a> {
     writer: &'a Writer,
+    cluster: &'a Cluster,
     context: &'a Context<'a>,
     managers: FieldManagers,
     written: Written,
@@ -175,9 +175,8 @@ struct Run<'a> {
 
 impl Writer {
     /// A writer. What the API server answers goes into the stores.
-    pub fn new(cluster: Cluster, stores: Stores, clock: Clock) -> Self {
+    pub fn new(stores: Stores, clock: Clock) -> Self {
         Self {
-            cluster,
             stores,
             memory: Memory::default(),
             contention: Contention::default(),
@@ -186,10 +185,17 @@ impl Writer {
         }
     }
 
-    /// Carries out a plan. Never fails as a whole: what was refused is in the answer.
-    pub async fn carry_out(&self, plan: &Plan, context: &Context<'_>) -> Written {
+    /// Carries out a plan, with the rights of whom the cluster is told that it acts for. Never fails as a whole: what was refused is
+    /// in the answer.
+    pub async fn carry_out(
+        &self,
+        plan: &Plan,
+        cluster: &Cluster,
+        context: &Context<'_>,
+    ) -> Written {
         let mut run = Run {
             writer: self,
+            cluster,
             context,
             managers: FieldManagers::new(context),
             written: Written::default(),

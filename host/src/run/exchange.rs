@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use anyhow::Context as _;
 
 use super::{
-    Drive, Host, Loaded, Shared, declared_kinds,
+    Drive, Host, Loaded, Settings, Shared, declared_kinds,
     registry::{Active, Version},
     watches::Want,
 };
@@ -31,6 +31,7 @@ pub(super) struct Prepared {
     standing: Vec<Standing>,
     /// Its reconcilers.
     reconcilers: Vec<contract::Reconciler>,
+    settings: Settings,
 }
 
 /// The watches that a version was given; it gives them back unless it is put to work.
@@ -84,7 +85,7 @@ impl Host {
     /// Looks at all that can be wrong with a version.
     pub(super) fn prepare(&self, loaded: Loaded) -> anyhow::Result<Prepared> {
         let description = Arc::clone(&loaded.description);
-        let name: Arc<str> = description.name.as_str().into();
+        let name = loaded.name();
         let of = || format!("processor `{name}`");
         let readable = Readable::new(&description).with_context(of)?;
         let wanted = readable.wanted().to_vec();
@@ -96,12 +97,14 @@ impl Host {
             version: description.version.clone(),
             digest: loaded.processor.digest(),
         };
+        let settings = loaded.settings.clone();
         let reconciler = Reconciler::new(loaded, Arc::new(readable), self.shared.parts.clone())
             .with_context(of)?;
         let since = (self.shared.parts.now)();
         let kinds = declared_kinds(&description);
         let active = Active::new(self.next_user(), version, reconciler, kinds, since);
-        Ok(Prepared { active, wanted, standing, reconcilers: description.reconcilers.clone() })
+        let reconcilers = description.reconcilers.clone();
+        Ok(Prepared { active, wanted, standing, reconcilers, settings })
     }
 
     /// Opens and widens the watches that versions need.
@@ -121,7 +124,7 @@ impl Host {
 
     /// Puts a version to work, at once.
     pub(super) fn put(&self, prepared: Prepared) {
-        let Prepared { active, standing, reconcilers, .. } = prepared;
+        let Prepared { active, standing, reconcilers, settings, .. } = prepared;
         let active = Arc::new(active);
         let (shared, name) = (&self.shared, Arc::clone(&active.version.processor));
         // No run begins or ends, and no change is told, in between.
@@ -138,7 +141,7 @@ impl Host {
         for gone in gone {
             shared.parts.records.forget_reconciler(&name, gone);
         }
-        self.limit(&name, &reconcilers);
+        self.limit(&name, &settings, &reconcilers);
         let keys = keys(&mut triggers, &name, standing, shared);
         for key in keys {
             if former.is_some() {
@@ -151,10 +154,17 @@ impl Host {
         shared.release(over);
     }
 
-    fn limit(&self, name: &Arc<str>, reconcilers: &[contract::Reconciler]) {
+    fn limit(&self, name: &Arc<str>, settings: &Settings, reconcilers: &[contract::Reconciler]) {
         let is_driven = self.options.drive == Drive::Caller;
-        let concurrency = if is_driven { usize::MAX } else { self.options.concurrency };
-        self.shared.queue.set_processor(name, queue::Limits { concurrency, rate: None });
+        let limits = if is_driven {
+            queue::Limits { concurrency: usize::MAX, rate: None }
+        } else {
+            queue::Limits {
+                concurrency: settings.concurrency.unwrap_or(self.options.concurrency),
+                rate: settings.rate.map(f64::from),
+            }
+        };
+        self.shared.queue.set_processor(name, limits);
         for reconciler in reconcilers {
             let interval = if is_driven {
                 Duration::ZERO

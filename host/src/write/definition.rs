@@ -23,7 +23,7 @@ impl Run<'_> {
         let defined = Resource::of_definition(&definition.object);
         let was_sent = self.written.changes.iter().any(|change| change.of == definition.to);
         if was_sent && let Some(resource) = defined.first() {
-            self.writer.cluster.forget(&resource.kind.group);
+            self.cluster.forget(&resource.kind.group);
         }
         let mut is_known = true;
         for resource in &defined {
@@ -34,7 +34,7 @@ impl Run<'_> {
         }
         self.await_established(definition).await?;
         for resource in defined {
-            self.writer.cluster.forget(&resource.kind.group);
+            self.cluster.forget(&resource.kind.group);
             self.defined.insert(resource.kind.clone(), Arc::new(resource));
         }
         Ok(())
@@ -42,8 +42,8 @@ impl Run<'_> {
 
     async fn await_established(&self, definition: &Manifest) -> Result<(), Stop> {
         let name = &definition.to.name;
-        let limit = self.writer.cluster.policy().established;
-        let api: Api<CustomResourceDefinition> = Api::all(self.writer.cluster.client().clone());
+        let limit = self.cluster.policy().established;
+        let api: Api<CustomResourceDefinition> = Api::all(self.cluster.client().clone());
         let is_decided = |found: Option<&CustomResourceDefinition>| {
             found.is_some_and(|found| {
                 is(found, "Established", "True").is_some()

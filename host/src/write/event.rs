@@ -196,7 +196,7 @@ impl Run<'_> {
         });
         let path =
             format!("{}?fieldManager={}", events_path(&namespace), encoded(&self.managers.edit));
-        let sent = self.writer.cluster.send(&Outgoing::new(Method::Post, path, Some(object))).await;
+        let sent = self.cluster.send(&Outgoing::new(Method::Post, path, Some(object))).await;
         match sent {
             Ok(answer) => {
                 recorder.said.lock().remember(key, name);
@@ -229,7 +229,7 @@ impl Run<'_> {
             encoded(&self.managers.edit)
         );
         let answer =
-            self.writer.cluster.send(&Outgoing::new(Method::MergePatch, path, Some(counted))).await;
+            self.cluster.send(&Outgoing::new(Method::MergePatch, path, Some(counted))).await;
         if answer.is_err() {
             recorder.said.lock().events.remove(&key);
         }

@@ -29,16 +29,12 @@ impl Run<'_> {
         if let Some(defined) = self.defined.get(kind) {
             return Ok(Some(Arc::clone(defined)));
         }
-        self.writer
-            .cluster
-            .resolve(kind)
-            .await
-            .map_err(|error| Stop::unsent(0, "", error.to_string()))
+        self.cluster.resolve(kind).await.map_err(|error| Stop::unsent(0, "", error.to_string()))
     }
 
     pub(super) async fn send(&self, outgoing: Outgoing, of: &ObjectRef) -> Result<Answer, Refusal> {
         let retry_not_found = self.defined.contains_key(&of.kind);
-        self.writer.cluster.send(&Outgoing { retry_not_found, ..outgoing }).await
+        self.cluster.send(&Outgoing { retry_not_found, ..outgoing }).await
     }
 
     /// The object as it is now, whole; none where there is none.
@@ -48,7 +44,7 @@ impl Run<'_> {
         of: &ObjectRef,
     ) -> Result<Option<Value>, Stop> {
         let path = resource.path_of(of.namespace.as_deref(), &of.name);
-        match self.writer.cluster.send(&Outgoing::get(path)).await {
+        match self.cluster.send(&Outgoing::get(path)).await {
             Ok(answer) => Ok(Some(answer.body)),
             Err(refusal) if refusal.code == 404 => Ok(None),
             Err(refusal) => Err(Stop::of(refusal, of)),

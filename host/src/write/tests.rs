@@ -99,7 +99,7 @@ impl Bed {
             client,
             Policy { first_wait: Duration::from_millis(10), ..Policy::default() },
         );
-        let (stores, writer) = fresh(&cluster);
+        let (stores, writer) = fresh();
         let mut watched = vec![rule_kind()];
         watched.extend(
             ["ConfigMap", "Secret", "Service", "Pod", "Namespace"].map(|name| v1("", name)),
@@ -123,7 +123,7 @@ impl Bed {
 
     /// The host ends and starts again: nothing is remembered, everything is listed anew.
     async fn restart(&mut self) {
-        (self.stores, self.writer) = fresh(&self.cluster);
+        (self.stores, self.writer) = fresh();
         self.catch_up().await;
     }
 
@@ -220,6 +220,7 @@ impl Bed {
         self.writer
             .carry_out(
                 plan,
+                &self.cluster,
                 &Context { key: &key, namespace: "system", processor: "p", reconciled },
             )
             .await
@@ -288,10 +289,10 @@ fn managers(rule: &str) -> FieldManagers {
     })
 }
 
-fn fresh(cluster: &Cluster) -> (Stores, Writer) {
+fn fresh() -> (Stores, Writer) {
     let stores = Stores::new();
     let clock: Clock = Arc::new(|| "2026-01-01T00:00:00Z".parse().unwrap());
-    (stores.clone(), Writer::new(cluster.clone(), stores, clock))
+    (stores.clone(), Writer::new(stores, clock))
 }
 
 /// All may be written.

@@ -4,7 +4,7 @@ use std::{sync::OnceLock, time::Duration};
 
 use mortise_host::{
     processor::{Engine, Limits, Options, Processor},
-    run::{Drive, Loaded},
+    run::{Drive, Loaded, Settings},
     write::Action,
 };
 use serde_json::json;
@@ -31,7 +31,7 @@ async fn misbehave() -> Loaded {
     let engine = ENGINE.get_or_init(|| Engine::new(Options::default()).unwrap());
     let limits = Limits { deadline: Duration::from_secs(2), ..Limits::default() };
     let processor = Processor::load(engine, "misbehave", module.into(), limits).await.unwrap();
-    Loaded::describe(processor, "{}", "default").await.unwrap()
+    Loaded::describe(processor, "{}", Settings::in_namespace("default")).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,8 +50,7 @@ async fn a_patch_carries_the_uid_of_a_live_get_where_the_store_knows_nothing() {
     let mut bed = Bed::new().await;
     bed.make(&config_map("c", json!({}))).await;
     bed.stores = Stores::new();
-    bed.writer =
-        Writer::new(bed.cluster.clone(), bed.stores.clone(), Arc::new(jiff::Timestamp::now));
+    bed.writer = Writer::new(bed.stores.clone(), Arc::new(jiff::Timestamp::now));
     fine(&bed.run_for("r", patch([&config_map("c", json!({"k": "v"}))])).await);
     assert_eq!(bed.object(&config_map_ref("c")).await["data"], json!({"k": "v"}));
     assert_eq!(

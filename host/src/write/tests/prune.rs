@@ -17,8 +17,7 @@ async fn there(bed: &Bed) -> Vec<String> {
 /// A store that has not listed anything: candidates come from the API server.
 fn forget_store(bed: &mut Bed) {
     bed.stores = Stores::new();
-    bed.writer =
-        Writer::new(bed.cluster.clone(), bed.stores.clone(), Arc::new(jiff::Timestamp::now));
+    bed.writer = Writer::new(bed.stores.clone(), Arc::new(jiff::Timestamp::now));
 }
 
 #[tokio::test]

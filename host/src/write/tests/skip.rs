@@ -219,8 +219,7 @@ async fn an_object_that_is_only_created_is_left_alone_if_it_exists() {
     bed.restart().await;
     fine(&bed.run(create("3")).await);
     bed.stores = Stores::new();
-    bed.writer =
-        Writer::new(bed.cluster.clone(), bed.stores.clone(), Arc::new(jiff::Timestamp::now));
+    bed.writer = Writer::new(bed.stores.clone(), Arc::new(jiff::Timestamp::now));
     let written = bed.run_for("r", create("4")).await;
     fine(&written);
     assert_eq!(

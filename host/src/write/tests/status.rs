@@ -63,6 +63,7 @@ async fn two_keys_own_a_part_of_one_status_each() {
         &bed.writer
             .carry_out(
                 &plan,
+                &bed.cluster,
                 &Context {
                     key: &key,
                     namespace: "system",

@@ -1,0 +1,51 @@
+//! What decides how a processor runs, besides what it declares: what a Processor resource says of it.
+
+use std::sync::Arc;
+
+use crate::cluster::Account;
+
+/// How a version of a processor runs.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The namespace of the Processor resource; part of its field managers.
+    pub namespace: Arc<str>,
+    /// The name of the Processor resource; none at the desk, where a processor is known as what it calls itself.
+    pub name: Option<Arc<str>>,
+    /// With whose rights it reads and writes; none: with the host's own.
+    pub account: Option<Account>,
+    /// What becomes of what it wants.
+    pub mode: Mode,
+    /// The field managers of a former operator, whose fields become ours.
+    pub take_over: Arc<[String]>,
+    /// How many calls run at once; the host's [`super::Options::concurrency`] if absent.
+    pub concurrency: Option<usize>,
+    /// How many runs begin in a second at most.
+    pub rate: Option<u32>,
+}
+
+/// What becomes of what a processor wants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It is written.
+    #[default]
+    Reconcile,
+    /// It is checked and recorded; nothing is written.
+    Observe,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// With the host's own rights and without limits, its field managers in this namespace.
+    pub fn in_namespace(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: None,
+            account: None,
+            mode: Mode::default(),
+            take_over: Arc::default(),
+            concurrency: None,
+            rate: None,
+        }
+    }
+}
