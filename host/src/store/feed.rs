@@ -69,10 +69,12 @@ impl Store {
 impl Tables {
     /// Makes sure that what is wanted will be served. Says whether a new table must be filled for that.
     pub(super) fn widen(&mut self, wanted: &Wanted) -> bool {
-        let newest = self.newest();
-        if newest.covers(wanted) {
+        if self.newest().covers(wanted) {
+            // Within what is kept, what is declared to be looked for needs an index and no list.
+            self.newest_mut().table.index_paths(&wanted.matching);
             return false;
         }
+        let newest = self.newest();
         let wanted = newest.wanted.union(wanted);
         let table = self.served.table.successor(&wanted.fields, &wanted.matching);
         let next = Fed::new(table, &wanted, newest.number + 1);
@@ -84,6 +86,10 @@ impl Tables {
 
     fn newest(&self) -> &Fed {
         self.next.as_ref().unwrap_or(&self.served)
+    }
+
+    fn newest_mut(&mut self) -> &mut Fed {
+        self.next.as_mut().unwrap_or(&mut self.served)
     }
 
     /// Tells every table; readers see what becomes of the one that is served.

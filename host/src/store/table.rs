@@ -122,21 +122,19 @@ impl Table {
     /// What is known now, with the number of the last change.
     pub(super) fn snapshot(&mut self, sequence: u64) -> Snapshot {
         let paths = self.current.index_what_was_looked_for();
-        if !paths.is_empty() {
-            self.index_paths(paths);
-        }
+        self.index_paths(&paths);
         let written = self.unconfirmed.last_key_value().map_or(0, |(revision, _)| *revision);
         self.current.at(sequence, self.seen.max(written))
     }
 
     /// Indexes paths that are within the fields that are kept, without a new list.
-    fn index_paths(&mut self, paths: BTreeSet<Path>) {
+    pub(super) fn index_paths(&mut self, paths: &BTreeSet<Path>) {
         let shape = &self.current.shape;
-        if shape.matching.len() + paths.len() > MOST_PATHS {
+        let held: BTreeSet<&Path> = shape.matching.iter().map(|(path, _)| path).collect();
+        let all: BTreeSet<Path> = held.iter().copied().chain(paths).cloned().collect();
+        if all.len() == held.len() || all.len() > MOST_PATHS {
             return;
         }
-        let held = shape.matching.iter().map(|(path, _)| path.clone());
-        let all: BTreeSet<Path> = held.chain(paths).collect();
         let shape = Shape::new(shape.fields.clone(), all);
         let again = |entry: &Arc<Entry>| {
             entry.with_shape(&shape).map_or_else(|_| Arc::clone(entry), Arc::new)

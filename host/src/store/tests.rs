@@ -398,6 +398,19 @@ fn a_label_is_indexed_once_it_was_asked_for_and_the_cost_follows_the_matches() {
     assert_eq!(names(&stores, &of), ["a/new"]);
 }
 
+#[test]
+fn what_is_declared_to_be_looked_for_is_indexed_whoever_opened_the_store() {
+    let stores = stores(&wanted(&[], &[]));
+    upsert(&stores, &thing("a", "x", 1));
+    let later = wanted(&[], &["spec.a"]);
+    assert!(stores.open(&kind(), &Scope::default(), &later).is_none(), "nothing is listed again");
+    let all = stores.snapshots(&kind());
+    let (_, snapshot) = all.covering(&Query::new(&selection()).unwrap(), None).unwrap();
+    let indexed: Vec<String> =
+        snapshot.shape().matching.iter().map(|(path, _)| path.to_string()).collect();
+    assert_eq!(indexed, ["spec.a"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn tombstones_do_not_stay_for_ever() {
     let mut stones = tombstones::Tombstones::default();
