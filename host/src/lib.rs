@@ -13,10 +13,12 @@
 //! | [`processor`], [`contract`] | loaded components, and all that names wasmtime; the contract's types without it |
 //! | [`rbac`] | the Roles that a processor needs |
 //! | [`grant`] → [`outcome`] → [`write`] | what may be written, what is wanted, and how it gets there |
+//! | [`api`] | the kinds that the host owns, as Kubernetes objects |
 //! | [`admin`], [`metrics`] | what those who run the host are told |
 //! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
 
 pub mod admin;
+pub mod api;
 pub mod args;
 pub mod bench;
 pub mod cli;

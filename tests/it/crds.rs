@@ -140,3 +140,110 @@ async fn only_the_stored_version_takes_a_rule_without_a_spec() {
         assert_eq!(create(&api, rule).await.is_ok(), accepted, "{version}");
     }
 }
+
+fn processor() -> Value {
+    json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": {"name": "rules", "namespace": "default"},
+        "spec": {"module": {"path": "/modules/api-rule.wasm"}, "serviceAccountName": "rules"},
+    })
+}
+
+#[tokio::test]
+async fn a_processor_that_breaks_the_schema_is_refused() {
+    let one_of =
+        "spec.module: Invalid value: \"object\": exactly one of image and path must be given";
+    let cases = [
+        ("no module", json!({"module": {}}), one_of),
+        ("two modules", json!({"module": {"image": "a", "path": "b.wasm"}}), one_of),
+        (
+            "a path that leads out",
+            json!({"module": {"path": "../a.wasm"}}),
+            "spec.module.path in body should match",
+        ),
+        (
+            "another folder",
+            json!({"module": {"path": "/etc/passwd"}}),
+            "spec.module.path in body should match",
+        ),
+        (
+            "an account of elsewhere",
+            json!({"serviceAccountName": "kube-system/a"}),
+            "spec.serviceAccountName in body should match",
+        ),
+        (
+            "no account",
+            json!({"serviceAccountName": null}),
+            "spec.serviceAccountName: Required value",
+        ),
+        (
+            "config that is no object",
+            json!({"config": "a"}),
+            "spec.config in body must be of type object",
+        ),
+        (
+            "an unknown mode",
+            json!({"mode": "Dry"}),
+            r#"spec.mode: Unsupported value: "Dry": supported values: "Reconcile", "Observe""#,
+        ),
+        (
+            "an unknown end",
+            json!({"onDelete": "Orphan"}),
+            r#"supported values: "Finalize", "Release""#,
+        ),
+        (
+            "memory without a unit known",
+            json!({"limits": {"memory": "64MB"}}),
+            "spec.limits.memory in body should match",
+        ),
+        (
+            "a deadline without a unit",
+            json!({"limits": {"deadline": "5"}}),
+            "spec.limits.deadline in body should match",
+        ),
+        (
+            "no concurrency",
+            json!({"limits": {"concurrency": 0}}),
+            "spec.limits.concurrency in body should be greater than or equal to 1",
+        ),
+        (
+            "no rate",
+            json!({"limits": {"rate": 0}}),
+            "spec.limits.rate in body should be greater than or equal to 1",
+        ),
+        (
+            "our own managers",
+            json!({"takeOver": ["mortise/a/b/c"]}),
+            "fields of other Processors are never taken over",
+        ),
+        (
+            "a manager twice",
+            json!({"takeOver": ["a", "a"]}),
+            "spec.takeOver[1]: Duplicate value: \"a\"",
+        ),
+    ];
+    let api = api().await;
+    for (case, spec, expected) in cases {
+        let mut processor = processor();
+        let fields = spec.as_object().unwrap().clone();
+        processor["spec"].as_object_mut().unwrap().extend(fields);
+        let failure = create(&api, processor).await.expect_err(case);
+        assert!(failure.contains(expected), "{case}: {failure}");
+    }
+}
+
+#[tokio::test]
+async fn a_processor_needs_no_more_than_a_module_and_an_account() {
+    let api = api().await;
+    create(&api, processor()).await.unwrap();
+    let kind = GroupVersionKind::gvk("mortise.dev", "v1alpha1", "Processor");
+    let processors: Api<DynamicObject> =
+        Api::namespaced_with(api, "default", &ApiResource::from_gvk(&kind));
+    let spec = processors.get("rules").await.unwrap().data["spec"].clone();
+    assert_eq!(
+        spec,
+        json!({
+            "module": {"path": "/modules/api-rule.wasm"}, "serviceAccountName": "rules", "mode": "Reconcile",
+            "onDelete": "Finalize", "suspend": false, "limits": {"memory": "64Mi", "deadline": "5s", "concurrency": 4},
+        })
+    );
+}

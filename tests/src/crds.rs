@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
+use mortise_host::api::definition::processors;
 use mortise_sdk::crd::{Column, definition};
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ const HEAD: &str =
 
 /// The definitions that the workspace's packages own.
 fn definitions() -> Vec<Value> {
-    vec![api_rule::api::definition(), secret_copies()]
+    vec![api_rule::api::definition(), secret_copies(), processors()]
 }
 
 fn secret_copies() -> Value {
