@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::contract::Kind;
+use crate::{contract::Kind, lease::Guard};
 
 mod account;
 mod request;
@@ -32,6 +32,7 @@ pub const UNKNOWN_FOR: Duration = Duration::from_secs(5);
 pub struct Cluster {
     client: Client,
     policy: Policy,
+    lease: Guard,
     served: Arc<Mutex<HashMap<GroupVersion, Served>>>,
 }
 
@@ -88,7 +89,13 @@ impl Cluster {
 
     /// A cluster with a policy of one's own.
     pub fn with_policy(client: Client, policy: Policy) -> Self {
-        Self { client, policy, served: Arc::default() }
+        Self { client, policy, lease: Guard::none(), served: Arc::default() }
+    }
+
+    /// The same cluster, where nothing is written but while a Lease is held; what is known of its kinds is shared.
+    #[must_use]
+    pub fn guarded(&self, lease: &Guard) -> Self {
+        Self { lease: lease.clone(), ..self.clone() }
     }
 
     /// The same cluster, where every request is made as an account; what is known of its kinds is shared.
@@ -157,6 +164,21 @@ impl Cluster {
             Err(refusal) => Err(refusal),
         }
     }
+}
+
+/// What a failed request of kube's says to a person: the API server's own words, else the innermost cause; those around it say in
+/// which layer it happened.
+pub(crate) fn said(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return format!("{} ({})", status.message, status.code);
+    }
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = error.to_string();
+        cause = error.source();
+    }
+    text
 }
 
 /// `/api/v1`, `/apis/apps/v1`.

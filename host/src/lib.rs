@@ -15,6 +15,7 @@
 //! | [`grant`] → [`outcome`] → [`write`] | what may be written, what is wanted, and how it gets there |
 //! | [`api`] | the kinds that the host owns, as Kubernetes objects |
 //! | [`admin`], [`metrics`] | what those who run the host are told |
+//! | [`lease`] | which of several hosts writes |
 //! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
 
 pub mod admin;
@@ -34,6 +35,7 @@ pub mod grant;
 pub mod guest;
 pub mod inspect;
 pub mod labels;
+pub mod lease;
 pub mod log;
 pub mod metrics;
 pub mod new;

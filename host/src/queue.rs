@@ -354,10 +354,28 @@ impl Queue {
 
     /// Waits until the queue is idle.
     pub async fn idle(&self) {
+        self.until(Self::is_idle).await;
+    }
+
+    /// Whether nothing is left to do for now: it is idle, no change waits for the least interval between runs, and no failure is
+    /// about to be repeated within a moment, but for those that have been often.
+    pub fn is_settled(&self) -> bool {
+        let mut core = self.0.core.lock();
+        core.fire(self.now());
+        core.is_settled(self.now())
+    }
+
+    /// Waits until nothing is left to do for now.
+    pub async fn settled(&self) {
+        self.until(Self::is_settled).await;
+    }
+
+    /// Waits until something holds that can begin to hold when a run ends.
+    async fn until(&self, holds: impl Fn(&Self) -> bool) {
         loop {
             let mut woken = std::pin::pin!(self.0.rest.notified());
             woken.as_mut().enable();
-            if self.is_idle() {
+            if holds(self) {
                 return;
             }
             woken.await;

@@ -37,6 +37,7 @@ use crate::{
     admin::Admin,
     cluster::Cluster,
     contract::{Description, Kind, ObjectRef},
+    lease::Guard,
     processor::Processor,
     queue::{self, Key, Run},
     reconciler::{Parts, Report},
@@ -60,6 +61,8 @@ pub struct Options {
     pub drive: Drive,
     /// How many calls of one processor run at once.
     pub concurrency: usize,
+    /// What says whether this host may run something: until then its watches are open and its processors loaded, and that is all.
+    pub lease: Guard,
 }
 
 /// Who runs what is ready.
@@ -110,7 +113,12 @@ enum Task {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { now: Arc::new(Timestamp::now), drive: Drive::Host, concurrency: 4 }
+        Self {
+            now: Arc::new(Timestamp::now),
+            drive: Drive::Host,
+            concurrency: 4,
+            lease: Guard::none(),
+        }
     }
 }
 
@@ -230,11 +238,14 @@ impl Host {
         &self,
         report: mpsc::Sender<Report>,
     ) -> impl Future<Output = anyhow::Result<Task>> + Send + 'static {
-        let (shared, stop, drive) =
-            (Arc::clone(&self.shared), self.stop.clone(), self.options.drive);
+        let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
+        let (drive, lease) = (self.options.drive, self.options.lease.clone());
         async move {
             match drive {
-                Drive::Host => shared.dispatch(report, stop).await?,
+                Drive::Host => tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = lease.held() => shared.dispatch(report, stop.clone()).await?,
+                },
                 // Nothing runs by itself: to be told to stop is all that there is to wait for.
                 Drive::Caller => stop.cancelled().await,
             }
@@ -262,10 +273,13 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// A task of the host has ended: the host is of no use any more.
+    /// The host was told to stop, or a task of it has ended: it is of no use any more.
     pub async fn next_report(&self) -> anyhow::Result<Report> {
         let mut reports = self.reports.lock().await;
         tokio::select! {
+            // Before the tasks are looked at: who stops the host waits for their ends.
+            biased;
+            () = self.stop.cancelled() => anyhow::bail!("the host was told to stop"),
             Some(report) = reports.recv() => Ok(report),
             ended = self.task_ended() => {
                 ended?;
@@ -290,17 +304,22 @@ impl Host {
         ended.await.context("a task of the host failed")?.map(|_| ())
     }
 
-    /// Takes no new runs, waits for those that are on their way, and ends the watches.
+    /// Takes no new runs, waits for those that are on their way, and ends the watches. Nothing is to be exchanged or removed any
+    /// more; a second call has nothing to do.
     ///
     /// # Errors
     ///
     /// A task had failed.
-    pub async fn stop(self) -> anyhow::Result<()> {
+    pub async fn stop(&self) -> anyhow::Result<()> {
         self.stop.cancel();
         // Who waits to report would wait for ever once nobody reads.
         self.reports.lock().await.close();
+        if self.tasks.lock().is_empty() {
+            return Ok(());
+        }
         let ended = self.task_ended().await;
-        self.tasks.into_inner().shutdown().await;
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.shutdown().await;
         ended
     }
 
@@ -371,6 +390,33 @@ impl Host {
     /// Whether nothing is ready and nothing runs. What waits for its time does not count.
     pub fn is_idle(&self) -> bool {
         self.shared.queue.is_idle()
+    }
+
+    /// Whether all objects of what is watched are known, and nothing is left to do for now; see [`queue::Queue::is_settled`].
+    pub fn is_settled(&self) -> bool {
+        self.shared.feed();
+        self.is_listed() && self.shared.queue.is_settled()
+    }
+
+    /// Waits until the host is settled.
+    pub async fn settled(&self) {
+        let mut progress = self.progress();
+        loop {
+            self.shared.feed();
+            self.shared.queue.settled().await;
+            progress.mark_unchanged();
+            if self.is_settled() {
+                return;
+            }
+            if !self.is_listed() && progress.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn is_listed(&self) -> bool {
+        let stores = &self.shared.parts.stores;
+        self.watches().iter().all(|watch| stores.is_settled(&watch.kind, &watch.scope))
     }
 
     /// Whether the stores hold these objects of the watched kinds, and no others.

@@ -13,6 +13,9 @@ use tokio::time;
 
 use super::Cluster;
 
+/// The reason of a write that was not sent since the host does not hold its Lease.
+const LEASE_NOT_HELD: &str = "LeaseNotHeld";
+
 /// How long a request is tried.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -100,6 +103,13 @@ impl Outgoing {
         Self::new(Method::Get, path, None)
     }
 
+    /// Whether it changes something. Reviews are questions, though they are posted.
+    fn is_write(&self) -> bool {
+        let reviews = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"];
+        let is_review = reviews.iter().any(|group| self.path.starts_with(group));
+        self.method != Method::Get && !is_review
+    }
+
     fn to_http(&self) -> Result<Request<Body>, http::Error> {
         let (method, content_type) = match self.method {
             Method::Get => (http::Method::GET, None),
@@ -154,6 +164,9 @@ impl Cluster {
 
     async fn send_once(&self, outgoing: &Outgoing) -> Result<Answer, Refusal> {
         let request = outgoing.to_http().map_err(|error| Refusal::unsendable(&error))?;
+        if outgoing.is_write() && !self.lease.is_held() {
+            return Err(Refusal::not_held());
+        }
         let exchange = async {
             let (head, body) = self
                 .client
@@ -256,10 +269,20 @@ impl Refusal {
         }
     }
 
+    /// A write of a host that may not write: another one leads, or is about to.
+    fn not_held() -> Self {
+        Self {
+            reason: LEASE_NOT_HELD.to_owned(),
+            message: "this host does not hold the Lease".to_owned(),
+            ..Self::default()
+        }
+    }
+
     /// Whether the same request may be taken later on.
     pub(crate) fn is_passing(&self) -> bool {
         match self.code {
-            0 => true,
+            // Once it is lost, it never comes back to this host.
+            0 => self.reason != LEASE_NOT_HELD,
             // A disruption budget is an answer; it does not change within a moment.
             429 => !self.has_cause("DisruptionBudget"),
             // The API server answers an apply that does not fit the schema so.
@@ -278,6 +301,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.code {
+            0 if self.reason == LEASE_NOT_HELD => formatter.write_str(&self.message),
             0 => write!(formatter, "no answer: {}", self.message),
             code => write!(formatter, "{code}: {}", self.message),
         }

@@ -165,3 +165,42 @@ fn a_definition_says_what_it_will_serve() {
         ]
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_does_not_hold_its_lease_asks_but_does_not_write() {
+    let (api, cluster) = cluster();
+    let settings = crate::lease::Settings {
+        namespace: "default".into(),
+        name: "mortise".into(),
+        identity: "me".into(),
+        times: crate::lease::Times::default(),
+        now: Arc::new(jiff::Timestamp::now),
+    };
+    let (lease, guard) = crate::lease::Lease::new(cluster.client().clone(), settings);
+    let account = Account { namespace: "a".into(), name: "b".into() };
+    let guarded = cluster.guarded(&guard);
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let path = "/api/v1/namespaces/default/configmaps".to_owned();
+    let write = Outgoing::new(Method::Post, path.clone(), Some(map));
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews".to_owned();
+    let ask = Outgoing::new(Method::Post, reviews, Some(review));
+    let began = Instant::now();
+    for cluster in [&guarded, &guarded.acting_as(&account)] {
+        let refusal = cluster.send(&write).await.unwrap_err();
+        assert_eq!(refusal.to_string(), "this host does not hold the Lease");
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO, "it is not tried again");
+    guarded.send(&Outgoing::get(path)).await.unwrap();
+    guarded.send(&ask).await.unwrap();
+    assert!(!api.objects().iter().any(|object| object["kind"] == "ConfigMap"));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let write = async {
+        guard.held().await;
+        guarded.send(&write).await.unwrap();
+        stop.cancel();
+    };
+    let (held, ()) = tokio::join!(lease.run(stop.clone()), write);
+    held.unwrap();
+    assert!(api.objects().iter().any(|object| object["kind"] == "ConfigMap"));
+}

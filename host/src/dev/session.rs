@@ -361,7 +361,6 @@ impl Work {
             job.renewed.await;
         }
         if let Some(host) = self.host.take() {
-            let host = Arc::into_inner(host).context("the host is still in use")?;
             host.stop().await?;
         }
         if let Some(folder) = &self.session.input.save {

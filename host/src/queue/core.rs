@@ -13,6 +13,10 @@ use super::{Again, Cause, Delayed, Done, Key, Limits, Priority, Run, Share, Stat
 const FIRST_BACK_OFF: Duration = Duration::from_millis(5);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(1000);
 
+/// A failure that is repeated so soon, and has not been so often, is not taken for the last word.
+const AT_ONCE: Duration = Duration::from_secs(1);
+const TRIES_AT_ONCE: u32 = 8;
+
 /// How many causes of one run are kept; more are counted.
 const CAUSES_KEPT: usize = 8;
 
@@ -267,6 +271,18 @@ impl Core {
 
     pub(super) fn is_idle(&self) -> bool {
         self.ready == 0 && self.running == 0
+    }
+
+    /// Whether nothing is left to do at once: neither what was only put off, nor a failure that may mend itself within a moment.
+    pub(super) fn is_settled(&self, now: Instant) -> bool {
+        let is_soon = |slot: &Slot| {
+            slot.delay.as_ref().is_some_and(|delay| {
+                let may_mend = (1..TRIES_AT_ONCE).contains(&slot.failures)
+                    && delay.due.duration_since(now) <= AT_ONCE;
+                delay.cause == Cause::Coalesced || may_mend
+            })
+        };
+        self.is_idle() && !self.slots.values().any(is_soon)
     }
 
     pub(super) fn contains(&self, key: &Key) -> bool {
