@@ -301,7 +301,7 @@ impl All {
 }
 
 /// As `kubectl` names it: `VirtualService.networking.istio.io`.
-fn shown(kind: &Kind) -> String {
+pub(crate) fn shown(kind: &Kind) -> String {
     if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
 }
 

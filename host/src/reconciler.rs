@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
-use tracing::{Instrument as _, debug, debug_span};
+use tracing::{Instrument as _, debug};
 
 use crate::{
     cluster::{Cluster, Unavailable},
@@ -193,8 +193,9 @@ impl Reconciler {
         };
         report.kind = reference.kind.clone();
         let began = triggers.lock().begin(&run.key);
-        let span = debug_span!("reconcile", key = %run.key);
-        let (done, mut reads) = self.reconcile(run, reference, &mut report).instrument(span).await;
+        let span = report::span(&run.key, &report.kind, Some(self.loaded.processor.digest()));
+        let reconcile = self.reconcile(run, reference, &mut report);
+        let (done, mut reads) = reconcile.instrument(span.clone()).await;
         // What this run has mended itself is not news to it.
         feed();
         let causes = triggers.lock().ran(began, &reads);
@@ -202,7 +203,7 @@ impl Reconciler {
         report.again = delay(&done);
         self.keep_record(&mut report, &done, &mut reads);
         self.parts.metrics.ran(&report);
-        debug!(key = %run.key, took = ?report.took, failure = report.failure, "reconciled");
+        span.in_scope(|| debug!(took = ?report.took, failure = report.failure, "reconciled"));
         (report, Ended { done, causes })
     }
 

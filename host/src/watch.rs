@@ -19,7 +19,7 @@ use kube::{
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::sync::watch as latest;
-use tracing::{debug, info, warn};
+use tracing::{Instrument as _, debug, info, info_span, warn};
 
 use crate::{
     cluster::Cluster,
@@ -83,7 +83,9 @@ impl Watch {
             match context.cluster.resolve(&self.kind).await {
                 Ok(Some(resource)) => {
                     let resource = resource.api_resource();
-                    match self.follow(feed, &context, &resource, streaming).await {
+                    let span = info_span!("watch", resource = name(&resource));
+                    let followed = self.follow(feed, &context, &resource, streaming);
+                    match followed.instrument(span).await {
                         End::NoStreamingLists => streaming = false,
                         End::NotServed => context.cluster.forget(&self.kind.group),
                     }
@@ -207,6 +209,12 @@ fn end(error: &watcher::Error) -> Option<End> {
         }
         _ => None,
     }
+}
+
+/// As kubectl takes it: `virtualservices.networking.istio.io`.
+fn name(resource: &ApiResource) -> String {
+    let dot = if resource.group.is_empty() { "" } else { "." };
+    format!("{}{dot}{}", resource.plural, resource.group)
 }
 
 /// Waits for a change of a CRD, or until it is time to ask again.

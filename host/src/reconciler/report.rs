@@ -2,9 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tracing::{Span, info_span};
+
 use crate::{
     contract::{Kind, WriteFailure},
-    processor::Line,
+    metrics,
+    processor::{Digest, Line},
     queue::{Cause, Key, Run},
     record::Record,
     run::Version,
@@ -70,6 +73,11 @@ impl Report {
         }
     }
 
+    /// The span that the reconcile ran in, for what is said of it afterwards.
+    pub fn span(&self) -> Span {
+        span(&self.key, &self.kind, self.version.as_ref().map(|version| version.digest))
+    }
+
     /// How many questions it asked.
     pub fn reads(&self) -> usize {
         self.record.reads.len()
@@ -84,6 +92,18 @@ impl Report {
     pub(super) fn record_mut(&mut self) -> &mut Record {
         Arc::make_mut(&mut self.record)
     }
+}
+
+/// What every line of the log says that is said of a reconcile.
+pub(super) fn span(key: &Key, kind: &Kind, digest: Option<Digest>) -> Span {
+    info_span!(
+        "reconcile",
+        processor = %key.processor(),
+        digest = digest.map(tracing::field::display),
+        kind = metrics::shown(kind),
+        namespace = key.namespace(),
+        name = key.name(),
+    )
 }
 
 /// What was refused, on one line.
