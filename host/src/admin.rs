@@ -15,14 +15,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     grant::display_kind,
+    lease::Guard,
     metrics::{MEDIA_TYPE, Metrics, Sample},
     queue::Queue,
     store::Stores,
     watch::Watch,
 };
 
+mod objects;
+mod reports;
 #[cfg(test)]
 mod tests;
+
+pub use objects::Objects;
+pub use reports::Reports;
 
 /// What is told of a host.
 #[derive(Clone)]
@@ -35,7 +41,14 @@ pub struct Admin {
     pub stores: Stores,
     /// The watches whose first lists make it ready.
     pub watches: Watches,
+    /// Whether it may write.
+    pub lease: Guard,
+    /// What else it waits for, or why it is not to be asked for anything any more.
+    pub also: Also,
 }
+
+/// Tells in words why a host is not ready, besides its watches.
+pub type Also = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
 /// Tells what is watched at the time: processors come and go while a host runs.
 pub type Watches = Arc<dyn Fn() -> Vec<Watch> + Send + Sync>;
@@ -58,7 +71,7 @@ impl Admin {
     ///
     /// The listener fails.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
-        axum::serve(listener, self.router()).with_graceful_shutdown(stop.cancelled_owned()).await
+        serve(self.router(), listener, stop).await
     }
 
     /// The kinds of which not all objects are known yet.
@@ -69,12 +82,32 @@ impl Admin {
     }
 
     fn sample(&self) -> Sample {
-        Sample { queues: self.queue.states(), stores: self.stores.memory_by_kind() }
+        Sample {
+            queues: self.queue.states(),
+            stores: self.stores.memory_by_kind(),
+            leads: self.lease.is_held(),
+        }
     }
+}
+
+/// Answers until it is told to stop.
+///
+/// # Errors
+///
+/// The listener fails.
+pub async fn serve(
+    router: Router,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
 /// Ready once all first lists are complete: before, reads are answered as unavailable.
 async fn ready(State(admin): State<Admin>) -> Response {
+    if let Some(why) = (admin.also)() {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
+    }
     let waits = admin.waits_for();
     if waits.is_empty() {
         return "ok\n".into_response();

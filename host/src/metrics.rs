@@ -47,6 +47,8 @@ pub struct Sample {
     pub queues: Vec<(Arc<str>, queue::State)>,
     /// What is kept of each kind.
     pub stores: Vec<(Arc<Kind>, Memory)>,
+    /// Whether the host may write.
+    pub leads: bool,
 }
 
 struct All {
@@ -65,6 +67,7 @@ struct All {
     store_bytes: Family<Stored, Gauge>,
     watch_restarts: Family<Stored, Counter>,
     log_lines_dropped: Family<OfProcessor, Counter>,
+    leading: Gauge,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -181,6 +184,7 @@ impl Metrics {
         all.queue_keys.clear();
         all.store_objects.clear();
         all.store_bytes.clear();
+        all.leading.set(sample.leads.into());
         for (processor, state) in &sample.queues {
             for (state, count) in
                 [("ready", state.ready), ("running", state.running), ("delayed", state.delayed)]
@@ -228,6 +232,7 @@ impl All {
             store_bytes: Family::default(),
             watch_restarts: Family::default(),
             log_lines_dropped: Family::default(),
+            leading: Gauge::default(),
         };
         all.register();
         all
@@ -296,6 +301,11 @@ impl All {
             "log_lines_dropped",
             "Lines of guests' logs over the limit",
             self.log_lines_dropped.clone(),
+        );
+        registry.register(
+            "leading",
+            "Whether the host may write: it needs no Lease, or holds it",
+            self.leading.clone(),
         );
     }
 }

@@ -6,11 +6,13 @@
 
 mod cause;
 mod core;
+mod entry;
 mod lane;
 #[cfg(test)]
 mod tests;
 
 pub use cause::{Cause, Role, What};
+pub use entry::{Entry, NoKey, Where};
 pub use lane::Limits;
 
 use std::collections::BTreeMap;
@@ -319,6 +321,13 @@ impl Queue {
     /// The keys that wait for their time, the earliest first.
     pub fn delayed(&self) -> Vec<Delayed> {
         self.0.core.lock().delayed(self.now())
+    }
+
+    /// What is known of the keys that are chosen, in their own order.
+    pub fn entries(&self, is_chosen: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let mut core = self.0.core.lock();
+        core.fire(self.now());
+        core.entries(self.now(), is_chosen)
     }
 
     /// How much is where.

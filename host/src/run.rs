@@ -371,6 +371,11 @@ impl Host {
         self.shared.parts.records.get(key)
     }
 
+    /// What is known of the keys that are chosen, in their own order.
+    pub fn keys(&self, is_chosen: impl Fn(&queue::Entry) -> bool) -> Vec<queue::Entry> {
+        self.shared.queue.entries(is_chosen)
+    }
+
     /// What is told to those who run it. It is ready once the first lists of what is watched now are complete.
     pub fn admin(&self) -> Admin {
         let shared = Arc::clone(&self.shared);
@@ -379,6 +384,8 @@ impl Host {
             queue: self.shared.queue.clone(),
             stores: self.shared.parts.stores.clone(),
             watches: Arc::new(move || shared.watches.lock().all()),
+            lease: self.options.lease.clone(),
+            also: Arc::new(|| None),
         }
     }
 

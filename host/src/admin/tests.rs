@@ -22,7 +22,14 @@ fn admin() -> Admin {
     };
     let watches: Vec<Watch> = readable.wanted().iter().map(open).collect();
     let watches: Watches = Arc::new(move || watches.clone());
-    Admin { metrics: Metrics::new(), queue: Queue::new(), stores, watches }
+    Admin {
+        metrics: Metrics::new(),
+        queue: Queue::new(),
+        stores,
+        watches,
+        lease: Guard::none(),
+        also: Arc::new(|| None),
+    }
 }
 
 async fn get(admin: &Admin, path: &str) -> (u16, String) {

@@ -53,6 +53,7 @@ fn sample() -> Sample {
     Sample {
         queues: vec![("p".into(), State { ready: 1, running: 2, delayed: 3 })],
         stores: vec![(Arc::new(kind("Thing")), memory)],
+        leads: true,
     }
 }
 

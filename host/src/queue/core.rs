@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::lane::{Lane, Offer, Ticket};
-use super::{Again, Cause, Delayed, Done, Key, Limits, Priority, Run, Share, State};
+use super::{Again, Cause, Delayed, Done, Entry, Key, Limits, Priority, Run, Share, State};
 
 const FIRST_BACK_OFF: Duration = Duration::from_millis(5);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(1000);
@@ -263,6 +263,20 @@ impl Core {
             share.failing += usize::from(failed);
         }
         shares
+    }
+
+    pub(super) fn entries(&self, now: Instant, is_chosen: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let entry = |(key, slot): (&Key, &Slot)| Entry {
+            key: key.clone(),
+            ready: slot.ready.is_some(),
+            running: slot.running,
+            due_in: slot.delay.as_ref().map(|delay| delay.due.duration_since(now)),
+            failures: slot.failures,
+            causes: slot.causes.clone(),
+        };
+        let mut entries: Vec<Entry> = self.slots.iter().map(entry).filter(is_chosen).collect();
+        entries.sort_by(|one, other| one.key.cmp(&other.key));
+        entries
     }
 
     pub(super) fn has_ready(&self) -> bool {

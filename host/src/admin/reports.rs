@@ -1,0 +1,143 @@
+//! The last reports of a host, without the objects that they are about.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::{grant::display_ref, metrics, processor::Line, queue::Key, reconciler::Report};
+
+/// How many are kept, whatever came of them.
+const KEPT: usize = 256;
+/// Of how many keys the last report is kept because it failed.
+const FAILING: usize = 1000;
+/// How many lines of a guest's log are kept of one report, and how many characters of each.
+const LINES: usize = 20;
+const LINE: usize = 500;
+
+/// The last reports. Clones are the same ones.
+#[derive(Debug, Clone, Default)]
+pub struct Reports(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    last: VecDeque<Arc<Told>>,
+    failing: HashMap<Key, Arc<Told>>,
+}
+
+/// What is told of a report.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Told {
+    /// When it came.
+    at: Timestamp,
+    pub(super) key: Key,
+    #[serde(flatten)]
+    names: Names,
+    kind: String,
+    version: Option<String>,
+    digest: Option<String>,
+    causes: Vec<String>,
+    more_causes: usize,
+    attempt: u32,
+    took_seconds: f64,
+    reads: usize,
+    changes: Vec<String>,
+    unchanged: usize,
+    refused: usize,
+    pub(super) failure: Option<String>,
+    notes: Vec<String>,
+    log: Vec<String>,
+    again_seconds: Option<f64>,
+}
+
+/// The parts of a key.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Names {
+    processor: Arc<str>,
+    reconciler: Arc<str>,
+    namespace: Option<String>,
+    name: String,
+}
+
+// === impl Reports ===
+
+impl Reports {
+    /// Keeps what can be told of a report.
+    pub fn keep(&self, report: &Report, at: Timestamp) {
+        let told = Arc::new(Told::of(report, at));
+        let mut kept = self.0.lock();
+        if told.failure.is_none() {
+            kept.failing.remove(&report.key);
+        } else if kept.failing.len() < FAILING || kept.failing.contains_key(&report.key) {
+            kept.failing.insert(report.key.clone(), Arc::clone(&told));
+        }
+        if kept.last.len() == KEPT {
+            kept.last.pop_front();
+        }
+        kept.last.push_back(told);
+    }
+
+    /// The last ones, the newest first.
+    pub(super) fn last(&self) -> Vec<Arc<Told>> {
+        self.0.lock().last.iter().rev().cloned().collect()
+    }
+
+    /// Those of keys whose last run failed, the newest first.
+    pub(super) fn failing(&self) -> Vec<Arc<Told>> {
+        let mut failing: Vec<Arc<Told>> = self.0.lock().failing.values().cloned().collect();
+        failing.sort_by_key(|told| std::cmp::Reverse(told.at));
+        failing
+    }
+
+    /// Forgets the failures of keys that are no longer known to be failing: their processor or object has gone.
+    pub(super) fn forget_failing(&self, is_failing: impl Fn(&Key) -> bool) {
+        self.0.lock().failing.retain(|key, _| is_failing(key));
+    }
+}
+
+// === impl Told ===
+
+impl Told {
+    fn of(report: &Report, at: Timestamp) -> Self {
+        let changes = report.changes.iter();
+        let line = |line: &Line| line.message.chars().take(LINE).collect();
+        Self {
+            at,
+            key: report.key.clone(),
+            names: Names::of(&report.key),
+            kind: metrics::shown(&report.kind),
+            version: report.version.as_ref().map(|of| of.version.clone()),
+            digest: report.version.as_ref().map(|of| of.digest.to_string()),
+            causes: report.causes.iter().map(ToString::to_string).collect(),
+            more_causes: report.more_causes,
+            attempt: report.attempt,
+            took_seconds: report.took.as_secs_f64(),
+            reads: report.reads(),
+            changes: changes.map(|of| format!("{} {}", of.action, display_ref(&of.of))).collect(),
+            unchanged: report.unchanged,
+            refused: report.record.refused,
+            failure: report.failure.clone(),
+            notes: report.notes.clone(),
+            log: report.log.iter().take(LINES).map(line).collect(),
+            again_seconds: report.again.map(|again| again.as_secs_f64()),
+        }
+    }
+}
+
+// === impl Names ===
+
+impl Names {
+    pub(super) fn of(key: &Key) -> Self {
+        Self {
+            processor: Arc::clone(key.processor()),
+            reconciler: Arc::clone(key.reconciler()),
+            namespace: key.namespace().map(str::to_owned),
+            name: key.name().to_owned(),
+        }
+    }
+}
