@@ -232,11 +232,14 @@ impl Lease {
     /// One attempt to get it or to renew it, with a time limit that leaves room for another one.
     async fn attempt(&mut self) -> Result<Attempt, String> {
         let limit = self.settings.times.renew / 2;
-        let attempted = tokio::time::timeout(limit, self.attempt_once()).await;
-        let attempted = attempted.map_err(|_| format!("no answer within {limit:?}"))?;
-        if !matches!(attempted, Ok(Attempt::Held)) {
-            self.current = None;
-        }
+        let attempted = tokio::time::timeout(limit, async {
+            match self.attempt_once().await? {
+                // Read anew, it tells who holds it.
+                Attempt::Conflict => self.attempt_once().await,
+                attempt => Ok(attempt),
+            }
+        });
+        let attempted = attempted.await.map_err(|_| format!("no answer within {limit:?}"))?;
         attempted.map_err(|error| cluster::said(&error))
     }
 
