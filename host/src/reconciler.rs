@@ -1,14 +1,15 @@
 //! One reconcile, from the key to the requeue: read, call, check, write, and say when to come again. The story of the program.
 
+mod ending;
 mod report;
 
+use ending::Met;
 pub use report::Report;
 use report::{chain, describe, shortened};
 
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug};
 
@@ -21,15 +22,13 @@ use crate::{
     processor::{self, Moment},
     queue::{Again, Cause, Done, Key, Run},
     record::{self, Basis, Digest, Ending, Records},
-    run::{Clock, Loaded},
+    run::{Clock, Loaded, Mode},
     store::Stores,
     triggers::Triggers,
     view::{self, Readable, Reads, View},
     write::{self, Writer, Written},
 };
 
-/// Stops the reconciles of an object while it is `true`.
-const PAUSED: &str = "mortise.dev/paused";
 /// When a key comes back that waits for a namespace to go.
 const TERMINATING: Duration = Duration::from_secs(1);
 /// The reason of the event that says that a processor failed.
@@ -255,16 +254,18 @@ impl Reconciler {
                 return (Done::Failure(Again::OnChange), view.finish());
             }
         };
-        // One that has left the selection is reconciled on while it holds one of the reconciler's finalizers, then it is gone.
-        let there = known.selected || known.held;
-        let (object, value) = match known.entry.filter(|_| there) {
-            Some(entry) => (known.json, Some(entry.value())),
-            None => (None, None),
+        let (object, value) = match self.meet(known) {
+            Met::Left(note) => {
+                report.notes.push(note);
+                return (Done::Success { requeue: None }, view.finish());
+            }
+            Met::Released(object) => {
+                let (reconciled, reads) = (Reconciled { reference, object }, view.finish());
+                let mut turn = Turn { key: &run.key, reconciled: &reconciled, report, reads };
+                return (self.let_go(&mut turn).await, turn.reads);
+            }
+            Met::Called(object, value) => (object, value),
         };
-        if value.as_ref().is_some_and(is_paused) {
-            report.notes.push(format!("paused by the annotation {PAUSED}"));
-            return (Done::Success { requeue: None }, view.finish());
-        }
         let request = Request {
             reconciler: run.key.reconciler().to_string(),
             parent: None,
@@ -392,6 +393,10 @@ impl Reconciler {
 
     async fn write(&self, plan: &Plan, turn: &mut Turn<'_>) -> Written {
         let context = self.context(turn.key, turn.reconciled);
+        if self.loaded.settings.mode == Mode::Observe {
+            turn.report.withheld.extend(self.parts.writer.foresee(plan, &context));
+            return Written::default();
+        }
         let mut written = self.parts.writer.carry_out(plan, &self.cluster, &context).await;
         turn.report.changes.append(&mut written.changes);
         turn.report.unchanged += written.skipped;
@@ -478,10 +483,4 @@ fn delay(done: &Done) -> Option<Duration> {
         Done::Failure(Again::After(after)) => Some(*after),
         Done::Failure(Again::BackOff | Again::OnChange) => None,
     }
-}
-
-fn is_paused(object: &Value) -> bool {
-    let annotations = object.pointer("/metadata/annotations");
-    annotations.and_then(|annotations| annotations.get(PAUSED)).and_then(Value::as_str)
-        == Some("true")
 }

@@ -9,7 +9,7 @@ mod watches;
 mod work;
 
 pub use registry::{LastFailure, Version};
-pub use settings::{Mode, Settings};
+pub use settings::{Ending, Mode, Settings};
 pub use status::ProcessorStatus;
 
 use std::{

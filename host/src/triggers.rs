@@ -101,6 +101,15 @@ impl Triggers {
         self.keys.iter().filter(is_its).map(|(key, _)| key.clone()).collect()
     }
 
+    /// How many keys of each processor there are of which it is known what they have read, or that run.
+    pub fn counts(&self) -> BTreeMap<Arc<str>, usize> {
+        let mut counts = BTreeMap::new();
+        for (key, _) in self.keys.iter().filter(|(_, state)| !state.dropped) {
+            *counts.entry(Arc::clone(key.processor())).or_default() += 1;
+        }
+        counts
+    }
+
     /// Forgets all keys of a reconciler. Runs of it that are under way leave nothing behind.
     pub fn remove_reconciler(&mut self, processor: &str, reconciler: &str) {
         self.reconcilers.retain(|held| &*held.processor != processor || &*held.name != reconciler);

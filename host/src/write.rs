@@ -35,6 +35,7 @@ mod dispute;
 mod event;
 pub(crate) mod field_manager;
 mod finalizer;
+mod foresee;
 mod leave;
 mod live;
 mod memory;
@@ -109,6 +110,15 @@ pub struct Change {
     pub of: ObjectRef,
     /// As the API server answered; of a deletion what was there last, as far as it is known.
     pub object: Arc<Value>,
+}
+
+/// A write that is not made, of a processor that only observes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Withheld {
+    /// What would be done.
+    pub action: Action,
+    /// To which object.
+    pub of: ObjectRef,
 }
 
 /// What was done to an object.
@@ -211,6 +221,11 @@ impl Writer {
         run.all(plan).await;
         run.written.warnings.extend(self.disputes.told_to(run.managers.hash()));
         run.written
+    }
+
+    /// What the keys of a processor and others want of the same fields.
+    pub fn disputes_of(&self, processor: &str) -> Vec<String> {
+        self.disputes.of(processor)
     }
 
     /// Forgets what was remembered of a reconciled object that is gone.

@@ -11,7 +11,7 @@ use crate::{
     queue::{Cause, Key, Run},
     record::Record,
     run::Version,
-    write::Change,
+    write::{Change, Withheld},
 };
 
 /// How much of a message an event holds (Kubernetes' own limit is 1024 bytes).
@@ -36,6 +36,8 @@ pub struct Report {
     pub took: Duration,
     /// The writes, in their order.
     pub changes: Vec<Change>,
+    /// The writes that were not made, of a processor that only observes, in their order.
+    pub withheld: Vec<Withheld>,
     /// How many writes were left out since they would have changed nothing.
     pub unchanged: usize,
     /// What people should know: who takes whose fields, what is waited for, that the object is paused.
@@ -64,6 +66,7 @@ impl Report {
             attempt: run.attempt,
             took: Duration::ZERO,
             changes: Vec::new(),
+            withheld: Vec::new(),
             unchanged: 0,
             notes: Vec::new(),
             log: Vec::new(),

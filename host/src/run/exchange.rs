@@ -78,6 +78,7 @@ impl Host {
         self.shared.parts.records.forget_processor(name);
         drop(triggers);
         self.shared.release(over);
+        self.shared.moved();
         tracing::info!(processor = name, "removed");
         Ok(())
     }
@@ -152,6 +153,15 @@ impl Host {
         }
         drop(triggers);
         shared.release(over);
+        shared.moved();
+    }
+
+    /// Sets how many of a processor's calls run at once (none where it is 0) and how many runs begin in a second, from now on.
+    pub fn set_pace(&self, processor: &Arc<str>, concurrency: usize, rate: Option<u32>) {
+        if self.options.drive == Drive::Host {
+            let limits = queue::Limits { concurrency, rate: rate.map(f64::from) };
+            self.shared.queue.set_processor(processor, limits);
+        }
     }
 
     fn limit(&self, name: &Arc<str>, settings: &Settings, reconcilers: &[contract::Reconciler]) {

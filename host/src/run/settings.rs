@@ -21,6 +21,17 @@ pub struct Settings {
     pub concurrency: Option<usize>,
     /// How many runs begin in a second at most.
     pub rate: Option<u32>,
+    /// What is done about the finalizers that it holds; none as long as it reconciles.
+    pub ending: Option<Ending>,
+}
+
+/// What becomes of the finalizers of a processor that is to go. Objects that hold none of them are left as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The objects are reconciled as if they were being deleted.
+    Finalize,
+    /// They are dropped; the processor is not called.
+    Release,
 }
 
 /// What becomes of what a processor wants.
@@ -46,6 +57,7 @@ impl Settings {
             take_over: Arc::default(),
             concurrency: None,
             rate: None,
+            ending: None,
         }
     }
 }

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tokio::sync::watch as latest;
 
 use super::{
     Host,
     registry::{Active, LastFailure, Registry, Version},
 };
-use crate::{contract::Kind, queue::Share};
+use crate::{
+    contract::Kind,
+    queue::{Cause, Key, Priority, Share},
+};
 
 /// A processor that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,21 +41,60 @@ pub struct ProcessorStatus {
     pub last_failure: Option<LastFailure>,
     /// Kinds that it needs and that the cluster does not serve.
     pub missing: Vec<Kind>,
+    /// Objects of which it is known what their last runs have read.
+    pub objects: usize,
+    /// What it and others want of the same fields.
+    pub disputes: Vec<String>,
 }
 
 impl Host {
     /// Every processor, by name. The cost follows the number of keys that wait.
     pub fn status(&self) -> Vec<ProcessorStatus> {
         let shares = self.shared.queue.shares();
+        let objects = self.shared.triggers.lock().counts();
         let registry = self.shared.registry.lock();
         let status = |active: &Arc<Active>| {
-            let share = shares.get(&active.version.processor).copied().unwrap_or_default();
-            self.status_of(active, share, &registry)
+            let name = &active.version.processor;
+            let share = shares.get(name).copied().unwrap_or_default();
+            self.status_with(active, share, objects.get(name).copied(), &registry)
         };
         registry.current().map(status).collect()
     }
 
-    fn status_of(&self, active: &Active, share: Share, registry: &Registry) -> ProcessorStatus {
+    /// One processor; none where none is called so.
+    pub fn status_of(&self, processor: &str) -> Option<ProcessorStatus> {
+        let share = self.shared.queue.shares().remove(processor).unwrap_or_default();
+        let objects = self.shared.triggers.lock().counts().remove(processor);
+        let registry = self.shared.registry.lock();
+        Some(self.status_with(registry.get(processor)?, share, objects, &registry))
+    }
+
+    /// A number that moves with each run that ends, and when a version is put to work or taken out.
+    pub fn activity(&self) -> latest::Receiver<u64> {
+        self.shared.activity.subscribe()
+    }
+
+    /// The keys of the objects that hold one of a processor's finalizers; none as long as that is not known, or where no processor
+    /// is called so.
+    pub fn holding(&self, processor: &str) -> Option<Vec<Key>> {
+        let active = self.shared.registry.lock().get(processor).cloned()?;
+        active.reconciler.holding(&active.version.processor)
+    }
+
+    /// Runs keys as soon as nothing else is to be done.
+    pub fn run_again(&self, keys: &[Key]) {
+        for key in keys {
+            self.shared.queue.renew(key, Cause::NewVersion, Priority::Background);
+        }
+    }
+
+    fn status_with(
+        &self,
+        active: &Active,
+        share: Share,
+        objects: Option<usize>,
+        registry: &Registry,
+    ) -> ProcessorStatus {
         let tally = active.tally();
         let is_missing = |kind: &&Kind| self.shared.parts.stores.is_unknown(kind);
         ProcessorStatus {
@@ -67,6 +110,8 @@ impl Host {
             failures: tally.failures,
             last_failure: tally.last_failure,
             missing: active.kinds.iter().filter(is_missing).cloned().collect(),
+            objects: objects.unwrap_or_default(),
+            disputes: self.shared.parts.writer.disputes_of(&active.version.processor),
         }
     }
 }

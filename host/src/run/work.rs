@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use parking_lot::Mutex;
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch as latest},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -28,6 +31,8 @@ pub(super) struct Shared {
     pub(super) queue: Queue,
     pub(super) registry: Mutex<Registry>,
     pub(super) watches: Mutex<Watches>,
+    /// Moves when a run has ended, and when versions come and go.
+    pub(super) activity: latest::Sender<u64>,
 }
 
 // === impl Shared ===
@@ -40,7 +45,13 @@ impl Shared {
             queue: Queue::new(),
             registry: Mutex::default(),
             watches: Mutex::default(),
+            activity: latest::Sender::new(0),
         }
+    }
+
+    /// Something has changed that can be asked for.
+    pub(super) fn moved(&self) {
+        self.activity.send_modify(|count| *count += 1);
     }
 
     /// Queues what the stores' changes trigger.
@@ -130,6 +141,7 @@ impl Shared {
         // Before the key can be given out again: a version that is over has no watch of its own from then on.
         self.release(over);
         self.queue.done(&run.key, again.done);
+        self.moved();
         report
     }
 

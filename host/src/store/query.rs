@@ -75,6 +75,13 @@ impl Query {
         Self { namespace, name, ..self.clone() }
     }
 
+    /// The same place, whatever is there.
+    pub(crate) fn anywhere(&self) -> Self {
+        let selector = LabelSelector::default();
+        let (labels, matching) = (HashedSelector::new(&selector), Box::default());
+        Self { selector, labels, matching, ..self.clone() }
+    }
+
     /// Whether an object is selected. A path that is not indexed is looked up in the object's JSON.
     pub fn matches(&self, entry: &Entry) -> bool {
         let is = |wanted: &Option<Box<str>>, held: &str| {

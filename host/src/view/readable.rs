@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::contract::{Description, Kind, ObjectRef, ReadError, Selection};
 use crate::grant::{self, Declared};
 use crate::path::{Fields, Path};
-use crate::store::{Entry, Query, Scope, Wanted};
+use crate::store::{Entry, Query, Scope, Stores, Wanted};
 
 /// What of a reconciled object the host itself looks at.
 const LOOKED_AT: [&str; 3] = [
@@ -37,6 +37,7 @@ type Question = (Box<[usize]>, Box<[String]>);
 #[derive(Debug)]
 pub(super) struct Part {
     of: Declared,
+    kind: Kind,
     query: Query,
     /// Those of `matching`.
     paths: BTreeSet<Path>,
@@ -103,6 +104,22 @@ impl Readable {
     /// needed. Not merged.
     pub fn wanted(&self) -> &[(Kind, Scope, Wanted)] {
         &self.wanted
+    }
+
+    /// The objects that hold a finalizer of the reconciler that may have put it there, by its name; none as long as they are not all
+    /// known. A kind that is not served has no objects.
+    pub fn holding(&self, stores: &Stores) -> Option<Vec<(&str, Arc<Entry>)>> {
+        let mut holding = Vec::new();
+        for part in self.parts.iter().filter(|part| !part.finalizers.is_empty()) {
+            let Some(name) = part.reconciler.as_deref() else { continue };
+            if stores.is_unknown(&part.kind) {
+                continue;
+            }
+            let entries = stores.selected(&part.kind, &part.query.anywhere())?;
+            let held = entries.into_iter().filter(|entry| part.holds_finalizer(entry));
+            holding.extend(held.map(|entry| (name, entry)));
+        }
+        Some(holding)
     }
 
     fn want(&mut self, kind: &Kind, scope: Scope, wanted: Wanted) {
@@ -256,6 +273,7 @@ impl Part {
         let paths = of.matching.iter().filter_map(|(path, _)| path.parse().ok()).collect();
         Ok(Self {
             of: declared,
+            kind: of.kind.clone(),
             query,
             kept: Arc::clone(&fields),
             fields,

@@ -29,6 +29,8 @@ struct Dispute {
     with: Vec<String>,
     object: String,
     fields: String,
+    /// What the one was told that was refused.
+    message: String,
 }
 
 // === impl Disputes ===
@@ -72,21 +74,47 @@ impl Disputes {
         let message = format!(
             "two reconciles want one object: {names} has set {fields} of {object} otherwise, and what was there first stays"
         );
-        state.open.insert(wanted, Dispute { by: by.clone(), with, object, fields });
+        let said = message.clone();
+        state.open.insert(wanted, Dispute { by: by.clone(), with, object, fields, message: said });
         message
+    }
+
+    /// What keys of a processor want that others have, and what others want of that which they have.
+    pub(super) fn of(&self, processor: &str) -> Vec<String> {
+        let state = self.0.lock();
+        let is_its = |key: &Key| &**key.processor() == processor;
+        let has = |hash: &String| state.keys.get(hash).is_some_and(is_its);
+        let told = state.open.values().filter_map(|dispute| {
+            if is_its(&dispute.by) {
+                return Some(dispute.message.clone());
+            }
+            dispute.with.iter().any(has).then(|| dispute.told())
+        });
+        let mut told: Vec<String> = told.collect();
+        told.sort();
+        told
     }
 
     /// What others want of that which this key has.
     pub(super) fn told_to(&self, hash: &str) -> Vec<String> {
         let state = self.0.lock();
         let concern = |dispute: &&Dispute| dispute.with.iter().any(|with| with == hash);
-        let told = state.open.values().filter(concern).map(|dispute| {
-            let Dispute { by, object, fields, .. } = dispute;
-            format!("two reconciles want one object: `{by}` wants {fields} of {object} otherwise, and is refused")
-        });
-        let mut told: Vec<String> = told.collect();
+        let mut told: Vec<String> =
+            state.open.values().filter(concern).map(Dispute::told).collect();
         told.sort();
         told
+    }
+}
+
+// === impl Dispute ===
+
+impl Dispute {
+    /// What those are told who have what was wanted.
+    fn told(&self) -> String {
+        let Self { by, object, fields, .. } = self;
+        format!(
+            "two reconciles want one object: `{by}` wants {fields} of {object} otherwise, and is refused"
+        )
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Add,
     Remove,
 }
@@ -96,13 +96,13 @@ impl Run<'_> {
     }
 }
 
-fn held(object: &Value) -> Vec<String> {
+pub(super) fn held(object: &Value) -> Vec<String> {
     let held =
         object.pointer("/metadata/finalizers").and_then(Value::as_array).into_iter().flatten();
     held.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn next(held: &[String], finalizers: &Finalizers, step: Step) -> Vec<String> {
+pub(super) fn next(held: &[String], finalizers: &Finalizers, step: Step) -> Vec<String> {
     let mut next = held.to_vec();
     match step {
         Step::Add => {

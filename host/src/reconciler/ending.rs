@@ -1,0 +1,125 @@
+//! What is done with an object that a run meets, also in the last runs of a processor that is to go.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Reconciler, Turn, report::describe};
+use crate::{
+    outcome::{Finalizers, Plan},
+    queue::{Again, Done, Key},
+    run::Ending,
+    view,
+};
+
+/// Stops the reconciles of an object while it is `true`.
+const PAUSED: &str = "mortise.dev/paused";
+
+/// What is done with the reconciled object.
+pub(super) enum Met {
+    /// Nothing, for this reason.
+    Left(String),
+    /// The processor's finalizers are dropped from it.
+    Released(Option<Value>),
+    /// The processor is called, with what it is given, and with all that is known of it.
+    Called(Option<String>, Option<Value>),
+}
+
+impl Reconciler {
+    pub(super) fn meet(&self, known: view::Reconciled) -> Met {
+        // One that has left the selection is reconciled on while it holds one of the reconciler's finalizers, then it is gone.
+        let there = known.selected || known.held;
+        let (object, value) = match known.entry.filter(|_| there) {
+            Some(entry) => (known.json, Some(entry.value())),
+            None => (None, None),
+        };
+        let ending = self.loaded.settings.ending;
+        if ending.is_some() && !known.held {
+            return Met::Left("left as it is: its processor is to go".to_owned());
+        }
+        if ending == Some(Ending::Release) {
+            return Met::Released(value);
+        }
+        if value.as_ref().is_some_and(is_paused) {
+            return Met::Left(format!("paused by the annotation {PAUSED}"));
+        }
+        if ending.is_none() {
+            return Met::Called(object, value);
+        }
+        let now = (self.parts.now)();
+        let given = object.and_then(|json| serde_json::from_str(&json).ok());
+        let given = given.map(|given| deleted(given, now).to_string());
+        Met::Called(given, value.map(|value| deleted(value, now)))
+    }
+
+    /// The keys of the objects that hold one of its finalizers; none as long as they are not all known.
+    pub fn holding(&self, processor: &std::sync::Arc<str>) -> Option<Vec<Key>> {
+        let holding = self.readable.holding(&self.parts.stores)?;
+        let key = |reconciler: &str, namespace: Option<&str>, name: &str| {
+            Key::new(processor, &reconciler.into(), namespace, name)
+        };
+        let keys = holding.iter().map(|(of, entry)| key(of, entry.namespace(), entry.name()));
+        Some(keys.collect())
+    }
+
+    /// Drops the finalizers that the processor may have put on the object, and does nothing else.
+    pub(super) async fn let_go(&self, turn: &mut Turn<'_>) -> Done {
+        let declared = self.description(turn.key).map(|of| of.finalizers.clone());
+        let plan = Plan {
+            finalizers: Some(Finalizers {
+                wanted: Vec::new(),
+                released: declared.unwrap_or_default(),
+            }),
+            is_report: true,
+            ..Plan::default()
+        };
+        let written = self.write(&plan, turn).await;
+        if written.failures.is_empty() {
+            return Done::Success { requeue: None };
+        }
+        turn.report.failure.get_or_insert_with(|| describe(&written.failures));
+        turn.report.record_mut().refused += written.failures.len();
+        Done::Failure(Again::BackOff)
+    }
+}
+
+/// The object as if it were being deleted since now, unless it is anyway.
+fn deleted(mut object: Value, now: Timestamp) -> Value {
+    let time = object
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .map(|metadata| metadata.entry("deletionTimestamp").or_insert(Value::Null));
+    if let Some(time) = time.filter(|time| time.is_null()) {
+        *time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+    }
+    object
+}
+
+fn is_paused(object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    annotations.and_then(|annotations| annotations.get(PAUSED)).and_then(Value::as_str)
+        == Some("true")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_deleted_since_longer_stays_so() {
+        let now: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        let cases = [
+            (json!({"name": "a"}), "2026-01-02T03:04:05Z"),
+            (json!({"name": "a", "deletionTimestamp": null}), "2026-01-02T03:04:05Z"),
+            (
+                json!({"name": "a", "deletionTimestamp": "2025-01-01T00:00:00Z"}),
+                "2025-01-01T00:00:00Z",
+            ),
+        ];
+        for (metadata, expected) in cases {
+            let object = deleted(json!({"metadata": metadata}), now);
+            assert_eq!(object["metadata"]["deletionTimestamp"], expected);
+        }
+    }
+}
