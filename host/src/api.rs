@@ -12,5 +12,6 @@ pub use processor::{
 /// The finalizer of a Processor that has been put to work: what it left on other objects has to be seen to first.
 pub const FINALIZER: &str = "mortise.dev/processor";
 
-/// On a `ServiceAccount`, as a label or an annotation: the Processor that may act as it; `*` stands for every one of the namespace.
+/// On a `ServiceAccount`, as a label or an annotation: the Processor that may act as it. `*`, which no label can hold, stands for every
+/// one of the namespace.
 pub const CONSENT: &str = "mortise.dev/processor";

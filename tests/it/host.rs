@@ -12,6 +12,7 @@ mod lifecycle;
 mod metrics;
 mod misbehave;
 mod play;
+mod processors;
 mod records;
 mod relabel;
 mod restart;

@@ -54,7 +54,7 @@ pub struct ProcessorSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
     /// The ServiceAccount of this namespace that the processor acts as: it may do what this account may do, and nothing else. The
-    /// account must consent: by the label or annotation `mortise.dev/processor` with the Processor's name, or `*`.
+    /// account must consent: by the label or annotation `mortise.dev/processor` with the Processor's name, or the annotation with `*`.
     #[schemars(transform = schema::object_name)]
     pub service_account_name: String,
     /// What the processor is configured with. It is checked against the schema that the processor declares.

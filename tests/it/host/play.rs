@@ -59,9 +59,13 @@ impl Play {
         self
     }
 
+    /// As a configuration.
+    pub(super) fn config(&self) -> Value {
+        json!({"description": self.description, "script": self.script})
+    }
+
     pub(super) async fn load(&self) -> Loaded {
-        let play = json!({"description": self.description, "script": self.script});
-        loaded(PUPPET, &play.to_string()).await.unwrap()
+        loaded(PUPPET, &self.config().to_string()).await.unwrap()
     }
 }
 

@@ -1,0 +1,277 @@
+//! How a Processor stands, in the conditions of its resource. Pure: computed here, written by the supervisor.
+//!
+//! *Loaded*: what the spec asks for is at work. *Synced*: all objects are as the processor wants them. *Ready*: the processor runs,
+//! and has what it needs.
+
+use jiff::Timestamp;
+
+use crate::{
+    api::{Condition, Counts, LastFailure, ModuleStatus, ProcessorStatus, Reconciled},
+    contract::{Description, Kind},
+    grant::display_kind,
+    run,
+    supervisor::Fault,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// How many things a message lists.
+const LISTED: usize = 5;
+/// How long a message is at most: an etcd object holds many, and people read one.
+const LONGEST: usize = 2000;
+
+/// What is known of a Processor.
+#[derive(Debug)]
+pub struct Known<'a> {
+    /// Of its spec.
+    pub generation: Option<i64>,
+    /// Why what the spec asks for is not at work.
+    pub fault: Option<&'a Fault>,
+    /// What is at work.
+    pub running: Option<Running<'a>>,
+    /// What of it is suspended, observed or about to go.
+    pub state: State<'a>,
+    /// What was said last.
+    pub before: &'a ProcessorStatus,
+    /// The time.
+    pub now: Timestamp,
+}
+
+/// A version at work.
+#[derive(Debug, Clone, Copy)]
+pub struct Running<'a> {
+    /// What it said of itself.
+    pub description: &'a Description,
+    /// What the host says of it.
+    pub status: &'a run::ProcessorStatus,
+    /// Whether its first runs are still to be made.
+    pub is_new: bool,
+    /// Other Processors that declare one of its finalizers and wait.
+    pub twins: &'a [String],
+}
+
+/// What a spec says of how much of a version runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State<'a> {
+    /// All.
+    Runs,
+    /// It runs, and nothing is written.
+    Observes,
+    /// No run begins.
+    Suspended,
+    /// The Processor is being deleted: what is waited for.
+    Ends(&'a str),
+}
+
+/// What a condition says, without its type and times.
+struct Said {
+    status: &'static str,
+    reason: String,
+    message: String,
+}
+
+/// The status of a Processor.
+pub fn compute(known: &Known<'_>) -> ProcessorStatus {
+    let said = [("Loaded", loaded(known)), ("Synced", synced(known)), ("Ready", ready(known))];
+    let conditions = said.map(|(kind, said)| condition(kind, said, known)).into();
+    let running = known.running.as_ref();
+    let last_failure = running.and_then(|running| running.status.last_failure.as_ref());
+    ProcessorStatus {
+        observed_generation: known.generation,
+        module: running.map(module),
+        reconciles: running.map(reconciles).unwrap_or_default(),
+        counts: running.map(|running| Counts {
+            objects: running.status.objects as u64,
+            failing: running.status.failing as u64,
+        }),
+        last_failure: last_failure.map(failure).or_else(|| known.before.last_failure.clone()),
+        conditions,
+    }
+}
+
+fn module(running: &Running<'_>) -> ModuleStatus {
+    let version = &running.status.version;
+    ModuleStatus {
+        digest: version.digest.to_string(),
+        name: running.description.name.clone(),
+        version: version.version.clone(),
+    }
+}
+
+fn reconciles(running: &Running<'_>) -> Vec<Reconciled> {
+    let reconcilers = running.description.reconcilers.iter();
+    let of = reconcilers.map(|of| Reconciled {
+        name: of.name.clone(),
+        group: of.of.kind.group.clone(),
+        version: of.of.kind.version.clone(),
+        kind: of.of.kind.kind.clone(),
+        finalizers: of.finalizers.clone(),
+    });
+    of.collect()
+}
+
+fn failure(failure: &run::LastFailure) -> LastFailure {
+    let (key, message) = (&failure.key, shortened(&failure.message));
+    let place = key.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let object = format!("{} {place}{}", key.reconciler(), key.name());
+    LastFailure { object, time: time(failure.at), message }
+}
+
+// === conditions ===
+
+fn loaded(known: &Known<'_>) -> Said {
+    match (known.fault, &known.running) {
+        (Some(fault), Some(running)) => {
+            let version = &running.status.version.version;
+            let message = format!("{}; the former version {version} goes on", fault.message);
+            Said::no(fault.reason, message)
+        }
+        (Some(fault), None) => Said::no(fault.reason, fault.message.clone()),
+        (None, Some(running)) => {
+            let version = &running.status.version;
+            let (name, number) = (&running.description.name, &version.version);
+            Said::yes("Loaded", format!("{name} {number} is at work"))
+        }
+        (None, None) => Said::unknown("Loading", "the module is being loaded"),
+    }
+}
+
+fn synced(known: &Known<'_>) -> Said {
+    let Some(Running { status, is_new, .. }) = known.running else {
+        return Said::unknown("NotRunning", "nothing runs");
+    };
+    if !status.disputes.is_empty() {
+        return Said::no("FieldConflict", listed(&status.disputes));
+    }
+    if status.failing > 0 {
+        let last = status.last_failure.as_ref();
+        let last = last.map(|last| format!("; the last: {}", last.message)).unwrap_or_default();
+        let message = format!("{} of {} objects fail{last}", status.failing, status.objects);
+        return Said::no("ObjectsFail", message);
+    }
+    match known.state {
+        State::Suspended => Said::unknown("Suspended", "no runs begin: spec.suspend is true"),
+        State::Observes => Said::unknown("Observed", "nothing is written: spec.mode is Observe"),
+        State::Ends(_) => Said::unknown("Ending", "the Processor is being deleted"),
+        State::Runs if is_new => Said::unknown("Reconciling", "the first runs are being made"),
+        State::Runs => {
+            Said::yes("Synced", format!("all {} objects are reconciled", status.objects))
+        }
+    }
+}
+
+fn ready(known: &Known<'_>) -> Said {
+    let Some(running) = &known.running else {
+        return match (known.state, known.fault) {
+            (State::Ends(waits), Some(fault)) => Said::no(fault.reason, waits),
+            (_, Some(fault)) => Said::no(fault.reason, format!("nothing runs: {}", fault.message)),
+            (_, None) => Said::no("Loading", "the module is being loaded"),
+        };
+    };
+    if let State::Ends(waits) = known.state {
+        return Said::no("Ending", waits);
+    }
+    if known.state == State::Suspended {
+        return Said::no("Suspended", "no runs begin: spec.suspend is true");
+    }
+    let (missed, other) = missing(running);
+    if !missed.is_empty() {
+        let message = format!("waits for the CustomResourceDefinition of {}", listed(&missed));
+        return Said::no("KindNotServed", message);
+    }
+    works(known, running, &other)
+}
+
+/// Of a version that does what it can.
+fn works(known: &Known<'_>, running: &Running<'_>, missing: &[String]) -> Said {
+    let mut message = match known.state {
+        State::Observes => "runs, and nothing is written: spec.mode is Observe".to_owned(),
+        _ => "runs".to_owned(),
+    };
+    if !missing.is_empty() {
+        message = format!("{message}; not served by the cluster: {}", listed(missing));
+    }
+    if let Some(fault) = known.fault {
+        let version = &running.status.version.version;
+        return Said::yes(
+            "FormerVersion",
+            format!(
+                "the former version {version} {message}; what the spec asks for is not loaded ({})",
+                fault.reason
+            ),
+        );
+    }
+    if !running.twins.is_empty() {
+        let message = format!("{message}; {}", listed(running.twins));
+        return Said::yes("FinalizerShared", message);
+    }
+    let reason = if known.state == State::Observes { "Observes" } else { "Runs" };
+    Said::yes(reason, message)
+}
+
+/// The kinds that are not served: those that are reconciled, and others.
+fn missing(running: &Running<'_>) -> (Vec<String>, Vec<String>) {
+    let is_reconciled = |kind: &&Kind| {
+        running.description.reconcilers.iter().any(|reconciler| reconciler.of.kind == **kind)
+    };
+    let (reconciled, other): (Vec<&Kind>, Vec<&Kind>) =
+        running.status.missing.iter().partition(is_reconciled);
+    let shown = |kinds: Vec<&Kind>| kinds.into_iter().map(display_kind).collect();
+    (shown(reconciled), shown(other))
+}
+
+fn condition(kind: &str, said: Said, known: &Known<'_>) -> Condition {
+    let before = known.before.conditions.iter().find(|before| before.type_ == kind);
+    let since = before.filter(|before| before.status == said.status);
+    let since = since.map(|before| before.last_transition_time.clone());
+    Condition {
+        type_: kind.to_owned(),
+        status: said.status.to_owned(),
+        reason: said.reason,
+        message: shortened(&said.message),
+        last_transition_time: since.unwrap_or_else(|| time(known.now)),
+        observed_generation: known.generation,
+    }
+}
+
+fn listed(texts: &[String]) -> String {
+    let more = texts.len().saturating_sub(LISTED);
+    let mut shown: Vec<&str> = texts.iter().take(LISTED).map(String::as_str).collect();
+    let rest = format!("and {more} more");
+    if more > 0 {
+        shown.push(&rest);
+    }
+    shown.join("; ")
+}
+
+fn shortened(message: &str) -> String {
+    match message.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or(message)),
+        None => message.to_owned(),
+    }
+}
+
+fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+// === impl Said ===
+
+impl Said {
+    fn new(status: &'static str, reason: &str, message: impl Into<String>) -> Self {
+        Self { status, reason: reason.to_owned(), message: message.into() }
+    }
+
+    fn yes(reason: &str, message: impl Into<String>) -> Self {
+        Self::new("True", reason, message)
+    }
+
+    fn no(reason: &str, message: impl Into<String>) -> Self {
+        Self::new("False", reason, message)
+    }
+
+    fn unknown(reason: &str, message: impl Into<String>) -> Self {
+        Self::new("Unknown", reason, message)
+    }
+}

@@ -1,0 +1,274 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    contract::{Reconciler, Selection},
+    processor::Digest,
+    queue::Key,
+    run::{LastFailure as Failed, Version},
+};
+
+fn kind(name: &str) -> Kind {
+    Kind { group: "x.dev".into(), version: "v1".into(), kind: name.into() }
+}
+
+fn description() -> Description {
+    let of = Selection {
+        cluster: String::new(),
+        kind: kind("Rule"),
+        namespace: None,
+        name: None,
+        labels: String::new(),
+        matching: Vec::new(),
+        fields: Vec::new(),
+    };
+    let reconciler = Reconciler {
+        name: "rules".into(),
+        of,
+        finalizers: vec!["x.dev/rule".into()],
+        resync: 0,
+        triggered_by_status: false,
+        min_interval: 0,
+    };
+    Description {
+        name: "api-rule".into(),
+        version: "2.3.0".into(),
+        reconcilers: vec![reconciler],
+        reads: Vec::new(),
+        writes: Vec::new(),
+        config_schema: None,
+    }
+}
+
+fn host() -> run::ProcessorStatus {
+    let version = Version {
+        processor: "a/rules".into(),
+        version: "2.3.0".into(),
+        digest: Digest::of(b"module"),
+    };
+    run::ProcessorStatus {
+        version: version.into(),
+        since: at("2026-01-01T00:00:00Z"),
+        ready: 0,
+        running: 0,
+        on_former: 0,
+        delayed: 0,
+        backing_off: 0,
+        failing: 0,
+        runs: 7,
+        failures: 0,
+        last_failure: None,
+        missing: Vec::new(),
+        objects: 3,
+        disputes: Vec::new(),
+    }
+}
+
+fn at(time: &str) -> Timestamp {
+    time.parse().unwrap()
+}
+
+fn fault() -> Fault {
+    Fault {
+        reason: "ModuleNotFound",
+        message: "there is none".into(),
+        former: crate::supervisor::Former::GoesOn,
+        passes: true,
+    }
+}
+
+/// What is computed of a Processor that runs, with something changed.
+fn computed(
+    change: impl FnOnce(&mut run::ProcessorStatus),
+    fault: Option<&Fault>,
+    state: State<'_>,
+) -> ProcessorStatus {
+    let (description, mut status) = (description(), host());
+    change(&mut status);
+    let running = Running { description: &description, status: &status, is_new: false, twins: &[] };
+    compute(&Known {
+        generation: Some(4),
+        fault,
+        running: Some(running),
+        state,
+        before: &ProcessorStatus::default(),
+        now: at("2026-01-02T03:04:05.6Z"),
+    })
+}
+
+/// Status, reason and message of a condition.
+fn said<'a>(status: &'a ProcessorStatus, kind: &str) -> (&'a str, &'a str, &'a str) {
+    let condition = status.conditions.iter().find(|condition| condition.type_ == kind).unwrap();
+    (&condition.status, &condition.reason, &condition.message)
+}
+
+#[test]
+fn a_processor_that_runs_says_what_and_how_many() {
+    let status = computed(|_| {}, None, State::Runs);
+    let digest = Digest::of(b"module").to_string();
+    let expected = json!({
+        "observedGeneration": 4,
+        "module": {"digest": digest, "name": "api-rule", "version": "2.3.0"},
+        "reconciles": [{"name": "rules", "group": "x.dev", "version": "v1", "kind": "Rule", "finalizers": ["x.dev/rule"]}],
+        "counts": {"objects": 3, "failing": 0},
+        "conditions": [
+            {"type": "Loaded", "status": "True", "reason": "Loaded", "message": "api-rule 2.3.0 is at work"},
+            {"type": "Synced", "status": "True", "reason": "Synced", "message": "all 3 objects are reconciled"},
+            {"type": "Ready", "status": "True", "reason": "Runs", "message": "runs"},
+        ],
+    });
+    let mut found = serde_json::to_value(&status).unwrap();
+    for condition in found["conditions"].as_array_mut().unwrap() {
+        let condition = condition.as_object_mut().unwrap();
+        assert_eq!(condition.remove("lastTransitionTime"), Some(json!("2026-01-02T03:04:05Z")));
+        assert_eq!(condition.remove("observedGeneration"), Some(json!(4)));
+    }
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn what_stands_in_the_way_is_said_by_the_condition_that_it_concerns() {
+    let broken = fault();
+    let failed = Failed {
+        key: Key::new(&"a/rules".into(), &"rules".into(), Some("b"), "web"),
+        at: at("2026-01-01T00:00:00Z"),
+        message: "no Gateway".into(),
+    };
+    let cases = [
+        (
+            "failing",
+            computed(
+                |host| (host.failing, host.last_failure) = (2, Some(failed.clone())),
+                None,
+                State::Runs,
+            ),
+            "Synced",
+            ("False", "ObjectsFail", "2 of 3 objects fail; the last: no Gateway"),
+        ),
+        (
+            "disputed",
+            computed(
+                |host| (host.failing, host.disputes) = (1, vec!["two want one".into()]),
+                None,
+                State::Runs,
+            ),
+            "Synced",
+            ("False", "FieldConflict", "two want one"),
+        ),
+        (
+            "suspended",
+            computed(|_| {}, None, State::Suspended),
+            "Ready",
+            ("False", "Suspended", "no runs begin: spec.suspend is true"),
+        ),
+        (
+            "suspended, so not known",
+            computed(|_| {}, None, State::Suspended),
+            "Synced",
+            ("Unknown", "Suspended", "no runs begin: spec.suspend is true"),
+        ),
+        (
+            "observed",
+            computed(|_| {}, None, State::Observes),
+            "Ready",
+            ("True", "Observes", "runs, and nothing is written: spec.mode is Observe"),
+        ),
+        (
+            "the CRD of what is reconciled",
+            computed(|host| host.missing = vec![kind("Rule")], None, State::Runs),
+            "Ready",
+            ("False", "KindNotServed", "waits for the CustomResourceDefinition of Rule x.dev/v1"),
+        ),
+        (
+            "the CRD of what is read",
+            computed(|host| host.missing = vec![kind("Gateway")], None, State::Runs),
+            "Ready",
+            ("True", "Runs", "runs; not served by the cluster: Gateway x.dev/v1"),
+        ),
+        (
+            "a former version",
+            computed(|_| {}, Some(&broken), State::Runs),
+            "Loaded",
+            ("False", "ModuleNotFound", "there is none; the former version 2.3.0 goes on"),
+        ),
+        (
+            "a former version runs",
+            computed(|_| {}, Some(&broken), State::Runs),
+            "Ready",
+            (
+                "True",
+                "FormerVersion",
+                "the former version 2.3.0 runs; what the spec asks for is not loaded (ModuleNotFound)",
+            ),
+        ),
+        (
+            "it is to go",
+            computed(|_| {}, None, State::Ends("2 objects hold its finalizers still")),
+            "Ready",
+            ("False", "Ending", "2 objects hold its finalizers still"),
+        ),
+    ];
+    for (case, status, kind, expected) in cases {
+        assert_eq!(said(&status, kind), expected, "{case}");
+    }
+}
+
+#[test]
+fn where_nothing_runs_the_fault_is_said_and_the_last_failure_is_kept() {
+    let broken = fault();
+    let before = ProcessorStatus {
+        last_failure: Some(LastFailure { object: "rules b/web".into(), ..LastFailure::default() }),
+        ..ProcessorStatus::default()
+    };
+    let known = |fault| Known {
+        generation: Some(1),
+        fault,
+        running: None,
+        state: State::Runs,
+        before: &before,
+        now: at("2026-01-01T00:00:00Z"),
+    };
+    let status = compute(&known(Some(&broken)));
+    assert_eq!(said(&status, "Loaded"), ("False", "ModuleNotFound", "there is none"));
+    assert_eq!(said(&status, "Ready"), ("False", "ModuleNotFound", "nothing runs: there is none"));
+    assert_eq!(said(&status, "Synced"), ("Unknown", "NotRunning", "nothing runs"));
+    assert_eq!((status.module, status.counts), (None, None));
+    assert_eq!(status.last_failure, before.last_failure);
+    assert_eq!(said(&compute(&known(None)), "Loaded").0, "Unknown");
+}
+
+#[test]
+fn the_time_of_a_condition_is_that_of_its_last_change_of_status() {
+    let first = computed(|_| {}, None, State::Runs);
+    let (description, status) = (description(), host());
+    let later = |state, before: &ProcessorStatus, now| {
+        let running =
+            Running { description: &description, status: &status, is_new: false, twins: &[] };
+        let known = Known {
+            generation: Some(5),
+            fault: None,
+            running: Some(running),
+            state,
+            before,
+            now: at(now),
+        };
+        compute(&known)
+    };
+    let time = |status: &ProcessorStatus| {
+        let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+        ready.last_transition_time.clone()
+    };
+    let observed = later(State::Observes, &first, "2026-02-01T00:00:00Z");
+    assert_eq!(said(&observed, "Ready").1, "Observes");
+    assert_eq!(time(&observed), time(&first), "another reason, the same status");
+    let suspended = later(State::Suspended, &observed, "2026-03-01T00:00:00Z");
+    assert_eq!(time(&suspended), "2026-03-01T00:00:00Z");
+}
+
+#[test]
+fn many_things_are_counted_and_long_messages_cut() {
+    let texts: Vec<String> = (0..8).map(|number| number.to_string()).collect();
+    assert_eq!(listed(&texts), "0; 1; 2; 3; 4; and 3 more");
+    let status = computed(|host| host.disputes = vec!["é".repeat(3000)], None, State::Runs);
+    assert_eq!(said(&status, "Synced").2.chars().count(), LONGEST + 1);
+}

@@ -1,0 +1,229 @@
+//! What a spec asks for, in the host's own terms: what decides whether a version has to be loaded anew.
+
+use std::{sync::Arc, time::Duration};
+
+use super::fault::Fault;
+use crate::{
+    api::{self, ProcessorSpec},
+    cluster::Account,
+    processor::{self, Digest},
+    run::{Ending, Mode, Settings},
+};
+
+const LEAST_MEMORY: u64 = 1 << 20;
+/// What 32 bits address.
+const MOST_MEMORY: u64 = 4 << 30;
+const LONGEST_DEADLINE: Duration = Duration::from_mins(10);
+
+/// What a version is made from. Two that are equal make the same version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Recipe {
+    /// Of the module.
+    pub(super) digest: Digest,
+    pub(super) config: Arc<str>,
+    pub(super) account: Account,
+    pub(super) mode: Mode,
+    pub(super) take_over: Arc<[String]>,
+    pub(super) limits: processor::Limits,
+    pub(super) ending: Option<Ending>,
+}
+
+/// How much of a version runs. A change of it needs no other version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pace {
+    pub(super) concurrency: usize,
+    pub(super) rate: Option<u32>,
+}
+
+/// Refuses what the host cannot do yet.
+pub(super) fn check_supported(spec: &ProcessorSpec) -> Result<&str, Fault> {
+    let fault = |what: &str, accepted: &str| {
+        Err(Fault::new("NotSupported", format!("{what} is not supported yet: {accepted}")))
+    };
+    if spec.module.image.is_some() {
+        return fault(
+            "spec.module.image",
+            "name a file in the host's folder of modules in spec.module.path",
+        );
+    }
+    if spec.verification.is_some() {
+        return fault("spec.verification", "leave it out");
+    }
+    if !spec.egress.is_empty() {
+        return fault("spec.egress", "leave it out");
+    }
+    match &spec.module.path {
+        Some(path) => Ok(path),
+        None => {
+            Err(Fault::new("ModuleNotNamed", "spec.module names no module: give spec.module.path"))
+        }
+    }
+}
+
+// === impl Recipe ===
+
+impl Recipe {
+    pub(super) fn new(
+        spec: &ProcessorSpec,
+        account: &Account,
+        digest: Digest,
+        ending: Option<Ending>,
+    ) -> Result<Self, Fault> {
+        // Where there is none, the processor is given an empty object, as at the desk.
+        let config = serde_json::Value::Object(spec.config.clone().unwrap_or_default());
+        Ok(Self {
+            digest,
+            config: config.to_string().into(),
+            account: account.clone(),
+            mode: match spec.mode {
+                api::Mode::Reconcile => Mode::Reconcile,
+                api::Mode::Observe => Mode::Observe,
+            },
+            take_over: spec.take_over.as_slice().into(),
+            limits: limits(&spec.limits)?,
+            ending,
+        })
+    }
+
+    /// As the reconciler wants them.
+    pub(super) fn settings(&self, name: &str, pace: Pace) -> Settings {
+        Settings {
+            name: Some(name.into()),
+            account: Some(self.account.clone()),
+            mode: self.mode,
+            take_over: Arc::clone(&self.take_over),
+            concurrency: Some(pace.concurrency),
+            rate: pace.rate,
+            ending: self.ending,
+            ..Settings::in_namespace(&self.account.namespace)
+        }
+    }
+}
+
+// === impl Pace ===
+
+impl Pace {
+    /// The deletion of a Processor is carried out though it is suspended.
+    pub(super) fn new(spec: &ProcessorSpec, is_ending: bool) -> Self {
+        let concurrency =
+            if spec.suspend && !is_ending { 0 } else { spec.limits.concurrency as usize };
+        Self { concurrency, rate: spec.limits.rate }
+    }
+}
+
+fn limits(limits: &api::Limits) -> Result<processor::Limits, Fault> {
+    let memory = bytes(&limits.memory)
+        .filter(|memory| (LEAST_MEMORY..=MOST_MEMORY).contains(memory))
+        .and_then(|memory| usize::try_from(memory).ok())
+        .ok_or_else(|| invalid("memory", &limits.memory, "1Mi to 4Gi"))?;
+    let deadline = duration(&limits.deadline)
+        .filter(|deadline| !deadline.is_zero() && *deadline <= LONGEST_DEADLINE)
+        .ok_or_else(|| invalid("deadline", &limits.deadline, "1ms to 10m"))?;
+    Ok(processor::Limits { memory, deadline, ..processor::Limits::default() })
+}
+
+fn invalid(field: &str, value: &str, accepted: &str) -> Fault {
+    Fault::new("LimitsInvalid", format!("spec.limits.{field} is `{value}`; {accepted} is accepted"))
+}
+
+/// A quantity of bytes as Kubernetes writes them.
+fn bytes(text: &str) -> Option<u64> {
+    let units = [
+        ("Ki", 1 << 10),
+        ("Mi", 1 << 20),
+        ("Gi", 1 << 30),
+        ("k", 1000),
+        ("M", 1_000_000),
+        ("G", 1_000_000_000),
+    ];
+    let unit = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let (number, factor) = unit.unwrap_or((text, 1));
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
+    let (number, factor) =
+        units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
+    Some(Duration::from_millis(number.parse::<u64>().ok()?.checked_mul(*factor)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(memory: &str, deadline: &str) -> Result<(usize, Duration), String> {
+        let of = api::Limits {
+            memory: memory.into(),
+            deadline: deadline.into(),
+            ..api::Limits::default()
+        };
+        limits(&of).map(|limits| (limits.memory, limits.deadline)).map_err(|fault| fault.message)
+    }
+
+    #[test]
+    fn limits_are_read_as_kubernetes_writes_them() {
+        let cases = [
+            ("64Mi", "5s", 64 << 20, 5_000),
+            ("4Gi", "10m", 4 << 30, 600_000),
+            ("1024Ki", "1ms", 1 << 20, 1),
+            ("2M", "600s", 2_000_000, 600_000),
+            ("1048576", "1m", 1 << 20, 60_000),
+        ];
+        for (memory, deadline, bytes, milliseconds) in cases {
+            assert_eq!(
+                with(memory, deadline),
+                Ok((bytes, Duration::from_millis(milliseconds))),
+                "{memory} {deadline}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_out_of_bounds_are_named_with_what_is_accepted() {
+        let memory =
+            |value: &str| format!("spec.limits.memory is `{value}`; 1Mi to 4Gi is accepted");
+        let deadline =
+            |value: &str| format!("spec.limits.deadline is `{value}`; 1ms to 10m is accepted");
+        for value in ["0", "1023Ki", "5Gi", "64Ti", "Mi", "-1Mi", "99999999999999999999"] {
+            assert_eq!(with(value, "5s"), Err(memory(value)));
+        }
+        for value in ["0s", "11m", "601s", "5", "5h", "s", "1.5s"] {
+            assert_eq!(with("64Mi", value), Err(deadline(value)));
+        }
+    }
+
+    #[test]
+    fn the_limits_of_a_processor_that_names_none_are_the_host_s() {
+        assert_eq!(limits(&api::Limits::default()), Ok(processor::Limits::default()));
+    }
+
+    #[test]
+    fn what_comes_later_is_refused_by_name() {
+        let spec = |rest: serde_json::Value| {
+            let mut spec =
+                serde_json::json!({"module": {"path": "a.wasm"}, "serviceAccountName": "a"});
+            spec.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+            serde_json::from_value::<ProcessorSpec>(spec).unwrap()
+        };
+        let cases = [
+            (serde_json::json!({"module": {"image": "a"}}), "spec.module.image"),
+            (
+                serde_json::json!({"verification": {"publicKeySecretRef": {"name": "a"}}}),
+                "spec.verification",
+            ),
+            (serde_json::json!({"egress": ["https://a.example.com"]}), "spec.egress"),
+        ];
+        for (rest, field) in cases {
+            let spec = spec(rest);
+            let fault = check_supported(&spec).expect_err(field);
+            assert_eq!(fault.reason, "NotSupported");
+            assert!(
+                fault.message.starts_with(&format!("{field} is not supported yet: ")),
+                "{}",
+                fault.message
+            );
+        }
+        assert_eq!(check_supported(&spec(serde_json::json!({}))), Ok("a.wasm"));
+    }
+}

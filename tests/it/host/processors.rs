@@ -1,0 +1,233 @@
+//! Processor resources before the embedded API: what they ask for runs, and their status says how it stands.
+
+use std::{fs, sync::Arc};
+
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams},
+    runtime::wait::await_condition,
+};
+use mortise_embedded_api::EmbeddedApi;
+use mortise_host::{
+    api::{Condition, Processor, definition},
+    cluster::Cluster,
+    desk,
+    lease::Guard,
+    run::{Host, Options},
+    supervisor::{self, Supervisor},
+};
+use mortise_tests::guest;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    CONFIG_MAP, GUARD, NAMESPACE, PUPPET, applies, merge, now, object, play::Play, scripted,
+    selection,
+};
+
+/// A cluster with the Processors' CRD, and a host that looks after them.
+struct Place {
+    api: EmbeddedApi,
+    /// As other people see it.
+    cluster: Cluster,
+    modules: TempDir,
+    host: Arc<Host>,
+    tasks: JoinSet<()>,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let api = EmbeddedApi::new(mortise_embedded_api::Options {
+            now: now(),
+            namespaces: vec!["default".into(), NAMESPACE.into()],
+            ..Default::default()
+        });
+        let cluster = super::cluster(&api);
+        desk::apply(&cluster, vec![definition::processors()]).await.unwrap();
+        let modules = tempfile::tempdir().unwrap();
+        let host = Self::host(&api);
+        let mut place = Self { api, cluster, modules, host, tasks: JoinSet::new() };
+        place.put("puppet.wasm", PUPPET);
+        place.account("puppet", &json!({"annotations": {"mortise.dev/processor": "*"}})).await;
+        place.start().await;
+        place
+    }
+
+    fn host(api: &EmbeddedApi) -> Arc<Host> {
+        let options = Options { now: now(), ..Options::default() };
+        Arc::new(Host::start(&super::cluster(api), Vec::new(), &options).unwrap())
+    }
+
+    async fn start(&mut self) {
+        let cache = guest(PUPPET).unwrap().parent().unwrap().join("mortise-cache");
+        let engine = desk::engine(Some(&cache), false).unwrap();
+        let options = supervisor::Options {
+            namespace: None,
+            modules: self.modules.path().to_owned(),
+            now: now(),
+            lease: Guard::none(),
+        };
+        let cluster = super::cluster(&self.api);
+        let supervisor = Supervisor::open(&cluster, &engine, &self.host, options).await.unwrap();
+        let host = Arc::clone(&self.host);
+        self.tasks.spawn(async move { supervisor.run(CancellationToken::new()).await.unwrap() });
+        self.tasks.spawn(async move {
+            loop {
+                host.next_report().await.unwrap();
+            }
+        });
+    }
+
+    /// The host and what looks after it end, and others start.
+    async fn restart(&mut self) {
+        self.tasks.shutdown().await;
+        self.host = Self::host(&self.api);
+        self.start().await;
+    }
+
+    /// A guest's module, under a name.
+    fn put(&self, name: &str, folder: &str) {
+        fs::copy(guest(folder).unwrap(), self.modules.path().join(name)).unwrap();
+    }
+
+    async fn apply(&self, objects: &[Value]) {
+        desk::apply(&self.cluster, objects.to_vec()).await.unwrap();
+    }
+
+    /// An account that may do everything, and consents as its metadata says.
+    async fn account(&self, name: &str, metadata: &Value) {
+        let rbac = "rbac.authorization.k8s.io";
+        let all = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]});
+        let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE});
+        self.apply(&[
+            json!({
+                "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "everything"}, "rules": [all],
+            }),
+            json!({
+                "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "everything"}, "subjects": [subject],
+            }),
+            object("v1/ServiceAccount", name, &json!({"metadata": metadata})),
+        ])
+        .await;
+    }
+
+    fn processors(&self) -> Api<Processor> {
+        Api::namespaced(self.cluster.client().clone(), NAMESPACE)
+    }
+
+    /// Makes a Processor of the puppet, or applies it anew.
+    async fn puppet(&self, name: &str, play: &Play, spec: &Value) {
+        let mut fields = json!({
+            "module": {"path": "puppet.wasm"}, "serviceAccountName": "puppet", "config": play.config(),
+        });
+        merge(&mut fields, spec);
+        self.apply(&[object("mortise.dev/v1alpha1/Processor", name, &json!({"spec": fields}))])
+            .await;
+    }
+
+    async fn edit(&self, name: &str, spec: Value) {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        self.processors().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    async fn delete(&self, name: &str) {
+        self.processors().delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Waits until this holds of a Processor.
+    async fn until(&self, name: &str, what: &str, holds: impl Fn(&Processor) -> bool) -> Processor {
+        let holds = |processor: Option<&Processor>| processor.is_some_and(&holds);
+        match timeout(GUARD, await_condition(self.processors(), name, holds)).await {
+            Ok(found) => found.unwrap().unwrap(),
+            Err(_) => panic!(
+                "not reached: {what}; {:#?}",
+                self.processors().get(name).await.map(|it| it.status)
+            ),
+        }
+    }
+
+    /// Waits until a condition of the newest spec has this reason; its status and message.
+    async fn reason(&self, name: &str, kind: &str, reason: &str) -> (String, String) {
+        let what = format!("{kind} {reason} of {name}");
+        let found = self.until(name, &what, |processor| {
+            condition(processor, kind).is_some_and(|condition| {
+                condition.reason == reason
+                    && condition.observed_generation == processor.metadata.generation
+            })
+        });
+        let condition = condition(&found.await, kind).unwrap().clone();
+        (condition.status, condition.message)
+    }
+
+    async fn until_gone(&self, name: &str) {
+        let gone = |processor: Option<&Processor>| processor.is_none();
+        let waited = timeout(GUARD, await_condition(self.processors(), name, gone)).await;
+        let Ok(waited) = waited else {
+            panic!("{name} stays: {:#?}", self.processors().get(name).await);
+        };
+        waited.unwrap();
+    }
+
+    /// Waits for an object of the namespace.
+    async fn until_object(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        holds: impl Fn(Option<&Value>) -> bool,
+    ) {
+        let resource = self.cluster.resolve(&super::kind(kind)).await.unwrap().unwrap();
+        let api: Api<kube::api::DynamicObject> = Api::namespaced_with(
+            self.cluster.client().clone(),
+            NAMESPACE,
+            &resource.api_resource(),
+        );
+        let holds = |found: Option<&kube::api::DynamicObject>| {
+            holds(found.map(|found| serde_json::to_value(found).unwrap()).as_ref())
+        };
+        let waited = timeout(GUARD, await_condition(api, name, holds)).await;
+        let Ok(waited) = waited else {
+            let processors = self.processors().list(&ListParams::default()).await.unwrap();
+            let status: Vec<_> = processors.iter().map(|processor| &processor.status).collect();
+            panic!("not reached: {what}; {status:#?}")
+        };
+        waited.unwrap();
+    }
+}
+
+fn condition<'a>(processor: &'a Processor, kind: &str) -> Option<&'a Condition> {
+    processor.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// Reconciles `ConfigMaps` with the label `play=yes`, and may write `ConfigMaps`.
+fn puppet() -> Play {
+    Play::new("puppet")
+        .reconciles("objects", &selection(CONFIG_MAP, "play=yes"))
+        .writes(&selection(CONFIG_MAP, ""), &["create", "update", "delete"])
+}
+
+fn made(name: &str, data: &Value) -> Value {
+    object(CONFIG_MAP, name, &json!({"data": data}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_processor_asks_for_runs_and_its_status_says_so() {
+    let place = Place::new().await;
+    let script = applies(&[made("b", &json!({"from": "a"}))]);
+    place.apply(&[scripted("a", &script)]).await;
+    place.puppet("rules", &puppet(), &json!({})).await;
+    place.until_object(CONFIG_MAP, "b", "what is wanted is made", |found| found.is_some()).await;
+    assert_eq!(
+        place.reason("rules", "Synced", "Synced").await,
+        ("True".into(), "all 1 objects are reconciled".into())
+    );
+    assert_eq!(place.reason("rules", "Ready", "Runs").await.0, "True");
+    let status = place.processors().get("rules").await.unwrap().status.unwrap();
+    let module = status.module.unwrap();
+    assert_eq!((module.name.as_str(), module.version.as_str()), ("puppet", "1.0.0"));
+    assert!(module.digest.starts_with("sha256:"), "{module:?}");
+    assert_eq!(status.counts.map(|counts| (counts.objects, counts.failing)), Some((1, 0)));
+}
