@@ -7,6 +7,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::cluster::Account;
 
 mod help;
+mod run;
+pub use run::{LeaseArgs, LogFormat, RunArgs};
 #[cfg(test)]
 mod tests;
 
@@ -18,15 +20,9 @@ pub struct Args {
     #[command(subcommand)]
     pub command: Command,
     /// What is logged to standard error, as `level` or `target=level`, separated by commas; a level alone is that of mortise's own.
-    #[arg(
-        long,
-        global = true,
-        display_order = 100,
-        env = "MORTISE_LOG",
-        default_value = "warn",
-        value_name = "FILTER"
-    )]
-    pub log: String,
+    /// `warn` if absent, of `mortise run` `info`.
+    #[arg(long, global = true, display_order = 100, env = "MORTISE_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
     /// Where compiled modules are kept; `mortise` in the user's cache folder if absent.
     #[arg(long, global = true, display_order = 100, env = "MORTISE_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,
@@ -35,6 +31,9 @@ pub struct Args {
 /// What the program does.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Runs the Processors of a cluster.
+    #[command(after_long_help = help::RUN)]
+    Run(RunArgs),
     /// Builds a guest and runs it against a Kubernetes API in memory that kubectl can use.
     #[command(after_long_help = help::DEV)]
     Dev(DevArgs),
@@ -270,6 +269,22 @@ pub enum Output {
 // === impl Args ===
 
 impl Args {
+    /// What is logged.
+    pub fn log_filter(&self) -> &str {
+        let by_default = if matches!(self.command, Command::Run(_)) { "info" } else { "warn" };
+        self.log.as_deref().unwrap_or(by_default)
+    }
+
+    /// How the log is written.
+    pub fn log_format(&self) -> LogFormat {
+        if let Command::Run(run) = &self.command { run.log_format } else { LogFormat::Text }
+    }
+
+    /// How many threads there are to be; as many as there are CPUs if none.
+    pub fn workers(&self) -> Option<usize> {
+        if let Command::Run(run) = &self.command { run.workers.map(usize::from) } else { None }
+    }
+
     /// The folder of compiled modules: the one that was named, else that of the user's caches; none if there is no home.
     pub fn cache(&self) -> Option<PathBuf> {
         let in_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));

@@ -3,14 +3,12 @@
 use std::{io::Write as _, process::ExitCode};
 
 use anyhow::Context as _;
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::EnvFilter;
 
 use crate::{
     args::{Args, Command},
     bench, completion, dev, inspect, log, new,
     print::RED,
-    simulate, test,
+    serve, simulate, test,
 };
 
 /// Runs the command and prints what went wrong, once, as a chain of causes.
@@ -33,14 +31,14 @@ pub fn print_usage(answer: &clap::Error) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_new(own_levels(&args.log))
-        .with_context(|| format!("`--log {}` is no filter", args.log))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(log::Output).init();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .context("cannot start threads")?;
+    log::init(args.log_filter(), args.log_format())?;
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    if let Some(workers) = args.workers() {
+        threads.worker_threads(workers);
+    }
+    let runtime = threads.enable_all().build().context("cannot start threads")?;
     let code = match &args.command {
+        Command::Run(run) => runtime.block_on(serve::run(run, args.cache().as_deref())),
         Command::Dev(dev) => runtime.block_on(dev::run(dev, args.cache().as_deref())),
         Command::Simulate(simulate) => {
             runtime.block_on(simulate::run(simulate, args.cache().as_deref()))
@@ -56,35 +54,4 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
     // What is still being compiled or read need not be waited for: nothing that it does is kept.
     runtime.shutdown_background();
     code
-}
-
-/// The filter with each level that stands alone and says more than a warning taken for mortise's own crates: those below say so
-/// much, and nothing that a user asked for.
-fn own_levels(filter: &str) -> String {
-    let directives =
-        filter.split(',').map(|directive| match directive.trim().parse::<LevelFilter>() {
-            Ok(level) if level > LevelFilter::WARN => format!("warn,mortise={level}"),
-            _ => directive.to_owned(),
-        });
-    directives.collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_level_alone_is_that_of_our_own_crates() {
-        let cases = [
-            ("debug", "warn,mortise=debug"),
-            ("error", "error"),
-            ("tower=debug", "tower=debug"),
-            ("info,tower=debug", "warn,mortise=info,tower=debug"),
-        ];
-        for (given, filter) in cases {
-            assert_eq!(own_levels(given), filter);
-            EnvFilter::try_new(own_levels(given)).unwrap();
-        }
-        assert!(EnvFilter::try_new(own_levels("tower=loud")).is_err());
-    }
 }

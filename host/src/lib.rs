@@ -15,7 +15,7 @@
 //! | [`grant`] → [`outcome`] → [`write`] | what may be written, what is wanted, and how it gets there |
 //! | [`api`] | the kinds that the host owns, as Kubernetes objects |
 //! | [`admin`], [`metrics`] | what those who run the host are told |
-//! | [`lease`] | which of several hosts writes |
+//! | [`serve`], [`lease`] | the command that runs a host in a cluster; which of several hosts writes |
 //! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
 
 pub mod admin;
@@ -49,6 +49,7 @@ pub mod rbac;
 pub mod reconciler;
 pub mod record;
 pub mod run;
+pub mod serve;
 pub mod simulate;
 pub mod status;
 pub mod store;

@@ -1,14 +1,26 @@
-//! Where the program's own log goes: to standard error, or for a time to whoever has the screen.
+//! What of the program's own log is written, how, and where: to standard error, or for a time to whoever has the screen.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 
+use anyhow::Context as _;
 use parking_lot::Mutex;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{
+    EnvFilter,
+    fmt::{MakeWriter, format::JsonFields},
+};
+
+use crate::args::LogFormat;
+
+mod json;
 
 type Take = Box<dyn Fn(String) + Send>;
 
 /// Who takes the lines instead of standard error.
 static TAKEN: Mutex<Option<Take>> = Mutex::new(None);
+
+/// It calls each request that was not answered an error; whoever sent it says what becomes of that.
+const QUIET: &str = "kube_client::client::builder=off";
 
 /// The log's writer.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +29,23 @@ pub struct Output;
 /// Lines go to standard error again when this is dropped.
 #[derive(Debug)]
 pub struct Redirected(());
+
+/// Begins to log.
+///
+/// # Errors
+///
+/// What is given is no filter.
+pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
+    let levels = EnvFilter::try_new(format!("{QUIET},{}", own_levels(filter)))
+        .with_context(|| format!("`--log {filter}` is no filter"))?;
+    let log = tracing_subscriber::fmt().with_env_filter(levels).with_writer(Output);
+    match format {
+        LogFormat::Text if io::stderr().is_terminal() => log.init(),
+        LogFormat::Text => log.with_ansi(false).init(),
+        LogFormat::Json => log.fmt_fields(JsonFields::new()).event_format(json::Json).init(),
+    }
+    Ok(())
+}
 
 /// Hands each line to `take`. There is one log: a second call takes the first one's place.
 pub fn redirect(take: impl Fn(String) + Send + 'static) -> Redirected {
@@ -49,5 +78,36 @@ impl io::Write for Output {
 
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
+    }
+}
+
+/// The filter with each level that stands alone and says more than a warning taken for mortise's own crates: those below say so
+/// much, and nothing that a user asked for.
+fn own_levels(filter: &str) -> String {
+    let directives =
+        filter.split(',').map(|directive| match directive.trim().parse::<LevelFilter>() {
+            Ok(level) if level > LevelFilter::WARN => format!("warn,mortise={level}"),
+            _ => directive.to_owned(),
+        });
+    directives.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_alone_is_that_of_our_own_crates() {
+        let cases = [
+            ("debug", "warn,mortise=debug"),
+            ("error", "error"),
+            ("tower=debug", "tower=debug"),
+            ("info,tower=debug", "warn,mortise=info,tower=debug"),
+        ];
+        for (given, filter) in cases {
+            assert_eq!(own_levels(given), filter);
+            EnvFilter::try_new(own_levels(given)).unwrap();
+        }
+        assert!(EnvFilter::try_new(own_levels("tower=loud")).is_err());
     }
 }

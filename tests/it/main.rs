@@ -13,8 +13,6 @@ mod cases;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
-mod cluster;
-#[cfg(test)]
 mod crds;
 #[cfg(test)]
 mod goldens;

@@ -23,9 +23,12 @@ use axum::{
     routing::get,
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{Reports, reports::Names};
+use super::{
+    Reports,
+    reports::{Names, as_text},
+};
 use crate::{
     lease::Guard,
     metrics,
@@ -49,7 +52,7 @@ pub struct Objects {
     /// Whether it leads.
     pub lease: Guard,
     /// What else is told of it: where it runs and as whom.
-    pub about: Value,
+    pub about: Map<String, Value>,
 }
 
 /// The parameters of a request.
@@ -79,6 +82,7 @@ struct Processor {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Waiting {
+    #[serde(serialize_with = "as_text")]
     key: Key,
     #[serde(flatten)]
     names: Names,
@@ -107,9 +111,9 @@ impl Objects {
 
     fn host(&self) -> Value {
         let mut about = self.about.clone();
-        about["leads"] = self.lease.is_held().into();
-        about["processors"] = self.host.status().len().into();
-        about
+        about.insert("leads".to_owned(), self.lease.is_held().into());
+        about.insert("processors".to_owned(), self.host.status().len().into());
+        Value::Object(about)
     }
 
     fn processors(&self) -> Value {
@@ -224,7 +228,7 @@ impl Processor {
             runs: status.runs,
             failures: status.failures,
             last_failure: failure
-                .map(|of| json!({"key": of.key, "at": of.at, "message": of.message})),
+                .map(|of| json!({"key": of.key.to_string(), "at": of.at, "message": of.message})),
             missing_kinds: status.missing.iter().map(metrics::shown).collect(),
         }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{grant::display_ref, metrics, processor::Line, queue::Key, reconciler::Report};
 
@@ -35,6 +35,7 @@ struct Kept {
 pub(super) struct Told {
     /// When it came.
     at: Timestamp,
+    #[serde(serialize_with = "as_text")]
     pub(super) key: Key,
     #[serde(flatten)]
     names: Names,
@@ -62,6 +63,11 @@ pub(super) struct Names {
     reconciler: Arc<str>,
     namespace: Option<String>,
     name: String,
+}
+
+/// A key as it is shown, which is how it is asked for.
+pub(super) fn as_text<S: Serializer>(key: &Key, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(key)
 }
 
 // === impl Reports ===

@@ -5,6 +5,7 @@ Examples:
   mortise dev guests/api-rule
   mortise simulate --module my.wasm --objects objects.yaml --crds crds/
   mortise inspect my.wasm --rbac --service-account shop/my
+  mortise run --modules modules/
 
 `mortise COMMAND --help` has more of them.
 
@@ -12,6 +13,22 @@ Exit codes:
   0  well
   1  bad input: the message says what would be accepted
   3  a reconcile failed";
+
+pub(super) const RUN: &str = "\
+Every option can be given as an environment variable, too. SIGTERM and SIGINT end it: nothing new is run, what runs ends and is
+written, the Lease is given back. A second one ends it at once.
+
+Examples:
+  mortise run --modules /modules                                    # in a pod
+  mortise run --kubeconfig ~/.kube/config --modules modules/ --namespace shop
+  mortise run --modules /modules --leader-elect --log-format json   # several of them: one leads
+  mortise run --modules modules/ --once                             # reconciles all that there is, and ends
+
+Exit codes:
+  0  ended by a signal, all that ran was ended; with --once: no reconcile failed
+  1  bad input: the message says what would be accepted; or the host failed: the Lease was lost, a task ended
+  3  with --once: the last run of a reconcile failed, or a Processor is not at work
+  4  ended before all that ran was ended: by a second signal, or since it took longer than --drain-seconds";
 
 pub(super) const DEV: &str = "\
 Examples:

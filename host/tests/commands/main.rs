@@ -25,6 +25,8 @@ mod inspect;
 #[cfg(test)]
 mod new;
 #[cfg(test)]
+mod run;
+#[cfg(test)]
 mod simulate;
 #[cfg(test)]
 mod test;

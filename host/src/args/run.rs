@@ -1,0 +1,112 @@
+//! The options of `mortise run`.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::ValueEnum;
+
+use crate::lease::Times;
+
+/// `mortise run`.
+#[derive(Debug, clap::Args)]
+pub struct RunArgs {
+    /// The file that says where the cluster is and who we are there; if absent, those that KUBECONFIG names or ~/.kube/config,
+    /// else what a pod is given.
+    #[arg(long, env = "MORTISE_KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig; its current one if absent.
+    #[arg(long, env = "MORTISE_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+    /// The namespace whose Processors are run; those of all namespaces if absent.
+    #[arg(long, env = "MORTISE_NAMESPACE", value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// The folder that a Processor's `spec.module.path` is looked for in.
+    #[arg(long, env = "MORTISE_MODULES", value_name = "DIR")]
+    pub modules: PathBuf,
+    /// Answers `/livez`, `/readyz` and `/metrics` there; port 0: a free one.
+    #[arg(long, env = "MORTISE_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8080")]
+    pub listen: SocketAddr,
+    /// Answers there what names objects: `/processors`, `/keys`, `/reports`, `/records` and `/watches`, as JSON. Whoever reaches it
+    /// may read that.
+    #[arg(long, env = "MORTISE_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8081")]
+    pub admin: SocketAddr,
+    /// How many threads run processors and all else; as many as there are CPUs for us if absent.
+    #[arg(
+        long,
+        env = "MORTISE_WORKERS",
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
+    pub workers: Option<u16>,
+    /// How the log is written: lines for people, or one JSON object a line.
+    #[arg(long, env = "MORTISE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    pub log_format: LogFormat,
+    /// Reconciles all that there is, until nothing is ready to run, and ends.
+    #[arg(long, env = "MORTISE_ONCE")]
+    pub once: bool,
+    /// How long running calls and their writes may take to end once the host is told to.
+    #[arg(long, env = "MORTISE_DRAIN_SECONDS", value_name = "N", default_value_t = 25)]
+    pub drain_seconds: u32,
+    /// Writes only while this host holds a Lease, so that several hosts can run: one leads, the others are ready to.
+    #[arg(long, env = "MORTISE_LEADER_ELECT")]
+    pub leader_elect: bool,
+    /// Which Lease, and how long what takes.
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+}
+
+/// The options of the Lease.
+#[derive(Debug, clap::Args)]
+pub struct LeaseArgs {
+    /// The namespace of the Lease; our own if absent: the pod's, or the context's.
+    #[arg(long, env = "MORTISE_LEASE_NAMESPACE", value_name = "NAMESPACE")]
+    pub lease_namespace: Option<String>,
+    /// The name of the Lease.
+    #[arg(long, env = "MORTISE_LEASE_NAME", value_name = "NAME", default_value = "mortise")]
+    pub lease_name: String,
+    /// After so long without a renewal another host takes the Lease.
+    #[arg(
+        long,
+        env = "MORTISE_LEASE_SECONDS",
+        value_name = "N",
+        default_value_t = 15,
+        value_parser = clap::value_parser!(u32).range(1..=3600)
+    )]
+    pub lease_seconds: u32,
+    /// After so long without a renewal the host that holds it ends; the difference is what a write may take.
+    #[arg(long, env = "MORTISE_LEASE_RENEW_SECONDS", value_name = "N", default_value_t = 10)]
+    pub lease_renew_seconds: u32,
+    /// So long after an attempt to get or to renew the Lease the next one is made.
+    #[arg(long, env = "MORTISE_LEASE_RETRY_SECONDS", value_name = "N", default_value_t = 2)]
+    pub lease_retry_seconds: u32,
+}
+
+/// How the log is written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+// === impl LeaseArgs ===
+
+impl LeaseArgs {
+    /// How long what takes.
+    ///
+    /// # Errors
+    ///
+    /// Times that leave no room for a second attempt, or for a write.
+    pub fn times(&self) -> anyhow::Result<Times> {
+        let (lease, renew, retry) =
+            (self.lease_seconds, self.lease_renew_seconds, self.lease_retry_seconds);
+        anyhow::ensure!(
+            0 < retry && retry < renew && renew < lease,
+            "`--lease-retry-seconds {retry}`, `--lease-renew-seconds {renew}` and `--lease-seconds {lease}` do not fit: \
+             each must be more than the one before, the first at least 1"
+        );
+        let seconds = |number: u32| Duration::from_secs(number.into());
+        Ok(Times { duration: seconds(lease), renew: seconds(renew), retry: seconds(retry) })
+    }
+}

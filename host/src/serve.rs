@@ -1,0 +1,306 @@
+//! `mortise run`: a host in a cluster, until it is told to end.
+//!
+//! Started in this order, so that whatever is wrong is said before anything runs: the cluster and who we are there, the engine, the
+//! modules, the ports, the host without processors, what puts processors into it, the Lease. It ends in the reverse order, so that the
+//! Lease is given back when nothing can be written any more.
+
+mod home;
+mod once;
+mod report;
+mod signals;
+mod version;
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use serde_json::{Map, Value};
+use tokio::{net::TcpListener, sync::watch as latest, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::{
+    admin::{self, Admin, Also, Objects, Reports},
+    args::RunArgs,
+    cluster::Cluster,
+    desk,
+    lease::{self, Guard, Lease, Times},
+    run::{Host, Options},
+    supervisor::{self, Progress, Supervisor},
+};
+use home::{Home, Need};
+use signals::Signals;
+
+/// The exit code when a reconcile failed, or a Processor is not at work.
+const FAILED: u8 = 3;
+/// The exit code when not all that ran was ended.
+const CUT_SHORT: u8 = 4;
+
+/// A host and all that is around it.
+struct Server {
+    host: Arc<Host>,
+    lease: Guard,
+    progress: latest::Receiver<Progress>,
+    reports: Reports,
+    /// Those that end before the host does.
+    before: JoinSet<anyhow::Result<()>>,
+    stop_before: CancellationToken,
+    /// Those that end after it.
+    after: JoinSet<anyhow::Result<()>>,
+    stop_after: CancellationToken,
+}
+
+/// The ports.
+struct Ports {
+    public: TcpListener,
+    admin: TcpListener,
+}
+
+/// Runs until a signal comes or the host fails.
+///
+/// # Errors
+///
+/// Bad input, a cluster that we cannot work with; a Lease that was lost, a task that has ended.
+pub async fn run(args: &RunArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::open()?;
+    let server = tokio::select! {
+        server = Server::start(args, cache) => server?,
+        signal = signals.next() => {
+            info!(signal, "ended before anything was started");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    server.run(args, &mut signals).await
+}
+
+// === impl Server ===
+
+impl Server {
+    async fn start(args: &RunArgs, cache: Option<&Path>) -> anyhow::Result<Self> {
+        let times = args.lease.times()?;
+        let home = Home::connect(args).await?;
+        home.check(&needs(args, lease_namespace(args, &home))).await?;
+        info!(cluster = home.address, version = home.version, user = home.user, "connected");
+        let engine = desk::engine(cache, false)?;
+        let ports = Ports::open(args).await?;
+        let (lease, guard) = match args.leader_elect.then(|| strive(args, &home, times)) {
+            Some((lease, guard)) => (Some(lease), guard),
+            None => (None, Guard::none()),
+        };
+        let cluster = Cluster::new(home.client.clone()).guarded(&guard);
+        let options = Options { lease: guard.clone(), ..Options::default() };
+        let host = Arc::new(Host::start(&cluster, Vec::new(), &options)?);
+        let supervisor = supervisor::Options {
+            namespace: args.namespace.clone(),
+            modules: args.modules.clone(),
+            now: options.now,
+        };
+        let supervisor = Supervisor::open(&cluster, &engine, &host, supervisor).await?;
+        let mut server = Self::around(host, guard, supervisor.progress());
+        server.spawn(supervisor, lease);
+        server.serve(ports, home.about());
+        Ok(server)
+    }
+
+    fn around(host: Arc<Host>, lease: Guard, progress: latest::Receiver<Progress>) -> Self {
+        Self {
+            host,
+            lease,
+            progress,
+            reports: Reports::default(),
+            before: JoinSet::new(),
+            stop_before: CancellationToken::new(),
+            after: JoinSet::new(),
+            stop_after: CancellationToken::new(),
+        }
+    }
+
+    /// Starts what puts processors into the host, what reads its reports, and what strives for the Lease.
+    fn spawn(&mut self, supervisor: Supervisor, lease: Option<Lease>) {
+        let (guard, stop) = (self.lease.clone(), self.stop_before.clone());
+        self.before.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => Ok(()),
+                () = guard.held() => supervisor.run(stop.clone()).await,
+            }
+        });
+        let (host, reports) = (Arc::clone(&self.host), self.reports.clone());
+        let now = Options::default().now;
+        self.before.spawn(report::run(host, reports, now, self.stop_before.clone()));
+        if let Some(lease) = lease {
+            let stop = self.stop_after.clone();
+            self.after.spawn(async move { Ok(lease.run(stop).await?) });
+        }
+    }
+
+    /// Answers on the ports.
+    fn serve(&mut self, ports: Ports, about: Map<String, Value>) {
+        let public = Admin { also: self.readiness(), ..self.host.admin() }.router();
+        let objects = Objects {
+            host: Arc::clone(&self.host),
+            reports: self.reports.clone(),
+            lease: self.lease.clone(),
+            about,
+        };
+        for (router, listener) in [(public, ports.public), (objects.router(), ports.admin)] {
+            let served = admin::serve(router, listener, self.stop_after.clone());
+            self.after.spawn(async move { served.await.context("a port is no longer served") });
+        }
+    }
+
+    /// Not before all Processors have been looked at once, and not when it is ending.
+    fn readiness(&self) -> Also {
+        let (progress, stop) = (self.progress.clone(), self.stop_before.clone());
+        let lease = self.lease.clone();
+        let looked_at = AtomicBool::new(false);
+        Arc::new(move || {
+            if stop.is_cancelled() {
+                return Some("the host is ending");
+            }
+            let Progress { listed, pending, .. } = *progress.borrow();
+            if listed && pending == 0 {
+                looked_at.store(true, Ordering::Relaxed);
+            }
+            let waits = lease.is_held() && !looked_at.load(Ordering::Relaxed);
+            waits.then_some("not all Processors are loaded yet")
+        })
+    }
+
+    /// Runs until a signal comes, all is done that is to be done once, or something fails.
+    async fn run(mut self, args: &RunArgs, signals: &mut Signals) -> anyhow::Result<ExitCode> {
+        let code = tokio::select! {
+            signal = signals.next() => {
+                info!(signal, "ending: what runs is ended, nothing new is begun");
+                ExitCode::SUCCESS
+            }
+            end = once::done(&self.host, &mut self.progress, &self.lease), if args.once => {
+                if end.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+            }
+            Some(ended) = self.before.join_next() => return Err(failure(ended)),
+            Some(ended) = self.after.join_next() => return Err(failure(ended)),
+        };
+        let limit = Duration::from_secs(args.drain_seconds.into());
+        let host = Arc::clone(&self.host);
+        tokio::select! {
+            drained = self.drain() => drained.map(|()| code),
+            () = tokio::time::sleep(limit) => {
+                error!(running = running(&host), ?limit, "not all that ran was ended in time");
+                Ok(ExitCode::from(CUT_SHORT))
+            }
+            signal = signals.next() => {
+                warn!(signal, running = running(&host), "ended at once");
+                Ok(ExitCode::from(CUT_SHORT))
+            }
+        }
+    }
+
+    /// Begins nothing new, ends what runs, gives the Lease back.
+    async fn drain(mut self) -> anyhow::Result<()> {
+        self.stop_before.cancel();
+        let end = async {
+            all_ended(&mut self.before).await?;
+            self.host.stop().await
+        };
+        tokio::select! {
+            ended = end => ended?,
+            // The Lease was lost: what still runs must not write.
+            Some(ended) = self.after.join_next() => return Err(failure(ended)),
+        }
+        self.stop_after.cancel();
+        all_ended(&mut self.after).await
+    }
+}
+
+fn lease_namespace<'a>(args: &'a RunArgs, home: &'a Home) -> &'a str {
+    args.lease.lease_namespace.as_deref().unwrap_or(&home.namespace)
+}
+
+fn strive(args: &RunArgs, home: &Home, times: Times) -> (Lease, Guard) {
+    let settings = lease::Settings {
+        namespace: lease_namespace(args, home).to_owned(),
+        name: args.lease.lease_name.clone(),
+        identity: identity(),
+        times,
+        now: Options::default().now,
+    };
+    Lease::new(home.client.clone(), settings)
+}
+
+/// Why a task ended that does not end by itself.
+fn failure(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
+    match ended.context("a task of the host failed") {
+        Ok(Ok(())) => anyhow::anyhow!("a task of the host ended"),
+        Ok(Err(error)) | Err(error) => error,
+    }
+}
+
+async fn all_ended(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<()> {
+    while let Some(ended) = tasks.join_next().await {
+        ended.context("a task of the host failed")??;
+    }
+    Ok(())
+}
+
+/// How many runs are on their way.
+fn running(host: &Host) -> usize {
+    host.status().iter().map(|processor| processor.running).sum()
+}
+
+/// What this host is called in a Lease: where it runs, for people, and what no other host has.
+fn identity() -> String {
+    let place = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let place = if place.trim().is_empty() { "mortise" } else { place.trim() };
+    format!("{place}_{:016x}", rand::random::<u64>())
+}
+
+/// What the host itself has to be allowed to do.
+fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
+    let need = |group, resource, namespace: Option<&String>, verbs| Need {
+        verbs,
+        group,
+        resource,
+        namespace: namespace.cloned(),
+    };
+    let of = args.namespace.as_ref();
+    let mut needs = vec![
+        need("mortise.dev", "processors", of, &["get", "list", "watch", "patch"]),
+        need("mortise.dev", "processors/status", of, &["patch"]),
+        need("", "serviceaccounts", of, &["get", "list", "watch"]),
+        need("authorization.k8s.io", "subjectaccessreviews", None, &["create"]),
+        need("apiextensions.k8s.io", "customresourcedefinitions", None, &["list", "watch"]),
+    ];
+    if args.leader_elect {
+        let namespace = Some(lease_namespace.to_owned());
+        let verbs = &["get", "create", "update"];
+        needs.push(need("coordination.k8s.io", "leases", namespace.as_ref(), verbs));
+    }
+    needs
+}
+
+// === impl Ports ===
+
+impl Ports {
+    async fn open(args: &RunArgs) -> anyhow::Result<Self> {
+        let public = listen(args.listen, "--listen").await?;
+        let admin = listen(args.admin, "--admin").await?;
+        let of = |listener: &TcpListener| listener.local_addr().context("a port has no address");
+        info!(listen = %of(&public)?, admin = %of(&admin)?, "listening");
+        Ok(Self { public, admin })
+    }
+}
+
+async fn listen(address: SocketAddr, option: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| {
+        format!(
+            "cannot listen on {address}: choose another address with {option} (port 0: a free one)"
+        )
+    })
+}

@@ -1,0 +1,273 @@
+//! The home cluster: where it is, whether we can work with it, and who we are there. Whatever is wrong is said in one sentence, before
+//! anything is started.
+
+use std::{fmt::Write as _, path::Path, time::Duration};
+
+use anyhow::Context as _;
+use k8s_openapi::api::{
+    authentication::v1::SelfSubjectReview,
+    authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec},
+};
+use kube::{
+    Api, Client, Config,
+    api::PostParams,
+    client::AuthError,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use serde_json::{Map, Value};
+
+use super::version;
+use crate::{args::RunArgs, cluster};
+
+/// How long an answer is waited for at the start.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// The home cluster.
+pub(super) struct Home {
+    /// With the host's own rights.
+    pub(super) client: Client,
+    /// Of the pod, or of the context.
+    pub(super) namespace: String,
+    /// Who the API server says that we are.
+    pub(super) user: String,
+    /// What it calls its version.
+    pub(super) version: String,
+    /// Where it is.
+    pub(super) address: String,
+}
+
+/// Something that the host itself has to be allowed to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Need {
+    pub(super) verbs: &'static [&'static str],
+    pub(super) group: &'static str,
+    /// The plural, with a subresource behind a slash.
+    pub(super) resource: &'static str,
+    /// None: in all of them.
+    pub(super) namespace: Option<String>,
+}
+
+// === impl Home ===
+
+impl Home {
+    /// Finds the cluster, and asks it for its version and for our name.
+    ///
+    /// # Errors
+    ///
+    /// No cluster is named or it does not answer, it does not know us, it is too old.
+    pub(super) async fn connect(args: &RunArgs) -> anyhow::Result<Self> {
+        let config = config(args).await?;
+        let (address, namespace) =
+            (config.cluster_url.to_string(), config.default_namespace.clone());
+        let address = address.trim_end_matches('/').to_owned();
+        let client = client(config)?;
+        let asked = async {
+            let version = version::check(&client).await?;
+            let user = whoami(&client).await?;
+            anyhow::Ok((version, user))
+        };
+        let answered = tokio::time::timeout(ANSWER, asked).await;
+        let (version, user) = answered
+            .unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {ANSWER:?}")))
+            .with_context(|| format!("cannot work with the cluster at {address}"))?;
+        Ok(Self { client, namespace, user, version, address })
+    }
+
+    /// What is told of it.
+    pub(super) fn about(&self) -> Map<String, Value> {
+        let told = [
+            ("mortise", env!("CARGO_PKG_VERSION")),
+            ("cluster", &self.address),
+            ("kubernetes", &self.version),
+            ("user", &self.user),
+        ];
+        told.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect()
+    }
+
+    /// Looks whether the host may do all that it needs.
+    ///
+    /// # Errors
+    ///
+    /// It may not, and what that is.
+    pub(super) async fn check(&self, needs: &[Need]) -> anyhow::Result<()> {
+        let asked = needs.iter().flat_map(|need| need.verbs.iter().map(move |verb| (need, *verb)));
+        let answers = futures::future::try_join_all(
+            asked.map(async |(need, verb)| anyhow::Ok((need, verb, self.may(need, verb).await?))),
+        );
+        let answers = tokio::time::timeout(ANSWER, answers).await;
+        let answers = answers.with_context(|| format!("no answer within {ANSWER:?}")).flatten();
+        let answers = answers.context("cannot ask the cluster what the host may do")?;
+        let refused: Vec<(&Need, &str)> = answers
+            .into_iter()
+            .filter(|(.., may)| !may)
+            .map(|(need, verb, _)| (need, verb))
+            .collect();
+        anyhow::ensure!(
+            refused.is_empty(),
+            "`{}` may not {}: bind it to a role that allows it",
+            self.user,
+            listed(&refused)
+        );
+        Ok(())
+    }
+
+    async fn may(&self, need: &Need, verb: &str) -> anyhow::Result<bool> {
+        let (resource, subresource) = need.resource.split_once('/').unwrap_or((need.resource, ""));
+        let attributes = ResourceAttributes {
+            group: Some(need.group.to_owned()),
+            resource: Some(resource.to_owned()),
+            subresource: Some(subresource.to_owned()).filter(|of| !of.is_empty()),
+            verb: Some(verb.to_owned()),
+            namespace: need.namespace.clone(),
+            ..ResourceAttributes::default()
+        };
+        let review = SelfSubjectAccessReview {
+            spec: SelfSubjectAccessReviewSpec {
+                resource_attributes: Some(attributes),
+                ..SelfSubjectAccessReviewSpec::default()
+            },
+            ..SelfSubjectAccessReview::default()
+        };
+        let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
+        let answer = api.create(&PostParams::default(), &review).await.map_err(said)?;
+        Ok(answer.status.is_some_and(|status| status.allowed))
+    }
+}
+
+/// `list and watch processors.mortise.dev in shop`, one for each resource.
+fn listed(refused: &[(&Need, &str)]) -> String {
+    let mut text = String::new();
+    for of in refused.chunk_by(|(one, _), (next, _)| one == next) {
+        let Some((need, _)) = of.first() else { continue };
+        let verbs: Vec<&str> = of.iter().map(|(_, verb)| *verb).collect();
+        let comma = if text.is_empty() { "" } else { "; " };
+        let dot = if need.group.is_empty() { "" } else { "." };
+        let (plural, subresource) = need.resource.split_once('/').unwrap_or((need.resource, ""));
+        let slash = if subresource.is_empty() { "" } else { "/" };
+        let place = need.namespace.as_ref().map(|of| format!(" in {of}")).unwrap_or_default();
+        // Writing to a text does not fail.
+        let _ = write!(
+            text,
+            "{comma}{} {plural}{dot}{}{slash}{subresource}{place}",
+            verbs.join(", "),
+            need.group
+        );
+    }
+    text
+}
+
+/// Where the cluster is, and who we are there.
+async fn config(args: &RunArgs) -> anyhow::Result<Config> {
+    let options =
+        KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = match &args.kubeconfig {
+        Some(path) => from_file(path, &options).await?,
+        None => by_default(&options).await?,
+    };
+    // The host tries again by itself, and hears when it is asked to wait.
+    config.default_retry = false;
+    Ok(config)
+}
+
+async fn from_file(path: &Path, options: &KubeConfigOptions) -> anyhow::Result<Config> {
+    let of = || format!("cannot use the kubeconfig `{}`", path.display());
+    let kubeconfig = Kubeconfig::read_from(path).map_err(unusable).with_context(of)?;
+    in_context(kubeconfig, options).await.with_context(of)
+}
+
+async fn by_default(options: &KubeConfigOptions) -> anyhow::Result<Config> {
+    let of = "cannot use the kubeconfig that KUBECONFIG names, or ~/.kube/config";
+    match Kubeconfig::read() {
+        Ok(kubeconfig) => in_context(kubeconfig, options).await.context(of),
+        Err(error) if is_absent(&error) && options.context.is_none() => {
+            Config::incluster().map_err(|in_cluster| {
+                anyhow::anyhow!(
+                    "no cluster is named: give --kubeconfig, set KUBECONFIG, or run in a pod ({in_cluster})"
+                )
+            })
+        }
+        Err(error) => Err(unusable(error)).context(of),
+    }
+}
+
+async fn in_context(kubeconfig: Kubeconfig, options: &KubeConfigOptions) -> anyhow::Result<Config> {
+    let known: Vec<String> =
+        kubeconfig.contexts.iter().map(|context| format!("`{}`", context.name)).collect();
+    Config::from_custom_kubeconfig(kubeconfig, options).await.map_err(|error| match error {
+        KubeconfigError::LoadContext(name) => {
+            anyhow::anyhow!("no context is called `{name}`; there is: {}", or_none(&known))
+        }
+        KubeconfigError::CurrentContextNotSet => anyhow::anyhow!(
+            "it has no current context: name one with --context; there is: {}",
+            or_none(&known)
+        ),
+        error => unusable(error),
+    })
+}
+
+fn or_none(names: &[String]) -> String {
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+}
+
+fn is_absent(error: &KubeconfigError) -> bool {
+    match error {
+        KubeconfigError::FindPath => true,
+        KubeconfigError::ReadConfig(error, _) => error.kind() == std::io::ErrorKind::NotFound,
+        _ => false,
+    }
+}
+
+/// Why a kubeconfig cannot be used; its messages hold their sources.
+fn unusable(error: KubeconfigError) -> anyhow::Error {
+    match error {
+        KubeconfigError::ReadConfig(error, _) => anyhow::Error::new(error),
+        error => anyhow::anyhow!("{}", error.to_string().lines().next().unwrap_or_default()),
+    }
+}
+
+fn client(config: Config) -> anyhow::Result<Client> {
+    let client = Client::try_from(config).map_err(|error| match error {
+        kube::Error::Auth(_) => said(error),
+        // A certificate that cannot be read or used: its file is named on the way to the innermost cause.
+        error => anyhow::Error::msg(chain(&error)),
+    });
+    client.context("cannot get the credentials for the cluster")
+}
+
+/// An error with its causes, without those that it names itself.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let of = error.to_string();
+        if !text.contains(&of) {
+            text = format!("{text}: {of}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+async fn whoami(client: &Client) -> anyhow::Result<String> {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await;
+    let user = review.map_err(said)?.status.and_then(|status| status.user_info?.username);
+    user.context("it does not say who we are")
+}
+
+/// What a failed request says to a person.
+pub(super) fn said(error: kube::Error) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) if status.code == 401 => anyhow::anyhow!(
+            "it does not accept our credentials (401): they are wrong, expired or revoked; renew them, or name others with \
+             --kubeconfig or --context"
+        ),
+        // The output of what was run may hold a token: only what it said besides is shown.
+        kube::Error::Auth(AuthError::AuthExecRun { cmd, out }) => anyhow::anyhow!(
+            "`{cmd}` failed ({}): {}",
+            out.status,
+            String::from_utf8_lossy(&out.stderr).trim().replace('\n', "; ")
+        ),
+        error => anyhow::Error::msg(cluster::said(&error)),
+    }
+}

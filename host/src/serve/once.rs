@@ -1,0 +1,56 @@
+//! `mortise run --once`: when all that there is has been reconciled, and how it went.
+
+use tokio::sync::watch as latest;
+use tracing::{info, warn};
+
+use crate::{lease::Guard, metrics, run::Host, supervisor::Progress};
+
+/// How it went.
+pub(super) struct End {
+    /// Keys whose last run failed.
+    failing: usize,
+    /// Processors that are not at work as they are wanted.
+    faulty: usize,
+}
+
+/// Waits until every Processor has been looked at, every object of theirs is known, and no key is ready or runs.
+pub(super) async fn done(
+    host: &Host,
+    supervisor: &mut latest::Receiver<Progress>,
+    lease: &Guard,
+) -> End {
+    lease.held().await;
+    loop {
+        host.settled().await;
+        let progress = *supervisor.borrow_and_update();
+        let all_looked_at = progress.listed && progress.pending == 0;
+        if all_looked_at && host.is_settled() {
+            return End::of(host, &progress);
+        }
+        if !all_looked_at && supervisor.changed().await.is_err() {
+            // The supervisor has ended: that is told elsewhere.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+// === impl End ===
+
+impl End {
+    fn of(host: &Host, progress: &Progress) -> Self {
+        let status = host.status();
+        let failing = status.iter().map(|of| of.failing).sum();
+        let runs: u64 = status.iter().map(|of| of.runs).sum();
+        let faulty = progress.faulty;
+        info!(processors = status.len(), runs, failing, faulty, "all is reconciled");
+        for of in status.iter().filter(|of| !of.missing.is_empty()) {
+            let missing: Vec<String> = of.missing.iter().map(metrics::shown).collect();
+            warn!(processor = %of.version.processor, ?missing, "kinds are not served");
+        }
+        Self { failing, faulty }
+    }
+
+    pub(super) fn is_well(&self) -> bool {
+        self.failing == 0 && self.faulty == 0
+    }
+}

@@ -1,0 +1,79 @@
+//! Which versions of Kubernetes we can work with.
+
+use kube::Client;
+
+use super::home::said;
+
+/// The oldest that has what we need: `SelfSubjectReview` in its final form, with which the host knows its own account. From 1.27 on
+/// a server without streaming lists says so in a way that watches understand; server-side apply is older. See
+/// host/decisions/0019.
+const OLDEST: Version = Version { major: 1, minor: 28 };
+
+/// A version of Kubernetes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    major: u32,
+    minor: u32,
+}
+
+/// Asks the cluster for its version; what it calls it.
+///
+/// # Errors
+///
+/// It does not say, or is too old.
+pub(super) async fn check(client: &Client) -> anyhow::Result<String> {
+    let told = client.apiserver_version().await.map_err(said)?;
+    let Some(version) = Version::of(&told.major, &told.minor) else {
+        anyhow::bail!(
+            "it says that it is `{}`, which is no version of Kubernetes",
+            told.git_version
+        );
+    };
+    anyhow::ensure!(
+        version >= OLDEST,
+        "it is Kubernetes {}, which is too old: {} or later is needed",
+        told.git_version,
+        OLDEST
+    );
+    Ok(told.git_version)
+}
+
+// === impl Version ===
+
+impl Version {
+    /// Some who build Kubernetes write more than a number: `27+`.
+    fn of(major: &str, minor: &str) -> Option<Self> {
+        let number = |text: &str| {
+            let digits = text.find(|of: char| !of.is_ascii_digit()).unwrap_or(text.len());
+            text.get(..digits)?.parse().ok()
+        };
+        Some(Self { major: number(major)?, minor: number(minor)? })
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "{}.{}", self.major, self.minor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_as_those_who_build_kubernetes_write_it() {
+        let cases = [
+            ("plain", "1", "34", Some((1, 34))),
+            ("with a plus", "1", "27+", Some((1, 27))),
+            ("none", "", "", None),
+            ("a text", "1", "new", None),
+        ];
+        for (case, major, minor, expected) in cases {
+            let version = Version::of(major, minor).map(|of| (of.major, of.minor));
+            assert_eq!(version, expected, "{case}");
+        }
+        assert!(Version { major: 1, minor: 9 } < OLDEST, "as numbers, not as texts");
+        assert!(Version { major: 2, minor: 0 } > OLDEST);
+    }
+}

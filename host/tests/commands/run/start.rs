@@ -1,0 +1,206 @@
+//! What is wrong is said before anything runs, in one line that names the thing and what would be accepted.
+
+use std::{os::unix::fs::PermissionsExt as _, process::Command};
+
+use serde_json::{Value, json};
+
+use super::{Api, Run, bare, command, get};
+
+/// Runs it to its end: the code is 1, and there is one line. That line.
+fn refused(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{text}");
+    assert_eq!(text.lines().last(), errors.first().copied(), "{text}");
+    errors[0].to_owned()
+}
+
+fn version(minor: &str) -> (u16, Value) {
+    let version = json!({
+        "major": "1", "minor": minor, "gitVersion": format!("v1.{minor}.3"), "gitCommit": "", "gitTreeState": "",
+        "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
+    });
+    (200, version)
+}
+
+fn holds(message: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(message.contains(part), "`{part}` is missing in: {message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_says_where_it_listens_and_ends_when_it_is_told_to() {
+    let api = Api::start().await;
+    for signal in ["-TERM", "-INT"] {
+        let run = Run::start(&api, &[]);
+        let connected = run.event("connected");
+        assert_eq!(connected["user"], "admin");
+        assert_eq!(connected["cluster"], format!("http://{}", api.address));
+        let ports = run.event("listening");
+        let port = ports["listen"].as_str().unwrap();
+        assert_eq!(get(port, "/livez").await, (200, "ok\n".into()));
+        assert!(get(port, "/metrics").await.1.contains("mortise_leading 1"));
+        assert_eq!(get(port, "/processors").await.0, 404, "what names objects is told elsewhere");
+        run.signal(signal);
+        let (status, said) = run.wait();
+        assert_eq!(status.code(), Some(0), "{said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_option_can_be_an_environment_variable() {
+    let api = Api::start().await;
+    let mut command = bare();
+    command.arg("run").envs([
+        ("MORTISE_KUBECONFIG", api.kubeconfig().to_str().unwrap()),
+        ("MORTISE_CONTEXT", "here"),
+        ("MORTISE_NAMESPACE", "shop"),
+        ("MORTISE_MODULES", api.modules().to_str().unwrap()),
+        ("MORTISE_LISTEN", "127.0.0.1:0"),
+        ("MORTISE_ADMIN", "127.0.0.1:0"),
+        ("MORTISE_WORKERS", "1"),
+        ("MORTISE_LOG_FORMAT", "json"),
+        ("MORTISE_DRAIN_SECONDS", "20"),
+        ("MORTISE_LEADER_ELECT", "true"),
+        ("MORTISE_LEASE_NAMESPACE", "default"),
+        ("MORTISE_LEASE_NAME", "elected"),
+        ("MORTISE_LEASE_SECONDS", "7"),
+        ("MORTISE_LEASE_RENEW_SECONDS", "5"),
+        ("MORTISE_LEASE_RETRY_SECONDS", "1"),
+    ]);
+    let run = Run::spawn(&mut command);
+    assert_eq!(run.event("leading")["lease"], "default/elected");
+    let lease = api.api.objects().into_iter().find(|object| object["kind"] == "Lease").unwrap();
+    assert_eq!(lease["spec"]["leaseDurationSeconds"], 7);
+    assert_eq!(run.terminate().0.code(), Some(0));
+
+    let help = bare().args(["run", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let options = help.lines().filter_map(|line| line.trim().strip_prefix("--"));
+    for option in options.map(|line| line.split([' ', '=']).next().unwrap()) {
+        let variable = format!("[env: MORTISE_{}=", option.replace('-', "_").to_uppercase());
+        assert!(help.contains(&variable), "{option}");
+    }
+}
+
+#[test]
+fn the_cluster_has_to_be_named_and_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+    write("broken", "contexts: [");
+    write(
+        "empty",
+        "apiVersion: v1\nkind: Config\ncontexts: [{name: there, context: {cluster: c, user: u}}]\n",
+    );
+    write(
+        "dead",
+        "apiVersion: v1\nkind: Config\ncurrent-context: there\ncontexts: [{name: there, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n",
+    );
+    let run = |arguments: &[&str]| {
+        let mut command = bare();
+        command.env_remove("KUBERNETES_SERVICE_HOST");
+        refused(
+            command.arg("run").args(["--modules", folder.path().to_str().unwrap()]).args(arguments),
+        )
+    };
+    let of = |name: &str| run(&["--kubeconfig", &path(name)]);
+    holds(&run(&[]), &["no cluster is named", "--kubeconfig", "KUBECONFIG", "pod"]);
+    holds(&of("absent"), &["absent`", "No such file"]);
+    holds(&of("broken"), &["broken`"]);
+    holds(&of("empty"), &["empty`", "no current context", "--context", "`there`"]);
+    holds(
+        &run(&["--kubeconfig", &path("dead"), "--context", "here"]),
+        &["no context is called `here`", "`there`"],
+    );
+    holds(&of("dead"), &["http://127.0.0.1:1", "refused"]);
+    holds(
+        &run(&["--kubeconfig", &path("dead"), "--lease-seconds", "5", "--leader-elect"]),
+        &["--lease-renew-seconds 10", "--lease-seconds 5"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubernetes_that_is_too_old_is_refused_with_the_oldest_that_is_not() {
+    let api = Api::fake(|asked, _| (asked == "GET /version").then(|| version("27"))).await;
+    let message = refused(&mut command(&api));
+    holds(&message, &["v1.27.3", "too old", "1.28 or later", &api.address]);
+    let api = Api::fake(|asked, _| (asked == "GET /version").then(|| version("28+"))).await;
+    let message = refused(&mut command(&api));
+    holds(&message, &["does not accept our credentials"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_without_rights_says_which_it_needs() {
+    let api = Api::fake(|asked, who| match asked {
+        "GET /version" => Some(version("34")),
+        _ if who != "Bearer ours" => None,
+        "POST /apis/authentication.k8s.io/v1/selfsubjectreviews" => Some((
+            201,
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "status": {"userInfo": {"username": "nobody"}}}),
+        )),
+        _ => Some((
+            201,
+            json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {}, "status": {"allowed": false}}),
+        )),
+    })
+    .await;
+    holds(&refused(&mut command(&api)), &["does not accept our credentials", "--kubeconfig"]);
+    api.write_kubeconfig(&json!({"token": "ours"}));
+    holds(
+        &refused(command(&api).args(["--namespace", "shop"])),
+        &[
+            "`nobody` may not",
+            "list",
+            "processors.mortise.dev in shop",
+            "processors.mortise.dev/status in shop",
+            "subjectaccessreviews",
+        ],
+    );
+    holds(&refused(command(&api).arg("--leader-elect")), &["leases.coordination.k8s.io in ours"]);
+
+    // Credentials from a program, as kubectl has them.
+    let program = api.folder().join("login");
+    let login = |body: &str| {
+        std::fs::write(&program, format!("#!/bin/sh\n{body}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    api.write_kubeconfig(&json!({"exec": {
+        "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": program.to_str().unwrap(),
+    }}));
+    login(
+        r#"echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "ours"}}'"#,
+    );
+    holds(&refused(&mut command(&api)), &["`nobody` may not"]);
+    login("echo secret-token; echo 'log in first' >&2; exit 3");
+    let message = refused(&mut command(&api));
+    holds(&message, &["login", "log in first"]);
+    assert!(!message.contains("secret-token"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn modules_and_ports_have_to_be_there() {
+    let api = Api::start().await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for option in ["--listen", "--admin"] {
+        let variable = if option == "--listen" { "MORTISE_LISTEN" } else { "MORTISE_ADMIN" };
+        let mut command = bare();
+        command
+            .arg("run")
+            .arg("--kubeconfig")
+            .arg(api.kubeconfig())
+            .arg("--modules")
+            .arg(api.modules());
+        command
+            .env("MORTISE_LISTEN", "127.0.0.1:0")
+            .env("MORTISE_ADMIN", "127.0.0.1:0")
+            .env(variable, &taken);
+        holds(&refused(&mut command), &[&taken, option]);
+    }
+    std::fs::remove_dir(api.modules()).unwrap();
+    holds(&refused(&mut command(&api)), &[api.modules().to_str().unwrap(), "--modules"]);
+}
