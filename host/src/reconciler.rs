@@ -236,6 +236,7 @@ impl Reconciler {
             namespace: &settings.namespace,
             processor: settings.name.as_deref().unwrap_or(&self.loaded.description.name),
             reconciled,
+            take_over: &settings.take_over,
         }
     }
 

@@ -6,8 +6,6 @@
 //! *Guarantees*: what is so already is not sent. A plan that is carried out again, after a crash at any place too, leads to the
 //! same state. What the API server answered is in the store before the next write is sent. Fields of another `mortise/` manager are
 //! never taken. *Assumptions*: the plan comes from [`Plan::build`]; one key is carried out once at a time.
-//!
-//! Not done here: Leases, taking over a former operator's fields.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -43,6 +41,7 @@ mod patch;
 mod prune;
 mod removal;
 mod status;
+mod take_over;
 
 use contention::Contention;
 use dispute::Disputes;
@@ -76,6 +75,8 @@ pub struct Context<'a> {
     pub processor: &'a str,
     /// The object that was reconciled.
     pub reconciled: &'a Reconciled,
+    /// The field managers whose fields become ours when an object is applied the first time.
+    pub take_over: &'a [String],
 }
 
 /// What became of a plan.

@@ -63,6 +63,7 @@ impl Run<'_> {
         }
         self.check_preconditions(&resource, manifest).await?;
         let target = Target { resource: &resource, to: &manifest.to, manager, subresource: "" };
+        self.take_over(&target).await?;
         let applied = if manifest.leave.is_empty() && !self.may_hold_initial(&manifest.to) {
             self.apply_to(target, &object).await?
         } else {

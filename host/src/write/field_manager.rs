@@ -137,7 +137,8 @@ mod tests {
         };
         let key = Key::new(&processor.into(), &reconciler.into(), Some("default"), name);
         let object = Reconciled { reference, object: None };
-        FieldManagers::new(&Context { key: &key, namespace, processor, reconciled: &object })
+        let reconciled = &object;
+        FieldManagers::new(&Context { key: &key, namespace, processor, reconciled, take_over: &[] })
     }
 
     #[test]

@@ -35,6 +35,7 @@ impl Run<'_> {
         let manager = self.managers.status.clone();
         let target =
             Target { resource: &resource, to: of, manager: &manager, subresource: "status" };
+        self.take_over(&target).await?;
         match self.apply_to(target, &object).await {
             Ok(_) => Ok(()),
             Err(Stop::Failed { refusal, managers })

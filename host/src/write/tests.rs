@@ -33,6 +33,7 @@ mod prune;
 mod removal;
 mod skip;
 mod status;
+mod take_over;
 
 /// How many more changes reach the API server; none: all.
 type Gate = Arc<parking_lot::Mutex<Option<usize>>>;
@@ -216,14 +217,29 @@ impl Bed {
     }
 
     async fn carry_out(&self, reconciled: &Reconciled, plan: &Plan) -> Written {
+        self.carry_out_taking(reconciled, plan, &[]).await
+    }
+
+    async fn carry_out_taking(
+        &self,
+        reconciled: &Reconciled,
+        plan: &Plan,
+        take_over: &[String],
+    ) -> Written {
         let key = Key::new(&"p".into(), &"rule".into(), Some("a"), &reconciled.reference.name);
-        self.writer
-            .carry_out(
-                plan,
-                &self.cluster,
-                &Context { key: &key, namespace: "system", processor: "p", reconciled },
-            )
-            .await
+        let context =
+            Context { key: &key, namespace: "system", processor: "p", reconciled, take_over };
+        self.writer.carry_out(plan, &self.cluster, &context).await
+    }
+
+    /// Runs an outcome for the rule `r` that takes over what these managers own.
+    async fn run_taking(&self, outcome: Outcome, take_over: &[String]) -> Written {
+        self.catch_up().await;
+        let reference = rule_ref("r");
+        let object = self.get(&reference).await;
+        let reconciled = Reconciled { reference, object };
+        let plan = self.plan(&reconciled, &outcome).await;
+        self.carry_out_taking(&reconciled, &plan, take_over).await
     }
 
     async fn get(&self, of: &ObjectRef) -> Option<Value> {
@@ -286,6 +302,7 @@ fn managers(rule: &str) -> FieldManagers {
         namespace: "system",
         processor: "p",
         reconciled: &reconciled,
+        take_over: &[],
     })
 }
 

@@ -69,6 +69,7 @@ async fn two_keys_own_a_part_of_one_status_each() {
                     namespace: "system",
                     processor: "q",
                     reconciled: &reconciled,
+                    take_over: &[],
                 },
             )
             .await,
