@@ -102,6 +102,7 @@ impl Server {
             namespace: args.namespace.clone(),
             modules: args.modules.clone(),
             now: options.now,
+            lease: guard.clone(),
         };
         let supervisor = Supervisor::open(&cluster, &engine, &host, supervisor).await?;
         let mut server = Self::around(host, guard, supervisor.progress());
@@ -125,13 +126,7 @@ impl Server {
 
     /// Starts what puts processors into the host, what reads its reports, and what strives for the Lease.
     fn spawn(&mut self, supervisor: Supervisor, lease: Option<Lease>) {
-        let (guard, stop) = (self.lease.clone(), self.stop_before.clone());
-        self.before.spawn(async move {
-            tokio::select! {
-                () = stop.cancelled() => Ok(()),
-                () = guard.held() => supervisor.run(stop.clone()).await,
-            }
-        });
+        self.before.spawn(supervisor.run(self.stop_before.clone()));
         let (host, reports) = (Arc::clone(&self.host), self.reports.clone());
         let now = Options::default().now;
         self.before.spawn(report::run(host, reports, now, self.stop_before.clone()));
@@ -159,7 +154,6 @@ impl Server {
     /// Not before all Processors have been looked at once, and not when it is ending.
     fn readiness(&self) -> Also {
         let (progress, stop) = (self.progress.clone(), self.stop_before.clone());
-        let lease = self.lease.clone();
         let looked_at = AtomicBool::new(false);
         Arc::new(move || {
             if stop.is_cancelled() {
@@ -169,8 +163,7 @@ impl Server {
             if listed && pending == 0 {
                 looked_at.store(true, Ordering::Relaxed);
             }
-            let waits = lease.is_held() && !looked_at.load(Ordering::Relaxed);
-            waits.then_some("not all Processors are loaded yet")
+            (!looked_at.load(Ordering::Relaxed)).then_some("not all Processors are loaded yet")
         })
     }
 

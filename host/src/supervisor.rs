@@ -44,6 +44,7 @@ use self::{
 use crate::{
     api::Processor,
     cluster::Cluster,
+    lease::Guard,
     processor::Engine,
     run::{Clock, Host},
 };
@@ -57,6 +58,8 @@ pub struct Options {
     pub modules: PathBuf,
     /// The time.
     pub now: Clock,
+    /// Whether this host writes. One that does not loads what it would run, and says nothing.
+    pub lease: Guard,
 }
 
 /// Looks after the Processors.
@@ -77,6 +80,7 @@ struct Shared {
     host: Arc<Host>,
     modules: Modules,
     now: Clock,
+    lease: Guard,
     accounts: Accounts,
     claims: Claims,
     progress: Arc<Phases>,
@@ -103,6 +107,7 @@ impl Supervisor {
             host: Arc::clone(host),
             modules,
             now: options.now,
+            lease: options.lease,
             accounts: Accounts::build(cluster).await?,
             claims: Claims::default(),
             progress: Arc::default(),

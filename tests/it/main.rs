@@ -13,6 +13,8 @@ mod cases;
 #[cfg(test)]
 mod clients;
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
 mod crds;
 #[cfg(test)]
 mod goldens;

@@ -1,18 +1,24 @@
-//! The Go program in tests/clients, built on first use.
+//! The Go programs in this folder, built on first use.
 
 use std::{
+    collections::HashMap,
+    fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::OnceLock,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use sha2::{Digest as _, Sha256};
 
 use crate::tool;
 
-const TESTS: &str = "the tests of it::clients::client_go";
+type Built = Arc<OnceLock<Result<Option<PathBuf>, String>>>;
 
-/// The program, where Go is on the PATH and can get the modules; if not, that is said as [`tool::is_there`] says it.
+/// What the program in `tests/clients` is for.
+const CLIENTS: &str = "the tests of it::clients::client_go";
+
+/// The program in `tests/clients`, which tries an API with client-go. None as [`program`] has it.
 ///
 /// # Errors
 ///
@@ -20,38 +26,108 @@ const TESTS: &str = "the tests of it::clients::client_go";
 ///
 /// # Panics
 ///
-/// Go or the modules are missing, and `MORTISE_TOOLS` is `required`.
+/// Go or the modules are missing, and [`tool::VARIABLE`] requires Go.
 pub fn clients() -> Result<Option<PathBuf>> {
-    static BUILT: OnceLock<Result<Option<PathBuf>, String>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| build().map_err(|error| format!("{error:#}")));
-    built.clone().map_err(|error| anyhow!(error))
+    program("clients", CLIENTS)
 }
 
-fn build() -> Result<Option<PathBuf>> {
-    if !tool::is_there("go", TESTS) {
-        return Ok(None);
-    }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients");
-    let go = |arguments: &[&str]| {
-        let output = Command::new("go").args(arguments).current_dir(&folder).output();
-        output.with_context(|| format!("cannot run `go {}`", arguments.join(" ")))
+/// The program in a folder of `tests/`, built the first time that its sources are as they are; it lies in a folder of its own in
+/// the target directory. None where Go is not on the PATH or cannot get the modules: that is said as [`tool::is_there`] says it.
+pub(crate) fn program(folder: &str, tests: &str) -> Result<Option<PathBuf>> {
+    static PROGRAMS: Mutex<Option<HashMap<String, Built>>> = Mutex::new(None);
+    let built = {
+        let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(programs.get_or_insert_default().entry(folder.to_owned()).or_default())
     };
-    let modules = go(&["mod", "download"])?;
-    if !modules.status.success() {
-        tool::say(&format!("go cannot get the modules of tests/clients: {TESTS} not run"));
-        return Ok(None);
-    }
-    let program = target()?.join("clients");
-    let path = program.to_str().context("the target directory is no UTF-8")?;
-    let built = go(&["build", "-mod=readonly", "-buildvcs=false", "-o", path, "."])?;
-    let text = String::from_utf8_lossy(&built.stderr);
-    ensure!(built.status.success(), "cannot build tests/clients:\n{text}");
-    Ok(Some(program))
+    let result = built.get_or_init(|| find(folder, tests).map_err(|error| format!("{error:#}")));
+    result.clone().map_err(|error| anyhow!(error))
 }
 
 /// Where cargo puts programs: the folder above that of the tests.
-fn target() -> Result<PathBuf> {
+pub(crate) fn target() -> Result<PathBuf> {
     let test = std::env::current_exe().context("the test has no path")?;
     let folder = test.ancestors().nth(2).context("the test is in no target directory")?;
     Ok(folder.to_owned())
+}
+
+fn find(folder: &str, tests: &str) -> Result<Option<PathBuf>> {
+    if !tool::is_there("go", tests) {
+        return Ok(None);
+    }
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let programs = target()?.join("go").join(folder);
+    fs::create_dir_all(&programs).with_context(|| format!("cannot make {}", programs.display()))?;
+    // Of several test processes one builds, and the others find what it has built.
+    let lock = programs.join("lock");
+    let lock =
+        fs::File::create(&lock).with_context(|| format!("cannot make {}", lock.display()))?;
+    lock.lock().context("cannot wait for another build")?;
+    let built = programs.join(digest(&sources)?);
+    let program = built.join(folder);
+    if program.is_file() {
+        return Ok(Some(program));
+    }
+    let modules = go(&sources, &["list", "-mod=readonly", "-deps", "."])?;
+    if let Err(error) = modules {
+        tool::say(
+            "go",
+            &format!("go cannot get the modules of tests/{folder}: {tests} not run\n{error}"),
+        );
+        return Ok(None);
+    }
+    remove_others(&programs, &built)?;
+    build(&sources, &program)?;
+    Ok(Some(program))
+}
+
+/// No debugger looks at it: without the tables of one, linking takes half the time.
+fn build(sources: &Path, program: &Path) -> Result<()> {
+    // A build that breaks off leaves nothing by the program's name.
+    let unfinished = program.with_extension("unfinished");
+    let path = unfinished.to_str().context("the target directory is no UTF-8")?;
+    go(sources, &["build", "-mod=readonly", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "."])?
+        .map_err(|error| anyhow!("cannot build {}:\n{error}", sources.display()))?;
+    fs::rename(&unfinished, program).with_context(|| format!("cannot make {}", program.display()))
+}
+
+/// Runs Go; the inner error is what it says of its own failure.
+fn go(sources: &Path, arguments: &[&str]) -> Result<Result<(), String>> {
+    let output = Command::new("go").args(arguments).current_dir(sources).output();
+    let output = output.with_context(|| format!("cannot run `go {}`", arguments.join(" ")))?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok(if output.status.success() { Ok(()) } else { Err(text) })
+}
+
+/// Programs of former sources.
+fn remove_others(programs: &Path, built: &Path) -> Result<()> {
+    for entry in fs::read_dir(programs)? {
+        let path = entry?.path();
+        if path.is_dir() && path != built {
+            fs::remove_dir_all(&path)
+                .with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Of what the program is built from: the sources, which name their modules by digests, and Go.
+fn digest(sources: &Path) -> Result<String> {
+    let mut files: Vec<PathBuf> = fs::read_dir(sources)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()
+        .with_context(|| format!("cannot read {}", sources.display()))?;
+    files.sort();
+    let mut digest = Sha256::new();
+    for file in &files {
+        let content = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let name = file.file_name().unwrap_or_default().as_encoded_bytes();
+        digest.update(name);
+        digest.update([0]);
+        digest.update(content.len().to_be_bytes());
+        digest.update(content);
+    }
+    let version = Command::new("go").arg("version").output().context("cannot run `go version`")?;
+    ensure!(version.status.success(), "`go version` fails");
+    digest.update(version.stdout);
+    Ok(format!("{:x}", digest.finalize()))
 }

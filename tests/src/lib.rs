@@ -1,5 +1,6 @@
-//! The harness of the tests: guests, built on first use; recorded cases; programs that not every machine has.
+//! The harness of the tests: guests, built on first use; recorded cases; a control plane; programs that not every machine has.
 
+pub mod cluster;
 pub mod crds;
 pub mod go;
 pub mod goldens;

@@ -9,37 +9,42 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The variable that, as `required`, makes a missing program a failure. `.ci/run` sets it: nobody reads there what passes.
+/// The variable that makes missing programs a failure: their names, with commas between, or `required` for all. `.ci/run` sets
+/// it: nobody reads there what passes.
 pub const VARIABLE: &str = "MORTISE_TOOLS";
-const REQUIRED: &str = "required";
+const ALL: &str = "required";
 
 /// Whether a program is on the PATH. If not, its tests pass without having run, and that is said once to standard error, past
 /// what the test harness keeps to itself.
 ///
 /// # Panics
 ///
-/// The program is missing, and `MORTISE_TOOLS` is `required`.
+/// The program is missing, and [`VARIABLE`] requires it.
 pub fn is_there(program: &str, tests: &str) -> bool {
     let is_there = find(program, &env::var_os("PATH").unwrap_or_default()).is_some();
     if !is_there {
-        say(&missing(program, tests));
+        say(program, &missing(program, tests));
     }
     is_there
 }
 
-/// Says, once, what is missing.
+/// Says, once, what a program is missing for.
 ///
 /// # Panics
 ///
-/// `MORTISE_TOOLS` is `required`.
-pub fn say(line: &str) {
+/// [`VARIABLE`] requires the program.
+pub fn say(program: &str, line: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let is_required = env::var_os(VARIABLE).is_some_and(|value| value == REQUIRED);
-    assert!(!is_required, "{line}; with {VARIABLE}={REQUIRED} that is a failure");
+    let variable = env::var(VARIABLE).unwrap_or_default();
+    assert!(!requires(&variable, program), "{line}; with {VARIABLE}={variable} that is a failure");
     if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.to_owned()) {
         // Where standard error is gone there is nobody to tell.
         let _ = writeln!(io::stderr(), "{line}");
     }
+}
+
+fn requires(variable: &str, program: &str) -> bool {
+    variable.split(',').any(|required| required == ALL || required == program)
 }
 
 fn missing(program: &str, tests: &str) -> String {
@@ -63,6 +68,20 @@ mod tests {
         assert_eq!(find("there", &path), Some(folder.path().join("there")));
         assert_eq!(find("folder", &path), None);
         assert_eq!(find("absent", &path), None);
+    }
+
+    #[test]
+    fn a_program_is_required_by_name_or_with_all() {
+        let cases = [
+            ("", false),
+            ("kubectl", false),
+            ("required", true),
+            ("go", true),
+            ("kubectl,go", true),
+        ];
+        for (variable, expected) in cases {
+            assert_eq!(requires(variable, "go"), expected, "{variable}");
+        }
     }
 
     #[test]

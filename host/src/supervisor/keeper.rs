@@ -117,7 +117,8 @@ impl Keeper {
         let mut claims = self.shared.claims.changes();
         let mut activity = self.shared.host.activity();
         let mut stores = self.shared.host.progress();
-        let mut look = true;
+        let lease = self.shared.lease.clone();
+        let (mut look, mut leads) = (true, lease.is_held());
         loop {
             let newest = self.newest.borrow_and_update().clone();
             let Some(newest) = newest else { break };
@@ -131,6 +132,7 @@ impl Keeper {
                 gone = self.newest.changed() => match gone { Ok(()) => false, Err(_) => break },
                 Ok(()) = accounts.changed() => true,
                 Ok(()) = claims.changed() => true,
+                () = lease.held(), if !leads => { leads = true; true }
                 () = until(self.again) => true,
                 () = until(self.owes.then_some(self.may_say)) => false,
                 Ok(()) = activity.changed(), if !self.owes => self.waits.is_some(),
@@ -208,7 +210,7 @@ impl Keeper {
     /// Before something of it runs, the resource has to stay until what was left on other objects is seen to.
     async fn hold(&self, newest: &Processor, ending: Option<Ending>) -> Result<(), Fault> {
         match ending {
-            None if newest.metadata.deletion_timestamp.is_none() => {
+            None if newest.metadata.deletion_timestamp.is_none() && self.shared.lease.is_held() => {
                 self.set_finalizer(newest, Finalizer::There).await
             }
             _ => Ok(()),
@@ -254,6 +256,9 @@ impl Keeper {
     async fn end(&mut self, newest: &Processor) -> Result<(), Fault> {
         if !holds(newest) {
             self.take_out().await;
+            return Ok(());
+        }
+        if !self.shared.lease.is_held() {
             return Ok(());
         }
         if let Err(fault) = self.prepare_end(newest).await {
@@ -312,6 +317,9 @@ impl Keeper {
 
     /// Writes how it stands, if that differs from what was said last, and not too often.
     async fn say(&mut self, newest: &Processor) {
+        if !self.shared.lease.is_held() {
+            return;
+        }
         if Instant::now() < self.may_say {
             self.owes = true;
             return;

@@ -12,6 +12,7 @@ use mortise_host::{
     api::{Condition, Processor, definition},
     cluster::Cluster,
     desk,
+    lease::Guard,
     run::{Host, Options},
     supervisor::{self, Supervisor},
 };
@@ -66,6 +67,7 @@ impl Place {
             namespace: None,
             modules: self.modules.path().to_owned(),
             now: now(),
+            lease: Guard::none(),
         };
         let cluster = super::cluster(&self.api);
         let supervisor = Supervisor::open(&cluster, &engine, &self.host, options).await.unwrap();

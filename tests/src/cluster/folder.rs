@@ -1,0 +1,90 @@
+//! The folders of control planes, in the target directory.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process,
+    sync::{
+        Once,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use anyhow::{Context as _, Result};
+use rustix::process::{Pid, test_kill_process};
+
+use super::run;
+use crate::go;
+
+/// What one control plane has on the disk: named by the process that started it and a number. When this is dropped, the control
+/// plane ends and the folder goes.
+pub(super) struct Folder {
+    program: PathBuf,
+    path: PathBuf,
+}
+
+// === impl Folder ===
+
+impl Folder {
+    /// One that is not there yet. What processes have left that are gone is removed.
+    pub(super) fn new(program: &Path) -> Result<Self> {
+        static SWEPT: Once = Once::new();
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let folders = go::target()?.join("cluster");
+        fs::create_dir_all(&folders)
+            .with_context(|| format!("cannot make {}", folders.display()))?;
+        let mut swept = Ok(());
+        SWEPT.call_once(|| swept = sweep(program, &folders));
+        swept?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = folders.join(format!("{}-{number}", process::id()));
+        Ok(Self { program: program.to_owned(), path })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn text(&self) -> Result<&str> {
+        self.path.to_str().context("the target directory is no UTF-8")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.program, &self.path) {
+            // A test that fails has more to say.
+            assert!(std::thread::panicking(), "{error:#}");
+        }
+    }
+}
+
+fn sweep(program: &Path, folders: &Path) -> Result<()> {
+    for entry in fs::read_dir(folders)? {
+        let path = entry?.path();
+        if !is_used(&path) {
+            remove(program, &path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the process in the name is alive.
+fn is_used(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let process = name.split('-').next().and_then(|id| Pid::from_raw(id.parse().ok()?));
+    process.is_some_and(|process| test_kill_process(process).is_ok())
+}
+
+fn remove(program: &Path, path: &Path) -> Result<()> {
+    if path.join("cluster.json").exists() {
+        let folder = path.to_str().context("the target directory is no UTF-8")?;
+        run(program, ["down", folder])?;
+    }
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
