@@ -4,7 +4,7 @@
 //! remembered of a group: whoever sees a `CustomResourceDefinition` change calls it. That a kind is *not* served is believed for
 //! [`UNKNOWN_FOR`] only, so that a kind that comes without anyone telling is found too.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use kube::Client;
 use parking_lot::Mutex;
@@ -81,6 +81,12 @@ pub struct Unavailable {
 
 // === impl Cluster ===
 
+impl fmt::Debug for Cluster {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Cluster").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
 impl Cluster {
     /// A cluster behind a client, with the usual [`Policy`] for requests that find it busy or away.
     pub fn new(client: Client) -> Self {
@@ -124,6 +130,12 @@ impl Cluster {
         let found = served.get(&kind.kind).cloned();
         self.served.lock().insert(of, Served { since: Instant::now(), kinds: served });
         Ok(found)
+    }
+
+    /// How the cluster serves a kind, if that is remembered: without asking.
+    pub(crate) fn known(&self, kind: &Kind) -> Option<Arc<Resource>> {
+        let of = GroupVersion { group: kind.group.clone(), version: kind.version.clone() };
+        self.remembered(&of, &kind.kind).ok().flatten()
     }
 
     /// Looks up several kinds; those that are not served are not in the answer.

@@ -12,12 +12,14 @@
 //! | [`record`] | what a run read and what came of it, as plain data |
 //! | [`processor`], [`contract`] | loaded components, and all that names wasmtime; the contract's types without it |
 //! | [`rbac`] | the Roles that a processor needs |
+//! | [`access`] | what the accounts of processors may do |
 //! | [`grant`] → [`outcome`] → [`write`] | what may be written, what is wanted, and how it gets there |
 //! | [`api`] | the kinds that the host owns, as Kubernetes objects |
 //! | [`admin`], [`metrics`] | what those who run the host are told |
 //! | [`serve`], [`lease`] | the command that runs a host in a cluster; which of several hosts writes |
 //! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
 
+pub mod access;
 pub mod admin;
 pub mod api;
 pub mod args;

@@ -17,6 +17,7 @@ use prometheus_client::{
 };
 
 use crate::{
+    access::Denial,
     contract::Kind,
     queue::{self, Key},
     reconciler::Report,
@@ -65,6 +66,7 @@ struct All {
     conflicts_forced: Family<OfKind, Counter>,
     store_objects: Family<Stored, Gauge>,
     store_bytes: Family<Stored, Gauge>,
+    denied: Family<Denied, Counter>,
     watch_restarts: Family<Stored, Counter>,
     log_lines_dropped: Family<OfProcessor, Counter>,
     leading: Gauge,
@@ -105,6 +107,13 @@ struct Written {
     processor: Arc<str>,
     kind: String,
     verb: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Denied {
+    processor: Arc<str>,
+    verb: String,
+    kind: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -172,6 +181,13 @@ impl Metrics {
         self.0.conflicts_forced.get_or_create(&of).inc();
     }
 
+    /// A processor was refused something that its account may not do.
+    pub fn denied(&self, processor: &Arc<str>, denial: &Denial) {
+        let verb = denial.question.verb.clone().into_owned();
+        let denied = Denied { processor: Arc::clone(processor), verb, kind: shown(&denial.kind) };
+        self.0.denied.get_or_create(&denied).inc();
+    }
+
     /// A watch has failed and is begun again.
     pub fn watch_restarted(&self, kind: &Kind) {
         self.0.watch_restarts.get_or_create(&Stored { kind: shown(kind) }).inc();
@@ -230,6 +246,7 @@ impl All {
             conflicts_forced: Family::default(),
             store_objects: Family::default(),
             store_bytes: Family::default(),
+            denied: Family::default(),
             watch_restarts: Family::default(),
             log_lines_dropped: Family::default(),
             leading: Gauge::default(),
@@ -291,6 +308,11 @@ impl All {
             "Memory that kept objects take, with their indexes, estimated",
             Unit::Bytes,
             self.store_bytes.clone(),
+        );
+        registry.register(
+            "denied",
+            "Reads and writes that the accounts of processors may not do",
+            self.denied.clone(),
         );
         registry.register(
             "watch_restarts",

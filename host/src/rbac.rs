@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::cluster::Account;
+use crate::access::Question;
+use crate::cluster::{Account, Resource};
 use crate::contract::{Description, Kind, Reconciler, Selection, Verbs, WriteRule};
 
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod tests;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const READ: [&str; 3] = ["get", "list", "watch"];
+const WATCH: [&str; 2] = ["list", "watch"];
 /// Where events on objects without a namespace live.
 const EVENTS_OF_CLUSTER: &str = "default";
 /// In a declaration and in a rule: all.
@@ -29,6 +31,22 @@ pub struct Served {
     pub namespaced: bool,
     /// Whether it has the subresource `status`.
     pub status: bool,
+}
+
+// === impl Served ===
+
+impl Served {
+    /// Of kind `*`, which stands for many: what some of them need.
+    pub fn of_any() -> Self {
+        Self { plural: ANY.to_owned(), namespaced: true, status: true }
+    }
+}
+
+impl From<&Resource> for Served {
+    fn from(resource: &Resource) -> Self {
+        let Resource { plural, namespaced, status, .. } = resource;
+        Self { plural: plural.clone(), namespaced: *namespaced, status: *status }
+    }
 }
 
 /// What is allowed, by where: in one namespace, or (none) in all and outside of them.
@@ -94,14 +112,18 @@ impl Roles {
         } else if verbs.contains(Verbs::CREATE) {
             self.allow(of, served, "", &["create"]);
         }
-        let others: [(Verbs, &str, &[&'static str]); 4] = [
+        // What is written is watched, so that it can be mended.
+        self.allow(of, served, "", &WATCH);
+        let looked_at = Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE | Verbs::EVICT;
+        let others: [(Verbs, &str, &[&'static str]); 5] = [
+            // An object that is not watched yet, or was changed by others meanwhile, is read before or after it is written.
+            (looked_at, "", &["get"]),
             (Verbs::UPDATE, "", &["patch"]),
-            // To prune is to list first.
-            (Verbs::DELETE, "", &["delete", "list"]),
+            (Verbs::DELETE, "", &["delete"]),
             (Verbs::EVICT, "eviction", &["create"]),
             (Verbs::STATUS, "status", &["patch"]),
         ];
-        for (_, subresource, needed) in others.iter().filter(|(verb, ..)| verbs.contains(*verb)) {
+        for (_, subresource, needed) in others.iter().filter(|(verb, ..)| verbs.intersects(*verb)) {
             self.allow(of, served, subresource, needed);
         }
     }
@@ -144,6 +166,20 @@ impl Roles {
             });
         }
         self.0.retain(|_, allowed| !allowed.is_empty());
+    }
+
+    /// What must be asked to know whether an account has all of it.
+    pub fn questions(&self) -> Vec<Question> {
+        let of_place = self.0.iter().flat_map(|(namespace, allowed)| {
+            allowed.iter().map(move |one| Question {
+                group: one.group.as_str().into(),
+                resource: one.resource.as_str().into(),
+                verb: one.verb.into(),
+                namespace: namespace.as_deref().map(Into::into),
+                name: one.name.as_deref().map(Into::into),
+            })
+        });
+        of_place.collect()
     }
 
     /// The roles as objects, each with its binding if there is somebody to bind it to.

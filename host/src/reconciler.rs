@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, debug};
 
 use crate::{
+    access::{Access, Denial, Question, Rights},
     cluster::{Cluster, Unavailable},
     contract::{self, Event, EventType, Failure, ObjectRef, Outcome, Request, Requeue, Retry},
     grant::{self, Grant},
@@ -25,7 +26,7 @@ use crate::{
     run::{Clock, Loaded, Mode},
     store::Stores,
     triggers::Triggers,
-    view::{self, Readable, Reads, View},
+    view::{self, Demand, Readable, Reads, View},
     write::{self, Writer, Written},
 };
 
@@ -43,6 +44,8 @@ pub struct Reconciler {
     basis: Basis,
     /// With the rights of the processor's account.
     cluster: Cluster,
+    /// What the account may do; none at the desk, where the rights are the host's own.
+    rights: Option<Arc<Rights>>,
     parts: Parts,
 }
 
@@ -61,6 +64,8 @@ pub struct Parts {
     pub records: Arc<Records>,
     /// What is counted.
     pub metrics: Metrics,
+    /// What accounts may do.
+    pub access: Access,
 }
 
 /// How a run ends for the queue.
@@ -69,6 +74,8 @@ pub struct Ended {
     pub done: Done,
     /// What changed while the key ran, of what it had read.
     pub causes: Vec<Cause>,
+    /// What it would have read, had it been watched.
+    pub demands: Vec<Demand>,
 }
 
 /// A checked answer of a processor.
@@ -114,6 +121,7 @@ impl Parts {
             now: Arc::clone(now),
             records: Arc::default(),
             metrics: Metrics::new(),
+            access: Access::new(cluster),
         }
     }
 }
@@ -141,11 +149,15 @@ impl Reconciler {
             now_ms: 0,
             seed: 0,
         };
-        let cluster = match &loaded.settings.account {
-            Some(account) => parts.cluster.acting_as(account),
-            None => parts.cluster.clone(),
-        };
-        Ok(Self { loaded, readable, grant, basis, cluster, parts })
+        let account = loaded.settings.account.as_ref();
+        let rights = account.map(|account| parts.access.of(account, &loaded.description));
+        let cluster = rights.as_ref().map_or(&parts.cluster, |rights| rights.cluster()).clone();
+        Ok(Self { loaded, readable, grant, basis, cluster, rights, parts })
+    }
+
+    /// What the processor's account may do; none where it runs with the host's own rights.
+    pub fn rights(&self) -> Option<&Arc<Rights>> {
+        self.rights.as_ref()
     }
 
     /// Those of its reconcilers that another version has not, or has for other objects: their keys are not its keys.
@@ -188,7 +200,7 @@ impl Reconciler {
         let start = Instant::now();
         let mut report = Report::new(run);
         let Some(reference) = self.object_of(&run.key) else {
-            return (report, Ended { done: Done::Success { requeue: None }, causes: Vec::new() });
+            return (report, Ended::nothing());
         };
         report.kind = reference.kind.clone();
         let began = triggers.lock().begin(&run.key);
@@ -198,12 +210,14 @@ impl Reconciler {
         // What this run has mended itself is not news to it.
         feed();
         let causes = triggers.lock().ran(began, &reads);
+        let demands = reads.take_demands(&self.readable);
+        report.denied.append(&mut reads.take_denials());
         report.took = start.elapsed();
         report.again = delay(&done);
         self.keep_record(&mut report, &done, &mut reads);
         self.parts.metrics.ran(&report);
         span.in_scope(|| debug!(took = ?report.took, failure = report.failure, "reconciled"));
-        (report, Ended { done, causes })
+        (report, Ended { done, causes, demands })
     }
 
     /// Completes the record, which stays until the key's next run, or until its object is gone.
@@ -237,6 +251,7 @@ impl Reconciler {
             processor: settings.name.as_deref().unwrap_or(&self.loaded.description.name),
             reconciled,
             take_over: &settings.take_over,
+            rights: self.rights.as_deref(),
         }
     }
 
@@ -247,7 +262,9 @@ impl Reconciler {
         report: &mut Report,
     ) -> (Done, Reads) {
         let mut view = self.view();
-        let known = match view.reconciled(&reference, run.key.reconciler()) {
+        let allowed = view.check_reconciled(&reference).await;
+        let known = allowed.and_then(|()| view.reconciled(&reference, run.key.reconciler()));
+        let known = match known {
             Ok(known) => known,
             Err(error) => {
                 // Its kind is not served, or its list is not there yet: when that changes, the key runs again.
@@ -286,6 +303,17 @@ impl Reconciler {
 
     fn view(&self) -> View {
         View::new(self.parts.stores.clone(), Arc::clone(&self.readable), view::PAGE_BYTES)
+            .with_rights(self.rights.clone())
+    }
+
+    /// What a run runs on that begins now.
+    fn basis(&self, now_ms: u64) -> Basis {
+        let mut basis = Basis { now_ms, seed: now_ms, ..self.basis.clone() };
+        if let Some(rights) = &self.rights {
+            let parts = [basis.grant.to_string(), format!("{:?}", rights.digest())];
+            basis.grant = Digest::of(false, parts.iter().map(String::as_bytes));
+        }
+        basis
     }
 
     async fn call(&self, view: View, request: &Request, report: &mut Report) -> (Answer, Reads) {
@@ -293,7 +321,7 @@ impl Reconciler {
         let moment = Moment { now_ms: now, seed: now };
         let called = self.loaded.processor.call(view, request, moment).await;
         let record = report.record_mut();
-        record.ran_on = Some(Basis { now_ms: now, seed: now, ..self.basis.clone() });
+        record.ran_on = Some(self.basis(now));
         record.asked = record.asked.or(called.asked);
         record.memory = record.memory.max(called.memory);
         report.log.extend(called.log);
@@ -399,6 +427,7 @@ impl Reconciler {
             return Written::default();
         }
         let mut written = self.parts.writer.carry_out(plan, &self.cluster, &context).await;
+        self.note_forbidden(&written, turn.report);
         turn.report.changes.append(&mut written.changes);
         turn.report.unchanged += written.skipped;
         written.forced.iter().for_each(|kind| self.parts.metrics.forced(turn.key, kind));
@@ -412,6 +441,18 @@ impl Reconciler {
         let not_found = written.failures.iter().filter(|failed| failed.code == 404);
         not_found.for_each(|failed| turn.reads.not_written(&failed.ref_.kind));
         written
+    }
+
+    /// What the account lacked the right to is asked for with all else that the processor relies on: when it is granted, all
+    /// keys run again.
+    fn note_forbidden(&self, written: &Written, report: &mut Report) {
+        let Some(rights) = &self.rights else { return };
+        for (kind, message) in &written.forbidden {
+            if let Some(question) = Question::refused(message, rights.account()) {
+                rights.relies_on(&question);
+                report.denied.push(Denial::new(question, kind));
+            }
+        }
     }
 
     /// Says on the object that its reconcile could not be done, and writes nothing else.
@@ -466,6 +507,15 @@ impl Reconciler {
             Requeue::Never => (0, Cause::Requeue),
         };
         Done::Success { requeue: (after > 0).then(|| (Duration::from_millis(after), cause)) }
+    }
+}
+
+// === impl Ended ===
+
+impl Ended {
+    fn nothing() -> Self {
+        let done = Done::Success { requeue: None };
+        Self { done, causes: Vec::new(), demands: Vec::new() }
     }
 }
 

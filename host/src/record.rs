@@ -78,6 +78,9 @@ pub struct Read {
     pub answer: Digest,
     /// What the answer was taken from; none where there was none to take it from.
     pub stood: Option<Stood>,
+    /// Whether it is the API server's own answer, of an object whose changes trigger nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub live: bool,
     /// How many objects were in the answer.
     pub objects: usize,
     /// How many bytes of JSON.
@@ -219,6 +222,9 @@ pub enum NotSkippable {
     /// It asked somebody outside of the cluster.
     #[error("its last run used the network")]
     Network,
+    /// It read what may have changed without anybody being told.
+    #[error("its last run read objects live")]
+    Live,
 }
 
 /// The last record of each key.
@@ -266,6 +272,7 @@ impl Record {
             (self.asked.clock, NotSkippable::Clock),
             (self.asked.random, NotSkippable::Random),
             (self.asked.network, NotSkippable::Network),
+            (self.reads.iter().any(|read| read.live), NotSkippable::Live),
         ];
         reasons.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, reason)| Err(reason))
     }

@@ -2,6 +2,7 @@
 //! error: nothing limps on.
 
 mod exchange;
+mod open;
 mod registry;
 mod settings;
 mod status;
@@ -32,7 +33,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{exchange::Prepared, work::Shared};
+use self::{
+    exchange::Prepared,
+    open::{Opened, run_watches},
+    work::Shared,
+};
 use crate::{
     admin::Admin,
     cluster::Cluster,
@@ -42,7 +47,7 @@ use crate::{
     queue::{self, Key, Run},
     reconciler::{Parts, Report},
     record::Record,
-    store::{Feed, Stores},
+    store::Stores,
     watch::{self, Watch},
 };
 
@@ -91,22 +96,12 @@ pub struct Loaded {
 pub struct Host {
     options: Options,
     shared: Arc<Shared>,
-    tasks: Mutex<JoinSet<anyhow::Result<Task>>>,
+    tasks: Mutex<JoinSet<anyhow::Result<()>>>,
     reports: tokio::sync::Mutex<mpsc::Receiver<Report>>,
-    /// What every watch needs.
-    watching: watch::Context,
     /// Processors are exchanged one after the other.
     turn: tokio::sync::Mutex<()>,
     users: AtomicU64,
     stop: CancellationToken,
-}
-
-/// A task that has ended.
-enum Task {
-    /// A watch that nobody needs any more.
-    Watch,
-    /// What runs the keys: it was told to stop.
-    Work,
 }
 
 // === impl Options ===
@@ -137,14 +132,6 @@ impl Loaded {
     ) -> anyhow::Result<Self> {
         let description =
             processor.describe(config).await.context("the processor does not describe itself")?;
-        for kind in declared_kinds(&description) {
-            let is_any = kind.kind == "*" || kind.group == "*";
-            let name = &description.name;
-            anyhow::ensure!(
-                !is_any,
-                "`{name}` declares the kind `*`, which is not supported yet: name the kinds"
-            );
-        }
         Ok(Self { processor, description: Arc::new(description), config: config.into(), settings })
     }
 
@@ -158,14 +145,15 @@ impl Loaded {
     }
 }
 
-/// Every kind that a description names, once.
+/// Every kind that a description names, once. Kind `*` names none.
 pub fn declared_kinds(description: &Description) -> Vec<Kind> {
     let reconciled = description.reconcilers.iter().map(|reconciler| &reconciler.of.kind);
     let read = description.reads.iter().map(|selection| &selection.kind);
     let written = description.writes.iter().map(|rule| &rule.of.kind);
     let mut kinds: Vec<Kind> = Vec::new();
     for kind in reconciled.chain(read).chain(written) {
-        if !kinds.contains(kind) {
+        let is_any = kind.kind == "*" || kind.group == "*";
+        if !is_any && !kinds.contains(kind) {
             kinds.push(kind.clone());
         }
     }
@@ -187,7 +175,8 @@ impl Host {
     ) -> anyhow::Result<Self> {
         let (crds, changes) = latest::channel(0);
         let (report, reports) = mpsc::channel(REPORTS);
-        let host = Self::idle(cluster, options, changes, reports);
+        let (open, opened) = mpsc::unbounded_channel();
+        let host = Self::idle(cluster, options, open, reports);
         let mut names = BTreeSet::new();
         for loaded in &processors {
             let name = loaded.name();
@@ -197,6 +186,9 @@ impl Host {
             processors.into_iter().map(|loaded| host.prepare(loaded)).collect();
         let prepared = prepared?;
         host.spawn(ended("the watch of CRDs", watch::run_crds(cluster.clone(), crds)));
+        let rights = Arc::clone(&host.shared).keep_rights(changes.clone());
+        host.spawn(ended("the renewal of rights", rights));
+        host.spawn(run_watches(opened, host.watching(changes)));
         host.open(&prepared);
         for prepared in prepared {
             host.put(prepared);
@@ -210,34 +202,31 @@ impl Host {
     fn idle(
         cluster: &Cluster,
         options: &Options,
-        crds: latest::Receiver<u64>,
+        open: mpsc::UnboundedSender<Opened>,
         reports: mpsc::Receiver<Report>,
     ) -> Self {
-        let stores = Stores::new();
-        let parts = Parts::new(cluster, &stores, &options.now);
-        let watching = watch::Context {
-            cluster: cluster.clone(),
-            stores,
-            crds,
-            metrics: parts.metrics.clone(),
-        };
+        let parts = Parts::new(cluster, &Stores::new(), &options.now);
         Self {
             options: options.clone(),
-            shared: Arc::new(Shared::new(parts)),
+            shared: Arc::new(Shared::new(parts, open)),
             tasks: Mutex::default(),
             reports: tokio::sync::Mutex::new(reports),
-            watching,
             turn: tokio::sync::Mutex::default(),
             users: AtomicU64::new(0),
             stop: CancellationToken::new(),
         }
     }
 
+    fn watching(&self, crds: latest::Receiver<u64>) -> watch::Context {
+        let Parts { cluster, stores, metrics, access, .. } = self.shared.parts.clone();
+        watch::Context { cluster, stores, crds, metrics, access }
+    }
+
     /// What ends when the host is told to stop, once nothing runs any more.
     fn work(
         &self,
         report: mpsc::Sender<Report>,
-    ) -> impl Future<Output = anyhow::Result<Task>> + Send + 'static {
+    ) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
         let (drive, lease) = (self.options.drive, self.options.lease.clone());
         async move {
@@ -249,20 +238,12 @@ impl Host {
                 // Nothing runs by itself: to be told to stop is all that there is to wait for.
                 Drive::Caller => stop.cancelled().await,
             }
-            Ok(Task::Work)
+            Ok(())
         }
     }
 
-    fn spawn(&self, task: impl Future<Output = anyhow::Result<Task>> + Send + 'static) {
+    fn spawn(&self, task: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
         self.tasks.lock().spawn(task);
-    }
-
-    fn spawn_watch(&self, watch: Watch, feed: Feed) {
-        let context = self.watching.clone();
-        self.spawn(async move {
-            watch.run(feed, context).await;
-            Ok(Task::Watch)
-        });
     }
 
     fn next_user(&self) -> u64 {
@@ -290,18 +271,12 @@ impl Host {
 
     /// Waits for the end of a task that does not end by itself.
     async fn task_ended(&self) -> anyhow::Result<()> {
-        let ended = poll_fn(|context| {
-            let mut tasks = self.tasks.lock();
-            loop {
-                match tasks.poll_join_next(context) {
-                    Poll::Ready(Some(Ok(Ok(Task::Watch)))) => {}
-                    Poll::Ready(Some(ended)) => return Poll::Ready(ended),
-                    // The host has tasks as long as it has not been stopped.
-                    Poll::Ready(None) | Poll::Pending => return Poll::Pending,
-                }
-            }
+        let ended = poll_fn(|context| match self.tasks.lock().poll_join_next(context) {
+            Poll::Ready(Some(ended)) => Poll::Ready(ended),
+            // The host has tasks as long as it has not been stopped.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
         });
-        ended.await.context("a task of the host failed")?.map(|_| ())
+        ended.await.context("a task of the host failed")?
     }
 
     /// Takes no new runs, waits for those that are on their way, and ends the watches. Nothing is to be exchanged or removed any
@@ -450,12 +425,12 @@ impl Host {
 }
 
 /// A task that never ends by itself; if it does, that is the error.
-async fn ended(what: &'static str, task: impl Future<Output = ()>) -> anyhow::Result<Task> {
+async fn ended(what: &'static str, task: impl Future<Output = ()>) -> anyhow::Result<()> {
     task.await;
     anyhow::bail!("{what} ended")
 }
 
-async fn forever(task: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<Task> {
+async fn forever(task: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     task.await?;
     anyhow::bail!("what hands changes on ended")
 }

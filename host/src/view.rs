@@ -1,19 +1,21 @@
 //! One call's reads: answered from snapshots that are taken on first use of a kind, checked against what was declared, and
 //! recorded, so that a change of anything that was read can trigger the run again.
 
+mod allowed;
 mod page;
 mod readable;
 mod reads;
 #[cfg(test)]
 mod tests;
 
-pub use readable::Readable;
+pub use readable::{Demand, Readable};
 pub(crate) use reads::{Anchor, Concern, Wait};
 pub use reads::{Interest, Reads};
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::access::Rights;
 use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
 use crate::path::{Extent, Fields};
 use crate::record::{self, Question, Stood};
@@ -32,6 +34,10 @@ pub struct View {
     /// Where the store stood that the read which is being answered was answered from.
     stood: Option<Stood>,
     reads: Reads,
+    /// What the processor's account may do; none: all that the host may.
+    rights: Option<Arc<Rights>>,
+    /// What was read live: in one call, each object is read once.
+    live: HashMap<ObjectRef, Option<Arc<Entry>>>,
 }
 
 /// The object that a call is about.
@@ -46,6 +52,9 @@ pub struct Reconciled {
     /// Whether it holds one of the reconciler's finalizers.
     pub held: bool,
 }
+
+/// The objects of a page, and the token of the next one.
+type Paged = (Vec<Rendered>, Option<String>);
 
 /// A store that can answer.
 struct Answering {
@@ -74,7 +83,15 @@ impl View {
     /// A view of what is known from now on, at the first use of each kind.
     pub fn new(stores: Stores, readable: Arc<Readable>, page_bytes: usize) -> Self {
         let reads = Reads::new(stores.clone());
-        Self { stores, readable, page_bytes, kinds: HashMap::new(), stood: None, reads }
+        let (kinds, live) = (HashMap::new(), HashMap::new());
+        Self { stores, readable, page_bytes, kinds, stood: None, reads, rights: None, live }
+    }
+
+    /// The same for a processor with an account: what is read by [`View::get_allowed`] and [`View::list_allowed`] is no more than
+    /// the account may read.
+    #[must_use]
+    pub fn with_rights(self, rights: Option<Arc<Rights>>) -> Self {
+        Self { rights, ..self }
     }
 
     /// The object that the call is about. A change of it, of its status only where the reconciler says so, triggers the run
@@ -113,6 +130,15 @@ impl View {
     /// One object.
     pub fn get(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError> {
         let answer = self.find(of, fields);
+        self.record_get(of, fields, answer)
+    }
+
+    fn record_get(
+        &mut self,
+        of: &ObjectRef,
+        fields: &[String],
+        answer: Result<Option<Rendered>, ReadError>,
+    ) -> Result<Option<String>, ReadError> {
         let question = Question::Get {
             of: record::Object::of(of, self.stores.shared_kind(&of.kind)),
             fields: self.readable.shared(fields),
@@ -153,6 +179,16 @@ impl View {
         from: Option<&str>,
     ) -> Result<Page, ReadError> {
         let answer = self.page(of, limit, from);
+        self.record_list(of, limit, from, answer)
+    }
+
+    fn record_list(
+        &mut self,
+        of: &Selection,
+        limit: u32,
+        from: Option<&str>,
+        answer: Result<Paged, ReadError>,
+    ) -> Result<Page, ReadError> {
         let (kind, fields) = (self.stores.shared_kind(&of.kind), self.readable.shared(&of.fields));
         let question = Question::List {
             of: Box::new(record::Selection::of(of, kind, fields)),
@@ -165,12 +201,7 @@ impl View {
         Ok(Page { objects: objects.into_iter().map(|rendered| rendered.json).collect(), next })
     }
 
-    fn page(
-        &mut self,
-        of: &Selection,
-        limit: u32,
-        from: Option<&str>,
-    ) -> Result<(Vec<Rendered>, Option<String>), ReadError> {
+    fn page(&mut self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Paged, ReadError> {
         let query = Query::new(of).map_err(ReadError::Invalid)?;
         let readable = Arc::clone(&self.readable);
         let fields = readable.list(of, &query)?;
@@ -216,6 +247,9 @@ impl View {
         let answering = answering(&all, query, fields);
         if let Err(error) = &answering {
             self.reads.waits_for(&all.kind, *error == ReadError::UnknownKind);
+            if all.covering(query, None).is_none() {
+                self.reads.demands(self.readable.demand(kind, query));
+            }
         }
         answering
     }

@@ -22,6 +22,7 @@ use tokio::sync::watch as latest;
 use tracing::{Instrument as _, debug, info, info_span, warn};
 
 use crate::{
+    access::Access,
     cluster::Cluster,
     contract::Kind,
     metrics::Metrics,
@@ -55,6 +56,8 @@ pub struct Context {
     pub crds: latest::Receiver<u64>,
     /// Where failures are counted.
     pub metrics: Metrics,
+    /// Told that an account was refused a watch.
+    pub access: Access,
 }
 
 /// Why a stream of events came to its end.
@@ -102,6 +105,11 @@ impl Watch {
                 }
             }
         }
+    }
+
+    /// Whether it sees all objects of a kind within a scope.
+    pub(crate) fn covers(&self, kind: &Kind, scope: &Scope) -> bool {
+        self.kind == *kind && self.scope.covers_scope(scope)
     }
 
     /// Namespace, name and resourceVersion of an object that this watch sees; none if it does not.
@@ -184,6 +192,10 @@ impl Watch {
                     if let Some(end) = end(&error) {
                         return end;
                     }
+                    if is_forbidden(&error) {
+                        // Where the account has lost the right, another one's takes over.
+                        context.access.renew_soon();
+                    }
                     context.metrics.watch_restarted(kind);
                     debug!(kind = %kind.kind, group = %kind.group, %error, "watch failed, trying again");
                     stores.set_unavailable(kind, &error.to_string());
@@ -194,14 +206,24 @@ impl Watch {
     }
 }
 
-/// What a failure says of the kind or the server; none if it passes.
-fn end(error: &watcher::Error) -> Option<End> {
+/// The API server's refusal of a list or watch.
+pub(crate) fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
     let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) =
         error
     else {
         return None;
     };
     let kube::Error::Api(status) = cause else { return None };
+    Some(status)
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    refusal(error).is_some_and(|status| status.code == 403)
+}
+
+/// What a failure says of the kind or the server; none if it passes.
+fn end(error: &watcher::Error) -> Option<End> {
+    let status = refusal(error)?;
     match status.code {
         404 => Some(End::NotServed),
         400 | 403 | 422 if status.message.contains("sendInitialEvents") => {

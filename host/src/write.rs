@@ -13,9 +13,11 @@ use std::{
     sync::Arc,
 };
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{
+    access::Rights,
     cluster::{Cluster, Refusal, Resource},
     contract::{self, Kind, ObjectRef, WriteFailure},
     grant::display_ref,
@@ -77,6 +79,8 @@ pub struct Context<'a> {
     pub reconciled: &'a Reconciled,
     /// The field managers whose fields become ours when an object is applied the first time.
     pub take_over: &'a [String],
+    /// What the processor's account may do; none: with the host's own rights.
+    pub rights: Option<&'a Rights>,
 }
 
 /// What became of a plan.
@@ -96,6 +100,8 @@ pub struct Written {
     pub forced: Vec<Kind>,
     /// What a person should know.
     pub warnings: Vec<String>,
+    /// What was answered with 403: the kind, and the message.
+    pub forbidden: Vec<(Kind, String)>,
     /// What counts as read because it was written.
     pub wrote: Vec<Wrote>,
     /// What counts as read because it was pruned: the selection, and the manager of what has to go.
@@ -178,6 +184,7 @@ struct Run<'a> {
     touched: HashSet<Place>,
     /// The reconciled object as it was answered last.
     latest: Option<Value>,
+    forbidden: Mutex<Vec<(Kind, String)>>,
     /// Something failed that is not only a refused eviction.
     failed: bool,
 }
@@ -214,12 +221,14 @@ impl Writer {
             uids: HashMap::new(),
             touched: HashSet::new(),
             latest: context.reconciled.object.clone(),
+            forbidden: Mutex::default(),
             failed: false,
         };
         if !plan.is_report {
             self.disputes.begin(run.managers.hash(), context.key);
         }
         run.all(plan).await;
+        run.written.forbidden = std::mem::take(run.forbidden.get_mut());
         run.written.warnings.extend(self.disputes.told_to(run.managers.hash()));
         run.written
     }

@@ -16,6 +16,7 @@ mod processors;
 mod records;
 mod relabel;
 mod restart;
+mod rights;
 mod tap;
 mod writes;
 

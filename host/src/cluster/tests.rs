@@ -204,3 +204,28 @@ async fn a_host_that_does_not_hold_its_lease_asks_but_does_not_write() {
     held.unwrap();
     assert!(api.objects().iter().any(|object| object["kind"] == "ConfigMap"));
 }
+
+#[tokio::test]
+async fn a_client_of_an_account_says_so_with_each_request_and_names_no_groups() {
+    let seen: Arc<Mutex<Vec<http::HeaderMap>>> = Arc::default();
+    let (api, told) = (EmbeddedApi::new(Options::default()), Arc::clone(&seen));
+    let router = api.router();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        told.lock().push(request.headers().clone());
+        tower::ServiceExt::oneshot(router.clone(), request)
+    });
+    let own = Cluster::new(Client::new(service, "default"));
+    let acting = own.acting_as(&"shop/painter".parse().unwrap());
+    let refusal = acting.send(&Outgoing::get("/api/v1/namespaces/default".into())).await;
+    assert_eq!(refusal.unwrap_err().code, 403, "it may do nothing here");
+    own.send(&Outgoing::get("/api/v1/namespaces/default".into())).await.unwrap();
+    let user = |headers: &http::HeaderMap| {
+        let names = headers.keys().filter(|name| name.as_str().starts_with("impersonate"));
+        names.map(|name| format!("{name}: {}", headers[name].to_str().unwrap())).collect::<Vec<_>>()
+    };
+    let users: Vec<_> = seen.lock().iter().map(user).collect();
+    assert_eq!(
+        users,
+        [vec!["impersonate-user: system:serviceaccount:shop:painter".to_owned()], vec![]]
+    );
+}

@@ -11,6 +11,10 @@ wasmtime::component::bindgen!({
     path: "../wit",
     world: "processor",
     additional_derives: [PartialEq, Eq],
-    imports: { default: trappable },
+    imports: {
+        "mortise:host/cluster.get": async | trappable,
+        "mortise:host/cluster.list": async | trappable,
+        default: trappable,
+    },
     exports: { default: async },
 });

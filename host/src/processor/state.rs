@@ -77,6 +77,11 @@ impl State {
         }
     }
 
+    /// What is left of the time that the call may take.
+    pub(super) fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
     /// Called at each tick of the epoch: the guest gives way, or ends.
     pub(super) fn on_tick(&self) -> wasmtime::Result<UpdateDeadline> {
         if Instant::now() >= self.deadline {

@@ -45,6 +45,8 @@ pub enum Cause {
     Asked,
     /// Its processor was loaded anew.
     NewVersion,
+    /// What its processor's account may do is not what it was.
+    Rights,
 }
 
 /// What happened to an object.
@@ -100,6 +102,7 @@ impl fmt::Display for Cause {
             Self::Coalesced => to.write_str("changes taken together"),
             Self::Asked => to.write_str("asked for"),
             Self::NewVersion => to.write_str("new version"),
+            Self::Rights => to.write_str("other rights"),
         }
     }
 }

@@ -91,13 +91,32 @@ fn each_declaration_needs_the_verbs_of_its_requests() {
         (
             "apply",
             written(Verbs::CREATE | Verbs::UPDATE),
-            &["*: example.dev widgets[] create,patch"],
+            &["*: example.dev widgets[] create,get,list,patch,watch"],
         ),
-        ("create only", written(Verbs::CREATE), &["*: example.dev widgets[] create"]),
-        ("patch", written(Verbs::UPDATE), &["*: example.dev widgets[] patch"]),
-        ("delete and prune", written(Verbs::DELETE), &["*: example.dev widgets[] delete,list"]),
-        ("evict", written(Verbs::EVICT), &["*: example.dev widgets/eviction[] create"]),
-        ("status of others", written(Verbs::STATUS), &["*: example.dev widgets/status[] patch"]),
+        (
+            "create only",
+            written(Verbs::CREATE),
+            &["*: example.dev widgets[] create,get,list,watch"],
+        ),
+        ("patch", written(Verbs::UPDATE), &["*: example.dev widgets[] get,list,patch,watch"]),
+        (
+            "delete and prune",
+            written(Verbs::DELETE),
+            &["*: example.dev widgets[] delete,get,list,watch"],
+        ),
+        (
+            "evict",
+            written(Verbs::EVICT),
+            &[
+                "*: example.dev widgets[] get,list,watch",
+                "*: example.dev widgets/eviction[] create",
+            ],
+        ),
+        (
+            "status of others",
+            written(Verbs::STATUS),
+            &["*: example.dev widgets[] list,watch", "*: example.dev widgets/status[] patch"],
+        ),
         (
             "reconcile",
             description(vec![reconciler(selection("Widget", None, None), &[])], vec![], vec![]),
@@ -149,7 +168,11 @@ fn rules_are_as_narrow_as_their_declarations() {
                     write(selection("Pod", Some("a"), Some("x")), Verbs::CREATE),
                 ],
             ),
-            &["a:  pods[] create", "a: example.dev widgets[x] create,patch"],
+            &[
+                "a:  pods[] create",
+                "a:  pods[x] get,list,watch",
+                "a: example.dev widgets[x] create,get,list,patch,watch",
+            ],
         ),
         (
             "what all namespaces allow is not said again for one",
@@ -319,9 +342,13 @@ fn is_needed(description: &Description, asked: &Asked) -> bool {
     let writes = description.writes.iter().any(|rule| {
         let (of, has) = (&rule.of, |verb| rule.verbs.contains(verb));
         let creates = asked.verb == "create" && below.is_empty() && has(Verbs::CREATE);
-        let deletes = ["delete", "list"].contains(&asked.verb) && below.is_empty();
+        let deletes = asked.verb == "delete" && below.is_empty();
+        let watches = ["list", "watch"].contains(&asked.verb) && below.is_empty();
+        let looked_at = [Verbs::CREATE, Verbs::UPDATE, Verbs::DELETE, Verbs::EVICT];
+        let gets = asked.verb == "get" && below.is_empty() && looked_at.into_iter().any(has);
         (creates && if has(Verbs::UPDATE) { selects(of) } else { is_of(of) })
             || (patches && has(Verbs::UPDATE) && selects(of))
+            || ((watches || gets) && selects(of))
             || (deletes && has(Verbs::DELETE) && selects(of))
             || (asked.verb == "create" && below == "eviction" && has(Verbs::EVICT) && selects(of))
             || (status && has(Verbs::STATUS) && selects(of))

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tracing::{Span, info_span};
 
 use crate::{
+    access::Denial,
     contract::{Kind, WriteFailure},
     metrics,
     processor::{Digest, Line},
@@ -42,6 +43,8 @@ pub struct Report {
     pub unchanged: usize,
     /// What people should know: who takes whose fields, what is waited for, that the object is paused.
     pub notes: Vec<String>,
+    /// What was refused for want of rights of the processor's account.
+    pub denied: Vec<Denial>,
     /// What the guest said.
     pub log: Vec<Line>,
     /// Why it failed.
@@ -69,6 +72,7 @@ impl Report {
             withheld: Vec::new(),
             unchanged: 0,
             notes: Vec::new(),
+            denied: Vec::new(),
             log: Vec::new(),
             failure: None,
             again: None,

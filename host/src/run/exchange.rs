@@ -16,9 +16,10 @@ use super::{
     watches::Want,
 };
 use crate::{
-    contract,
+    contract::{self, Kind},
     queue::{self, Cause, Key, Priority},
     reconciler::Reconciler,
+    store::Scope,
     triggers::{Standing, Triggers},
     view::Readable,
     watch::Watch,
@@ -54,6 +55,7 @@ impl Host {
     pub async fn exchange(&self, loaded: Loaded) -> anyhow::Result<()> {
         let _turn = self.turn.lock().await;
         let prepared = self.prepare(loaded)?;
+        prepared.ask_rights().await;
         let mut claim = Claim { shared: &self.shared, user: Some(prepared.active.id) };
         let watches = self.open([&prepared]);
         self.shared.listed(&watches).await;
@@ -76,6 +78,7 @@ impl Host {
         triggers.remove_processor(name);
         self.shared.queue.remove_processor(name);
         self.shared.parts.records.forget_processor(name);
+        self.shared.denials.forget_processor(name);
         drop(triggers);
         self.shared.release(over);
         self.shared.moved();
@@ -110,17 +113,16 @@ impl Host {
 
     /// Opens and widens the watches that versions need.
     pub(super) fn open<'a>(&self, prepared: impl IntoIterator<Item = &'a Prepared>) -> Vec<Watch> {
-        let wants = prepared.into_iter().map(|of| (of.active.id, &of.wanted[..]));
-        let stores = &self.shared.parts.stores;
         // Nothing is closed in between.
         let mut watches = self.shared.watches.lock();
-        let needed = watches.assign(wants);
-        for (watch, wanted) in &needed {
-            if let Some(feed) = stores.open(&watch.kind, &watch.scope, wanted) {
-                self.spawn_watch(watch.clone(), feed);
-            }
+        let mut users = Vec::new();
+        for of in prepared {
+            watches.add(of.active.id, of.active.reconciler.rights().cloned(), &of.wanted);
+            users.push(of.active.id);
         }
-        needed.into_iter().map(|(watch, _)| watch).collect()
+        let steps = watches.plan();
+        self.shared.carry_out(steps);
+        watches.of_users(&users)
     }
 
     /// Puts a version to work, at once.
@@ -199,6 +201,20 @@ fn keys(
         keys.extend(triggers.add_reconciler(standing, &shared.parts.stores));
     }
     keys
+}
+
+// === impl Prepared ===
+
+impl Prepared {
+    /// Asks what its account may do of that which it needs.
+    async fn ask_rights(&self) {
+        if let Some(rights) = self.active.reconciler.rights() {
+            rights.ask_needed().await;
+            let scopes: Vec<(Kind, Scope)> =
+                self.wanted.iter().map(|(kind, scope, _)| (kind.clone(), scope.clone())).collect();
+            rights.ask_watches(&scopes).await;
+        }
+    }
 }
 
 // === impl Claim ===

@@ -10,6 +10,7 @@ use super::{
     registry::{Active, LastFailure, Registry, Version},
 };
 use crate::{
+    access::Denial,
     contract::Kind,
     queue::{Cause, Key, Priority, Share},
 };
@@ -45,6 +46,11 @@ pub struct ProcessorStatus {
     pub objects: usize,
     /// What it and others want of the same fields.
     pub disputes: Vec<String>,
+    /// What it declares and its account may not do, each in words: `may not patch services in all namespaces`. Of kinds that the
+    /// cluster does not serve nothing is said.
+    pub missing_rights: Vec<String>,
+    /// What the last runs of its keys were refused for want of rights, in the same words.
+    pub denied: Vec<String>,
 }
 
 impl Host {
@@ -96,6 +102,8 @@ impl Host {
         registry: &Registry,
     ) -> ProcessorStatus {
         let tally = active.tally();
+        let rights = active.reconciler.rights();
+        let denied = self.shared.denials.of_processor(&active.version.processor);
         let is_missing = |kind: &&Kind| self.shared.parts.stores.is_unknown(kind);
         ProcessorStatus {
             version: Arc::clone(&active.version),
@@ -109,6 +117,8 @@ impl Host {
             runs: tally.runs,
             failures: tally.failures,
             last_failure: tally.last_failure,
+            missing_rights: rights.map_or_else(Vec::new, |rights| rights.missing()),
+            denied: denied.iter().map(Denial::in_words).collect(),
             missing: active.kinds.iter().filter(is_missing).cloned().collect(),
             objects: objects.unwrap_or_default(),
             disputes: self.shared.parts.writer.disputes_of(&active.version.processor),

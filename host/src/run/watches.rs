@@ -1,10 +1,18 @@
-//! Which watches are open, and for whom. Pure.
+//! Which watches are open, for whom, and with whose rights. No I/O.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use tokio_util::sync::CancellationToken;
 
 use crate::{
+    access::Rights,
+    cluster::Account,
     contract::Kind,
     store::{Scope, Wanted},
+    view::Demand,
     watch::Watch,
 };
 
@@ -14,66 +22,204 @@ pub(super) type User = u64;
 /// What a user wants to be watched.
 pub(super) type Want = (Kind, Scope, Wanted);
 
-/// The open watches. A watch that somebody was given stays open until nobody that was given it is left.
+/// The open watches. A watch that somebody was given stays open until nobody that was given it is left, as long as the account of
+/// one of them may watch it: with the rights of that one. What a user may not watch itself is not watched for it.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     open: Vec<Open>,
+    users: BTreeMap<User, Needs>,
+}
+
+/// What a user needs.
+#[derive(Debug)]
+struct Needs {
+    /// None: those of the host.
+    rights: Option<Arc<Rights>>,
+    wants: Vec<Want>,
 }
 
 #[derive(Debug)]
 struct Open {
-    watch: Watch,
+    started: Started,
     users: BTreeSet<User>,
+}
+
+/// A watch as it runs.
+#[derive(Clone, Debug)]
+pub(super) struct Started {
+    pub(super) watch: Watch,
+    /// With whose rights; none: the host's own.
+    pub(super) rights: Option<Arc<Rights>>,
+    /// Cancelled when another runs in its place.
+    pub(super) over: CancellationToken,
+}
+
+/// What has to be done, in this order.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    /// Nobody may watch it or needs it any more.
+    pub(super) closed: Vec<Watch>,
+    /// Runs with the rights of another from now on.
+    pub(super) handed_over: Vec<Started>,
+    /// Has to bring this (too).
+    pub(super) needed: Vec<(Started, Wanted)>,
 }
 
 // === impl Watches ===
 
 impl Watches {
-    /// Gives users what they want, by the fewest watches: one whose scope covers a want is taken, whoever it was opened for.
-    /// Says what each watch has to bring for them.
-    pub(super) fn assign<'a>(
-        &mut self,
-        wants: impl IntoIterator<Item = (User, &'a [Want])>,
-    ) -> Vec<(Watch, Wanted)> {
-        let of_user =
-            |(user, wants): (User, &'a [Want])| wants.iter().map(move |want| (user, want));
-        let mut wants: Vec<(User, &Want)> = wants.into_iter().flat_map(of_user).collect();
-        // Wide ones first: nothing that comes later can then cover what was opened before, but for its equals.
+    /// A user comes, who wants this.
+    pub(super) fn add(&mut self, user: User, rights: Option<Arc<Rights>>, wants: &[Want]) {
+        self.users.insert(user, Needs { rights, wants: wants.to_vec() });
+    }
+
+    /// A user is gone.
+    pub(super) fn remove(&mut self, user: User) {
+        self.users.remove(&user);
+    }
+
+    /// A user wants more. Says whether it did not so far.
+    pub(super) fn demand(&mut self, user: User, demand: Demand) -> bool {
+        let Some(needs) = self.users.get_mut(&user) else { return false };
+        let Demand { kind, scopes, wanted } = demand;
+        let Some(scope) = scopes.into_iter().find(|scope| needs.may(&kind, scope)) else {
+            return false;
+        };
+        let want = (kind, scope, wanted);
+        let is_new = !needs.wants.contains(&want);
+        if is_new {
+            needs.wants.push(want);
+        }
+        is_new
+    }
+
+    /// Gives users what they want and may, by the fewest watches: one whose scope covers a want is taken, whoever it was opened
+    /// for.
+    pub(super) fn plan(&mut self) -> Steps {
+        let mut steps = Steps::default();
+        self.let_go();
+        let Self { open, users } = self;
+        open.retain_mut(|open| match open.runner(users) {
+            Some(rights) => {
+                steps.handed_over.extend(open.hand_over(rights));
+                true
+            }
+            None => {
+                steps.closed.push(open.started.watch.clone());
+                open.started.over.cancel();
+                false
+            }
+        });
+        for (user, (kind, scope, wanted)) in self.unmet() {
+            let Some(started) = self.take(user, &kind, &scope) else { continue };
+            let needed = steps.needed.iter_mut().find(|(held, _)| held.watch == started.watch);
+            match needed {
+                Some((_, all)) => *all = all.union(&wanted),
+                None => steps.needed.push((started, wanted)),
+            }
+        }
+        steps
+    }
+
+    /// Takes from users the watches that they do not need or may not have any more.
+    fn let_go(&mut self) {
+        let Self { open, users } = self;
+        for open in open {
+            let watch = &open.started.watch;
+            open.users.retain(|user| users.get(user).is_some_and(|needs| needs.needs(watch)));
+        }
+    }
+
+    /// What users want, may have and have not. Wide ones first: nothing that comes later can then cover what was opened before, but
+    /// for its equals.
+    fn unmet(&self) -> Vec<(User, Want)> {
+        let of_user = |(user, needs): (&User, &Needs)| {
+            let is_unmet = |(kind, scope, _): &&Want| {
+                let is_met = self.open.iter().any(|open| {
+                    open.users.contains(user) && open.started.watch.covers(kind, scope)
+                });
+                needs.may(kind, scope) && !is_met
+            };
+            let unmet: Vec<Want> = needs.wants.iter().filter(is_unmet).cloned().collect();
+            unmet.into_iter().map(|want| (*user, want)).collect::<Vec<_>>()
+        };
+        let mut wants: Vec<(User, Want)> = self.users.iter().flat_map(of_user).collect();
         wants.sort_by_key(|(_, (_, scope, _))| {
             (scope.namespace.is_some(), scope.name.is_some(), !scope.labels.is_empty())
         });
-        let mut needed: Vec<(Watch, Wanted)> = Vec::new();
-        for (user, (kind, scope, wanted)) in wants {
-            let watch = self.take(user, kind, scope);
-            match needed.iter_mut().find(|(held, _)| *held == watch) {
-                Some((_, all)) => *all = all.union(wanted),
-                None => needed.push((watch, wanted.clone())),
-            }
-        }
-        needed
+        wants
     }
 
-    fn take(&mut self, user: User, kind: &Kind, scope: &Scope) -> Watch {
-        let covers =
-            |open: &&mut Open| open.watch.kind == *kind && open.watch.scope.covers_scope(scope);
+    fn take(&mut self, user: User, kind: &Kind, scope: &Scope) -> Option<Started> {
+        let covers = |open: &&mut Open| open.started.watch.covers(kind, scope);
         if let Some(open) = self.open.iter_mut().find(covers) {
             open.users.insert(user);
-            return open.watch.clone();
+            return Some(open.started.clone());
         }
         let watch = Watch { kind: kind.clone(), scope: scope.clone() };
-        self.open.push(Open { watch: watch.clone(), users: [user].into() });
-        watch
-    }
-
-    /// A user is gone: the watches that nobody needs any more, to be closed.
-    pub(super) fn release(&mut self, user: User) -> Vec<Watch> {
-        let is_free = |open: &mut Open| open.users.remove(&user) && open.users.is_empty();
-        self.open.extract_if(.., is_free).map(|open| open.watch).collect()
+        let rights = self.users.get(&user)?.rights.clone();
+        let started = Started { watch, rights, over: CancellationToken::new() };
+        self.open.push(Open { started: started.clone(), users: [user].into() });
+        Some(started)
     }
 
     /// All that are open.
     pub(super) fn all(&self) -> Vec<Watch> {
-        self.open.iter().map(|open| open.watch.clone()).collect()
+        self.open.iter().map(|open| open.started.watch.clone()).collect()
+    }
+
+    /// Those that a user was given.
+    pub(super) fn of_users(&self, users: &[User]) -> Vec<Watch> {
+        let is_theirs = |open: &&Open| users.iter().any(|user| open.users.contains(user));
+        self.open.iter().filter(is_theirs).map(|open| open.started.watch.clone()).collect()
+    }
+}
+
+// === impl Needs ===
+
+impl Needs {
+    /// Whether a scope may be watched. What is not known yet is tried: the API server decides.
+    fn may(&self, kind: &Kind, scope: &Scope) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.may_watch(kind, scope) != Some(false))
+    }
+
+    /// Whether something of what is wanted, and may be watched, is seen by a watch.
+    fn needs(&self, watch: &Watch) -> bool {
+        self.wants.iter().any(|(kind, scope, _)| watch.covers(kind, scope) && self.may(kind, scope))
+    }
+
+    fn account(&self) -> Option<&Account> {
+        self.rights.as_ref().map(|rights| rights.account())
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    /// With whose rights it can go on: those that it has, if possible.
+    fn runner(&self, users: &BTreeMap<User, Needs>) -> Option<Option<Arc<Rights>>> {
+        let Watch { kind, scope } = &self.started.watch;
+        let able = self.users.iter().filter_map(|user| users.get(user));
+        let able: Vec<&Needs> = able.filter(|needs| needs.may(kind, scope)).collect();
+        let present = able.iter().find(|needs| needs.account() == self.account());
+        present.or(able.first()).map(|needs| needs.rights.clone())
+    }
+
+    /// Says that it has to be started anew where it was run with the rights of another account.
+    fn hand_over(&mut self, rights: Option<Arc<Rights>>) -> Option<Started> {
+        let account = rights.as_ref().map(|rights| rights.account());
+        let is_same = account == self.account();
+        self.started.rights = rights;
+        if is_same {
+            return None;
+        }
+        let former = std::mem::take(&mut self.started.over);
+        former.cancel();
+        Some(self.started.clone())
+    }
+
+    fn account(&self) -> Option<&Account> {
+        self.started.rights.as_ref().map(|rights| rights.account())
     }
 }
 
@@ -81,6 +227,25 @@ impl Watches {
 mod tests {
     use super::*;
     use crate::path::Fields;
+
+    impl Watches {
+        /// Of users with the rights of the host.
+        fn assign<'a>(
+            &mut self,
+            wants: impl IntoIterator<Item = (User, &'a [Want])>,
+        ) -> Vec<(Watch, Wanted)> {
+            for (user, wants) in wants {
+                self.add(user, None, wants);
+            }
+            let needed = self.plan().needed;
+            needed.into_iter().map(|(started, wanted)| (started.watch, wanted)).collect()
+        }
+
+        fn release(&mut self, user: User) -> Vec<Watch> {
+            self.remove(user);
+            self.plan().closed
+        }
+    }
 
     fn want(kind: &str, namespace: Option<&str>, name: Option<&str>, fields: &[&str]) -> Want {
         let kind = Kind { group: String::new(), version: "v1".into(), kind: kind.into() };

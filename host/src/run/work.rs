@@ -11,10 +11,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    open::Opened,
     registry::Registry,
     watches::{User, Watches},
 };
 use crate::{
+    access::Denials,
     queue::{self, Priority, Queue, Run},
     reconciler::{Parts, Report},
     triggers::Triggers,
@@ -33,14 +35,20 @@ pub(super) struct Shared {
     pub(super) watches: Mutex<Watches>,
     /// Moves when a run has ended, and when versions come and go.
     pub(super) activity: latest::Sender<u64>,
+    /// Where watches go that are to be run.
+    pub(super) opened: mpsc::UnboundedSender<Opened>,
+    /// What runs are refused for want of rights.
+    pub(super) denials: Denials,
 }
 
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: Parts, opened: mpsc::UnboundedSender<Opened>) -> Self {
         Self {
             parts,
+            opened,
+            denials: Denials::default(),
             triggers: Arc::default(),
             queue: Queue::new(),
             registry: Mutex::default(),
@@ -127,6 +135,10 @@ impl Shared {
         report.version = Some(Arc::clone(&active.version));
         // What its own writes have changed is on its way to other keys before this one counts as done.
         self.feed();
+        self.demand(active.id, again.demands);
+        if let Some(rights) = active.reconciler.rights() {
+            self.denials.keep(&run.key, rights.account(), &report.denied, &self.parts.metrics);
+        }
         for cause in again.causes {
             self.queue.add(&run.key, cause, Priority::Change);
         }
@@ -135,6 +147,7 @@ impl Shared {
             if !registry.has_key_of(&report) {
                 // Its reconciler was removed while it ran.
                 self.parts.records.forget(&report.key);
+                self.denials.forget(&report.key);
             }
             registry.end(&active, &report, (self.parts.now)())
         };
@@ -150,8 +163,8 @@ impl Shared {
         let Some(over) = over else { return };
         // Nothing is opened in between.
         let mut watches = self.watches.lock();
-        for watch in watches.release(over) {
-            self.parts.stores.close(&watch.kind, &watch.scope);
-        }
+        watches.remove(over);
+        let steps = watches.plan();
+        self.carry_out(steps);
     }
 }

@@ -61,6 +61,8 @@ fn host() -> run::ProcessorStatus {
         missing: Vec::new(),
         objects: 3,
         disputes: Vec::new(),
+        missing_rights: Vec::new(),
+        denied: Vec::new(),
     }
 }
 

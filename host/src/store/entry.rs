@@ -131,6 +131,12 @@ impl Entry {
         })
     }
 
+    /// An object, whole, that is in no store; none of what has no name.
+    pub(crate) fn alone(object: &Value) -> Option<Self> {
+        let shape = Shape::new(Fields::whole(), []);
+        Self::new(object, &shape, |keys| Arc::new(keys.into())).ok()
+    }
+
     /// Its JSON, with all fields that some processor asks for.
     pub fn json(&self) -> &str {
         text(self.data.get(self.json_at()..))

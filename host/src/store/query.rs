@@ -60,9 +60,14 @@ impl Query {
 
     /// One object.
     pub fn object(namespace: Option<&str>, name: &str) -> Self {
+        Self::within(Some(namespace.unwrap_or_default()), Some(name))
+    }
+
+    /// All that is there, or what has this name.
+    pub(crate) fn within(namespace: Option<&str>, name: Option<&str>) -> Self {
         Self {
-            namespace: Some(namespace.unwrap_or_default().into()),
-            name: Some(name.into()),
+            namespace: namespace.map(Into::into),
+            name: name.map(Into::into),
             labels: HashedSelector::new(&LabelSelector::default()),
             selector: LabelSelector::default(),
             matching: Box::default(),

@@ -24,6 +24,7 @@ const REMEMBERED: usize = 512;
 #[derive(Debug, Default)]
 pub struct Readable {
     parts: Vec<Part>,
+    written: Vec<Written>,
     wanted: Vec<(Kind, Scope, Wanted)>,
     /// The fields that were asked for under these parts, parsed and checked.
     granted: Mutex<HashMap<Question, Result<Arc<Fields>, ReadError>>>,
@@ -38,6 +39,7 @@ type Question = (Box<[usize]>, Box<[String]>);
 pub(super) struct Part {
     of: Declared,
     kind: Kind,
+    scope: Scope,
     query: Query,
     /// Those of `matching`.
     paths: BTreeSet<Path>,
@@ -48,6 +50,26 @@ pub(super) struct Part {
     reconciler: Option<String>,
     finalizers: Vec<String>,
     pub(super) triggered_by_status: bool,
+}
+
+/// What is not watched yet, and has to be since it is read: of a kind that is declared as one of many, or in a namespace where
+/// the account may read though it may not everywhere that is declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// The kind.
+    pub kind: Kind,
+    /// Of these, the first that the account may watch.
+    pub scopes: Vec<Scope>,
+    /// What is needed of the objects.
+    pub wanted: Wanted,
+}
+
+/// What is declared to be written.
+#[derive(Debug)]
+struct Written {
+    of: Declared,
+    scope: Scope,
+    wanted: Wanted,
 }
 
 /// Among which objects one may be read (none: all), and what of it.
@@ -77,12 +99,7 @@ impl Readable {
         }
         for (index, read) in description.reads.iter().enumerate() {
             let part = Part::new(&format!("reads[{index}]"), read)?;
-            let wanted = Wanted {
-                fields: part.fields.as_ref().clone(),
-                matching: part.paths(),
-                written: false,
-            };
-            readable.want(&read.kind, scope(read), wanted);
+            readable.want(&read.kind, scope(read), part.wanted());
             readable.parts.push(part);
         }
         for (index, write) in description.writes.iter().enumerate() {
@@ -95,7 +112,9 @@ impl Readable {
                 .map(|path| Fields::of([path]))
                 .fold(needed, |all, path| all.union(&path));
             let wanted = Wanted { fields: needed, matching: part.paths(), written: true };
-            readable.want(&write.of.kind, scope(&write.of), wanted);
+            let scope = scope(&write.of);
+            readable.want(&write.of.kind, scope.clone(), wanted.clone());
+            readable.written.push(Written { of: part.of, scope, wanted });
         }
         Ok(readable)
     }
@@ -120,6 +139,28 @@ impl Readable {
             holding.extend(held.map(|entry| (name, entry)));
         }
         Some(holding)
+    }
+
+    /// What would have to be watched so that a query can be answered: as much as is declared, or, where the account may not watch
+    /// that, as is asked for.
+    pub(super) fn demand(&self, kind: &Kind, query: &Query) -> Option<Demand> {
+        let read = self.parts.iter().filter(|part| part.of.is_of(kind));
+        let written = self.written.iter().filter(|written| written.of.is_of(kind));
+        let mut scopes = read.clone().map(|part| &part.scope);
+        let scope = scopes.find(|scope| scope.covers(query)).or_else(|| {
+            written.clone().map(|written| &written.scope).find(|of| of.covers(query))
+        })?;
+        let some = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+        let namespace = some(query.namespace.as_deref());
+        let of_namespace =
+            Scope { namespace: namespace.or_else(|| scope.namespace.clone()), ..scope.clone() };
+        let name = some(query.name.as_deref());
+        let of_name = Scope { name, ..of_namespace.clone() };
+        let mut scopes = vec![scope.clone(), of_namespace, of_name];
+        scopes.dedup();
+        let wanted = read.map(Part::wanted).chain(written.map(|written| written.wanted.clone()));
+        let wanted = wanted.reduce(|all, wanted| all.union(&wanted))?;
+        Some(Demand { kind: kind.clone(), scopes, wanted })
     }
 
     fn want(&mut self, kind: &Kind, scope: Scope, wanted: Wanted) {
@@ -274,6 +315,7 @@ impl Part {
         Ok(Self {
             of: declared,
             kind: of.kind.clone(),
+            scope: scope(of),
             query,
             kept: Arc::clone(&fields),
             fields,
@@ -299,6 +341,11 @@ impl Part {
         held.into_iter()
             .flatten()
             .any(|held| self.finalizers.iter().any(|ours| held == ours.as_str()))
+    }
+
+    fn wanted(&self) -> Wanted {
+        let (fields, matching) = (self.kept.as_ref().clone(), self.paths());
+        Wanted { fields, matching, written: false }
     }
 
     fn paths(&self) -> BTreeSet<Path> {

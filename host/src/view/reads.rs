@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use super::readable::{Demand, Readable};
+use crate::access::Denial;
 use crate::contract::{Kind, ObjectRef, ReadError, Selection};
 use crate::own_fields::Pair;
 use crate::path::{Extent, Fields};
@@ -21,6 +23,11 @@ pub struct Reads {
     saw_secret: bool,
     /// The object that the run is about is no longer one of the reconciler's.
     gone: bool,
+    /// What is not watched and would have been read.
+    demands: Vec<Demand>,
+    /// What was written and is not watched.
+    unwatched: Vec<(Kind, Query)>,
+    denials: Vec<Denial>,
 }
 
 /// One thing that a run depends on.
@@ -83,6 +90,9 @@ impl Reads {
             answered: Vec::new(),
             saw_secret: false,
             gone: false,
+            demands: Vec::new(),
+            unwatched: Vec::new(),
+            denials: Vec::new(),
         }
     }
 
@@ -157,6 +167,8 @@ impl Reads {
         self.wrote.extend(later.wrote);
         self.answered.extend(later.answered);
         self.saw_secret |= later.saw_secret;
+        self.demands(later.demands);
+        self.denials.extend(later.denials);
     }
 
     /// Notes what the run depends on since its end.
@@ -168,6 +180,9 @@ impl Reads {
             |(_, of)| Anchor::of(concern.query(), of),
         );
         let store = covering.map(|(store, _)| store);
+        if store.is_none() {
+            self.unwatched.push((kind.clone(), concern.query().clone()));
+        }
         self.note(Interest { kind: Arc::clone(&now.kind), store, sequence: None, anchor, concern });
     }
 
@@ -209,7 +224,39 @@ impl Reads {
             // No object begins like that.
             Err(error) => (Digest::of(secret, [format!("error {error:?}").as_bytes()]), 0, 0),
         };
-        self.records.push(record::Read { question, answer, stood, objects, bytes });
+        self.records.push(record::Read { question, answer, stood, live: false, objects, bytes });
+    }
+
+    /// The answer that was written down last came from the API server, not from a store.
+    pub(super) fn was_live(&mut self) {
+        if let Some(last) = self.records.last_mut() {
+            last.live = true;
+        }
+    }
+
+    pub(super) fn demands(&mut self, demands: impl IntoIterator<Item = Demand>) {
+        for demand in demands {
+            if !self.demands.contains(&demand) {
+                self.demands.push(demand);
+            }
+        }
+    }
+
+    /// What is to be watched since the run would have read it, or has written it.
+    pub(crate) fn take_demands(&mut self, readable: &Readable) -> Vec<Demand> {
+        let unwatched = std::mem::take(&mut self.unwatched);
+        self.demands(unwatched.iter().filter_map(|(kind, query)| readable.demand(kind, query)));
+        std::mem::take(&mut self.demands)
+    }
+
+    /// The run was refused something for want of a right.
+    pub(crate) fn denied(&mut self, denial: Denial) {
+        self.denials.push(denial);
+    }
+
+    /// What the run was refused for want of rights.
+    pub(crate) fn take_denials(&mut self) -> Vec<Denial> {
+        std::mem::take(&mut self.denials)
     }
 
     /// Writes down the object of the request.

@@ -26,7 +26,7 @@ impl Run<'_> {
         let place = super::place(target.manager, target.to);
         self.touched.insert(place.clone());
         if answer.is_none()
-            && let Known::Present(entry) = self.writer.stores.known(target.to)
+            && let Known::Present(entry) = self.known(target.to)
             && self.writer.memory.is_nothing_present(
                 self.managers.hash(),
                 &place,

@@ -89,7 +89,7 @@ impl Run<'_> {
 
     /// Of an object that was not sent. (Of others, the answer has told it.)
     fn remember_uid(&mut self, of: &ObjectRef) {
-        if let Known::Present(entry) = self.writer.stores.known(of)
+        if let Known::Present(entry) = self.known(of)
             && let Some(uid) = entry.uid()
         {
             self.uids.insert(Identity::from(of), uid.to_owned());
@@ -98,7 +98,7 @@ impl Run<'_> {
 
     /// Whether fields were left alone that may have to be given up now.
     fn may_hold_initial(&self, of: &ObjectRef) -> bool {
-        matches!(self.writer.stores.known(of), Known::Present(entry) if entry.own().get(&self.managers.initial, "").is_some())
+        matches!(self.known(of), Known::Present(entry) if entry.own().get(&self.managers.initial, "").is_some())
     }
 
     /// Applies an object or status unless all is so already.
@@ -117,7 +117,7 @@ impl Run<'_> {
     pub(super) fn skip(&mut self, target: &Target<'_>, object: &Value) -> Option<Applied> {
         let place = super::place(target.manager, target.to);
         self.touched.insert(place.clone());
-        let Known::Present(entry) = self.writer.stores.known(target.to) else { return None };
+        let Known::Present(entry) = self.known(target.to) else { return None };
         let held = |key: &str, held: Option<&str>| {
             object.pointer(key).and_then(Value::as_str).is_none_or(|wanted| held == Some(wanted))
         };
@@ -141,7 +141,7 @@ impl Run<'_> {
         target: Target<'_>,
         object: &Value,
     ) -> Result<Applied, Stop> {
-        let before = self.writer.stores.known(target.to);
+        let before = self.known(target.to);
         let answer = self.apply_by_force_if_need_be(target, object).await?;
         let own = self.applied(&target, object, &answer.body);
         let is_new = !matches!(&before, Known::Present(entry) if Some(entry.resource_version()) == resource_version(&answer.body));
@@ -238,7 +238,7 @@ impl Run<'_> {
         object: &Value,
     ) -> Result<(), Stop> {
         let to = &manifest.to;
-        if matches!(self.writer.stores.known(to), Known::Present(_)) {
+        if matches!(self.known(to), Known::Present(_)) {
             self.written.skipped += 1;
             return Ok(());
         }

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::{Api, runtime::wait::await_condition};
+use kube::{
+    Api,
+    runtime::wait::{self, await_condition},
+};
 use tokio::time::timeout;
 
 use super::{Run, Stop};
-use crate::{cluster::Resource, contract, grant::display_ref, outcome::Manifest};
+use crate::{cluster::Resource, contract, grant::display_ref, outcome::Manifest, watch::refusal};
 
 impl Run<'_> {
     /// Waits for all definitions of this plan.
@@ -40,6 +43,14 @@ impl Run<'_> {
         Ok(())
     }
 
+    fn note_forbidden(&self, definition: &Manifest, error: &wait::Error) {
+        let wait::Error::ProbeFailed(error) = error;
+        if let Some(status) = refusal(error).filter(|status| status.code == 403) {
+            let kind = definition.to.kind.clone();
+            self.forbidden.lock().push((kind, status.message.clone()));
+        }
+    }
+
     async fn await_established(&self, definition: &Manifest) -> Result<(), Stop> {
         let name = &definition.to.name;
         let limit = self.cluster.policy().established;
@@ -55,7 +66,10 @@ impl Run<'_> {
         };
         match timeout(limit, await_condition(api, name, is_decided)).await {
             Err(_) => Err(fail(504, "Timeout", format!("was not established within {limit:?}"))),
-            Ok(Err(error)) => Err(fail(0, "", format!("could not be watched: {error}"))),
+            Ok(Err(error)) => {
+                self.note_forbidden(definition, &error);
+                Err(fail(0, "", format!("could not be watched: {error}")))
+            }
             Ok(Ok(found)) => {
                 match found.as_ref().and_then(|found| is(found, "NamesAccepted", "False")) {
                     Some(message) => Err(fail(

@@ -150,7 +150,7 @@ impl Run<'_> {
                 object.and_then(uid).map(str::to_owned),
                 object.and_then(resource_version).map(str::to_owned),
             )
-        } else if let Known::Present(entry) = self.writer.stores.known(on) {
+        } else if let Known::Present(entry) = self.known(on) {
             (entry.uid().map(str::to_owned), Some(entry.resource_version().to_owned()))
         } else {
             (None, None)
@@ -196,7 +196,7 @@ impl Run<'_> {
         });
         let path =
             format!("{}?fieldManager={}", events_path(&namespace), encoded(&self.managers.edit));
-        let sent = self.cluster.send(&Outgoing::new(Method::Post, path, Some(object))).await;
+        let sent = self.ask(&Outgoing::new(Method::Post, path, Some(object)), &kind()).await;
         match sent {
             Ok(answer) => {
                 recorder.said.lock().remember(key, name);
@@ -228,8 +228,8 @@ impl Run<'_> {
             encoded(name),
             encoded(&self.managers.edit)
         );
-        let answer =
-            self.cluster.send(&Outgoing::new(Method::MergePatch, path, Some(counted))).await;
+        let outgoing = Outgoing::new(Method::MergePatch, path, Some(counted));
+        let answer = self.ask(&outgoing, &kind()).await;
         if answer.is_err() {
             recorder.said.lock().events.remove(&key);
         }
@@ -346,11 +346,14 @@ fn events_path(namespace: &str) -> String {
     format!("/api/v1/namespaces/{}/events", encoded(namespace))
 }
 
+fn kind() -> Kind {
+    Kind { group: String::new(), version: "v1".to_owned(), kind: "Event".to_owned() }
+}
+
 fn event_ref(namespace: &str, name: &str) -> ObjectRef {
-    let kind = Kind { group: String::new(), version: "v1".to_owned(), kind: "Event".to_owned() };
     ObjectRef {
         cluster: String::new(),
-        kind,
+        kind: kind(),
         namespace: Some(namespace.to_owned()),
         name: name.to_owned(),
     }

@@ -137,8 +137,14 @@ mod tests {
         };
         let key = Key::new(&processor.into(), &reconciler.into(), Some("default"), name);
         let object = Reconciled { reference, object: None };
-        let reconciled = &object;
-        FieldManagers::new(&Context { key: &key, namespace, processor, reconciled, take_over: &[] })
+        FieldManagers::new(&Context {
+            key: &key,
+            namespace,
+            processor,
+            reconciled: &object,
+            take_over: &[],
+            rights: None,
+        })
     }
 
     #[test]

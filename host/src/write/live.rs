@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::{Run, Stop};
 use crate::{
+    access::{Permit, Place},
     cluster::{Answer, Method, Outgoing, Refusal, Resource},
-    contract::{Kind, ObjectRef, Verbs},
+    contract::{Kind, ObjectRef, Selection, Verbs},
     grant::{Writable, display_ref},
     store::Known,
 };
@@ -32,9 +33,38 @@ impl Run<'_> {
         self.cluster.resolve(kind).await.map_err(|error| Stop::unsent(0, "", error.to_string()))
     }
 
+    /// What is known of an object: of one that the account may not read, nothing.
+    pub(super) fn known(&self, of: &ObjectRef) -> Known {
+        if self.may(&of.kind, Place::object(of.namespace.as_deref(), &of.name)) {
+            self.writer.stores.known(of)
+        } else {
+            Known::Unwatched
+        }
+    }
+
+    /// Whether the account may have the objects of a selection from the store.
+    pub(super) fn may_list(&self, of: &Selection) -> bool {
+        self.may(&of.kind, Place::list(of.namespace.as_deref(), of.name.as_deref()))
+    }
+
+    fn may(&self, kind: &Kind, place: Place<'_>) -> bool {
+        self.context.rights.is_none_or(|rights| rights.known(kind, place) == Some(Permit::Stored))
+    }
+
     pub(super) async fn send(&self, outgoing: Outgoing, of: &ObjectRef) -> Result<Answer, Refusal> {
         let retry_not_found = self.defined.contains_key(&of.kind);
-        self.cluster.send(&Outgoing { retry_not_found, ..outgoing }).await
+        self.ask(&Outgoing { retry_not_found, ..outgoing }, &of.kind).await
+    }
+
+    /// Sends a request that concerns objects of a kind.
+    pub(super) async fn ask(&self, outgoing: &Outgoing, kind: &Kind) -> Result<Answer, Refusal> {
+        let answer = self.cluster.send(outgoing).await;
+        if let Err(refusal) = &answer
+            && refusal.code == 403
+        {
+            self.forbidden.lock().push((kind.clone(), refusal.message.clone()));
+        }
+        answer
     }
 
     /// The object as it is now, whole; none where there is none.
@@ -44,7 +74,7 @@ impl Run<'_> {
         of: &ObjectRef,
     ) -> Result<Option<Value>, Stop> {
         let path = resource.path_of(of.namespace.as_deref(), &of.name);
-        match self.cluster.send(&Outgoing::get(path)).await {
+        match self.ask(&Outgoing::get(path), &of.kind).await {
             Ok(answer) => Ok(Some(answer.body)),
             Err(refusal) if refusal.code == 404 => Ok(None),
             Err(refusal) => Err(Stop::of(refusal, of)),
@@ -57,7 +87,7 @@ impl Run<'_> {
         resource: &Resource,
         of: &ObjectRef,
     ) -> Result<Option<String>, Stop> {
-        if let Known::Present(entry) = self.writer.stores.known(of)
+        if let Known::Present(entry) = self.known(of)
             && let Some(uid) = entry.uid()
         {
             return Ok(Some(uid.to_owned()));

@@ -63,7 +63,7 @@ impl Run<'_> {
             .stores
             .candidates(&prune.of)
             .map_err(|error| Stop::unsent(400, "BadRequest", error))?;
-        if let Some(entries) = stored {
+        if let Some(entries) = stored.filter(|_| self.may_list(&prune.of)) {
             let ours = entries.iter().filter(|entry| entry.own().holds(&self.managers.apply));
             return Ok(ours
                 .filter_map(|entry| candidate(&prune.of.kind, &entry.value(), entry.own().clone()))

@@ -131,7 +131,7 @@ impl Run<'_> {
 
     /// The object as the store has it, else its name.
     fn last_known(&self, of: &ObjectRef) -> Value {
-        if let Known::Present(entry) = self.writer.stores.known(of) {
+        if let Known::Present(entry) = self.known(of) {
             return entry.value();
         }
         named(of, None)

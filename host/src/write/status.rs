@@ -22,7 +22,7 @@ impl Run<'_> {
         let reconciled = self.context.reconciled;
         let of = &reconciled.reference;
         // The API server does not look at the uid in a status: another incarnation would be told what is not its own.
-        if let Known::Present(entry) = self.writer.stores.known(of)
+        if let Known::Present(entry) = self.known(of)
             && entry.uid() != reconciled.uid()
         {
             return Ok(());

@@ -227,8 +227,9 @@ impl Bed {
         take_over: &[String],
     ) -> Written {
         let key = Key::new(&"p".into(), &"rule".into(), Some("a"), &reconciled.reference.name);
+        let (namespace, processor) = ("system", "p");
         let context =
-            Context { key: &key, namespace: "system", processor: "p", reconciled, take_over };
+            Context { key: &key, namespace, processor, reconciled, take_over, rights: None };
         self.writer.carry_out(plan, &self.cluster, &context).await
     }
 
@@ -303,6 +304,7 @@ fn managers(rule: &str) -> FieldManagers {
         processor: "p",
         reconciled: &reconciled,
         take_over: &[],
+        rights: None,
     })
 }
 

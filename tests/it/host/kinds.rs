@@ -98,7 +98,7 @@ async fn listed(stage: &Stage) {
 }
 
 /// What the puppet's reads were answered in a run.
-fn answers(report: &Report) -> Vec<Value> {
+pub(super) fn answers(report: &Report) -> Vec<Value> {
     let reads = report.log.iter().filter(|line| line.message == "read");
     let answer = |(key, value): &(String, String)| {
         (key == "answer").then(|| serde_json::from_str(value).unwrap())

@@ -35,6 +35,8 @@ struct State {
     most_at_once: usize,
     /// Events do not count.
     writes: usize,
+    /// What was asked for without the name of an account, as the host itself: method and path.
+    own: Vec<String>,
     /// The host does not live to hear the answer to this write.
     last_write: Option<usize>,
 }
@@ -85,6 +87,9 @@ impl Tap {
     fn see(&self, request: &Request<Body>) -> bool {
         let mut state = self.0.state.lock().unwrap();
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+        if !request.headers().contains_key("impersonate-user") {
+            state.own.push(format!("{} {path}", request.method()));
+        }
         if query.contains("watch=") {
             state.watches.push(path.to_owned());
         }
@@ -127,6 +132,11 @@ impl Tap {
     /// How many writes of one object were on their way at once, at most.
     pub(super) fn most_at_once(&self) -> usize {
         self.0.state.lock().unwrap().most_at_once
+    }
+
+    /// What the host has asked for with its own rights.
+    pub(super) fn own(&self) -> Vec<String> {
+        self.0.state.lock().unwrap().own.clone()
     }
 
     /// How many watches were opened, of all resources.

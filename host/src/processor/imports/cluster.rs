@@ -1,5 +1,7 @@
 //! Reads: answered from the view of the call, counted.
 
+use std::time::Duration;
+
 use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
 use crate::processor::bindings::mortise::host::cluster::Host;
 use crate::processor::limits::Limits;
@@ -32,19 +34,18 @@ impl Reading {
         (reads, limits.read_bytes.saturating_sub(self.bytes_left))
     }
 
-    /// Counts a read, and answers it if it can be a read at all.
-    fn ask<T>(
+    /// Counts a read: what it is answered from if it can be a read at all.
+    fn begin(
         &mut self,
         cluster: &str,
         kind: &Kind,
-        answer: impl FnOnce(&mut View) -> Result<T, ReadError>,
-    ) -> Result<Result<T, ReadError>, Exceeded> {
+    ) -> Result<Result<&mut View, ReadError>, Exceeded> {
         self.reads_left = self.reads_left.checked_sub(1).ok_or(Exceeded::Reads)?;
         let Some(view) = &mut self.view else {
             let reason = "`describe` depends on nothing but the configuration; read in `reconcile`";
             return Ok(Err(ReadError::Denied(reason.into())));
         };
-        Ok(check(cluster, kind).and_then(|()| answer(view)))
+        Ok(check(cluster, kind).map(|()| view))
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), Exceeded> {
@@ -70,28 +71,39 @@ fn check(cluster: &str, kind: &Kind) -> Result<(), ReadError> {
     Ok(())
 }
 
+/// Waits for an answer no longer than the call may take.
+async fn within<T>(left: Duration, answer: impl Future<Output = T>) -> Result<T, Exceeded> {
+    tokio::time::timeout(left, answer).await.map_err(|_| Exceeded::Deadline)
+}
+
 impl Host for State {
-    fn get(
+    async fn get(
         &mut self,
         of: ObjectRef,
         fields: Vec<String>,
     ) -> wasmtime::Result<Result<Option<String>, ReadError>> {
-        let answer = self.reading.ask(&of.cluster, &of.kind, |view| view.get(&of, &fields))?;
+        let left = self.left();
+        let answer = match self.reading.begin(&of.cluster, &of.kind)? {
+            Ok(view) => within(left, view.get_allowed(&of, &fields)).await?,
+            Err(error) => Err(error),
+        };
         if let Ok(Some(object)) = &answer {
             self.reading.count(object.len())?;
         }
         Ok(answer)
     }
 
-    fn list(
+    async fn list(
         &mut self,
         of: Selection,
         limit: u32,
         from: Option<String>,
     ) -> wasmtime::Result<Result<Page, ReadError>> {
-        let answer = self
-            .reading
-            .ask(&of.cluster, &of.kind, |view| view.list(&of, limit, from.as_deref()))?;
+        let left = self.left();
+        let answer = match self.reading.begin(&of.cluster, &of.kind)? {
+            Ok(view) => within(left, view.list_allowed(&of, limit, from.as_deref())).await?,
+            Err(error) => Err(error),
+        };
         if let Ok(page) = &answer {
             self.reading.count(page.objects.iter().map(String::len).sum())?;
         }
@@ -131,9 +143,10 @@ mod tests {
     #[test]
     fn a_description_reads_nothing() {
         let mut reading = Reading::new(None, &Limits { reads: 1, ..Limits::default() });
-        let answer = reading.ask("", &kind("", "v1", "Pod"), |_| Ok(()));
+        let answer = reading.begin("", &kind("", "v1", "Pod")).map(|view| view.map(|_| ()));
         assert!(matches!(answer, Ok(Err(ReadError::Denied(_)))));
-        assert_eq!(reading.ask("", &kind("", "v1", "Pod"), |_| Ok(())), Err(Exceeded::Reads));
+        let answer = reading.begin("", &kind("", "v1", "Pod")).map(|_| ());
+        assert_eq!(answer, Err(Exceeded::Reads));
     }
 
     #[test]

@@ -70,6 +70,7 @@ async fn two_keys_own_a_part_of_one_status_each() {
                     processor: "q",
                     reconciled: &reconciled,
                     take_over: &[],
+                    rights: None,
                 },
             )
             .await,

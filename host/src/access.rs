@@ -1,0 +1,152 @@
+//! What the `ServiceAccount`s of processors may do.
+//!
+//! The API server is asked, by `SubjectAccessReview`s with the host's own account; there is no second opinion on rights in here.
+//! Answers are kept for each processor ([`Rights`]) and renewed when something changes that rights are made of, and after a minute
+//! in any case: other authorizers than RBAC tell nobody of their changes. Where the API server does not answer, what it said
+//! before stands.
+//!
+//! Writes are not asked for: they are sent as the account ([`Rights::cluster`]), and the API server decides.
+
+mod denial;
+mod news;
+mod question;
+mod rights;
+#[cfg(test)]
+mod tests;
+
+pub use denial::{Denial, Denials};
+pub use question::Question;
+pub use rights::Rights;
+pub(crate) use rights::{Permit, Place, Unanswered};
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep, sleep_until},
+};
+
+use crate::{
+    cluster::{Account, Cluster},
+    contract::Description,
+};
+
+/// Changes within this time are taken together: who applies a role and its binding makes two.
+const TOGETHER: Duration = Duration::from_millis(250);
+/// Where changes come without a pause, renewals take no more than a fifth of the time; but none waits longer than this.
+const LONGEST: Duration = Duration::from_secs(2);
+/// After a change the answers are renewed once more: an API server may hear of it later than we do.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How long answers are believed without any change.
+const BELIEVED: Duration = Duration::from_mins(1);
+
+/// The rights of all processors of a host. Clones are handles of the same.
+#[derive(Clone, Debug)]
+pub struct Access(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Acting as the host itself.
+    own: Cluster,
+    rights: Mutex<Vec<Weak<Rights>>>,
+    /// Answers may be others now.
+    news: Notify,
+    /// Whether there were rights ever.
+    arrived: watch::Sender<bool>,
+}
+
+/// Renews answers when it is time.
+#[derive(Debug)]
+pub struct Renewals {
+    access: Access,
+    due: Instant,
+    /// How long the last one took.
+    took: Duration,
+}
+
+// === impl Access ===
+
+impl Access {
+    /// Asks a cluster with the host's own account.
+    pub fn new(own: &Cluster) -> Self {
+        Self(Arc::new(Shared {
+            own: own.clone(),
+            rights: Mutex::default(),
+            news: Notify::new(),
+            arrived: watch::Sender::new(false),
+        }))
+    }
+
+    /// The rights of a processor's account, of which nothing was asked yet. Renewed until they are dropped.
+    pub fn of(&self, account: &Account, description: &Arc<Description>) -> Arc<Rights> {
+        let rights = Arc::new(Rights::new(&self.0.own, account, description));
+        self.0.rights.lock().push(Arc::downgrade(&rights));
+        self.0.arrived.send_replace(true);
+        rights
+    }
+
+    /// Asks for a renewal: an answer may be another by now.
+    pub fn renew_soon(&self) {
+        self.0.news.notify_one();
+    }
+
+    /// Waits until some processor has an account. Until then, nothing is asked and nothing watched.
+    pub async fn needed(&self) {
+        let mut arrived = self.0.arrived.subscribe();
+        // The sender lives as long as this does.
+        let _ = arrived.wait_for(|arrived| *arrived).await;
+    }
+
+    /// Keeps the answers fresh; see [`Renewals::next`].
+    pub fn renewals(&self) -> Renewals {
+        Renewals { access: self.clone(), due: Instant::now() + BELIEVED, took: Duration::ZERO }
+    }
+
+    /// Renews all answers. Says which rights have changed, and whether some answers are missing.
+    async fn renew(&self) -> (Vec<Arc<Rights>>, bool) {
+        let (mut differ, mut is_open) = (Vec::new(), false);
+        for rights in self.all() {
+            let renewed = rights.renew().await;
+            is_open |= renewed.unanswered;
+            if renewed.changed {
+                differ.push(rights);
+            }
+        }
+        (differ, is_open)
+    }
+
+    fn all(&self) -> Vec<Arc<Rights>> {
+        let mut rights = self.0.rights.lock();
+        rights.retain(|rights| rights.strong_count() > 0);
+        rights.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn own(&self) -> &Cluster {
+        &self.0.own
+    }
+}
+
+// === impl Renewals ===
+
+impl Renewals {
+    /// Waits until it is time for the next renewal, and makes it: soon after a change of what rights are made of, again a little
+    /// later, and after a minute. Says whose answers have changed.
+    pub async fn next(&mut self) -> Vec<Arc<Rights>> {
+        let is_news = tokio::select! {
+            () = self.access.0.news.notified() => true,
+            () = sleep_until(self.due) => false,
+        };
+        if is_news {
+            sleep((self.took * 4).clamp(TOGETHER, LONGEST)).await;
+        }
+        let begun = Instant::now();
+        let (changed, is_open) = self.access.renew().await;
+        self.took = begun.elapsed();
+        self.due = Instant::now() + if is_news || is_open { AGAIN } else { BELIEVED };
+        changed
+    }
+}

@@ -1,0 +1,81 @@
+//! What processors were refused for want of rights: said once in the log, counted, and kept as long as it holds.
+
+use std::collections::{BTreeMap, HashMap};
+
+use parking_lot::Mutex;
+
+use super::Question;
+use crate::{cluster::Account, contract::Kind, metrics::Metrics, queue::Key};
+
+/// Something that a run was refused for want of a right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// What the account may not do.
+    pub question: Question,
+    /// The kind that was to be read or written.
+    pub kind: Kind,
+}
+
+/// What is refused now, by the keys whose last run met it.
+#[derive(Debug, Default)]
+pub struct Denials(Mutex<HashMap<Key, Vec<Denial>>>);
+
+// === impl Denial ===
+
+impl Denial {
+    pub(crate) fn new(question: Question, kind: &Kind) -> Self {
+        Self { question, kind: kind.clone() }
+    }
+
+    /// As a sentence without its subject: `may not get secrets in namespace …`.
+    pub fn in_words(&self) -> String {
+        format!("may not {}", self.question)
+    }
+}
+
+// === impl Denials ===
+
+impl Denials {
+    /// A run of a key has ended and was refused these; what the one before was refused holds no longer. Tells what is new.
+    pub(crate) fn keep(&self, key: &Key, account: &Account, denials: &[Denial], metrics: &Metrics) {
+        for denial in denials {
+            metrics.denied(key.processor(), denial);
+        }
+        let mut all = self.0.lock();
+        let is_told = |denial: &&Denial| {
+            let mut of_processor =
+                all.iter().filter(|(held, _)| held.processor() == key.processor());
+            of_processor.any(|(_, held)| held.contains(denial))
+        };
+        let new = denials.iter().filter(|denial| !is_told(denial));
+        let new: BTreeMap<&Question, &Denial> = new.map(|new| (&new.question, new)).collect();
+        for denial in new.into_values() {
+            let (kind, question) = (&denial.kind.kind, &denial.question);
+            tracing::warn!(processor = %key.processor(), %account, verb = %question.verb, kind, %key, "denied: may not {question}");
+        }
+        if denials.is_empty() {
+            all.remove(key);
+        } else {
+            all.insert(key.clone(), denials.to_vec());
+        }
+    }
+
+    /// What the keys of a processor are refused now, each once.
+    pub fn of_processor(&self, processor: &str) -> Vec<Denial> {
+        let all = self.0.lock();
+        let of = all.iter().filter(|(key, _)| &**key.processor() == processor);
+        let denials: BTreeMap<&Question, &Denial> =
+            of.flat_map(|(_, denials)| denials).map(|denial| (&denial.question, denial)).collect();
+        denials.into_values().cloned().collect()
+    }
+
+    /// Forgets a key.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
+    }
+
+    /// Forgets all keys of a processor.
+    pub(crate) fn forget_processor(&self, processor: &str) {
+        self.0.lock().retain(|key, _| &**key.processor() != processor);
+    }
+}

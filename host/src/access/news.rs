@@ -1,0 +1,75 @@
+//! Tells that somebody's rights may have changed: watches, with the host's own rights and of metadata alone, of what they are made
+//! of.
+
+use futures::{StreamExt as _, stream};
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, PartialObjectMeta},
+    core::GroupVersionKind,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
+};
+use tracing::{debug, warn};
+
+use super::Access;
+use crate::cluster::Cluster;
+
+/// What rights are made of: group, kind, plural.
+const SOURCES: [(&str, &str, &str); 5] = [
+    ("rbac.authorization.k8s.io", "Role", "roles"),
+    ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles"),
+    ("rbac.authorization.k8s.io", "RoleBinding", "rolebindings"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings"),
+    ("", "ServiceAccount", "serviceaccounts"),
+];
+
+type Metadata = PartialObjectMeta<DynamicObject>;
+
+impl Access {
+    /// Asks for a renewal at each change of what rights are made of, until it is dropped.
+    pub async fn watch_sources(&self) {
+        let sources = SOURCES.map(|(group, kind, plural)| {
+            let of = GroupVersionKind::gvk(group, "v1", kind);
+            events(self.own(), &ApiResource::from_gvk_with_plural(&of, plural))
+        });
+        let mut all = stream::select_all(sources);
+        while let Some((kind, event)) = all.next().await {
+            match event {
+                Ok(Event::Apply(of) | Event::Delete(of)) => {
+                    if kind != "ServiceAccount" || self.concerns(&of) {
+                        self.renew_soon();
+                    }
+                }
+                // After an interruption: what happened meanwhile is not told one by one.
+                Ok(Event::InitDone) => self.renew_soon(),
+                Ok(Event::Init | Event::InitApply(_)) => {}
+                Err(watcher::Error::InitialListFailed(error)) => {
+                    warn!(kind, %error, "changes of rights are noticed late, after a minute");
+                }
+                Err(error) => debug!(kind, %error, "a watch of rights failed, trying again"),
+            }
+        }
+    }
+
+    /// Whether a `ServiceAccount` is one of a processor.
+    fn concerns(&self, of: &Metadata) -> bool {
+        let (namespace, name) = (of.metadata.namespace.as_deref(), of.metadata.name.as_deref());
+        let is_it = |rights: &std::sync::Arc<super::Rights>| {
+            let account = rights.account();
+            Some(&*account.namespace) == namespace && Some(&*account.name) == name
+        };
+        self.all().iter().any(is_it)
+    }
+}
+
+fn events(
+    own: &Cluster,
+    resource: &ApiResource,
+) -> stream::BoxStream<'static, (String, watcher::Result<Event<Metadata>>)> {
+    let kind = resource.kind.clone();
+    let api: Api<Metadata> = Api::all_with(own.client().clone(), resource);
+    let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+    events.map(move |event| (kind.clone(), event)).boxed()
+}

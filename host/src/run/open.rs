@@ -1,0 +1,150 @@
+//! Opens, hands over and closes watches as the plan says, and keeps the rights fresh that it follows from.
+
+use std::{future::pending, sync::Arc};
+
+use anyhow::Context as _;
+use tokio::{
+    sync::{mpsc, watch as latest},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    watches::{Started, Steps, User},
+    work::Shared,
+};
+use crate::{
+    access::Rights,
+    queue::{Cause, Priority},
+    store::Feed,
+    view::Demand,
+    watch::{self, Watch},
+};
+
+/// A watch to be run.
+pub(super) struct Opened {
+    watch: Watch,
+    feed: Feed,
+    rights: Option<Arc<Rights>>,
+    over: CancellationToken,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Makes the watches what they have to be now.
+    pub(super) fn carry_out(&self, steps: Steps) {
+        let stores = &self.parts.stores;
+        for watch in &steps.closed {
+            stores.close(&watch.kind, &watch.scope);
+        }
+        for started in steps.handed_over {
+            let Watch { kind, scope } = &started.watch;
+            if let Some(feed) = stores.feed(kind, scope) {
+                tracing::info!(kind = %kind.kind, group = %kind.group, "watched with the rights of another account");
+                self.start(started, feed);
+            }
+        }
+        for (started, wanted) in steps.needed {
+            let Watch { kind, scope } = &started.watch;
+            if let Some(feed) = stores.open(kind, scope, &wanted) {
+                self.start(started, feed);
+            }
+        }
+    }
+
+    fn start(&self, started: Started, feed: Feed) {
+        let Started { watch, rights, over } = started;
+        // A host that ends keeps no watches.
+        let _ = self.opened.send(Opened { watch, feed, rights, over });
+    }
+
+    /// Opens what a version would have read.
+    pub(super) fn demand(&self, user: User, demands: Vec<Demand>) {
+        // Nothing is opened or closed in between.
+        let mut watches = self.watches.lock();
+        let is_new = demands.into_iter().fold(false, |new, of| watches.demand(user, of) || new);
+        if is_new {
+            let steps = watches.plan();
+            self.carry_out(steps);
+        }
+    }
+
+    /// What accounts may do has changed: the watches may be others, and the keys of these have to look anew.
+    fn rights_changed(&self, changed: &[Arc<Rights>]) {
+        {
+            let mut watches = self.watches.lock();
+            let steps = watches.plan();
+            self.carry_out(steps);
+        }
+        let triggers = self.triggers.lock();
+        let registry = self.registry.lock();
+        for active in registry.current() {
+            let rights = active.reconciler.rights();
+            if !rights.is_some_and(|rights| changed.iter().any(|one| Arc::ptr_eq(one, rights))) {
+                continue;
+            }
+            let processor = &active.version.processor;
+            tracing::info!(%processor, "what its account may do has changed");
+            for key in triggers.keys_of(processor) {
+                self.queue.renew(&key, Cause::Rights, Priority::Resync);
+            }
+            self.moved();
+        }
+    }
+
+    /// Keeps what accounts may do known, as long as the host runs.
+    pub(super) async fn keep_rights(self: Arc<Self>, mut crds: latest::Receiver<u64>) {
+        let access = self.parts.access.clone();
+        access.needed().await;
+        let renewing = async {
+            let mut renewals = access.renewals();
+            loop {
+                let changed = renewals.next().await;
+                self.rights_changed(&changed);
+            }
+        };
+        let kinds = async {
+            while crds.changed().await.is_ok() {
+                access.renew_soon();
+            }
+            // The end of the sender is the end of the host.
+            pending::<()>().await;
+        };
+        tokio::select! {
+            () = renewing => {}
+            () = kinds => {}
+            () = access.watch_sources() => {}
+        }
+    }
+}
+
+/// Runs the watches that are opened.
+pub(super) async fn run_watches(
+    mut opened: mpsc::UnboundedReceiver<Opened>,
+    context: watch::Context,
+) -> anyhow::Result<()> {
+    let mut running = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(opened) = opened.recv() => {
+                running.spawn(opened.run(context.clone()));
+            }
+            Some(ended) = running.join_next() => ended.context("a watch failed")?,
+            else => return Ok(()),
+        }
+    }
+}
+
+// === impl Opened ===
+
+impl Opened {
+    async fn run(self, context: watch::Context) {
+        let Self { watch, feed, rights, over } = self;
+        let cluster = rights.map_or(context.cluster, |rights| rights.cluster().clone());
+        tokio::select! {
+            () = over.cancelled() => {}
+            () = watch.run(feed, watch::Context { cluster, ..context }) => {}
+        }
+    }
+}

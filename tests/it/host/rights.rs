@@ -1,0 +1,353 @@
+//! Processors with accounts: they read and write what their account may, and nothing else.
+
+use std::time::Duration;
+
+use mortise_host::{
+    queue::Cause,
+    reconciler::Report,
+    run::{Drive, Loaded, ProcessorStatus},
+};
+use serde_json::{Value, json};
+
+use super::{
+    CONFIG_MAP, NAMESPACE, Scene, Stage, applies, kinds::answers, merge, names, object, play::Play,
+    scripted, selection, text,
+};
+
+const SECRET: &str = "v1/Secret";
+const SERVICE: &str = "v1/Service";
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+/// What a processor needs to reconcile `ConfigMaps`, and to say so.
+const RECONCILES: [(&str, &str); 2] =
+    [("configmaps", "get list watch patch"), ("events", "create patch")];
+/// Within which what was taken away is not given any more.
+const SOON: Duration = Duration::from_secs(5);
+
+/// A `ClusterRole` of a processor, by resource and verbs.
+fn role(name: &str, rules: &[(&str, &str)]) -> Value {
+    let rule = |(resource, verbs): &(&str, &str)| {
+        let verbs: Vec<&str> = verbs.split(' ').collect();
+        json!({"apiGroups": ["", "example.com"], "resources": [resource], "verbs": verbs})
+    };
+    let rules: Vec<Value> = RECONCILES.iter().chain(rules).map(rule).collect();
+    json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
+}
+
+/// Gives an account the `ClusterRole` of its name.
+fn binding(name: &str) -> Value {
+    json!({
+        "apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": name}],
+    })
+}
+
+/// A puppet for the `ConfigMaps` that are labelled with its name.
+fn play(name: &str) -> Play {
+    Play::new(name).reconciles("objects", &selection(CONFIG_MAP, &format!("play={name}")))
+}
+
+/// As the Processor `a/NAME`, with the account of that name.
+async fn with_account(play: &Play) -> Loaded {
+    let mut loaded = play.load().await;
+    let name = loaded.description.name.clone();
+    loaded.settings.account = Some(format!("{NAMESPACE}/{name}").parse().unwrap());
+    loaded.settings.namespace = NAMESPACE.into();
+    loaded.settings.name = Some(name.as_str().into());
+    loaded
+}
+
+/// What a puppet is to do for an object.
+fn task(name: &str, play: &str, script: &Value) -> Value {
+    let mut task = scripted(name, &script.to_string());
+    task["metadata"]["labels"]["play"] = json!(play);
+    task
+}
+
+/// Reads a secret, and all secrets of the namespace.
+fn reads_secrets() -> Value {
+    let mut list = selection(SECRET, "");
+    merge(&mut list, &json!({"namespace": NAMESPACE}));
+    json!({"reads": [{"get": {"ref": secret_ref("s")}}, {"list": {"of": list}}]})
+}
+
+fn secret_ref(name: &str) -> Value {
+    json!({"cluster": "", "kind": selection(SECRET, "")["kind"], "namespace": NAMESPACE, "name": name})
+}
+
+fn secret(value: &str) -> Value {
+    object(SECRET, "s", &json!({"stringData": {"value": value}}))
+}
+
+/// A host with these processors, which their accounts may do what the roles of their names say.
+async fn stage(objects: &[Value], plays: &[Play], roles: &[Value]) -> Stage {
+    let scene = Scene::new(Vec::new());
+    for object in objects.iter().chain(roles) {
+        scene.load(object);
+    }
+    let mut stage = scene.start(Drive::Caller);
+    for play in plays {
+        let loaded = with_account(play).await;
+        scene_binding(&stage, &loaded);
+        stage.host.exchange(loaded.clone()).await.unwrap();
+        stage.loaded.push(loaded);
+    }
+    stage
+}
+
+fn scene_binding(stage: &Stage, loaded: &Loaded) {
+    stage.api.load(binding(&loaded.description.name), true).unwrap();
+}
+
+impl Stage {
+    /// The account of this name may do this from now on.
+    async fn grant(&self, name: &str, rules: &[(&str, &str)]) {
+        self.apply(&[role(name, rules)]).await;
+    }
+
+    /// What runs within the time that a change of rights may take to be noticed.
+    async fn noticed(&self) -> Vec<Report> {
+        tokio::time::sleep(SOON).await;
+        self.settle().await
+    }
+
+    fn status_of(&self, name: &str) -> ProcessorStatus {
+        let is_it =
+            |status: &ProcessorStatus| *status.version.processor == *format!("{NAMESPACE}/{name}");
+        self.host.status().into_iter().find(is_it).unwrap()
+    }
+
+    fn is_watched(&self, of: &str) -> bool {
+        self.host.watches().iter().any(|watch| watch.kind == super::kind(of))
+    }
+
+    async fn metric(&self, series: &str) -> Option<String> {
+        let client = kube::Client::new(self.host.admin().router(), "default");
+        let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+        let text = client.request_text(request).await.unwrap();
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(series));
+        values.next().map(|value| value.trim().to_owned())
+    }
+}
+
+fn last(reports: &[Report]) -> &Report {
+    reports.last().expect("something ran")
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_are_given_while_the_account_may_and_denied_soon_after() {
+    let reader = task("reader", "one", &reads_secrets());
+    let play = play("one").reads(&selection(SECRET, ""));
+    let stage = stage(&[secret("x"), reader], &[play], &[role("one", &[])]).await;
+    let reports = stage.settle().await;
+    let denied = |text: &str| json!({"Err": {"Denied": format!("`a/one` may not {text}")}});
+    let nothing = [denied("get secrets `a/s`"), denied("list secrets in namespace `a`")];
+    assert_eq!(answers(last(&reports)), nothing);
+    assert!(!stage.is_watched(SECRET), "nobody may");
+    let told = ["may not get secrets `a/s`", "may not list secrets in namespace `a`"];
+    assert_eq!(stage.status_of("one").denied, told);
+    assert!(
+        stage
+            .status_of("one")
+            .missing_rights
+            .contains(&"may not watch secrets in all namespaces".to_owned())
+    );
+    let series = r#"mortise_denied_total{processor="a/one",verb="get",kind="Secret"}"#;
+    assert_eq!(stage.metric(series).await.as_deref(), Some("1"));
+    let grant = last(&reports).record.ran_on.clone().unwrap().grant;
+
+    stage.grant("one", &[("secrets", "get list watch")]).await;
+    let reports = stage.noticed().await;
+    let is_by_rights = |report: &Report| report.causes.contains(&Cause::Rights);
+    assert!(reports.iter().any(is_by_rights), "{reports:#?}");
+    let given = answers(last(&reports));
+    assert!(text(&given[0], "/Ok").contains("\"name\":\"s\""), "{given:?}");
+    assert_eq!(given[1]["Ok"].as_array().map(Vec::len), Some(1), "{given:?}");
+    let status = stage.status_of("one");
+    assert_eq!((status.denied, status.missing_rights), (vec![], vec![]));
+    assert_ne!(last(&reports).record.ran_on.clone().unwrap().grant, grant);
+
+    stage.edit(SECRET, "s", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    let woken = stage.ready().await;
+    assert_eq!(names(&woken), ["reader".to_owned()].into(), "it is watched");
+    stage.run(woken).await;
+
+    stage.grant("one", &[]).await;
+    let reports = stage.noticed().await;
+    assert_eq!(answers(last(&reports)), nothing);
+    assert!(!stage.is_watched(SECRET), "nobody may any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_is_handed_over_to_another_account_that_may() {
+    let plays = ["one", "two"].map(|name| play(name).reads(&selection(SECRET, "")));
+    let tasks = ["one", "two"].map(|name| task(&format!("reader-{name}"), name, &reads_secrets()));
+    let rights = [("secrets", "get list watch")];
+    let objects = [&tasks[..], &[secret("x")]].concat();
+    let stage = stage(&objects, &plays, &[role("one", &rights), role("two", &rights)]).await;
+    stage.settle().await;
+    let lists = stage.tap.lists("secrets");
+    assert_eq!(lists, 1, "one watch for both");
+
+    stage.grant("one", &[]).await;
+    let reports = stage.noticed().await;
+    assert!(stage.is_watched(SECRET));
+    assert_eq!(stage.tap.lists("secrets"), 2, "another account has begun to watch");
+    let of = |name: &str| reports.iter().rfind(|report| report.key.name() == name).map(answers);
+    assert!(of("reader-one").unwrap()[0]["Err"]["Denied"].is_string());
+    stage.edit(SECRET, "s", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    let reports = stage.settle().await;
+    let ran: Vec<&str> = reports.iter().map(|report| report.key.name()).collect();
+    assert_eq!(ran, ["reader-two"], "who may not read it hears nothing of it");
+    assert!(text(&answers(&reports[0])[0], "/Ok").contains("\"a\":\"b\""));
+
+    stage.grant("two", &[]).await;
+    stage.noticed().await;
+    assert!(!stage.is_watched(SECRET));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_be_got_only_is_read_live_and_triggers_nothing() {
+    let reader = task("reader", "one", &reads_secrets());
+    let play = play("one").reads(&selection(SECRET, ""));
+    let rights = [("secrets", "get")];
+    let stage = stage(&[secret("x"), reader.clone()], &[play], &[role("one", &rights)]).await;
+    let reports = stage.settle().await;
+    let given = answers(last(&reports));
+    assert!(text(&given[0], "/Ok").contains("\"name\":\"s\""), "{given:?}");
+    assert!(given[1]["Err"]["Denied"].is_string(), "{given:?}");
+    assert!(last(&reports).record.reads[0].live);
+    assert!(last(&reports).record.skippable().is_err(), "it may have changed unnoticed");
+    assert!(!stage.is_watched(SECRET));
+
+    stage.edit(SECRET, "s", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert!(stage.settle().await.is_empty(), "nobody watches it");
+    stage.edit(CONFIG_MAP, "reader", json!({"metadata": {"annotations": {"again": "yes"}}})).await;
+    let reports = stage.settle().await;
+    assert!(text(&answers(last(&reports))[0], "/Ok").contains("\"a\":\"b\""), "as it is now");
+    stage.delete(SECRET, "s").await;
+    stage.edit(CONFIG_MAP, "reader", json!({"metadata": {"annotations": {"again": "2"}}})).await;
+    assert_eq!(answers(last(&stage.settle().await))[0], json!({"Ok": null}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rights_in_one_namespace_are_enough_for_what_is_read_there() {
+    let reader = task("reader", "one", &reads_secrets());
+    let play = play("one").reads(&selection(SECRET, ""));
+    let mut role_of = role("secrets", &[("secrets", "get list watch")]);
+    merge(&mut role_of, &json!({"kind": "Role", "metadata": {"namespace": NAMESPACE}}));
+    let mut bound = binding("secrets");
+    merge(&mut bound, &json!({"kind": "RoleBinding", "metadata": {"namespace": NAMESPACE}}));
+    bound["roleRef"]["kind"] = json!("Role");
+    bound["subjects"][0]["name"] = json!("one");
+    let roles = [role("one", &[]), role_of, bound];
+    let stage = stage(&[secret("x"), reader], &[play], &roles).await;
+    let reports = stage.settle().await;
+    assert!(answers(&reports[0])[0]["Err"]["Unavailable"].is_string(), "it is not watched yet");
+    let given = answers(last(&reports));
+    assert!(text(&given[0], "/Ok").contains("\"name\":\"s\""), "{given:?}");
+    let watch = stage.host.watches().into_iter().find(|watch| watch.kind.kind == "Secret").unwrap();
+    assert_eq!(watch.scope.namespace.as_deref(), Some(NAMESPACE));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_the_account_may_not_make_fails_and_is_made_when_it_may() {
+    let made = object(SERVICE, "made", &json!({"spec": {"ports": [{"port": 80}]}}));
+    let mut writer = task("writer", "one", &json!({}));
+    writer["data"]["script"] = json!(applies(&[made]));
+    let play = play("one").writes(&selection(SERVICE, ""), &["create", "update"]);
+    let stage = stage(&[writer], &[play], &[role("one", &[])]).await;
+    let ready = stage.ready().await;
+    let reports = stage.run(ready).await;
+    let failure = reports[0].failure.as_deref().unwrap_or_default();
+    assert!(failure.contains("(403)") && failure.contains("cannot patch resource"), "{failure}");
+    assert_eq!(stage.status_of("one").denied, ["may not patch services `a/made`"]);
+    let series = r#"mortise_denied_total{processor="a/one",verb="patch",kind="Service"}"#;
+    assert_eq!(stage.metric(series).await.as_deref(), Some("1"));
+
+    stage.grant("one", &[("services", "get list watch create patch")]).await;
+    stage.noticed().await;
+    assert!(stage.get(SERVICE, "made").is_some());
+    assert_eq!(stage.status_of("one").denied, Vec::<String>::new());
+    let made = stage.get(SERVICE, "made").unwrap();
+    assert_eq!(text(&made, "/metadata/managedFields/0/operation"), "Apply");
+
+    // Nothing was asked for in the host's own name but what tells of rights and kinds.
+    let allowed = |request: &&String| {
+        let is_source =
+            ["rbac.authorization.k8s.io/v1/", "/serviceaccounts", "/customresourcedefinitions"]
+                .iter()
+                .any(|part| request.starts_with("GET ") && request.contains(part));
+        let discovery =
+            ["/api/v1", "/apis/apps/v1"].iter().any(|path| **request == format!("GET {path}"));
+        is_source
+            || discovery
+            || **request == "POST /apis/authorization.k8s.io/v1/subjectaccessreviews"
+    };
+    let own = stage.tap.own();
+    let other: Vec<&String> = own.iter().filter(|request| !allowed(request)).collect();
+    assert!(other.is_empty(), "{other:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_the_account_may_not_read_is_not_reconciled() {
+    let writer = task("object", "one", &json!({}));
+    let mut less = role("one", &[]);
+    less["rules"][0]["verbs"] = json!(["list", "watch", "patch"]);
+    let stage = stage(&[writer], &[play("one")], &[less]).await;
+    let reports = stage.settle().await;
+    let failure = last(&reports).failure.as_deref().unwrap_or_default();
+    assert!(failure.contains("may not get configmaps `a/object`"), "{failure}");
+    assert!(last(&reports).record.ran_on.is_none(), "it was not called");
+    stage.grant("one", &[]).await;
+    assert_eq!(last(&stage.noticed().await).failure, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_kind_any_is_read_what_the_account_may() {
+    let mut any = selection(SECRET, "");
+    merge(&mut any, &json!({"kind": {"version": "*", "kind": "*"}}));
+    let services = selection(SERVICE, "");
+    let reads = json!({"reads": [
+        {"get": {"ref": secret_ref("s")}}, {"list": {"of": services}},
+        {"get": {"ref": {"cluster": "", "kind": {"group": "apps", "version": "v1", "kind": "Deployment"}, "namespace": NAMESPACE, "name": "d"}}},
+    ]});
+    let rights = [("secrets", "get list watch")];
+    let objects = [secret("x"), task("reader", "one", &reads)];
+    let stage = stage(&objects, &[play("one").reads(&any)], &[role("one", &rights)]).await;
+    let reports = stage.settle().await;
+    assert!(
+        answers(&reports[0])[0]["Err"]["Unavailable"].is_string(),
+        "{:?}",
+        answers(&reports[0])
+    );
+    let given = answers(last(&reports));
+    assert!(text(&given[0], "/Ok").contains("\"name\":\"s\""), "{given:?}");
+    assert_eq!(given[1]["Err"]["Denied"], "`a/one` may not list services in all namespaces");
+    assert!(text(&given[2], "/Err/Denied").contains("is not declared"), "another group: {given:?}");
+    stage.edit(SECRET, "s", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    assert_eq!(names(&stage.ready().await), ["reader".to_owned()].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_kind_any_is_read_and_written_what_is_there_at_the_desk() {
+    let any = json!({
+        "cluster": "", "kind": {"group": "*", "version": "*", "kind": "*"}, "namespace": null, "name": null,
+        "labels": "", "matching": [], "fields": [],
+    });
+    let made = object(SERVICE, "made", &json!({"spec": {"ports": [{"port": 80}]}}));
+    let mut script: Value = serde_json::from_str(&applies(&[made])).unwrap();
+    merge(&mut script, &reads_secrets());
+    let play = play("one").reads(&any).writes(&any, &["create", "update"]);
+    let scene = Scene::of_play(&play).await;
+    scene.load(&secret("x"));
+    scene.load(&task("reader", "one", &script));
+    let stage = scene.start(Drive::Caller);
+    let reports = stage.settle().await;
+    assert!(text(&answers(last(&reports))[0], "/Ok").contains("\"name\":\"s\""), "{reports:#?}");
+    assert!(stage.get(SERVICE, "made").is_some());
+    // What was written is mended, as of kinds that are named.
+    stage.delete(SERVICE, "made").await;
+    stage.settle().await;
+    assert!(stage.get(SERVICE, "made").is_some());
+}
