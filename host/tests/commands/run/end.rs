@@ -159,3 +159,14 @@ async fn what_names_objects_is_told_on_the_admin_port_without_values_of_secrets(
     assert!(body.contains("`ready`, `running`, `delayed`, `failing`"), "{body}");
     assert_eq!(run.terminate().0.code(), Some(0));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_of_a_watch_names_what_is_watched() {
+    let api = Api::with_secret_copy().await;
+    let watches = Filter::resource("secrets").verbs([Verb::List, Verb::Watch]);
+    api.api.faults().inject(Fault::InternalError, watches, 1);
+    let run = Run::start(&api, &["--log", "debug"]);
+    let failed = run.event("watch failed, trying again");
+    assert_eq!((&failed["in"], &failed["span"]["resource"]), (&"watch".into(), &"secrets".into()));
+    assert_eq!(run.terminate().0.code(), Some(0));
+}

@@ -4,9 +4,9 @@ use kube::{
     Client,
     api::{Api, Patch, PatchParams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Api as Cluster, Run};
+use super::{Api as Cluster, PATIENCE, Run, get};
 
 /// Short times: a test waits for them.
 const LEASE: [&str; 8] = [
@@ -55,4 +55,45 @@ async fn a_host_that_has_lost_its_lease_ends_with_that_error() {
     assert_eq!(status.code(), Some(1), "{said}");
     let last = said.lines().last().unwrap();
     assert_eq!(last, "error: the Lease `default/l` was taken by `somebody`");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_waits_is_ready_and_writes_nothing_until_it_leads() {
+    let cluster = Cluster::with_secret_copy().await;
+    let first = Run::start(&cluster, &LEASE);
+    first.event("leading");
+    let copied = async {
+        while cluster.of_kind("Secret").len() < 3 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, copied).await.unwrap();
+
+    let second = Run::start(&cluster, &LEASE);
+    let ports = second.event("listening");
+    let (public, admin) = (ports["listen"].as_str().unwrap(), ports["admin"].as_str().unwrap());
+    let ready = async {
+        while get(public, "/readyz").await.0 != 200 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ready).await.expect("a host that waits is ready, too");
+    let processors: Value = serde_json::from_str(&get(admin, "/processors").await.1).unwrap();
+    let of = &processors[0];
+    assert_eq!((&of["name"], &of["runs"]), (&"platform/secret-copy".into(), &0.into()), "{of}");
+    assert!(of["ready"].as_u64() > Some(0), "its keys wait: {of}");
+    assert!(get(public, "/metrics").await.1.contains("mortise_leading 0"));
+    let watches: Value = serde_json::from_str(&get(admin, "/watches").await.1).unwrap();
+    assert!(watches.as_array().unwrap().iter().all(|of| of["listed"] == true), "{watches}");
+
+    assert_eq!(first.terminate().0.code(), Some(0));
+    let api: Api<k8s_openapi::api::core::v1::Secret> =
+        Api::namespaced(Client::new(cluster.api.router(), "default"), "shop");
+    api.delete("registry", &kube::api::DeleteParams::default()).await.unwrap();
+    let leading = second.event("leading");
+    assert!(leading["identity"].is_string());
+    let is_back = |of: Option<&k8s_openapi::api::core::v1::Secret>| of.is_some();
+    let back = kube::runtime::wait::await_condition(api, "registry", is_back);
+    tokio::time::timeout(PATIENCE, back).await.unwrap().unwrap();
+    assert_eq!(second.terminate().0.code(), Some(0));
 }
