@@ -181,8 +181,12 @@ fn document(value: &Value, format: Structured) -> anyhow::Result<String> {
     })
 }
 
-/// The Roles as objects that can be applied.
-async fn rbac(
+/// The Roles that a description needs, as text that can be applied.
+///
+/// # Errors
+///
+/// Definitions of kinds that are not valid.
+pub async fn rbac(
     description: &Description,
     crds: Vec<Value>,
     account: Option<&Account>,

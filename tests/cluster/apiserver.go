@@ -11,10 +11,10 @@ const (
 	// The first address of the range: the Service `kubernetes`.
 	serviceIP = "10.0.0.1"
 
-	// Who asked what of which object, as whom, and what came of it.
+	// Who asked what of which object, as whom, and what came of it. Watches are told when they begin, too.
 	auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
-omitStages: [RequestReceived, ResponseStarted, Panic]
+omitStages: [RequestReceived]
 rules:
 - level: Metadata
 `

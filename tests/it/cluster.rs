@@ -1,3 +1,36 @@
 //! Before a real control plane: `mortise_tests::cluster` says how there comes to be one.
 
 mod harness;
+mod log;
+mod permissions;
+mod rights;
+mod roles;
+mod stage;
+
+use mortise_host::{contract::Kind, desk, reconciler::Report};
+use serde_json::{Value, json};
+
+/// `apiVersion/Kind`.
+fn kind(text: &str) -> Kind {
+    let (api_version, kind) = text.rsplit_once('/').unwrap();
+    desk::kind_of(&json!({"apiVersion": api_version, "kind": kind}))
+}
+
+/// What a puppet was answered.
+fn answers(report: &Report) -> Vec<Value> {
+    let reads = report.log.iter().filter(|line| line.message == "read");
+    let answers = reads.flat_map(|line| &line.fields).filter(|(key, _)| key == "answer");
+    answers.map(|(_, value)| serde_json::from_str(value).unwrap()).collect()
+}
+
+/// Lays an object over another.
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from.clone(),
+    }
+}

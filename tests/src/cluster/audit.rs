@@ -1,6 +1,7 @@
 //! What was asked of an API server, from its audit log.
 
 use std::{
+    collections::HashSet,
     fs::File,
     io::{Read as _, Seek as _, SeekFrom},
     path::PathBuf,
@@ -26,6 +27,8 @@ pub struct Audit {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
+    #[serde(rename = "auditID")]
+    id: String,
     /// The path and the query.
     #[serde(rename = "requestURI")]
     pub request_uri: String,
@@ -90,7 +93,7 @@ impl Audit {
     }
 
     /// What was asked since this was made, in the order in which it was answered. What had its answer before this is called is
-    /// among it; watches are once they have ended.
+    /// among it, each request once; a watch is when it has begun.
     ///
     /// # Errors
     ///
@@ -101,6 +104,8 @@ impl Audit {
         self.client.request_text(request).await.context("the API does not answer")?;
         loop {
             let mut events = self.read()?;
+            let mut seen = HashSet::new();
+            events.retain(|event| seen.insert(event.id.clone()));
             if let Some(end) = events.iter().position(|event| event.request_uri == marker) {
                 events.truncate(end);
                 return Ok(events);
