@@ -242,6 +242,15 @@ impl Rights {
         answers.settle();
     }
 
+    /// Has an answer to whether objects of a kind of the core group may be listed and watched.
+    #[cfg(test)]
+    pub(crate) fn tell(&self, kind: &str, namespace: Option<&str>, is_allowed: bool) {
+        let resource = self.own.known(&crate::fixture::v1("", kind)).unwrap();
+        let answer = if is_allowed { Answer::Allowed } else { Answer::Denied };
+        let told = LIST.map(|verb| (Question::of(&resource, verb, namespace, None), answer));
+        self.answers.write().known.extend(told);
+    }
+
     /// Asks what is not known yet.
     async fn ask(&self, questions: &[Question]) {
         let unknown: Vec<Question> = {

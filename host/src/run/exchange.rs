@@ -213,6 +213,7 @@ impl Prepared {
             let scopes: Vec<(Kind, Scope)> =
                 self.wanted.iter().map(|(kind, scope, _)| (kind.clone(), scope.clone())).collect();
             rights.ask_watches(&scopes).await;
+            self.active.tell_missing_rights();
         }
     }
 }

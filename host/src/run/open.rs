@@ -86,6 +86,7 @@ impl Shared {
             }
             let processor = &active.version.processor;
             tracing::info!(%processor, "what its account may do has changed");
+            active.tell_missing_rights();
             for key in triggers.keys_of(processor) {
                 self.queue.renew(&key, Cause::Rights, Priority::Resync);
             }

@@ -83,6 +83,18 @@ impl Active {
     }
 }
 
+impl Active {
+    /// Says in the log what its account may not do of that which it declares.
+    pub(super) fn tell_missing_rights(&self) {
+        let Some(rights) = self.reconciler.rights() else { return };
+        let missing = rights.missing();
+        if !missing.is_empty() {
+            let (processor, account) = (&self.version.processor, rights.account());
+            tracing::warn!(%processor, %account, missing = missing.join("; "), "its account lacks rights");
+        }
+    }
+}
+
 // === impl Registry ===
 
 impl Registry {

@@ -226,6 +226,9 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Access;
+    use crate::cluster::Cluster;
+    use crate::fixture::{description, v1, whole};
     use crate::path::Fields;
 
     impl Watches {
@@ -307,5 +310,90 @@ mod tests {
         let needed = watches.assign([(2, &new[..])]);
         assert_eq!(shown(needed.into_iter().map(|(watch, _)| watch)), ["Service */*", "Pod */*"]);
         assert_eq!(shown(watches.release(1)), ["Secret a/*"]);
+    }
+
+    /// The rights of an account to list and watch config maps, in these namespaces (`*`: in all).
+    fn rights(access: &Access, account: &str, namespaces: &[&str]) -> Arc<Rights> {
+        let description = Arc::new(description(whole(v1("g", "Rule")), Vec::new()));
+        let rights = access.of(&account.parse().unwrap(), &description);
+        may(&rights, namespaces);
+        rights
+    }
+
+    fn may(rights: &Rights, namespaces: &[&str]) {
+        for namespace in [None, Some("a"), Some("b")] {
+            let is_allowed = namespaces.contains(&namespace.unwrap_or("*"));
+            rights.tell("ConfigMap", namespace, is_allowed || namespaces.contains(&"*"));
+        }
+    }
+
+    async fn access() -> Access {
+        let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
+        let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+        cluster.resolve(&v1("", "ConfigMap")).await.unwrap().unwrap();
+        Access::new(&cluster)
+    }
+
+    fn runs(steps: &[Started]) -> Vec<String> {
+        let account =
+            |started: &Started| started.rights.as_ref().map(|of| of.account().to_string());
+        steps.iter().map(|started| account(started).unwrap_or_default()).collect()
+    }
+
+    fn opened(steps: Steps) -> (Vec<String>, Vec<String>) {
+        let started: Vec<Started> = steps.needed.into_iter().map(|(started, _)| started).collect();
+        (runs(&started), shown(started.into_iter().map(|started| started.watch)))
+    }
+
+    #[tokio::test]
+    async fn a_watch_goes_on_with_the_rights_of_another_and_ends_where_nobody_may() {
+        let (access, mut watches) = (access().await, Watches::default());
+        let wants = [want("ConfigMap", None, None, &[])];
+        let (one, two) = (rights(&access, "a/one", &["*"]), rights(&access, "a/two", &["*"]));
+        watches.add(1, Some(Arc::clone(&one)), &wants);
+        watches.add(2, Some(Arc::clone(&two)), &wants);
+        let steps = watches.plan();
+        let first = steps.needed[0].0.over.clone();
+        assert_eq!(opened(steps), (vec!["a/one".to_owned()], vec!["ConfigMap */*".to_owned()]));
+        // A new version of the processor has the same account.
+        watches.add(3, Some(rights(&access, "a/one", &["*"])), &wants);
+        watches.plan();
+        watches.remove(1);
+        assert!(watches.plan().handed_over.is_empty() && !first.is_cancelled());
+        watches.remove(3);
+        let steps = watches.plan();
+        assert_eq!(runs(&steps.handed_over), ["a/two"]);
+        assert!(first.is_cancelled() && !steps.handed_over[0].over.is_cancelled());
+        let second = steps.handed_over[0].over.clone();
+        may(&two, &[]);
+        assert_eq!(shown(watches.plan().closed), ["ConfigMap */*"]);
+        assert!(second.is_cancelled() && watches.all().is_empty());
+        may(&two, &["*"]);
+        assert_eq!(opened(watches.plan()).0, ["a/two"], "as soon as it may again");
+    }
+
+    #[tokio::test]
+    async fn who_may_watch_a_part_only_is_given_a_watch_of_that() {
+        let (access, mut watches) = (access().await, Watches::default());
+        let (wide, narrow) = (rights(&access, "a/one", &["*"]), rights(&access, "a/two", &["a"]));
+        let of_all = [want("ConfigMap", None, None, &[])];
+        let of_a = [want("ConfigMap", Some("a"), None, &[])];
+        watches.add(1, Some(Arc::clone(&wide)), &of_all);
+        watches.add(2, Some(narrow), &of_a);
+        watches.add(3, Some(rights(&access, "a/three", &["b"])), &of_all);
+        watches.plan();
+        assert_eq!(shown(watches.all()), ["ConfigMap */*"]);
+        assert!(watches.of_users(&[3]).is_empty(), "it may not watch what it wants");
+        may(&wide, &[]);
+        let steps = watches.plan();
+        assert_eq!(shown(steps.closed.clone()), ["ConfigMap */*"]);
+        assert_eq!(opened(steps), (vec!["a/two".to_owned()], vec!["ConfigMap a/*".to_owned()]));
+
+        let (kind, scope, wanted) = of_all[0].clone();
+        let in_b = Scope { namespace: Some("b".into()), ..scope.clone() };
+        let demand = Demand { kind, scopes: vec![scope, in_b], wanted };
+        assert!(watches.demand(3, demand.clone()), "of what it wants it may watch a part");
+        assert_eq!(opened(watches.plan()).1, ["ConfigMap b/*"]);
+        assert!(!watches.demand(3, demand));
     }
 }

@@ -59,6 +59,11 @@ impl View {
         }
     }
 
+    /// Whether a read may be answered from the store, and that is known: nobody has to be asked.
+    pub(crate) fn is_at_hand(&self, kind: &Kind, place: Place<'_>) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.known(kind, place) == Some(Permit::Stored))
+    }
+
     /// Whether the account may read and watch the object that a call is about.
     pub(crate) async fn check_reconciled(&mut self, of: &ObjectRef) -> Result<(), ReadError> {
         let place = Place::reconciled(of.namespace.as_deref(), &of.name);

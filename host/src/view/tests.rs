@@ -214,3 +214,23 @@ fn records_tell_by_digests_whether_anything_that_counts_has_changed() {
     assert_eq!(differing(digests(Some(thing(3, 2)))), [true, true, false]);
     assert_eq!(differing(digests(None)), [true, true, false]);
 }
+
+#[test]
+fn what_is_not_watched_is_demanded_as_far_as_it_is_declared_and_asked_for() {
+    let mut any = all("Thing");
+    any.kind.kind = "*".into();
+    let view = view(vec![any, fields(all("Other"), &["spec.a"])]);
+    let scopes = |kind: &str, of: &Query| {
+        let demand = view.readable.demand(&self::kind(kind), of)?;
+        let shown = |scope: &Scope| format!("{:?}/{:?}", scope.namespace, scope.name);
+        Some(demand.scopes.iter().map(shown).collect::<Vec<_>>())
+    };
+    let object = Query::object(Some("default"), "x");
+    let wide_to_narrow = ["None/None", "Some(\"default\")/None", "Some(\"default\")/Some(\"x\")"];
+    assert_eq!(scopes("Thing", &object).unwrap(), wide_to_narrow, "of a kind that is one of any");
+    assert_eq!(scopes("Thing", &Query::within(None, None)).unwrap(), ["None/None"]);
+    let elsewhere = Kind { group: "elsewhere".into(), ..self::kind("Thing") };
+    assert!(view.readable.demand(&elsewhere, &object).is_none(), "nobody declared it");
+    let wanted = view.readable.demand(&self::kind("Other"), &object).unwrap().wanted;
+    assert!(wanted.fields.is_whole(), "as `*` asks for it too");
+}
