@@ -5,7 +5,7 @@ mod report;
 
 use ending::Met;
 pub use report::Report;
-use report::{chain, describe, shortened};
+use report::{chain, describe, shortened, why};
 
 use std::{sync::Arc, time::Duration};
 
@@ -268,7 +268,7 @@ impl Reconciler {
             Ok(known) => known,
             Err(error) => {
                 // Its kind is not served, or its list is not there yet: when that changes, the key runs again.
-                report.failure = Some(format!("the object cannot be read: {error:?}"));
+                report.failure = Some(format!("the object cannot be read: {}", why(&error)));
                 return (Done::Failure(Again::OnChange), view.finish());
             }
         };

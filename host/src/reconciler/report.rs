@@ -6,7 +6,7 @@ use tracing::{Span, info_span};
 
 use crate::{
     access::Denial,
-    contract::{Kind, WriteFailure},
+    contract::{Kind, ReadError, WriteFailure},
     metrics,
     processor::{Digest, Line},
     queue::{Cause, Key, Run},
@@ -131,6 +131,14 @@ pub(super) fn describe(failures: &[WriteFailure]) -> String {
         })
         .collect();
     texts.join("; ")
+}
+
+/// Why something cannot be read.
+pub(super) fn why(error: &ReadError) -> &str {
+    match error {
+        ReadError::UnknownKind => "the cluster does not serve its kind",
+        ReadError::Denied(why) | ReadError::Unavailable(why) | ReadError::Invalid(why) => why,
+    }
 }
 
 /// An error and its causes on one line.
