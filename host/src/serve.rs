@@ -22,6 +22,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use kube::api::ApiResource;
 use serde_json::{Map, Value};
 use tokio::{net::TcpListener, sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -29,8 +30,10 @@ use tracing::{error, info, warn};
 
 use crate::{
     admin::{self, Admin, Also, Objects, Reports},
+    api::Processor,
     args::RunArgs,
     cluster::Cluster,
+    contract::Kind,
     desk,
     lease::{self, Guard, Lease, Times},
     run::{Host, Options},
@@ -87,6 +90,7 @@ impl Server {
     async fn start(args: &RunArgs, cache: Option<&Path>) -> anyhow::Result<Self> {
         let times = args.lease.times()?;
         let home = Home::connect(args).await?;
+        check_definition(&Cluster::new(home.client.clone())).await?;
         home.check(&needs(args, lease_namespace(args, &home))).await?;
         info!(cluster = home.address, version = home.version, user = home.user, "connected");
         let engine = desk::engine(cache, false)?;
@@ -210,6 +214,18 @@ impl Server {
         self.stop_after.cancel();
         all_ended(&mut self.after).await
     }
+}
+
+/// Looks whether the cluster knows Processors.
+async fn check_definition(cluster: &Cluster) -> anyhow::Result<()> {
+    let resource = ApiResource::erase::<Processor>(&());
+    let (group, version, kind) = (resource.group, resource.version, resource.kind);
+    let known = cluster.resolve(&Kind { group, version, kind }).await?;
+    anyhow::ensure!(
+        known.is_some(),
+        "the cluster does not know Processors: `kubectl apply --server-side -f crds/mortise.dev` defines them"
+    );
+    Ok(())
 }
 
 fn lease_namespace<'a>(args: &'a RunArgs, home: &'a Home) -> &'a str {

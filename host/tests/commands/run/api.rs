@@ -29,8 +29,13 @@ pub(super) struct Api {
 }
 
 impl Api {
+    /// One that knows Processors.
     pub(super) async fn start() -> Self {
         let api = EmbeddedApi::new(Options::default());
+        for definition in mortise_host::files::load_all(&[root().join("crds/mortise.dev")]).unwrap()
+        {
+            api.load(definition, true).unwrap();
+        }
         let (listener, address) = listen().await;
         let stop = CancellationToken::new();
         tokio::spawn({
@@ -43,7 +48,7 @@ impl Api {
     /// One with the kinds, objects and account of the guest `secret-copy`, a Processor for it, and its module.
     pub(super) async fn with_secret_copy() -> Self {
         let api = Self::start().await;
-        let folders = ["crds/mortise.dev", "crds/copy.mortise.dev", "guests/secret-copy/examples"];
+        let folders = ["crds/copy.mortise.dev", "guests/secret-copy/examples"];
         let folders = folders.map(|folder| root().join(folder));
         for object in mortise_host::files::load_all(&folders).unwrap().into_iter().chain(objects())
         {

@@ -138,6 +138,9 @@ async fn a_host_without_rights_says_which_it_needs() {
     let api = Api::fake(|asked, who| match asked {
         "GET /version" => Some(version("34")),
         _ if who != "Bearer ours" => None,
+        "GET /apis/mortise.dev/v1alpha1" => Some((200, json!({"resources": [
+            {"name": "processors", "kind": "Processor", "namespaced": true, "verbs": ["list"]},
+        ]}))),
         "POST /apis/authentication.k8s.io/v1/selfsubjectreviews" => Some((
             201,
             json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview", "status": {"userInfo": {"username": "nobody"}}}),
@@ -203,4 +206,9 @@ async fn modules_and_ports_have_to_be_there() {
     }
     std::fs::remove_dir(api.modules()).unwrap();
     holds(&refused(&mut command(&api)), &[api.modules().to_str().unwrap(), "--modules"]);
+    let definition = kube::api::DeleteParams::default();
+    let definitions: kube::Api<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> =
+        kube::Api::all(kube::Client::new(api.api.router(), "default"));
+    definitions.delete("processors.mortise.dev", &definition).await.unwrap();
+    holds(&refused(&mut command(&api)), &["does not know Processors", "crds/mortise.dev"]);
 }
