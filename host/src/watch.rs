@@ -94,8 +94,11 @@ impl Watch {
                     }
                 }
                 Ok(None) => {
+                    // Said once, and not each time that it is asked for again.
+                    if !context.stores.is_unknown(&self.kind) {
+                        info!(kind = %self.kind.kind, group = %self.kind.group, "not served, waiting for its CRD");
+                    }
                     context.stores.set_unknown(&self.kind);
-                    info!(kind = %self.kind.kind, group = %self.kind.group, "not served, waiting for its CRD");
                     wait(&mut context.crds).await;
                 }
                 Err(error) => {
