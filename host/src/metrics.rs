@@ -302,6 +302,21 @@ impl All {
             "Fields taken from other managers, by write",
             self.conflicts_forced.clone(),
         );
+        registry.register(
+            "denied",
+            "Reads and writes that the accounts of processors may not do",
+            self.denied.clone(),
+        );
+        registry.register(
+            "log_lines_dropped",
+            "Lines of guests' logs over the limit",
+            self.log_lines_dropped.clone(),
+        );
+        self.register_of_host();
+    }
+
+    fn register_of_host(&mut self) {
+        let registry = &mut self.registry;
         registry.register("store_objects", "Objects that are kept", self.store_objects.clone());
         registry.register_with_unit(
             "store",
@@ -310,19 +325,9 @@ impl All {
             self.store_bytes.clone(),
         );
         registry.register(
-            "denied",
-            "Reads and writes that the accounts of processors may not do",
-            self.denied.clone(),
-        );
-        registry.register(
             "watch_restarts",
             "Watches that failed and were begun again",
             self.watch_restarts.clone(),
-        );
-        registry.register(
-            "log_lines_dropped",
-            "Lines of guests' logs over the limit",
-            self.log_lines_dropped.clone(),
         );
         registry.register(
             "leading",

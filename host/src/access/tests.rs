@@ -25,6 +25,9 @@ struct Table {
     is_away: bool,
 }
 
+/// What is allowed and read, and the permit, or what is missing for it.
+type Case = (&'static str, &'static [&'static str], Place<'static>, Result<Permit, &'static str>);
+
 const ALL_OF_PODS: [&str; 3] = ["get pods", "list pods", "watch pods"];
 
 // === impl Judge ===
@@ -123,7 +126,7 @@ async fn the_account_is_named_with_the_groups_that_it_has_by_itself() {
 async fn a_read_is_answered_as_far_as_the_rights_go() {
     let denied = |text: &'static str| Err(text);
     let object = Place::object(Some("a"), "x");
-    let cases: [(&str, &[&'static str], Place<'_>, Result<Permit, &str>); 11] = [
+    let cases: [Case; 11] = [
         ("get, all", &ALL_OF_PODS, object, Ok(Permit::Stored)),
         (
             "get, in the namespace",

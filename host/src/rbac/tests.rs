@@ -143,17 +143,13 @@ fn each_declaration_needs_the_verbs_of_its_requests() {
 
 #[test]
 fn rules_are_as_narrow_as_their_declarations() {
-    let write = |of, verbs| (of, verbs);
     let both = Verbs::CREATE | Verbs::UPDATE;
     let cases: [(&str, Description, &[&str]); 6] = [
         (
             "names of one kind stand together",
             description(
                 vec![],
-                vec![
-                    selection("Widget", Some("a"), Some("y")),
-                    selection("Widget", Some("a"), Some("x")),
-                ],
+                ["y", "x"].map(|name| selection("Widget", Some("a"), Some(name))).into(),
                 vec![],
             ),
             &["a: example.dev widgets[x,y] get,list,watch"],
@@ -164,8 +160,8 @@ fn rules_are_as_narrow_as_their_declarations() {
                 vec![],
                 vec![],
                 vec![
-                    write(selection("Widget", Some("a"), Some("x")), both),
-                    write(selection("Pod", Some("a"), Some("x")), Verbs::CREATE),
+                    (selection("Widget", Some("a"), Some("x")), both),
+                    (selection("Pod", Some("a"), Some("x")), Verbs::CREATE),
                 ],
             ),
             &[
@@ -207,7 +203,7 @@ fn rules_are_as_narrow_as_their_declarations() {
             description(
                 vec![],
                 vec![selection("Pod", None, None), selection("ConfigMap", None, None)],
-                vec![write(selection("Pod", None, None), Verbs::EVICT)],
+                vec![(selection("Pod", None, None), Verbs::EVICT)],
             ),
             &["*:  configmaps,pods[] get,list,watch", "*:  pods/eviction[] create"],
         ),

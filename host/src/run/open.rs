@@ -63,8 +63,8 @@ impl Shared {
     pub(super) fn demand(&self, user: User, demands: Vec<Demand>) {
         // Nothing is opened or closed in between.
         let mut watches = self.watches.lock();
-        let is_new = demands.into_iter().fold(false, |new, of| watches.demand(user, of) || new);
-        if is_new {
+        let new = demands.into_iter().filter(|of| watches.demand(user, of)).count();
+        if new > 0 {
             let steps = watches.plan();
             self.carry_out(steps);
         }

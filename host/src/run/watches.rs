@@ -79,13 +79,11 @@ impl Watches {
     }
 
     /// A user wants more. Says whether it did not so far.
-    pub(super) fn demand(&mut self, user: User, demand: Demand) -> bool {
+    pub(super) fn demand(&mut self, user: User, demand: &Demand) -> bool {
         let Some(needs) = self.users.get_mut(&user) else { return false };
         let Demand { kind, scopes, wanted } = demand;
-        let Some(scope) = scopes.into_iter().find(|scope| needs.may(&kind, scope)) else {
-            return false;
-        };
-        let want = (kind, scope, wanted);
+        let Some(scope) = scopes.iter().find(|scope| needs.may(kind, scope)) else { return false };
+        let want = (kind.clone(), scope.clone(), wanted.clone());
         let is_new = !needs.wants.contains(&want);
         if is_new {
             needs.wants.push(want);
@@ -99,16 +97,14 @@ impl Watches {
         let mut steps = Steps::default();
         self.let_go();
         let Self { open, users } = self;
-        open.retain_mut(|open| match open.runner(users) {
-            Some(rights) => {
-                steps.handed_over.extend(open.hand_over(rights));
-                true
-            }
-            None => {
-                steps.closed.push(open.started.watch.clone());
+        open.retain_mut(|open| {
+            let Some(runner) = open.runner(users) else {
                 open.started.over.cancel();
-                false
-            }
+                steps.closed.push(open.started.watch.clone());
+                return false;
+            };
+            steps.handed_over.extend(open.hand_over(runner));
+            true
         });
         for (user, (kind, scope, wanted)) in self.unmet() {
             let Some(started) = self.take(user, &kind, &scope) else { continue };
@@ -196,20 +192,19 @@ impl Needs {
 // === impl Open ===
 
 impl Open {
-    /// With whose rights it can go on: those that it has, if possible.
-    fn runner(&self, users: &BTreeMap<User, Needs>) -> Option<Option<Arc<Rights>>> {
+    /// Of those who were given it, one with whose rights it can go on: those that it has, if possible.
+    fn runner<'a>(&self, users: &'a BTreeMap<User, Needs>) -> Option<&'a Needs> {
         let Watch { kind, scope } = &self.started.watch;
         let able = self.users.iter().filter_map(|user| users.get(user));
         let able: Vec<&Needs> = able.filter(|needs| needs.may(kind, scope)).collect();
         let present = able.iter().find(|needs| needs.account() == self.account());
-        present.or(able.first()).map(|needs| needs.rights.clone())
+        present.or(able.first()).copied()
     }
 
     /// Says that it has to be started anew where it was run with the rights of another account.
-    fn hand_over(&mut self, rights: Option<Arc<Rights>>) -> Option<Started> {
-        let account = rights.as_ref().map(|rights| rights.account());
-        let is_same = account == self.account();
-        self.started.rights = rights;
+    fn hand_over(&mut self, runner: &Needs) -> Option<Started> {
+        let is_same = runner.account() == self.account();
+        self.started.rights.clone_from(&runner.rights);
         if is_same {
             return None;
         }
@@ -392,8 +387,8 @@ mod tests {
         let (kind, scope, wanted) = of_all[0].clone();
         let in_b = Scope { namespace: Some("b".into()), ..scope.clone() };
         let demand = Demand { kind, scopes: vec![scope, in_b], wanted };
-        assert!(watches.demand(3, demand.clone()), "of what it wants it may watch a part");
+        assert!(watches.demand(3, &demand), "of what it wants it may watch a part");
         assert_eq!(opened(watches.plan()).1, ["ConfigMap b/*"]);
-        assert!(!watches.demand(3, demand));
+        assert!(!watches.demand(3, &demand));
     }
 }
