@@ -66,13 +66,6 @@ impl Node {
 // === impl Set ===
 
 impl Set {
-    /// The set of one path.
-    pub(crate) fn of(path: &Path) -> Self {
-        let mut set = Self::default();
-        set.insert(path);
-        set
-    }
-
     /// The set of paths that consist of field names only.
     pub(crate) fn of_names(paths: &[&[&str]]) -> Self {
         let mut set = Self::default();
@@ -124,18 +117,6 @@ impl Set {
     pub(crate) fn get(&self, element: &Element) -> Option<&Node> {
         let at = self.nodes.binary_search_by(|node| node.element.cmp(element)).ok()?;
         self.nodes.get(at)
-    }
-
-    /// What is in the set below a path; empty if nothing is.
-    pub(crate) fn below(&self, path: &Path) -> Option<&Self> {
-        path.iter().try_fold(self, |set, element| set.get(element).map(Node::children))
-    }
-
-    /// Puts `set` below `path`, in addition to what is there.
-    pub(crate) fn nested(path: &Path, set: Self) -> Self {
-        path.iter().rev().fold(set, |children, element| {
-            Self::from_nodes(vec![Node::new(element.clone(), false, children)])
-        })
     }
 
     /// What is in one of them.

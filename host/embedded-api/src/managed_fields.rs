@@ -89,7 +89,7 @@ fn track_update(mut entries: Entries, old: &Value, new: &Value, scope: &Scope<'_
         // What is no object of its kind is refused elsewhere; nobody owns anything of it.
         return entries;
     }
-    scope.reconcile(&mut entries, old);
+    scope.reconcile(&mut entries);
     let comparison = typed::compare(old, new, type_);
     scope.differences(&entries, &comparison, old, new).disown(&mut entries, |_| true);
     let taken = comparison.written().difference(&comparison.removed);

@@ -148,7 +148,7 @@ impl Application<'_> {
                 object_text(self.live)
             ))
         })?;
-        self.scope.reconcile(&mut entries, self.live);
+        self.scope.reconcile(&mut entries);
         Ok(entries)
     }
 

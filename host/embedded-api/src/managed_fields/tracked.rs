@@ -87,11 +87,11 @@ impl Scope<'_> {
     }
 
     /// Drops managers of versions that are no more and brings the others to their schemas.
-    pub(super) fn reconcile(&self, entries: &mut Entries, live: &Value) {
+    pub(super) fn reconcile(&self, entries: &mut Entries) {
         entries.retain(|entry| self.schema(&entry.api_version).is_some());
         for entry in entries.iter_mut() {
             let Some(schema) = self.schema(&entry.api_version) else { continue };
-            if let Some(set) = typed::reconcile(&entry.set, live, schema.root()) {
+            if let Some(set) = typed::reconcile(&entry.set, schema.root()) {
                 entry.set = set;
             }
         }

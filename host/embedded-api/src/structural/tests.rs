@@ -690,27 +690,3 @@ fn an_api_rule_is_checked() {
         assert_eq!(created(&schema, spec), [text]);
     }
 }
-
-#[test]
-#[ignore = "a measurement: run it with --release --nocapture"]
-fn an_api_rule_is_checked_quickly() {
-    let schema = spec(api_rule_schema());
-    let rules: Vec<Value> = (0..8)
-        .map(|number| {
-            json!({"path": format!("/a{number}/{{**}}"), "methods": ["GET", "POST"], "jwt": {"authentications": [
-                {"issuer": "https://issuer.example.dev/oauth2", "jwksUri": "https://issuer.example.dev/oauth2/keys"},
-                {"issuer": "https://other.example.dev/oauth2", "jwksUri": "https://other.example.dev/oauth2/keys"}]}})
-        })
-        .collect();
-    let object = json!({"metadata": {"name": "a"}, "spec": {"hosts": ["a.example.dev"], "gateway": "ns/gateway", "rules": rules}});
-    let write = Write { object: &object, old: Some(&object), status: false };
-    let begin = std::time::Instant::now();
-    for _ in 0..1000 {
-        assert!(schema.validate(write, Vec::new(), &mut Vec::new()).is_empty());
-    }
-    println!(
-        "{} bytes: {:?} for each validation",
-        object.to_string().len(),
-        begin.elapsed() / 1000
-    );
-}
