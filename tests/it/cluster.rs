@@ -1,14 +1,27 @@
 //! Before a real control plane: `mortise_tests::cluster` says how there comes to be one.
 
+mod forward;
 mod harness;
 mod log;
+#[path = "../../host/embedded-api/tests/scenarios/normalise.rs"]
+mod normalise;
 mod permissions;
 mod rights;
 mod roles;
+#[path = "../../host/embedded-api/tests/scenarios/run.rs"]
+mod run;
+mod scenarios;
 mod stage;
 
+use axum::Router;
 use mortise_host::{contract::Kind, desk, reconciler::Report};
 use serde_json::{Value, json};
+
+/// A control plane that leaves alone what is made there, as a service; none without Go.
+async fn bare() -> Option<Router> {
+    let cluster = mortise_tests::cluster::bare().await.unwrap()?;
+    Some(forward::to(cluster.client().await.unwrap()))
+}
 
 /// `apiVersion/Kind`.
 fn kind(text: &str) -> Kind {

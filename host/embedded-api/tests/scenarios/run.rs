@@ -1,63 +1,50 @@
-//! Runs one scenario.
+//! Runs one scenario, against whatever answers HTTP.
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::{Router, body::Body};
 use http_body_util::BodyExt as _;
-use jiff::Timestamp;
-use mortise_embedded_api::{EmbeddedApi, Options};
 use serde_json::{Map, Value, json};
 use tower::ServiceExt as _;
 
-use crate::normalise::{Names, pointer};
+use super::normalise::{self, Names, pointer};
 
 /// What came back.
 #[derive(Debug, Default, Clone)]
-struct Got {
-    status: u64,
+pub(crate) struct Got {
+    pub(crate) status: u64,
     warnings: Vec<String>,
     /// The body, or the events of a watch.
-    body: Option<Value>,
+    pub(crate) body: Option<Value>,
     events: Option<Vec<Value>>,
 }
 
 /// Runs all steps; the first that differs is the error.
-pub(crate) fn scenario(scenario: &Value) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let began = tokio::time::Instant::now();
-        let start: Timestamp = "2024-06-01T12:00:00Z".parse().unwrap();
-        let now = move || start + began.elapsed();
-        let api = EmbeddedApi::new(Options { now: std::sync::Arc::new(now), ..Options::default() });
-        let mut names = Names::default();
-        for (index, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
-            let title = format!(
-                "step {} {} {} {}",
-                index + 1,
-                step["method"].as_str().unwrap_or_default(),
-                step["path"].as_str().unwrap_or_default(),
-                step["about"].as_str().unwrap_or_default()
-            );
-            self::step(&api, step, &mut names)
-                .await
-                .map_err(|difference| format!("{title}\n{difference}"))?;
-        }
-        Ok(())
-    })
+pub(crate) async fn scenario(server: &Router, scenario: &Value) -> Result<(), String> {
+    let mut names = Names::default();
+    for (index, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
+        let title = format!(
+            "step {} {} {} {}",
+            index + 1,
+            step["method"].as_str().unwrap_or_default(),
+            step["path"].as_str().unwrap_or_default(),
+            step["about"].as_str().unwrap_or_default()
+        );
+        self::step(server, step, &mut names)
+            .await
+            .map_err(|difference| format!("{title}\n{difference}"))?;
+    }
+    Ok(())
 }
 
-async fn step(api: &EmbeddedApi, step: &Value, names: &mut Names) -> Result<(), String> {
-    let mut got = request(api, step, names).await;
+async fn step(server: &Router, step: &Value, names: &mut Names) -> Result<(), String> {
+    let mut got = request(server, step, names).await;
     if let Some(until) = step.get("until") {
         let tries = until["withinSeconds"].as_f64().unwrap_or(1.0) * 10.0;
         let mut attempts = 0.0;
         while !is_reached(&got, until) && attempts < tries {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            got = request(api, step, names).await;
+            got = request(server, step, names).await;
             attempts += 1.0;
         }
     }
@@ -65,25 +52,36 @@ async fn step(api: &EmbeddedApi, step: &Value, names: &mut Names) -> Result<(), 
     let select: Option<Vec<&str>> = step["select"]
         .as_array()
         .map(|pointers| pointers.iter().map(|pointer| pointer.as_str().unwrap()).collect());
-    let mut actual = Map::new();
-    actual.insert("status".into(), json!(got.status));
-    if !got.warnings.is_empty() {
-        actual.insert("warnings".into(), json!(got.warnings));
-    }
-    if let Some(events) = got.events {
-        let events: Vec<Value> =
-            events.iter().map(|event| names.event(event, select.as_deref())).collect();
-        actual.insert("events".into(), Value::Array(events));
-    } else if let Some(body) = got.body {
-        actual.insert("body".into(), names.body(&body, select.as_deref()));
-    }
+    let mut actual = got.normalised(names, select.as_deref());
     let mut expected = answer.clone();
-    crate::normalise::integral(&mut expected);
+    normalise::integral(&mut expected);
     if answer.get("body").is_none() && answer.get("events").is_none() && select.is_none() {
         actual.remove("body");
     }
     let actual = Value::Object(actual);
     if actual == expected { Ok(()) } else { Err(difference(&expected, &actual, "")) }
+}
+
+impl Got {
+    /// As an answer is recorded: what differs from run to run has names.
+    pub(crate) fn normalised(
+        &self,
+        names: &mut Names,
+        select: Option<&[&str]>,
+    ) -> Map<String, Value> {
+        let mut out = Map::new();
+        out.insert("status".into(), json!(self.status));
+        if !self.warnings.is_empty() {
+            out.insert("warnings".into(), json!(self.warnings));
+        }
+        if let Some(events) = &self.events {
+            let events = events.iter().map(|event| names.event(event, select)).collect();
+            out.insert("events".into(), Value::Array(events));
+        } else if let Some(body) = &self.body {
+            out.insert("body".into(), names.body(body, select));
+        }
+        out
+    }
 }
 
 fn is_reached(got: &Got, until: &Value) -> bool {
@@ -96,7 +94,8 @@ fn is_reached(got: &Got, until: &Value) -> bool {
             .all(|(place, wanted)| pointer(&body, place) == Some(wanted))
 }
 
-async fn request(api: &EmbeddedApi, step: &Value, names: &Names) -> Got {
+/// Sends the request of a step.
+pub(crate) async fn request(server: &Router, step: &Value, names: &Names) -> Got {
     let path = names.fill_in(step["path"].as_str().unwrap()).replace(' ', "%20");
     let mut headers: Vec<(String, String)> = vec![
         ("accept".into(), step["accept"].as_str().unwrap_or("application/json").into()),
@@ -119,7 +118,7 @@ async fn request(api: &EmbeddedApi, step: &Value, names: &Names) -> Got {
         request = request.header(name, value);
     }
     let request = request.body(Body::from(body.unwrap_or_default())).unwrap();
-    let response = api.router().oneshot(request).await.unwrap();
+    let response = server.clone().oneshot(request).await.unwrap();
     let mut got = Got { status: u64::from(response.status().as_u16()), ..Got::default() };
     let texts = response
         .headers()
@@ -135,7 +134,7 @@ async fn request(api: &EmbeddedApi, step: &Value, names: &Names) -> Got {
     if !bytes.is_empty() {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let mut body = serde_json::from_slice(&bytes).unwrap_or(Value::String(text));
-        crate::normalise::integral(&mut body);
+        normalise::integral(&mut body);
         got.body = Some(body);
     }
     got
@@ -159,7 +158,7 @@ async fn events(mut body: Body, watch: &Value) -> Vec<Value> {
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
                 let mut event = serde_json::from_slice(&line).unwrap();
-                crate::normalise::integral(&mut event);
+                normalise::integral(&mut event);
                 events.push(event);
             }
         }
@@ -170,7 +169,7 @@ async fn events(mut body: Body, watch: &Value) -> Vec<Value> {
 }
 
 /// Where two values differ, in words.
-fn difference(expected: &Value, actual: &Value, at: &str) -> String {
+pub(crate) fn difference(expected: &Value, actual: &Value, at: &str) -> String {
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {
             let keys: std::collections::BTreeSet<&String> =

@@ -1,0 +1,58 @@
+//! The recorded scenarios against a real API server: what the embedded one is held to is what a real one answers.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use axum::Router;
+use futures::{StreamExt as _, stream};
+use mortise_tests::goldens;
+use serde_json::Value;
+
+use super::run;
+
+/// How many scenarios run at once. Each keeps to namespaces and groups of its own.
+const AT_ONCE: usize = 6;
+/// As for the embedded API: only the scenarios whose names begin so.
+const ONLY: &str = "SCENARIOS";
+/// Scenarios whose answers depend on how the server was set up, and why.
+const SET_UP: [(&str, &str); 2] = [
+    ("apply-crd-itself", "the server's own field manager is named after its program"),
+    ("watch-too-old", "how far back watches go depends on what there was when the server started"),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recorded_scenarios_are_answered_by_a_real_api_server() {
+    let Some(server) = super::bare().await else { return };
+    let files = files(&goldens::root().join("kubernetes-api"));
+    assert!(!files.is_empty(), "no scenarios");
+    let answers = stream::iter(&files).map(|file| scenario(&server, file));
+    let wrong: Vec<String> =
+        answers.buffer_unordered(AT_ONCE).filter_map(async |answer| answer.err()).collect().await;
+    for (name, reason) in SET_UP {
+        println!("not compared: {name}: {reason}");
+    }
+    assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), files.len(), wrong.join("\n"));
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let only = env::var(ONLY).unwrap_or_default();
+    let entries = fs::read_dir(folder).unwrap();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yaml"));
+    files.retain(|file| name(file).starts_with(&only));
+    files.retain(|file| SET_UP.iter().all(|(set_up, _)| *set_up != name(file)));
+    files.sort();
+    files
+}
+
+fn name(file: &Path) -> &str {
+    file.file_stem().unwrap().to_str().unwrap()
+}
+
+async fn scenario(server: &Router, file: &Path) -> Result<(), String> {
+    let text = fs::read_to_string(file).unwrap();
+    let scenario: Value = serde_saphyr::from_str(&text).unwrap();
+    run::scenario(server, &scenario).await.map_err(|wrong| format!("{}: {wrong}", name(file)))
+}
