@@ -21,7 +21,7 @@ mod last_applied;
 mod tests;
 mod tracked;
 
-pub(crate) use apply::{apply, object_text};
+pub(crate) use apply::{BEFORE_FIRST_APPLY, apply, object_text};
 pub(crate) use conflict::ApplyError;
 use entries::{Entries, Operation};
 use tracked::Scope;
@@ -35,6 +35,8 @@ pub(crate) struct Target<'a> {
     pub(crate) schema: &'a Schema,
     /// Whether status is a subresource.
     pub(crate) has_status: bool,
+    /// Whether a CRD defines it.
+    pub(crate) is_custom: bool,
     /// The schemas of the kind's other versions, by apiVersion; `None` if there is no such version.
     pub(crate) other_version: &'a dyn Fn(&str) -> Option<Schema>,
 }
@@ -55,8 +57,8 @@ pub(crate) struct Writer<'a> {
 /// What is to be stored in place of `live` when `new` was put, posted or patched, with the managers that follow from it.
 ///
 /// `new` is complete: patched, decoded and defaulted, but before the strategy puts back what may not be changed. An object
-/// without managers stays without, unless it is created. managedFields sent as `[{}]` are forgotten; others that can be read
-/// count instead of the live ones.
+/// without managers stays without, unless it is created. managedFields sent as `[]` or `[{}]` are forgotten; others that can be
+/// read count instead of the live ones.
 pub(crate) fn update(
     live: Option<&Value>,
     mut new: Value,
@@ -74,7 +76,8 @@ pub(crate) fn update(
             missing = scope.empty_object();
             &missing
         };
-        entries = track_update(entries, old, &new, &scope);
+        // What is no object of its kind has no managers: Kubernetes cannot tell them then, and drops them.
+        entries = track_update(entries, old, &new, &scope).unwrap_or_default();
         entries.merge_ancient();
     }
     put_managed_fields(&mut new, entries);
@@ -82,12 +85,23 @@ pub(crate) fn update(
 }
 
 /// The managers after `new` took the place of `old`.
-fn track_update(mut entries: Entries, old: &Value, new: &Value, scope: &Scope<'_>) -> Entries {
+///
+/// # Errors
+/// One of them is no object of its kind.
+fn track_update(
+    mut entries: Entries,
+    old: &Value,
+    new: &Value,
+    scope: &Scope<'_>,
+) -> Result<Entries, ApplyError> {
     let type_ = scope.target.schema.root();
-    let fits = |object| typed::validate(object, type_, true).is_ok();
-    if !fits(new) || !fits(old) {
-        // What is no object of its kind is refused elsewhere; nobody owns anything of it.
-        return entries;
+    for (object, which) in [(new, "new"), (old, "live")] {
+        typed::validate(object, type_, true).map_err(|errors| {
+            let object = object_text(object);
+            ApplyError::Typed(format!(
+                "failed to convert {which} object ({object}) to smd typed: {errors}"
+            ))
+        })?;
     }
     scope.reconcile(&mut entries);
     let comparison = typed::compare(old, new, type_);
@@ -97,15 +111,17 @@ fn track_update(mut entries: Entries, old: &Value, new: &Value, scope: &Scope<'_
     if !taken.is_empty() {
         entries.add(Operation::Update, scope.writer, taken);
     }
-    entries
+    Ok(entries)
 }
 
 fn entries_of_update(live: Option<&Value>, sent: Option<&Value>, writer: &Writer<'_>) -> Entries {
     let of_live = || Entries::read(live.and_then(managed_fields)).unwrap_or_default();
     let is_reset = |sent: &Value| {
-        sent.as_array().is_some_and(
-            |entries| matches!(entries.as_slice(), [Value::Object(only)] if only.is_empty()),
-        )
+        sent.as_array().is_some_and(|entries| match entries.as_slice() {
+            [] => true,
+            [Value::Object(only)] => only.is_empty(),
+            _ => false,
+        })
     };
     match sent {
         // A subresource does not speak for the managers.

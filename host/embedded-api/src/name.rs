@@ -225,7 +225,10 @@ pub(crate) fn validate_metadata(
         ));
     }
     validate_common(metadata, path, &mut errors);
-    validate_finalizers(metadata, rules, path, &mut errors);
+    validate_finalizers(metadata, path, &mut errors);
+    if rules.qualified_finalizers {
+        validate_qualified_finalizers(metadata, path, &mut errors);
+    }
     errors
 }
 
@@ -278,6 +281,14 @@ pub(crate) fn validate_metadata_update(
         }
     }
     validate_common(metadata, path, &mut errors);
+    errors
+}
+
+/// What is wrong with the metadata of any object, new or old, whatever its name may be.
+pub(crate) fn validate_any_metadata(metadata: &Value, path: &FieldPath<'_>) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    validate_common(metadata, path, &mut errors);
+    validate_finalizers(metadata, path, &mut errors);
     errors
 }
 
@@ -383,12 +394,7 @@ fn finalizers(metadata: &Value) -> Vec<&str> {
         .collect()
 }
 
-fn validate_finalizers(
-    metadata: &Value,
-    rules: MetadataRules,
-    path: &FieldPath<'_>,
-    errors: &mut Vec<FieldError>,
-) {
+fn validate_finalizers(metadata: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let names = finalizers(metadata);
     let here = path.child("finalizers");
     for name in &names {
@@ -402,14 +408,19 @@ fn validate_finalizers(
             "finalizer orphan and foregroundDeletion cannot be both set",
         ));
     }
-    if rules.qualified_finalizers {
-        for (index, name) in names.iter().enumerate() {
-            if !name.contains('/')
-                && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion")
-            {
-                let detail = "name is neither a standard finalizer name nor is it fully qualified";
-                errors.push(FieldError::invalid(here.index(index), *name, detail));
-            }
+}
+
+/// Finalizers of built-in kinds are Kubernetes' own, or those of somebody who says who it is.
+pub(crate) fn validate_qualified_finalizers(
+    metadata: &Value,
+    path: &FieldPath<'_>,
+    errors: &mut Vec<FieldError>,
+) {
+    let here = path.child("finalizers");
+    for (index, name) in finalizers(metadata).iter().enumerate() {
+        if !name.contains('/') && !matches!(*name, "kubernetes" | "orphan" | "foregroundDeletion") {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(here.index(index), *name, detail));
         }
     }
 }

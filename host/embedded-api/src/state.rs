@@ -85,9 +85,20 @@ impl State {
         place: &Place,
         object: Value,
     ) -> Arc<Image> {
+        self.commit_as(resource, place, object, resource.stamp())
+    }
+
+    /// The same under a stamp ([`Resource::stamp`]): 0 for what lacks defaults, which are shown when it is read.
+    pub(crate) fn commit_as(
+        &mut self,
+        resource: &Resource,
+        place: &Place,
+        object: Value,
+        stamp: u64,
+    ) -> Arc<Image> {
         let previous = self.storage.get(place).cloned();
         let mut stored = resource.to_stored(object);
-        let image = self.storage.put(place, &mut stored, resource.stamp());
+        let image = self.storage.put(place, &mut stored, stamp);
         Self::note_committed(resource, previous.as_deref(), Some(&stored));
         let refers_anew =
             previous.as_ref().map(|previous| previous.head.owners()).unwrap_or_default()

@@ -216,7 +216,7 @@ fn blocks_rules(errors: &[FieldError]) -> Option<FieldError> {
     blocking.then(|| {
         FieldError::invalid(
             FieldPath::root(),
-            Shown::Value(Value::Null),
+            Shown::Raw("null".to_owned()),
             "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
         )
     })

@@ -75,7 +75,15 @@ pub(crate) fn check_route(call: &Call<'_>, verb: Verb) -> Result<(), Failure> {
     let allowed = if path.subresource.is_empty() {
         resource.verbs
     } else {
-        resource.subresource(&path.subresource).ok_or_else(Failure::no_such_page)?.verbs
+        let found = resource.subresource(&path.subresource);
+        let absent = || {
+            if resource.is_custom() {
+                Failure::not_found(call.named(&path.name))
+            } else {
+                Failure::no_such_page()
+            }
+        };
+        found.ok_or_else(absent)?.verbs
     };
     let needs_name = matches!(verb, Verb::Update | Verb::Patch) || !path.subresource.is_empty();
     let at_collection = path.name.is_empty();

@@ -79,10 +79,46 @@ fn fields(
     Ok(Value::Object(kept))
 }
 
+/// Makes the empty lists of an object absent that are written as null then: stored, they are the same.
+pub(crate) fn without_empty_lists(definition: &Object, object: &mut Value) {
+    let Value::Object(members) = object else { return };
+    for (name, value) in members {
+        let Some(field) = definition.fields.get(name) else { continue };
+        if field.always == Some(Value::Null) && *value == json!([]) {
+            *value = Value::Null;
+        } else {
+            without_empty_lists_in(&field.shape, value);
+        }
+    }
+}
+
+fn without_empty_lists_in(shape: &Shape, value: &mut Value) {
+    match (shape, value) {
+        (Shape::Object(index) | Shape::ObjectOr(index), value) => {
+            if let Some(object) = definition::object(*index) {
+                without_empty_lists(object, value);
+            }
+        }
+        (Shape::List(item), Value::Array(items)) => {
+            for value in items {
+                without_empty_lists_in(item, value);
+            }
+        }
+        (Shape::Map(item), Value::Object(members)) => {
+            for value in members.values_mut() {
+                without_empty_lists_in(item, value);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Whether a value is the same as none: empty lists and maps always, empty texts, zeros and false mostly.
 fn left_out(field: &Field, value: &Value) -> bool {
     match value {
-        Value::Array(items) => items.is_empty() && matches!(field.shape, Shape::List(_)),
+        Value::Array(items) => {
+            items.is_empty() && matches!(field.shape, Shape::List(_)) && field.always.is_none()
+        }
         Value::Object(members) => members.is_empty() && matches!(field.shape, Shape::Map(_)),
         _ if field.keep => false,
         Value::String(text) => {

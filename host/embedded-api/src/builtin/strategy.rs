@@ -16,7 +16,7 @@ mod tests;
 const CRD: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
 
 /// Before an object is created. Its name and uid are set.
-pub(crate) fn prepare_create(definition: &str, object: &mut Value, addresses: &Addresses) {
+pub(crate) fn prepare_create(definition: &str, object: &mut Value, addresses: Option<&Addresses>) {
     if starts_without_status(definition) {
         set(object, "status", empty_status(definition));
     }
@@ -30,7 +30,11 @@ pub(crate) fn prepare_create(definition: &str, object: &mut Value, addresses: &A
             let class = pod::quality(&object["spec"]);
             set(object, "status", json!({"phase": "Pending", "qosClass": class}));
         }
-        "api.core.v1.Service" => service::create(object, addresses),
+        "api.core.v1.Service" => {
+            if let Some(addresses) = addresses {
+                service::create(object, addresses);
+            }
+        }
         "api.core.v1.Namespace" => namespace(object),
         "api.core.v1.PersistentVolume" | "api.core.v1.PersistentVolumeClaim" => {
             set(object, "status", json!({"phase": "Pending"}));

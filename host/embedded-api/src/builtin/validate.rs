@@ -66,19 +66,24 @@ pub(crate) fn create(
     errors
 }
 
-/// Kinds whose updates are checked like new objects, so that a fault of a label is told once more.
-const CHECKED_AGAIN: [&str; 10] = [
-    "api.core.v1.ConfigMap",
-    "api.core.v1.LimitRange",
-    "api.core.v1.Namespace",
-    "api.core.v1.Secret",
-    "api.core.v1.Service",
-    "api.core.v1.ServiceAccount",
-    "api.rbac.v1.ClusterRole",
-    "api.rbac.v1.ClusterRoleBinding",
-    "api.rbac.v1.Role",
-    "api.rbac.v1.RoleBinding",
-];
+/// How often Kubernetes checks the metadata like that of a new object, and the rest, when an object of this kind is updated: each
+/// fault is told as often.
+fn repeats(definition: &str) -> (usize, usize) {
+    match definition {
+        "api.rbac.v1.ClusterRole"
+        | "api.rbac.v1.ClusterRoleBinding"
+        | "api.rbac.v1.Role"
+        | "api.rbac.v1.RoleBinding" => (2, 2),
+        "api.networking.v1.NetworkPolicy" => (1, 2),
+        "api.core.v1.ConfigMap"
+        | "api.core.v1.LimitRange"
+        | "api.core.v1.Namespace"
+        | "api.core.v1.Secret"
+        | "api.core.v1.Service"
+        | "api.core.v1.ServiceAccount" => (1, 1),
+        _ => (0, 1),
+    }
+}
 
 /// What is wrong with an update: what may not change, then the object as it would be. What holds for all updates of metadata is
 /// checked elsewhere.
@@ -91,6 +96,9 @@ pub(crate) fn update(
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if subresource.is_some() {
+        if definition == "api.core.v1.Service" && subresource == Some("status") {
+            service::status_update(new, &mut errors);
+        }
         return errors;
     }
     match definition {
@@ -111,7 +119,9 @@ pub(crate) fn update(
         "api.networking.v1.IngressClass" => storage::ingress_class_update(new, old, &mut errors),
         _ => {}
     }
-    if CHECKED_AGAIN.contains(&definition) {
+    let (of_metadata, of_all) = repeats(definition);
+    name::validate_qualified_finalizers(&new["metadata"], &FieldPath::new("metadata"), &mut errors);
+    for _ in 0..of_metadata {
         let rules = metadata_rules(definition, namespaced);
         errors.extend(name::validate_metadata(
             &new["metadata"],
@@ -119,7 +129,9 @@ pub(crate) fn update(
             &FieldPath::new("metadata"),
         ));
     }
-    whole(definition, new, &mut errors);
+    for _ in 0..of_all {
+        whole(definition, new, &mut errors);
+    }
     match definition {
         "api.apps.v1.Deployment" | "api.apps.v1.ReplicaSet" | "api.apps.v1.DaemonSet" => {
             workload::selector_update(new, old, &mut errors);

@@ -1,4 +1,4 @@
-//! What Kubernetes warns about when pods, or templates of pods, are written: it is allowed, but hardly meant.
+//! What Kubernetes warns about when pods, templates of pods, or services are written: it is allowed, but hardly meant.
 
 use serde_json::Value;
 
@@ -10,6 +10,7 @@ use crate::name;
 /// The doubts about an object; on an update only if what is doubtful is new.
 pub(crate) fn warnings(definition: &str, new: &Value, old: Option<&Value>) -> Vec<String> {
     let places: &[&str] = match definition {
+        "api.core.v1.Service" => return about_service(&new["spec"]),
         "api.core.v1.Pod" => &[],
         "api.apps.v1.Deployment"
         | "api.apps.v1.ReplicaSet"
@@ -27,6 +28,30 @@ pub(crate) fn warnings(definition: &str, new: &Value, old: Option<&Value>) -> Ve
     if old.is_none_or(|old| at(old, places)["spec"] != template["spec"]) {
         let prefix: Vec<_> = places.iter().copied().chain(["spec"]).collect();
         about_pod(&template["spec"], &FieldPath::new(&prefix.join(".")), &mut warnings);
+    }
+    warnings
+}
+
+/// Fields of a Service that count for nothing.
+fn about_service(spec: &Value) -> Vec<String> {
+    let is_external = text(spec, "type") == "ExternalName";
+    let is_headless = text(spec, "type") == "ClusterIP" && text(spec, "clusterIP") == "None";
+    let has_external_ips = !items(&spec["externalIPs"]).is_empty();
+    let headless = [
+        ("loadBalancerIP", !text(spec, "loadBalancerIP").is_empty()),
+        ("externalIPs", has_external_ips),
+        ("SessionAffinity", text(spec, "sessionAffinity") != "None"),
+    ];
+    let ignored = headless.iter().filter(|(_, is_set)| is_headless && *is_set);
+    let mut warnings: Vec<String> = ignored
+        .map(|(field, _)| format!("spec.{field} is ignored for headless services"))
+        .collect();
+    if is_external && has_external_ips {
+        warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned());
+    }
+    if !is_external && !text(spec, "externalName").is_empty() {
+        warnings
+            .push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
     }
     warnings
 }

@@ -37,7 +37,11 @@ impl Resource {
         }
         self.check_type(&mut body)?;
         let mut unknown = Vec::new();
-        let object = match &self.form {
+        // Who sends no managers at all wants them forgotten, which is not the same as saying nothing.
+        // The metadata of a custom resource are read and written once more before anybody looks at them, and lose it.
+        let resets =
+            !self.is_custom() && body.pointer("/metadata/managedFields") == Some(&json!([]));
+        let mut object = match &self.form {
             Form::BuiltIn(name) => match definition::find(name) {
                 Some(definition) => decode::object(definition, body, &mut unknown)
                     .map_err(|wrong| self.unreadable(&wrong))?,
@@ -45,6 +49,10 @@ impl Resource {
             },
             Form::Custom(custom) => {
                 self.decode_metadata(&mut body, &mut unknown)?;
+                // A status of null is none, also where null is refused elsewhere.
+                if self.has_status() && body.get("status").is_some_and(Value::is_null) {
+                    remove(&mut body, "status");
+                }
                 custom.schema.default(&mut body);
                 integral_floats(&mut body);
                 unknown.extend(custom.schema.prune(&mut body));
@@ -58,6 +66,9 @@ impl Resource {
                 body
             }
         };
+        if let Some(metadata) = child(&mut object, "metadata").filter(|_| resets) {
+            set(metadata, "managedFields", json!([]));
+        }
         Ok(Decoded { object, unknown })
     }
 
@@ -88,10 +99,20 @@ impl Resource {
         }
     }
 
-    /// Makes a new object ready to be stored; its name and uid are set.
-    pub(crate) fn prepare_create(&self, object: &mut Value) {
+    /// Makes what is the same when it is stored the same; until here it was tracked as it was sent.
+    pub(crate) fn settle(&self, object: &mut Value) {
+        if let Form::BuiltIn(name) = &self.form
+            && let Some(definition) = definition::find(name)
+        {
+            decode::without_empty_lists(definition, object);
+        }
+    }
+
+    /// Makes a new object ready to be stored; its name and uid are set. Who makes it by way of its status gets nothing allotted.
+    pub(crate) fn prepare_create(&self, object: &mut Value, subresource: Option<&str>) {
         if let Form::BuiltIn(definition) = &self.form {
-            return strategy::prepare_create(definition, object, &self.addresses);
+            let addresses = subresource.is_none().then_some(&*self.addresses);
+            return strategy::prepare_create(definition, object, addresses);
         }
         if self.has_status() {
             remove(object, "status");

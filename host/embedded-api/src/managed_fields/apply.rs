@@ -14,7 +14,7 @@ use crate::schema::Type;
 use crate::typed::{self, with_named_fields};
 
 /// Owns what is there before anyone applied.
-const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+pub(crate) const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 /// What is to be stored in place of `live` (`None`: it is to be created) when `applied` is applied.
 ///
@@ -30,8 +30,11 @@ pub(crate) fn apply(
     force: bool,
 ) -> Result<Value, ApplyError> {
     let scope = Scope { target, writer };
-    check(applied, &scope)?;
-    let Some(live) = live else { return Ok(create(applied, &scope)) };
+    check_type(applied, &scope)?;
+    let Some(live) = live else {
+        check(applied, &scope)?;
+        return Ok(create(applied, &scope));
+    };
     let application = Application { scope, live, applied };
     if !last_applied::is_kubectl(writer) {
         return application.run(force, None);
@@ -57,14 +60,19 @@ fn applied_set(applied: &Value, scope: &Scope<'_>) -> Set {
     typed::fields(applied, scope.target.schema.root()).recursive_difference(scope.ignored())
 }
 
-/// Whether the object may be applied at all.
-fn check(applied: &Value, scope: &Scope<'_>) -> Result<(), ApplyError> {
+/// Whether it is an object of the kind.
+fn check_type(applied: &Value, scope: &Scope<'_>) -> Result<(), ApplyError> {
     let text = |key| applied.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     if api_version != scope.writer.api_version || kind != scope.target.kind {
         let message = format!("invalid object type: {}", kind_text(api_version, kind));
         return Err(ApplyError::BadRequest(message));
     }
+    Ok(())
+}
+
+/// Whether the object may be applied at all.
+fn check(applied: &Value, scope: &Scope<'_>) -> Result<(), ApplyError> {
     if managed_fields(applied).is_some_and(|sent| !sent.is_null()) {
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
     }
@@ -140,8 +148,16 @@ impl Application<'_> {
         if entries.is_empty() {
             let before = Writer { manager: BEFORE_FIRST_APPLY, ..*self.scope.writer };
             let scope = Scope { writer: &before, ..self.scope };
-            entries = track_update(entries, &scope.empty_object(), self.live, &scope);
+            entries = track_update(entries, &scope.empty_object(), self.live, &scope).map_err(
+                |error| match error {
+                    ApplyError::Typed(why) => ApplyError::Typed(format!(
+                        "failed to create manager for existing fields: {why}"
+                    )),
+                    other => other,
+                },
+            )?;
         }
+        check(self.applied, &self.scope)?;
         typed::validate(self.live, self.type_(), true).map_err(|errors| {
             ApplyError::Typed(format!(
                 "failed to create typed live object ({}): {errors}",

@@ -39,7 +39,13 @@ fn writer(manager: &str) -> Writer<'_> {
 }
 
 fn with_target<R>(schema: &Schema, run: impl FnOnce(&Target<'_>) -> R) -> R {
-    run(&Target { kind: "Widget", schema, has_status: true, other_version: &|_| None })
+    run(&Target {
+        kind: "Widget",
+        schema,
+        has_status: true,
+        is_custom: true,
+        other_version: &|_| None,
+    })
 }
 
 fn apply_as(
@@ -150,7 +156,7 @@ fn managers_sent_by_an_update_count_if_they_can_be_read() {
     let cases = [
         ("another list", entry("Update"), json!({"z Update": {"f:spec": {"f:x": {}}}})),
         ("unreadable", entry("Bogus"), json!({"a Apply": {"f:spec": {"f:x": {}}}})),
-        ("empty", json!([]), json!({"a Apply": {"f:spec": {"f:x": {}}}})),
+        ("none", json!([]), json!({})),
         ("reset", json!([{}]), json!({})),
     ];
     let mut live = live;

@@ -113,7 +113,9 @@ impl Scope<'_> {
             }
             let Some(schema) = self.schema(&entry.api_version) else { continue };
             let comparison = typed::compare(old, new, schema.root());
-            differences.push(Difference::new(&entry.api_version, &comparison, self.ignored()));
+            // A quirk of Kubernetes: of a custom resource, only the version of the request knows what is ignored.
+            let ignored = if self.target.is_custom { &NONE } else { self.ignored() };
+            differences.push(Difference::new(&entry.api_version, &comparison, ignored));
         }
         Differences(differences)
     }
@@ -231,9 +233,16 @@ fn empty_workload(kind: &str) -> Value {
             "metadata": {}, "status": {},
             "spec": {"selector": null, "strategy": {}, "template": pod_template()},
         }),
-        "DaemonSet" | "StatefulSet" => json!({
+        "DaemonSet" => json!({
             "metadata": {}, "status": {},
             "spec": {"selector": null, "updateStrategy": {}, "template": pod_template()},
+        }),
+        "StatefulSet" => json!({
+            "metadata": {}, "status": {"replicas": 0, "availableReplicas": 0},
+            "spec": {
+                "selector": null, "serviceName": "", "updateStrategy": {},
+                "template": pod_template(),
+            },
         }),
         "ReplicaSet" => json!({
             "metadata": {}, "status": {},

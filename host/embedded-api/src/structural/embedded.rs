@@ -69,13 +69,24 @@ fn prune_fields(
     path: &FieldPath<'_>,
     unknown: &mut Vec<String>,
 ) {
-    metadata.retain(|name, _| {
+    metadata.retain(|name, value| {
         let known = METADATA_FIELDS.contains(&name.as_str());
         if !known {
             unknown.push(path.child(name).to_string());
         }
-        known
+        known && !is_left_out(value)
     });
+}
+
+/// What Kubernetes does not write down when it has read metadata.
+fn is_left_out(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::String(text) => text.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 /// What keeps an object from being read: an embedded resource whose fields have the wrong types.

@@ -424,7 +424,7 @@ fn rules_are_evaluated_and_name_what_they_find() {
             json!({"min": "a", "max": 2}),
             vec![
                 "spec.min: Invalid value: \"string\": spec.min in body must be of type integer: \"string\"",
-                "<nil>: Invalid value: \"null\": some validation rules were not checked because the object was invalid; \
+                "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; \
                  correct the existing errors to complete validation",
             ],
         ),

@@ -278,11 +278,9 @@ impl Check<'_> {
                 map.len(),
                 format!("{} in body should have at least {least} properties", self.name()),
             );
-            return;
         }
         if let Some(most) = limits.properties.over(map.len()) {
             self.add_too_many(map.len(), most);
-            return;
         }
         if let super::Additional::Allowed(false) = self.node.additional {
             self.check_no_others(map);

@@ -5,7 +5,8 @@ use super::decode::Part;
 use super::read::select;
 use super::select::Selection;
 use crate::Failure;
-use crate::answer::{Answer, List};
+use crate::answer::{Answer, List, Shown};
+use crate::builtin::edit::{child, set};
 use crate::collect::{Deleted, Deletion};
 use crate::request::{DeleteOptions, ListOptions, WriteOptions};
 use crate::state::State;
@@ -37,7 +38,11 @@ pub(super) fn delete(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let deleted = state.delete(&place, &deletion)?;
     let answer = match &deleted {
         Deleted::Gone(image) if answers_object(call) => {
-            Answer::object(200, State::show(call.resource, image))
+            let mut object = State::view(call.resource, image);
+            if let Some(metadata) = child(&mut object, "metadata").filter(|_| !options.dry_run) {
+                set(metadata, "resourceVersion", state.storage.revision().to_string());
+            }
+            Answer::object(200, Shown::Value(object))
         }
         Deleted::Gone(image) => Answer::deleted(call.resource, &image.head.name, &image.head.uid),
         Deleted::Kept(image) => {

@@ -109,10 +109,11 @@ pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     metadata.remove("selfLink");
 }
 
-/// What is wrong with the metadata of an update: each fault twice, for Kubernetes checks once for all kinds and once for each.
+/// What is wrong with the metadata of an update: what it changes twice, for Kubernetes checks once for all kinds and once for each.
 pub(super) fn metadata_faults<'a>(new: &'a Value, old: &'a Value) -> Vec<FieldError> {
     let metadata = |object: &'a Value| object.get("metadata").unwrap_or(&Value::Null);
     let path = FieldPath::new("metadata");
     let faults = name::validate_metadata_update(metadata(new), metadata(old), &path);
-    faults.iter().cloned().chain(faults.iter().cloned()).collect()
+    let whole = name::validate_any_metadata(metadata(new), &path);
+    whole.into_iter().chain(faults.iter().cloned()).chain(faults.iter().cloned()).collect()
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::Call;
 use super::decode::complaints;
 use super::metadata::{text, wipe_system_fields};
+use super::update::creates_on_update;
 use super::write::{Live, Writer};
 use crate::Failure;
 use crate::answer::Answer;
@@ -199,9 +200,14 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result
     let mut state = shared.state.write();
     let live = match live(call, &state, &call.place()) {
         Ok(live) => Some(live),
-        Err(failure) if call.subresource().is_some() => return Err(failure),
+        Err(failure) if call.subresource().is_some() && !creates_on_update(call.resource) => {
+            return Err(failure);
+        }
         Err(_) => None,
     };
+    let writer = Writer::new(&mut state, call, options);
+    let before = live.as_ref().map(|live| &live.value);
+    let merged = writer.apply(before, applied, call.subresource())?;
     let uid = text(applied, "uid");
     if live.is_none() && !uid.is_empty() {
         let why = format!(
@@ -209,9 +215,6 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result
         );
         return Err(Failure::conflict(call.named(&call.path.name), &why));
     }
-    let writer = Writer::new(&mut state, call, options);
-    let before = live.as_ref().map(|live| &live.value);
-    let merged = writer.apply(before, applied, call.subresource())?;
     let mut new = decode_applied(call, merged)?;
     call.resource.default(&mut new);
     call.fit(&mut new, true)?;

@@ -10,12 +10,14 @@ use super::write::Writer;
 use crate::Failure;
 use crate::answer::{Answer, Shown};
 use crate::field_error::FieldError;
-use crate::kind::{Scale, ScaleSelector};
+use crate::kind::{Resource, Scale, ScaleSelector};
+use crate::managed_fields::BEFORE_FIRST_APPLY;
 use crate::request::{Body, Encoding, Verb, WriteOptions};
 use crate::selector::LabelSelector;
 use crate::status::Named;
+use crate::storage::metadata_mut;
 
-const SCALE: &str = "scale";
+pub(super) const SCALE: &str = "scale";
 
 /// Reads or writes the scale.
 pub(super) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure> {
@@ -58,6 +60,7 @@ fn patch(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
     let mechanism = if mechanism == Mechanism::Strategic { Mechanism::Merge } else { mechanism };
     let (sent, unknown) = Part::SCALE.read(mechanism.change(&before, &body, call)?)?;
     complain(call, &sent, complaints(duplicates, unknown), options.field_validation)?;
+    check_name(&sent, &call.path.name)?;
     write(call, scale, &options, &sent)
 }
 
@@ -85,9 +88,19 @@ fn write(
         return Err(Failure::conflict(call.named(&call.path.name), &why));
     }
     let mut new = live.value.clone();
-    set_at(&mut new, &scale.spec_replicas, Value::from(replicas));
+    // A scale of none says nothing of replicas: whoever owned them owns them no more, and nobody else does.
+    let is_none = replicas == 0;
+    if is_none {
+        remove_at(&mut new, &scale.spec_replicas);
+    } else {
+        set_at(&mut new, &scale.spec_replicas, Value::from(replicas));
+    }
+    let was_none = at(&live.value, &scale.spec_replicas).and_then(Value::as_i64).unwrap_or(0) == 0;
     let mut writer = Writer::new(&mut state, call, options);
-    let new = writer.track(Some(&live.value), new, Some(SCALE));
+    if is_tracked(&live.value, scale) && !(is_none && was_none) {
+        new = writer.track(Some(&live.value), new, Some(SCALE));
+    }
+    set_at(&mut new, &scale.spec_replicas, Value::from(replicas));
     let shown = writer.update(&place, &live, new, Some(SCALE))?;
     Ok(answer(shown, scale))
 }
@@ -107,6 +120,9 @@ fn apply(
             "invalid object type: {group}/{version}, Kind={kind}"
         )));
     }
+    if sent.pointer("/metadata/managedFields").is_some_and(|sent| !sent.is_null()) {
+        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+    }
     let replicas = checked_replicas(sent, &call.path.name)?;
     let place = call.place();
     let mut state = call.shared.state.write();
@@ -116,6 +132,7 @@ fn apply(
     let mut applied =
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata});
     set_at(&mut applied, &scale.spec_replicas, Value::from(replicas));
+    let before = before_apply(&live.value, scale, resource)?;
     let mut writer = Writer::new(&mut state, call, options);
     let path = format!(".{}", scale.spec_replicas.join("."));
     let own = format!("using {}", resource.api_version());
@@ -123,10 +140,50 @@ fn apply(
     let in_words =
         |text: &str| text.replace(&path, ".spec.replicas").replace(&own, "using autoscaling/v1");
     let new = writer
-        .apply(Some(&live.value), &applied, Some(SCALE))
+        .apply(Some(&before), &applied, Some(SCALE))
         .map_err(|failure| failure.map_texts(in_words))?;
     let shown = writer.update(&place, &live, new, Some(SCALE))?;
     Ok(answer(shown, scale))
+}
+
+/// Whether somebody owns the replicas. Kubernetes tracks the scale of an object only then.
+fn is_tracked(object: &Value, scale: &Scale) -> bool {
+    let path = format!("/f:{}", scale.spec_replicas.join("/f:"));
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let owns =
+        |entry: &Value| entry.get("fieldsV1").is_some_and(|set| set.pointer(&path).is_some());
+    entries.into_iter().flatten().any(owns)
+}
+
+/// The object as the applier of a scale finds it: the replicas of a built-in kind that nobody owns are those of whoever wrote them
+/// before the first apply. For a custom resource Kubernetes cannot say so, and fails.
+fn before_apply(live: &Value, scale: &Scale, resource: &Resource) -> Result<Value, Failure> {
+    let mut before = live.clone();
+    if is_tracked(live, scale) {
+        return Ok(before);
+    }
+    if resource.is_custom() {
+        return Err(Failure::unclassified(
+            "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, Kind=Scale) to proper \
+             version: request to convert CR to an invalid group/version: autoscaling/v1",
+        ));
+    }
+    if at(live, &scale.spec_replicas).and_then(Value::as_i64).unwrap_or_default() != 0 {
+        let owned = scale.spec_replicas.iter().rev().fold(json!({}), |set, key| {
+            let mut outer = Map::new();
+            outer.insert(format!("f:{key}"), set);
+            Value::Object(outer)
+        });
+        let entry = json!({"apiVersion": resource.api_version(), "fieldsType": "FieldsV1", "fieldsV1": owned,
+            "manager": BEFORE_FIRST_APPLY, "operation": "Update", "subresource": SCALE});
+        let metadata = before.as_object_mut().map(metadata_mut);
+        let entries =
+            metadata.map(|metadata| metadata.entry("managedFields").or_insert_with(|| json!([])));
+        if let Some(entries) = entries.and_then(Value::as_array_mut) {
+            entries.push(entry);
+        }
+    }
+    Ok(before)
 }
 
 fn answer(shown: Shown, scale: &Scale) -> Answer {
@@ -186,6 +243,14 @@ fn checked_replicas(scale: &Value, name: &str) -> Result<i64, Failure> {
 
 fn at<'a>(object: &'a Value, keys: &[String]) -> Option<&'a Value> {
     keys.iter().try_fold(object, |value, key| value.get(key))
+}
+
+fn remove_at(object: &mut Value, keys: &[String]) {
+    let Some((last, outer)) = keys.split_last() else { return };
+    let inner = outer.iter().try_fold(object, |value, key| value.get_mut(key));
+    if let Some(fields) = inner.and_then(Value::as_object_mut) {
+        fields.remove(last);
+    }
 }
 
 fn set_at(object: &mut Value, keys: &[String], value: Value) {

@@ -1,13 +1,15 @@
 //! Update: a PUT of an object, its status or the finalizers of a namespace.
 
+use serde_json::Value;
+
 use super::Call;
 use super::metadata::text;
 use super::write::{Live, Writer};
 use crate::Failure;
 use crate::answer::Answer;
+use crate::kind::Resource;
 use crate::request::WriteOptions;
 use crate::state::State;
-use crate::storage::Image;
 
 /// Replaces an object; a few kinds are made if they are absent.
 pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
@@ -16,14 +18,18 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
     call.fit(&mut new, true)?;
     let mut state = call.shared.state.write();
     let Some(image) = state.storage.get(&call.place()).cloned() else {
-        if call.subresource().is_some() || !creates_on_update(&call.resource.plural) {
+        if !creates_on_update(call.resource) {
             return Err(Failure::not_found(call.named(&call.path.name)));
         }
+        check_uid(call, &text(&new, "uid"), "", options.dry_run)?;
+        if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("resourceVersion");
+        }
         let writer = Writer::new(&mut state, call, &options);
-        let object = writer.track(None, new, None);
+        let object = writer.track(None, new, call.subresource());
         return writer.answer_new(call, object);
     };
-    check_uid(call, &text(&new, "uid"), &image)?;
+    check_uid(call, &text(&new, "uid"), &image.head.uid, options.dry_run)?;
     let value = State::view(call.resource, &image);
     let live = Live { image, value };
     let writer = Writer::new(&mut state, call, &options);
@@ -31,26 +37,33 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
     writer.answer_changed(call, &live, new)
 }
 
-/// A uid that is sent must be that of the object.
-fn check_uid(call: &Call<'_>, uid: &str, image: &Image) -> Result<(), Failure> {
-    if uid.is_empty() || uid == image.head.uid {
+/// A uid that is sent must be that of the object; one that is absent has none. Who only asks what would be is told another key.
+fn check_uid(call: &Call<'_>, uid: &str, of_live: &str, dry_run: bool) -> Result<(), Failure> {
+    if uid.is_empty() || uid == of_live {
         return Ok(());
     }
-    let why = format!(
-        "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-        image.head.uid
-    );
+    let why =
+        format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {of_live}");
     let group =
         if call.resource.is_custom() { format!("{}/", call.resource.group) } else { String::new() };
-    let key = format!("/registry/{group}{}/{}", call.resource.plural, call.place().key);
+    let place = match call.resource.plural.as_str() {
+        "endpoints" => "services/endpoints",
+        "ingresses" => "ingress",
+        "nodes" => "minions",
+        "replicationcontrollers" => "controllers",
+        "services" => "services/specs",
+        plural => plural,
+    };
+    let root = if dry_run { "" } else { "/registry" };
+    let key = format!("{root}/{group}{place}/{}", call.place().key);
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
     );
     Err(Failure::conflict(call.named(&call.path.name), &why))
 }
 
-/// Kinds that a PUT makes.
-fn creates_on_update(plural: &str) -> bool {
+/// Kinds that a PUT makes, also one of their status.
+pub(super) fn creates_on_update(resource: &Resource) -> bool {
     const KINDS: [&str; 9] = [
         "clusterrolebindings",
         "clusterroles",
@@ -62,5 +75,5 @@ fn creates_on_update(plural: &str) -> bool {
         "roles",
         "services",
     ];
-    KINDS.contains(&plural)
+    !resource.is_custom() && KINDS.contains(&resource.plural.as_str())
 }

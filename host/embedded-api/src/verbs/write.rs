@@ -26,7 +26,7 @@ pub(super) struct Writer<'a> {
     resource: &'a Arc<Resource>,
     options: &'a WriteOptions,
     now: Timestamp,
-    /// What was found wrong, but was so before: texts for `Warning` headers.
+    /// What is doubtful, or was found wrong but was so before: texts for `Warning` headers.
     doubts: Vec<String>,
 }
 
@@ -49,10 +49,9 @@ impl<'a> Writer<'a> {
         call: &mut Call<'_>,
         object: Value,
     ) -> Result<Answer, Failure> {
-        let doubts = self.resource.warnings(&object, None);
-        let shown = self.create(&call.path.namespace, object)?;
-        call.warnings.extend(doubts);
-        Ok(Answer::object(201, shown))
+        let shown = self.create(&call.path.namespace, object, call.subresource());
+        call.warnings.append(&mut self.doubts);
+        Ok(Answer::object(201, shown?))
     }
 
     /// Stores a changed object, the same, and answers it.
@@ -62,16 +61,20 @@ impl<'a> Writer<'a> {
         live: &Live,
         new: Value,
     ) -> Result<Answer, Failure> {
-        let doubts = self.resource.warnings(&new, Some(&live.value));
         let shown = self.update(&call.place(), live, new, call.subresource())?;
-        call.warnings.extend(doubts);
         call.warnings.append(&mut self.doubts);
         Ok(Answer::object(200, shown))
     }
 
     /// Stores a new object.
-    fn create(&mut self, namespace: &str, mut object: Value) -> Result<Shown, Failure> {
+    fn create(
+        &mut self,
+        namespace: &str,
+        mut object: Value,
+        subresource: Option<&str>,
+    ) -> Result<Shown, Failure> {
         let resource = self.resource.clone();
+        resource.settle(&mut object);
         let named_in_body = text(&object, "name");
         self.check_admission(namespace, &named_in_body)?;
         let place = self.fill_system_fields(namespace, &mut object);
@@ -83,20 +86,23 @@ impl<'a> Writer<'a> {
             Some(Arc::new(State::view(resource, image)))
         };
         resource.admit_create(&mut object, &find)?;
-        resource.prepare_create(&mut object);
+        resource.prepare_create(&mut object, subresource);
         let faults = resource.validate_create(&object);
         self.refuse(&name, &object, faults)?;
+        self.doubts.extend(resource.warnings(&object, None));
         if !matches!(text(&object, "resourceVersion").as_str(), "" | "0") {
             return Err(Failure::unclassified(
                 "resourceVersion should not be set on objects to be created",
             ));
         }
-        if self.state.storage.get(&place).is_some() {
-            return Err(Failure::already_exists(Named::new(
-                &resource.group,
-                &resource.plural,
-                &name,
-            )));
+        if let Some(image) = self.state.storage.get(&place) {
+            let named = Named::new(&resource.group, &resource.plural, &name);
+            let failure = Failure::already_exists(named);
+            return Err(if image.head.is_deleting() {
+                failure.map_texts(|text| format!("object is being deleted: {text}"))
+            } else {
+                failure
+            });
         }
         if self.options.dry_run {
             return Ok(Shown::Value(object));
@@ -170,6 +176,7 @@ impl<'a> Writer<'a> {
     ) -> Result<Shown, Failure> {
         let resource = self.resource.clone();
         let name = live.image.head.name.clone();
+        resource.settle(&mut new);
         self.check_version(live, &mut new)?;
         resource.prepare_update(&mut new, &live.value, subresource);
         keep_system_fields(&mut new, &live.value);
@@ -178,6 +185,9 @@ impl<'a> Writer<'a> {
         let faults =
             resource.validate_update(&new, &live.value, subresource, found, &mut self.doubts);
         self.refuse(&name, &new, faults)?;
+        if subresource.is_none() {
+            self.doubts.extend(resource.warnings(&new, Some(&live.value)));
+        }
         if self.options.dry_run {
             return Ok(Shown::Value(new));
         }
@@ -189,7 +199,10 @@ impl<'a> Writer<'a> {
         if is_same(&resource, &new, live) {
             return Ok(Shown::Value(new));
         }
-        let shown = State::show(&resource, &self.state.commit(&resource, place, new));
+        // Through the scale only the replicas are written, without the defaults of what is beside them.
+        let stamp = if subresource == Some(super::scale::SCALE) { 0 } else { resource.stamp() };
+        let image = self.state.commit_as(&resource, place, new, stamp);
+        let shown = State::show(&resource, &image);
         self.state.after_write(&resource, place, self.now);
         Ok(shown)
     }
@@ -293,6 +306,7 @@ impl Tracking<'_> {
             kind: &resource.kind,
             schema: &resource.schema,
             has_status: resource.has_status(),
+            is_custom: resource.is_custom(),
             other_version: &other_version,
         })
     }

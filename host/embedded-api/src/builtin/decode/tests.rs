@@ -39,8 +39,14 @@ fn values_take_the_form_in_which_kubernetes_answers_them() {
         (
             "rules of a role always show",
             "api.rbac.v1.Role",
-            json!({"rules": []}),
+            json!({}),
             json!({"metadata": {}, "rules": null}),
+        ),
+        (
+            "rules of a role that are empty are tracked as they were sent",
+            "api.rbac.v1.Role",
+            json!({"rules": []}),
+            json!({"metadata": {}, "rules": []}),
         ),
     ];
     for (case, definition, value, expected) in cases {
@@ -72,4 +78,12 @@ fn a_value_of_another_type_is_refused() {
     for (definition, value) in cases {
         assert!(read(definition, value.clone()).0.is_err(), "{value}");
     }
+}
+
+#[test]
+fn stored_an_empty_list_is_none_where_null_stands_for_it() {
+    let definition = definition::find("api.rbac.v1.Role").unwrap();
+    let mut role = json!({"rules": [], "metadata": {"finalizers": []}});
+    super::without_empty_lists(definition, &mut role);
+    assert_eq!(role, json!({"rules": null, "metadata": {"finalizers": []}}));
 }

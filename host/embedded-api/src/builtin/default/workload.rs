@@ -45,8 +45,10 @@ pub(super) fn stateful_set(object: &mut Value) {
     default(spec, "replicas", 1);
     default(spec, "revisionHistoryLimit", 10);
     if let Some(strategy) = child(spec, "updateStrategy") {
+        let says_nothing = strategy["type"].as_str().unwrap_or_default().is_empty();
         default(strategy, "type", "RollingUpdate");
-        if strategy["type"] == "RollingUpdate"
+        let is_rolling = strategy["type"] == "RollingUpdate";
+        if (says_nothing || (is_rolling && strategy["rollingUpdate"].is_object()))
             && let Some(update) = child(strategy, "rollingUpdate")
         {
             default(update, "partition", 0);

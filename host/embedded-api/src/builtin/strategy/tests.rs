@@ -6,7 +6,7 @@ use crate::builtin::default;
 
 fn created(definition: &str, mut object: Value) -> Value {
     default::fill(definition, &mut object);
-    prepare_create(definition, &mut object, &Addresses::new());
+    prepare_create(definition, &mut object, Some(&Addresses::new()));
     object
 }
 

@@ -82,10 +82,15 @@ pub(super) fn network_policy(object: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     let path = path.child("policyTypes");
-    for (index, value) in items(&spec["policyTypes"]).iter().enumerate() {
+    let types = items(&spec["policyTypes"]);
+    if types.len() > 2 {
+        let fault = "may not specify more than two policyTypes";
+        return errors.push(FieldError::invalid(path, shown(&spec["policyTypes"]), fault));
+    }
+    for (index, value) in types.iter().enumerate() {
         let found = value.as_str().unwrap_or("");
         if !matches!(found, "Ingress" | "Egress") {
-            errors.push(FieldError::not_supported(path.index(index), found, ["Egress", "Ingress"]));
+            errors.push(FieldError::not_supported(path.index(index), found, ["Ingress", "Egress"]));
         }
     }
 }
@@ -151,6 +156,22 @@ pub(super) fn ingress(object: &Value, errors: &mut Vec<FieldError>) {
             ingress_path(value, &path.index(index), errors);
         }
     }
+    for (index, tls) in items(&spec["tls"]).iter().enumerate() {
+        ingress_tls(tls, &FieldPath::new("spec.tls").index(index), errors);
+    }
+}
+
+fn ingress_tls(tls: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let hosts = path.child("hosts");
+    for (index, host) in items(&tls["hosts"]).iter().enumerate() {
+        let host = host.as_str().unwrap_or_default();
+        let plain = host.strip_prefix("*.").unwrap_or(host);
+        add_invalid(errors, &hosts.index(index), host, name::is_subdomain(plain));
+    }
+    let secret = text(tls, "secretName");
+    if !secret.is_empty() {
+        add_invalid(errors, &path.child("secretName"), secret, name::is_subdomain(secret));
+    }
 }
 
 fn ingress_path(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
@@ -200,10 +221,12 @@ fn backend(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid(path, "", fault));
         }
         (true, true) => {
-            errors.push(FieldError::required(path, "resource or service backend is required"));
+            let fault = "resource or service backend is required";
+            errors.push(FieldError::invalid(path, "", fault));
         }
         (true, false) => {}
         (false, true) => {
+            let whole = path;
             let path = path.child("service");
             match text(service, "name") {
                 "" => errors.push(FieldError::required(path.child("name"), "")),
@@ -214,7 +237,7 @@ fn backend(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
                 (text(&service["port"], "name"), at(service, &["port", "number"]).as_i64());
             match (name.is_empty(), number.unwrap_or(0)) {
                 (true, 0) => {
-                    errors.push(FieldError::required(path, "port name or number is required"));
+                    errors.push(FieldError::required(whole, "port name or number is required"));
                 }
                 (true, _) => port(at(service, &["port", "number"]), &path.child("number"), errors),
                 (false, 0) => {
@@ -222,7 +245,7 @@ fn backend(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
                 }
                 (false, _) => {
                     let fault = "cannot set both port name & port number";
-                    errors.push(FieldError::invalid(path, "", fault));
+                    errors.push(FieldError::invalid(whole, "", fault));
                 }
             }
         }

@@ -7,6 +7,7 @@ use super::{FieldError, FieldPath, Value, add_invalid, at, items, one_of, text};
 use crate::name;
 
 const RESTART: [&str; 3] = ["Always", "Never", "OnFailure"];
+const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
 const DNS: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
 
 pub(super) fn pod(object: &Value, errors: &mut Vec<FieldError>) {
@@ -56,6 +57,43 @@ fn spec(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
         errors.extend(name::validate_labels(labels, &path.child("nodeSelector")));
     }
     secrets(spec, path, errors);
+    for (index, toleration) in items(&spec["tolerations"]).iter().enumerate() {
+        tolerates(toleration, &path.child("tolerations").index(index), errors);
+    }
+}
+
+fn tolerates(toleration: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let [key, operator, value, effect] =
+        ["key", "operator", "value", "effect"].map(|field| text(toleration, field));
+    if !key.is_empty() {
+        add_invalid(errors, &path.child("key"), key, name::is_qualified_name(key));
+    }
+    let here = path.child("operator");
+    if key.is_empty() && operator != "Exists" {
+        let fault = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        errors.push(FieldError::invalid(here, operator, fault));
+    }
+    if !toleration["tolerationSeconds"].is_null() && effect != "NoExecute" {
+        let fault = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+        errors.push(FieldError::invalid(path.child("effect"), effect, fault));
+    }
+    match operator {
+        "Equal" | "" => {
+            let faults = name::is_label_value(value);
+            if !faults.is_empty() {
+                errors.push(FieldError::invalid(here, value, faults.join(";")));
+            }
+        }
+        "Exists" if !value.is_empty() => {
+            let fault = "value must be empty when `operator` is 'Exists'";
+            errors.push(FieldError::invalid(here, value, fault));
+        }
+        "Exists" => {}
+        _ => errors.push(FieldError::not_supported(here, operator, ["Equal", "Exists"])),
+    }
+    if !effect.is_empty() {
+        one_of(&toleration["effect"], &EFFECTS, &path.child("effect"), errors);
+    }
 }
 
 fn secrets(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {

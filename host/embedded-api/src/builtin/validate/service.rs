@@ -19,6 +19,20 @@ pub(super) fn service(object: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     let kind = text(spec, "type");
     let headless = text(spec, "clusterIP") == "None";
+    let wants_both = spec["ipFamilyPolicy"] == "RequireDualStack" && kind != "ExternalName";
+    if wants_both && !(text(spec, "clusterIP") == "None" && is_empty(&spec["selector"])) {
+        let fault = "this cluster is not configured for dual-stack services";
+        let here = path.child("ipFamilyPolicy");
+        errors.push(FieldError::invalid(here, "RequireDualStack", fault));
+        let here = path.child("ipFamilies");
+        for (index, family) in items(&spec["ipFamilies"]).iter().enumerate() {
+            if family != "IPv4" {
+                let fault = "not configured on this cluster";
+                errors.push(FieldError::invalid(here.index(index), family.clone(), fault));
+            }
+        }
+        return;
+    }
     let ports = items(&spec["ports"]);
     if ports.is_empty() && !headless && kind != "ExternalName" {
         errors.push(FieldError::required(path.child("ports"), ""));
@@ -34,6 +48,14 @@ pub(super) fn service(object: &Value, errors: &mut Vec<FieldError>) {
     }
     one_of(&spec["sessionAffinity"], &["ClientIP", "None"], &path.child("sessionAffinity"), errors);
     addresses_of(spec, &path, errors);
+    let external = path.child("externalIPs");
+    for (index, address) in items(&spec["externalIPs"]).iter().enumerate() {
+        let address = address.as_str().unwrap_or_default();
+        if address.parse::<IpAddr>().is_err() {
+            let fault = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+            errors.push(FieldError::invalid(external.index(index), address, fault));
+        }
+    }
     one_of(&spec["type"], &TYPES, &path.child("type"), errors);
     if kind == "ClusterIP" {
         for (index, port) in
@@ -138,7 +160,9 @@ fn duplicate_ports(ports: &[Value], path: &FieldPath<'_>, errors: &mut Vec<Field
 pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (new, old) = (&new["spec"], &old["spec"]);
     let external = |spec: &Value| text(spec, "type") == "ExternalName";
-    if external(new) || external(old) {
+    let headless =
+        |spec: &Value| text(spec, "type") == "ClusterIP" && text(spec, "clusterIP") == "None";
+    if external(new) || external(old) || (headless(new) && headless(old)) {
         return;
     }
     let first = |spec: &Value| items(&spec["clusterIPs"]).first().cloned();
@@ -148,6 +172,15 @@ pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         _ => return,
     };
     errors.push(FieldError::invalid("spec.clusterIPs[0]", shown(&new["clusterIPs"]), fault));
+}
+
+/// Only a load balancer has addresses outside of the cluster.
+pub(super) fn status_update(new: &Value, errors: &mut Vec<FieldError>) {
+    let ingress = at(new, &["status", "loadBalancer", "ingress"]);
+    if !is_empty(ingress) && text(&new["spec"], "type") != "LoadBalancer" {
+        let fault = "may only be used when `spec.type` is 'LoadBalancer'";
+        errors.push(FieldError::forbidden("status.loadBalancer.ingress", fault));
+    }
 }
 
 /// What was asked for must be in range, and free unless the Service has it already.

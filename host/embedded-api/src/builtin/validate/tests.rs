@@ -9,7 +9,7 @@ fn faults(definition: &str, object: Value) -> Vec<String> {
     let read = decode::object(definition::find(definition).unwrap(), object, &mut Vec::new());
     let mut object = read.unwrap();
     default::fill(definition, &mut object);
-    strategy::prepare_create(definition, &mut object, &addresses);
+    strategy::prepare_create(definition, &mut object, Some(&addresses));
     let errors = super::create(definition, true, &object, &addresses);
     errors.iter().map(ToString::to_string).collect()
 }

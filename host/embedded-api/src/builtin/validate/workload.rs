@@ -105,7 +105,24 @@ pub(super) fn stateful_set(object: &Value, errors: &mut Vec<FieldError>) {
         }
     }
     match text(&spec["updateStrategy"], "type") {
-        "RollingUpdate" | "OnDelete" => {}
+        "OnDelete" => {
+            let rolling = at(spec, &["updateStrategy", "rollingUpdate"]);
+            if !rolling.is_null() {
+                let raw = format!(
+                    r#"{{"Partition":{},"MaxUnavailable":{}}}"#,
+                    rolling["partition"].as_i64().unwrap_or_default(),
+                    rolling["maxUnavailable"]
+                );
+                let fault = "only allowed for updateStrategy 'RollingUpdate'";
+                let here = path.child("updateStrategy");
+                errors.push(FieldError::invalid(
+                    here.child("rollingUpdate"),
+                    Shown::Raw(raw),
+                    fault,
+                ));
+            }
+        }
+        "RollingUpdate" => {}
         _ => {
             let fault = "must be 'RollingUpdate' or 'OnDelete'";
             errors.push(FieldError::invalid(

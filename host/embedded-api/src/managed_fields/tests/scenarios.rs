@@ -117,7 +117,9 @@ impl World {
         let kind = live.as_ref().map_or(body, |live| live)["kind"].as_str().unwrap_or("ConfigMap");
         let (schema, has_status) = self.schema(&request.api_version, kind)?;
         let other_version = |version: &str| self.schema(version, kind).map(|(schema, _)| schema);
-        let target = Target { kind, schema: &schema, has_status, other_version: &other_version };
+        let is_custom = kind != "Deployment";
+        let target =
+            Target { kind, schema: &schema, has_status, is_custom, other_version: &other_version };
         let writer = Writer {
             manager: request.manager.as_deref()?,
             api_version: &request.api_version,
