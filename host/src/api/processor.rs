@@ -20,30 +20,12 @@ use super::schema;
     status = "ProcessorStatus",
     derive = "PartialEq",
     doc = "Processor runs reconciliation logic that comes as a WebAssembly component.",
-    printcolumn(name = "Version", type_ = "string", json_path = ".status.module.version"),
-    printcolumn(
-        name = "Ready",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
-    ),
-    printcolumn(
-        name = "Synced",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type==\"Synced\")].status",
-        priority = 1
-    ),
-    printcolumn(
-        name = "Failing",
-        type_ = "integer",
-        json_path = ".status.counts.failing",
-        priority = 1
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Version", "type": "string", "jsonPath": ".status.module.version"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason"}"#,
+    printcolumn = r#"{"name": "Synced", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Synced\")].status", "priority": 1}"#,
+    printcolumn = r#"{"name": "Failing", "type": "integer", "jsonPath": ".status.counts.failing", "priority": 1}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessorSpec {
@@ -53,7 +35,7 @@ pub struct ProcessorSpec {
     /// How the module is checked before it is loaded. Not supported yet: a Processor that asks for it is not loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
-    /// The ServiceAccount of this namespace that the processor acts as: it may do what this account may do, and nothing else. The
+    /// The `ServiceAccount` of this namespace that the processor acts as: it may do what this account may do, and nothing else. The
     /// account must consent: by the label or annotation `mortise.dev/processor` with the Processor's name, or the annotation with `*`.
     #[schemars(transform = schema::object_name)]
     pub service_account_name: String,

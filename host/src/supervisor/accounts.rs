@@ -189,7 +189,9 @@ mod tests {
             object("none", &json!({})),
             object("host", &json!({"annotations": named("*")})),
         ];
-        objects.into_iter().for_each(|object| accounts.take(Event::InitApply(object)));
+        for object in objects {
+            accounts.take(Event::InitApply(object));
+        }
         accounts.take(Event::InitDone);
         accounts
     }

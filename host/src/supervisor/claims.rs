@@ -49,7 +49,7 @@ impl Claims {
     }
 
     /// Notes what a Processor declares; refused if an older one declares the same.
-    pub(super) fn claim(&self, name: &Arc<str>, claim: Claim) -> Result<(), Fault> {
+    pub(super) fn claim(&self, name: &Arc<str>, claim: &Claim) -> Result<(), Fault> {
         let mut all = self.all.lock();
         let before = all.insert(Arc::clone(name), claim.clone());
         let older =
@@ -65,7 +65,7 @@ impl Claims {
             Err(Fault::ending("FinalizerShared", message))
         });
         drop(all);
-        if before.as_ref() != Some(&claim) {
+        if before.as_ref() != Some(claim) {
             self.changes.send_modify(|count| *count += 1);
         }
         result
@@ -178,12 +178,12 @@ mod tests {
             let claims = Claims::default();
             let (mine, theirs) = (claim("2025", "f", of()), claim("2026", "f", of()));
             if old_first {
-                claims.claim(&old, mine.clone()).unwrap();
+                claims.claim(&old, &mine).unwrap();
             }
-            let refused = claims.claim(&young, theirs.clone());
+            let refused = claims.claim(&young, &theirs);
             assert_eq!(refused.is_err(), old_first);
-            claims.claim(&old, mine).unwrap();
-            let fault = claims.claim(&young, theirs.clone()).unwrap_err();
+            claims.claim(&old, &mine).unwrap();
+            let fault = claims.claim(&young, &theirs).unwrap_err();
             assert!(
                 fault
                     .message
@@ -194,7 +194,7 @@ mod tests {
             assert_eq!(claims.waiting_for(&old).len(), 1);
             assert!(claims.waiting_for(&young).is_empty());
             claims.forget(&old);
-            claims.claim(&young, theirs).unwrap();
+            claims.claim(&young, &theirs).unwrap();
         }
     }
 
@@ -246,9 +246,9 @@ mod tests {
     fn only_what_is_new_is_told() {
         let (claims, name): (Claims, Arc<str>) = (Claims::default(), "a/b".into());
         let of = || claim("2025", "f", selection("Rule", None, ""));
-        claims.claim(&name, of()).unwrap();
+        claims.claim(&name, &of()).unwrap();
         let changes = claims.changes();
-        claims.claim(&name, of()).unwrap();
+        claims.claim(&name, &of()).unwrap();
         assert!(!changes.has_changed().unwrap());
         claims.forget(&name);
         assert!(changes.has_changed().unwrap());

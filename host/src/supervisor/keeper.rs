@@ -197,12 +197,13 @@ impl Keeper {
                 running.pace = pace;
             }
             let claim = Claim::new(created(newest), &running.description);
-            self.shared.claims.claim(&self.name, claim)?;
+            self.shared.claims.claim(&self.name, &claim)?;
             return self.hold(newest, ending).await;
         }
         let as_named = (self.own_name.as_str(), pace);
         let loaded = load(&self.shared.engine, path, bytes, &recipe, as_named).await?;
-        self.shared.claims.claim(&self.name, Claim::new(created(newest), &loaded.description))?;
+        let claim = Claim::new(created(newest), &loaded.description);
+        self.shared.claims.claim(&self.name, &claim)?;
         self.hold(newest, ending).await?;
         self.exchange(loaded, recipe, pace).await
     }

@@ -87,7 +87,7 @@ fn cannot(dir: &Dir, name: &str, error: &io::Error) -> Fault {
 fn held(dir: &Dir) -> String {
     let entries = dir.entries().into_iter().flatten().filter_map(Result::ok);
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-    let mut names: Vec<String> = names.filter(|name| name.ends_with(".wasm")).collect();
+    let mut names: Vec<String> = names.filter(|name| is_module(name)).collect();
     names.sort();
     let more = names.len().saturating_sub(LISTED);
     names.truncate(LISTED);
@@ -96,6 +96,10 @@ fn held(dir: &Dir) -> String {
         (false, 0) => format!("it holds: {}", names.join(", ")),
         (false, more) => format!("it holds: {}, and {more} more", names.join(", ")),
     }
+}
+
+fn is_module(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "wasm")
 }
 
 #[cfg(test)]

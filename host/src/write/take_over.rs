@@ -33,8 +33,8 @@ impl Run<'_> {
             ]);
             // Of the object itself: what a request to a subresource says of managedFields does not count.
             let path = addressed(target.resource, target.to, "", target.manager, false);
-            let patch = Outgoing::new(Method::JsonPatch, path, Some(operations));
-            match self.send(patch, target.to).await {
+            let taking = Outgoing::new(Method::JsonPatch, path, Some(operations));
+            match self.send(taking, target.to).await {
                 Ok(_) => return Ok(()),
                 Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < ROUNDS => {}
                 // A status may be written without the right to the object itself. Then what is not wanted any more stays.

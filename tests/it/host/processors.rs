@@ -1,18 +1,27 @@
 //! Processor resources before the embedded API: what they ask for runs, and their status says how it stands.
 
-use std::{fs, sync::Arc};
+mod ends;
+mod fields;
+mod refused;
+mod shared;
+
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+};
 
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
     runtime::wait::await_condition,
 };
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     api::{Condition, Processor, definition},
-    cluster::Cluster,
+    cluster::{Account, Cluster},
     desk,
     lease::Guard,
+    reconciler::Report,
     run::{Host, Options},
     supervisor::{self, Supervisor},
 };
@@ -23,8 +32,9 @@ use tokio::{task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CONFIG_MAP, GUARD, NAMESPACE, PUPPET, applies, merge, now, object, play::Play, scripted,
-    selection,
+    CONFIG_MAP, GUARD, NAMESPACE, PUPPET, applies, merge, now, object,
+    play::{Play, deletion, manifest, outcome},
+    scripted, selection,
 };
 
 /// A cluster with the Processors' CRD, and a host that looks after them.
@@ -33,7 +43,11 @@ struct Place {
     /// As other people see it.
     cluster: Cluster,
     modules: TempDir,
+    /// Who the host is to the API; none: an administrator.
+    me: Option<Account>,
     host: Arc<Host>,
+    /// Of the runs that have ended.
+    reports: Arc<Mutex<Vec<Report>>>,
     tasks: JoinSet<()>,
 }
 
@@ -48,7 +62,15 @@ impl Place {
         desk::apply(&cluster, vec![definition::processors()]).await.unwrap();
         let modules = tempfile::tempdir().unwrap();
         let host = Self::host(&api);
-        let mut place = Self { api, cluster, modules, host, tasks: JoinSet::new() };
+        let mut place = Self {
+            api,
+            cluster,
+            modules,
+            me: None,
+            host,
+            reports: Arc::default(),
+            tasks: JoinSet::new(),
+        };
         place.put("puppet.wasm", PUPPET);
         place.account("puppet", &json!({"annotations": {"mortise.dev/processor": "*"}})).await;
         place.start().await;
@@ -69,13 +91,18 @@ impl Place {
             now: now(),
             lease: Guard::none(),
         };
-        let cluster = super::cluster(&self.api);
+        let mut cluster = super::cluster(&self.api);
+        if let Some(me) = &self.me {
+            cluster = cluster.acting_as(me);
+        }
         let supervisor = Supervisor::open(&cluster, &engine, &self.host, options).await.unwrap();
         let host = Arc::clone(&self.host);
         self.tasks.spawn(async move { supervisor.run(CancellationToken::new()).await.unwrap() });
+        let reports = Arc::clone(&self.reports);
         self.tasks.spawn(async move {
             loop {
-                host.next_report().await.unwrap();
+                let report = host.next_report().await.unwrap();
+                reports.lock().unwrap().push(report);
             }
         });
     }
@@ -171,6 +198,37 @@ impl Place {
         waited.unwrap();
     }
 
+    /// The objects of a kind in the namespace, as other people see them.
+    async fn objects(&self, kind: &str) -> Api<DynamicObject> {
+        let resource = self.cluster.resolve(&super::kind(kind)).await.unwrap().unwrap();
+        let client = self.cluster.client().clone();
+        Api::namespaced_with(client, NAMESPACE, &resource.api_resource())
+    }
+
+    /// Somebody changes an object of the namespace.
+    async fn change(&self, kind: &str, name: &str, patch: Value) {
+        let params = PatchParams { field_manager: Some("somebody".into()), ..Default::default() };
+        self.objects(kind).await.patch(name, &params, &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// How many runs of a Processor have ended.
+    fn runs(&self, name: &str) -> u64 {
+        let status = self.host.status_of(&format!("{NAMESPACE}/{name}"));
+        status.map_or(0, |status| status.runs)
+    }
+
+    /// Waits until a Processor has nothing to run.
+    async fn until_idle(&self) {
+        let mut activity = self.host.activity();
+        timeout(GUARD, async {
+            while !self.host.is_idle() {
+                activity.changed().await.unwrap();
+            }
+        })
+        .await
+        .expect("the host comes to rest");
+    }
+
     /// Waits for an object of the namespace.
     async fn until_object(
         &self,
@@ -179,13 +237,8 @@ impl Place {
         what: &str,
         holds: impl Fn(Option<&Value>) -> bool,
     ) {
-        let resource = self.cluster.resolve(&super::kind(kind)).await.unwrap().unwrap();
-        let api: Api<kube::api::DynamicObject> = Api::namespaced_with(
-            self.cluster.client().clone(),
-            NAMESPACE,
-            &resource.api_resource(),
-        );
-        let holds = |found: Option<&kube::api::DynamicObject>| {
+        let api = self.objects(kind).await;
+        let holds = |found: Option<&DynamicObject>| {
             holds(found.map(|found| serde_json::to_value(found).unwrap()).as_ref())
         };
         let waited = timeout(GUARD, await_condition(api, name, holds)).await;

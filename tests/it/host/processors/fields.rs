@@ -1,0 +1,298 @@
+//! What each field of a spec does.
+
+use std::time::Duration;
+
+use mortise_host::write::Action;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::*;
+
+const MISBEHAVE: &str = "tests/guests/misbehave";
+
+/// A `ConfigMap` that the puppet reconciles as its configuration says.
+fn played(name: &str) -> Value {
+    object(CONFIG_MAP, name, &json!({"metadata": {"labels": {"play": "yes"}}}))
+}
+
+/// A puppet that applies `<name>-made` for each of its objects, with this in it.
+fn makes(value: &str) -> Play {
+    let manifest = manifest(&made("$(name)-made", &json!({"value": value})));
+    let script = outcome(&json!({"apply": [manifest]}));
+    puppet().script(json!({"returns": script}))
+}
+
+fn holds(value: &str) -> impl Fn(Option<&Value>) -> bool {
+    move |found| found.is_some_and(|found| found["data"]["value"] == value)
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_configuration_is_put_to_work_and_all_runs_on_it() {
+    let place = Place::new().await;
+    place.apply(&[played("a")]).await;
+    place.puppet("rules", &makes("1"), &json!({})).await;
+    place.until_object(CONFIG_MAP, "a-made", "the first", holds("1")).await;
+    place.puppet("rules", &makes("2").version("2.0.0"), &json!({})).await;
+    place.until_object(CONFIG_MAP, "a-made", "the second", holds("2")).await;
+    let (_, message) = place.reason("rules", "Loaded", "Loaded").await;
+    assert_eq!(message, "puppet 2.0.0 is at work");
+    let processor = place.until("rules", "the status of the new version", |processor| {
+        let module = processor.status.as_ref().and_then(|status| status.module.as_ref());
+        module.is_some_and(|module| module.version == "2.0.0")
+    });
+    let processor = processor.await;
+    let status = processor.status.unwrap();
+    assert_eq!(status.observed_generation, processor.metadata.generation);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_new_module_is_not_there_the_former_goes_on_until_it_is() {
+    let place = Place::new().await;
+    place.puppet("rules", &makes("1"), &json!({})).await;
+    place.reason("rules", "Ready", "Runs").await;
+    place.edit("rules", json!({"module": {"path": "next.wasm"}})).await;
+    let (status, message) = place.reason("rules", "Loaded", "ModuleNotFound").await;
+    assert_eq!(status, "False");
+    assert_eq!(
+        message,
+        "there is no module `next.wasm` in the folder of modules; it holds: puppet.wasm; the former version 1.0.0 goes on"
+    );
+    assert_eq!(place.reason("rules", "Ready", "FormerVersion").await.0, "True");
+    place.apply(&[played("b")]).await;
+    place.until_object(CONFIG_MAP, "b-made", "the former version runs", holds("1")).await;
+    // No event tells of a file: it is looked for again.
+    place.put("next.wasm", PUPPET);
+    place.reason("rules", "Loaded", "Loaded").await;
+    place.reason("rules", "Ready", "Runs").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_processor_keeps_what_waits_and_runs_it_afterwards() {
+    let place = Place::new().await;
+    place.puppet("rules", &makes("1"), &json!({"suspend": true})).await;
+    place.apply(&[played("a")]).await;
+    assert_eq!(place.reason("rules", "Ready", "Suspended").await.0, "False");
+    assert_eq!(place.reason("rules", "Synced", "Suspended").await.0, "Unknown");
+    assert_eq!(place.runs("rules"), 0);
+    place.edit("rules", json!({"suspend": false})).await;
+    place.until_object(CONFIG_MAP, "a-made", "it runs", holds("1")).await;
+    place.reason("rules", "Synced", "Synced").await;
+    let runs = place.runs("rules");
+
+    // Of a version at work, nothing but the pace changes.
+    place.edit("rules", json!({"suspend": true})).await;
+    place.reason("rules", "Ready", "Suspended").await;
+    place.apply(&[played("b")]).await;
+    place.edit("rules", json!({"suspend": false})).await;
+    place.until_object(CONFIG_MAP, "b-made", "the new one runs", holds("1")).await;
+    place.until_idle().await;
+    assert_eq!(place.runs("rules"), runs + 1, "the others are not run again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_observed_runs_and_nothing_is_written() {
+    let place = Place::new().await;
+    let script = outcome(&json!({
+        "apply": [manifest(&made("b", &json!({"k": "v"})))],
+        "delete": [deletion(&reference(CONFIG_MAP, "a"))],
+        "finalizers": ["example.com/held"],
+        "events": [{"on": null, "event_type": "Normal", "reason": "Made", "message": "made it"}],
+    }));
+    let play = held_puppet().script(json!({"returns": script}));
+    place.apply(&[played("a")]).await;
+    let before = place.api.objects();
+    place.puppet("rules", &play, &json!({"mode": "Observe"})).await;
+    assert_eq!(place.reason("rules", "Ready", "Observes").await.0, "True");
+    assert_eq!(place.reason("rules", "Synced", "Observed").await.0, "Unknown");
+    place.until_idle().await;
+    let rest = |objects: Vec<Value>| {
+        let other = |object: &Value| object["kind"] != "Processor";
+        objects.into_iter().filter(other).collect::<Vec<_>>()
+    };
+    assert_eq!(rest(place.api.objects()), before);
+    let reports = place.reports.lock().unwrap();
+    let would: Vec<(Action, &str)> =
+        reports[0].withheld.iter().map(|of| (of.action, of.of.name.as_str())).collect();
+    let expected = [
+        (Action::Finalizers, "a"),
+        (Action::Create, "b"),
+        (Action::Delete, "a"),
+        (Action::Event, "a"),
+    ];
+    assert_eq!(would, expected);
+    assert!(reports[0].changes.is_empty());
+    drop(reports);
+    place.edit("rules", json!({"mode": "Reconcile"})).await;
+    place.until_object(CONFIG_MAP, "b", "it is written", |found| found.is_some()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_processor_that_fails_while_it_is_observed_writes_no_event() {
+    let place = Place::new().await;
+    place.put("misbehave.wasm", MISBEHAVE);
+    place.apply(&[misbehaving("panics")]).await;
+    place.misbehave("rules", &json!({"mode": "Observe"})).await;
+    let (_, message) = place.reason("rules", "Synced", "ObjectsFail").await;
+    assert!(message.contains("told to panic"), "{message}");
+    let is_event = |object: &Value| object["kind"] == "Event";
+    assert!(!place.api.objects().iter().any(is_event));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_holds_back_how_many_runs_begin() {
+    let place = Place::new().await;
+    for number in 0..6 {
+        place.apply(&[played(&format!("a{number}"))]).await;
+    }
+    let start = Instant::now();
+    place.puppet("rules", &makes("1"), &json!({"limits": {"rate": 1, "concurrency": 1}})).await;
+    place.until("rules", "all have run", |_| place.runs("rules") == 6).await;
+    let took = start.elapsed();
+    assert!(took >= Duration::from_secs(5), "the first at once, then one a second: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_hold_for_each_call_and_a_change_of_them_counts() {
+    let place = Place::new().await;
+    place.put("misbehave.wasm", MISBEHAVE);
+    let cases = [
+        ("allocates", json!({"memory": "8Mi"}), "its limit is 8388608"),
+        ("allocates", json!({"memory": "16Mi"}), "its limit is 16777216"),
+        ("hangs", json!({"deadline": "100ms"}), "ran past its limit of 100ms"),
+        ("hangs", json!({"deadline": "200ms"}), "ran past its limit of 200ms"),
+    ];
+    for (name, limits, expected) in cases {
+        let objects = place.objects(CONFIG_MAP).await;
+        objects.delete_collection(&Default::default(), &Default::default()).await.unwrap();
+        place.apply(&[misbehaving(name)]).await;
+        place.misbehave("rules", &json!({"limits": limits})).await;
+        let said = place.until("rules", expected, |processor| {
+            let failure = processor.status.as_ref().and_then(|status| status.last_failure.as_ref());
+            failure.is_some_and(|failure| failure.message.contains(expected))
+        });
+        let failure = said.await.status.unwrap().last_failure.unwrap();
+        assert_eq!(failure.object, format!("config-maps {NAMESPACE}/{name}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_of_a_former_operator_are_taken_over() {
+    let place = Place::new().await;
+    let params = PatchParams::apply("operator");
+    let left = made("a-made", &json!({"value": "0", "old": "1"}));
+    place.objects(CONFIG_MAP).await.patch("a-made", &params, &Patch::Apply(&left)).await.unwrap();
+    place.apply(&[played("a")]).await;
+    place.puppet("rules", &makes("1"), &json!({"takeOver": ["operator"]})).await;
+    let taken =
+        |found: Option<&Value>| found.is_some_and(|found| found["data"] == json!({"value": "1"}));
+    place.until_object(CONFIG_MAP, "a-made", "`old` is gone", taken).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_annotations_of_an_object_pause_it_and_ask_for_a_run() {
+    let place = Place::new().await;
+    place.apply(&[played("a")]).await;
+    place.puppet("rules", &makes("1"), &json!({})).await;
+    place.reason("rules", "Synced", "Synced").await;
+    let runs = place.runs("rules");
+    let annotate = async |key: &str, value: Value| {
+        place.change(CONFIG_MAP, "a", json!({"metadata": {"annotations": {key: value}}})).await;
+    };
+    for (count, value) in [(1, "now"), (2, "again")] {
+        annotate("mortise.dev/reconcile", json!(value)).await;
+        place.until("rules", "it runs once more", |_| place.runs("rules") == runs + count).await;
+    }
+    annotate("mortise.dev/paused", json!("true")).await;
+    place.until_idle().await;
+    place.puppet("rules", &makes("2"), &json!({})).await;
+    place.reason("rules", "Loaded", "Loaded").await;
+    place.until_idle().await;
+    let kept = place.objects(CONFIG_MAP).await.get("a-made").await.unwrap();
+    assert_eq!(kept.data["data"]["value"], "1", "paused");
+    annotate("mortise.dev/paused", Value::Null).await;
+    place.until_object(CONFIG_MAP, "a-made", "it runs again", holds("2")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_starts_anew_says_nothing_new() {
+    let mut place = Place::new().await;
+    place.apply(&[played("a")]).await;
+    place.puppet("rules", &makes("1"), &json!({})).await;
+    place.reason("rules", "Synced", "Synced").await;
+    let before = place.processors().get("rules").await.unwrap();
+    place.restart().await;
+    place.until("rules", "it runs anew", |_| place.runs("rules") > 0).await;
+    place.until_idle().await;
+    place.reason("rules", "Synced", "Synced").await;
+    let after = place.processors().get("rules").await.unwrap();
+    let times = |processor: &Processor| {
+        let conditions = &processor.status.as_ref().unwrap().conditions;
+        conditions.iter().map(|of| of.last_transition_time.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        (after.metadata.uid, after.spec),
+        (before.metadata.uid.clone(), before.spec.clone())
+    );
+    assert_eq!(times(&place.processors().get("rules").await.unwrap()), times(&before));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_is_written_once_a_second_at_most() {
+    let place = Place::new().await;
+    place
+        .puppet(
+            "rules",
+            &puppet().script(json!({"returns": {"failure": {
+                "message": "never", "status": null, "events": [], "retry": {"After": 50},
+            }}})),
+            &json!({}),
+        )
+        .await;
+    place.apply(&[played("a"), played("b"), played("c")]).await;
+    place.reason("rules", "Synced", "ObjectsFail").await;
+    let (start, runs) = (Instant::now(), place.runs("rules"));
+    place.api.reset_requests();
+    place.until("rules", "many runs", |_| place.runs("rules") >= runs + 300).await;
+    let seconds = start.elapsed().as_secs();
+    let requests = place.api.requests();
+    let statuses = requests
+        .iter()
+        .filter(|(kind, _)| kind.resource == "processors" && kind.subresource == "status");
+    let written: u64 = statuses.map(|(_, count)| count).sum();
+    assert!(seconds > 0 && written <= seconds + 1, "{written} in {seconds} s");
+}
+
+impl Place {
+    /// Makes a Processor of the guest that does wrong.
+    async fn misbehave(&self, name: &str, spec: &Value) {
+        let mut fields =
+            json!({"module": {"path": "misbehave.wasm"}, "serviceAccountName": "puppet"});
+        merge(&mut fields, spec);
+        self.apply(&[object("mortise.dev/v1alpha1/Processor", name, &json!({"spec": fields}))])
+            .await;
+    }
+}
+
+/// A `ConfigMap` for the guest that does wrong.
+fn misbehaving(name: &str) -> Value {
+    object(CONFIG_MAP, name, &json!({"metadata": {"labels": {"test": "misbehave"}}}))
+}
+
+/// A puppet that may hold a finalizer.
+fn held_puppet() -> Play {
+    Play::new("puppet")
+        .reconciles_with(
+            "objects",
+            &selection(CONFIG_MAP, "play=yes"),
+            &json!({"finalizers": ["example.com/held"]}),
+        )
+        .writes(&selection(CONFIG_MAP, ""), &["create", "update", "delete"])
+}
+
+fn reference(kind: &str, name: &str) -> Value {
+    let kind = super::super::kind(kind);
+    json!({
+        "cluster": "", "kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "namespace": NAMESPACE, "name": name,
+    })
+}
