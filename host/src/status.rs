@@ -16,6 +16,8 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
+/// What the status of a condition can be.
+const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 /// How many things a message lists.
 const LISTED: usize = 5;
 /// How long a message is at most: an etcd object holds many, and people read one.
@@ -81,13 +83,18 @@ pub fn compute(known: &Known<'_>) -> ProcessorStatus {
         observed_generation: known.generation,
         module: running.map(module),
         reconciles: running.map(reconciles).unwrap_or_default(),
-        counts: running.map(|running| Counts {
-            objects: running.status.objects as u64,
-            failing: running.status.failing as u64,
-        }),
+        counts: running.and_then(|running| counts(known, running)),
         last_failure: last_failure.map(failure).or_else(|| known.before.last_failure.clone()),
         conditions,
     }
+}
+
+fn counts(known: &Known<'_>, running: &Running<'_>) -> Option<Counts> {
+    if is_repeated(known, running) {
+        return known.before.counts.clone();
+    }
+    let (objects, failing) = (running.status.objects as u64, running.status.failing as u64);
+    Some(Counts { objects, failing })
 }
 
 fn module(running: &Running<'_>) -> ModuleStatus {
@@ -138,11 +145,15 @@ fn loaded(known: &Known<'_>) -> Said {
 }
 
 fn synced(known: &Known<'_>) -> Said {
-    let Some(Running { status, is_new, .. }) = known.running else {
+    let Some(running) = &known.running else {
         return Said::unknown("NotRunning", "nothing runs");
     };
+    let status = running.status;
     if !status.disputes.is_empty() {
         return Said::no("FieldConflict", listed(&status.disputes));
+    }
+    if !status.denied.is_empty() {
+        return Said::no("Denied", listed(&status.denied));
     }
     if status.failing > 0 {
         let last = status.last_failure.as_ref();
@@ -154,11 +165,29 @@ fn synced(known: &Known<'_>) -> Said {
         State::Suspended => Said::unknown("Suspended", "no runs begin: spec.suspend is true"),
         State::Observes => Said::unknown("Observed", "nothing is written: spec.mode is Observe"),
         State::Ends(_) => Said::unknown("Ending", "the Processor is being deleted"),
-        State::Runs if is_new => Said::unknown("Reconciling", "the first runs are being made"),
+        State::Runs if !missing(running).0.is_empty() => {
+            Said::unknown("KindNotServed", "what is reconciled is not served by the cluster")
+        }
+        State::Runs if running.is_new => repeated(known, running)
+            .unwrap_or_else(|| Said::unknown("Reconciling", "the first runs are being made")),
         State::Runs => {
             Said::yes("Synced", format!("all {} objects are reconciled", status.objects))
         }
     }
+}
+
+/// What was said of the same version and spec by a host that ran before: until the first runs are made, nothing is known to be
+/// otherwise.
+fn repeated(known: &Known<'_>, running: &Running<'_>) -> Option<Said> {
+    let before = known.before.conditions.iter().find(|before| before.type_ == "Synced")?;
+    let status = STATUSES.into_iter().find(|status| before.status == *status)?;
+    is_repeated(known, running).then(|| Said::new(status, &before.reason, before.message.clone()))
+}
+
+fn is_repeated(known: &Known<'_>, running: &Running<'_>) -> bool {
+    running.is_new
+        && known.before.observed_generation == known.generation
+        && known.before.module.as_ref() == Some(&module(running))
 }
 
 fn ready(known: &Known<'_>) -> Said {
@@ -179,6 +208,11 @@ fn ready(known: &Known<'_>) -> Said {
     if !missed.is_empty() {
         let message = format!("waits for the CustomResourceDefinition of {}", listed(&missed));
         return Said::no("KindNotServed", message);
+    }
+    if !running.status.missing_rights.is_empty() {
+        let rights = listed(&running.status.missing_rights);
+        let message = format!("the ServiceAccount lacks what the processor declares: {rights}");
+        return Said::no("RightsMissing", message);
     }
     works(known, running, &other)
 }

@@ -128,90 +128,107 @@ fn a_processor_that_runs_says_what_and_how_many() {
     assert_eq!(found, expected);
 }
 
+/// A condition's type, and what it says: status, reason and message.
+type Expected = (&'static str, (&'static str, &'static str, &'static str));
+
 #[test]
-fn what_stands_in_the_way_is_said_by_the_condition_that_it_concerns() {
-    let broken = fault();
+fn what_the_host_knows_is_said_by_the_condition_that_it_concerns() {
     let failed = Failed {
         key: Key::new(&"a/rules".into(), &"rules".into(), Some("b"), "web"),
         at: at("2026-01-01T00:00:00Z"),
         message: "no Gateway".into(),
     };
-    let cases = [
+    type Change = Box<dyn FnOnce(&mut run::ProcessorStatus)>;
+    let cases: [(Change, Expected); 7] = [
         (
-            "failing",
-            computed(
-                |host| (host.failing, host.last_failure) = (2, Some(failed.clone())),
-                None,
-                State::Runs,
-            ),
-            "Synced",
-            ("False", "ObjectsFail", "2 of 3 objects fail; the last: no Gateway"),
+            Box::new(move |host| (host.failing, host.last_failure) = (2, Some(failed))),
+            ("Synced", ("False", "ObjectsFail", "2 of 3 objects fail; the last: no Gateway")),
         ),
         (
-            "disputed",
-            computed(
-                |host| (host.failing, host.disputes) = (1, vec!["two want one".into()]),
-                None,
-                State::Runs,
-            ),
-            "Synced",
-            ("False", "FieldConflict", "two want one"),
+            Box::new(|host| (host.failing, host.disputes) = (1, vec!["two want one".into()])),
+            ("Synced", ("False", "FieldConflict", "two want one")),
         ),
         (
-            "suspended",
-            computed(|_| {}, None, State::Suspended),
-            "Ready",
-            ("False", "Suspended", "no runs begin: spec.suspend is true"),
+            Box::new(|host| (host.failing, host.denied) = (1, vec!["may not get a".into()])),
+            ("Synced", ("False", "Denied", "may not get a")),
         ),
         (
-            "suspended, so not known",
-            computed(|_| {}, None, State::Suspended),
-            "Synced",
-            ("Unknown", "Suspended", "no runs begin: spec.suspend is true"),
-        ),
-        (
-            "observed",
-            computed(|_| {}, None, State::Observes),
-            "Ready",
-            ("True", "Observes", "runs, and nothing is written: spec.mode is Observe"),
-        ),
-        (
-            "the CRD of what is reconciled",
-            computed(|host| host.missing = vec![kind("Rule")], None, State::Runs),
-            "Ready",
-            ("False", "KindNotServed", "waits for the CustomResourceDefinition of Rule x.dev/v1"),
-        ),
-        (
-            "the CRD of what is read",
-            computed(|host| host.missing = vec![kind("Gateway")], None, State::Runs),
-            "Ready",
-            ("True", "Runs", "runs; not served by the cluster: Gateway x.dev/v1"),
-        ),
-        (
-            "a former version",
-            computed(|_| {}, Some(&broken), State::Runs),
-            "Loaded",
-            ("False", "ModuleNotFound", "there is none; the former version 2.3.0 goes on"),
-        ),
-        (
-            "a former version runs",
-            computed(|_| {}, Some(&broken), State::Runs),
-            "Ready",
+            Box::new(|host| host.missing_rights = vec!["may not get a".into(), "nor b".into()]),
             (
-                "True",
-                "FormerVersion",
-                "the former version 2.3.0 runs; what the spec asks for is not loaded (ModuleNotFound)",
+                "Ready",
+                (
+                    "False",
+                    "RightsMissing",
+                    "the ServiceAccount lacks what the processor declares: may not get a; nor b",
+                ),
             ),
         ),
         (
-            "it is to go",
-            computed(|_| {}, None, State::Ends("2 objects hold its finalizers still")),
-            "Ready",
-            ("False", "Ending", "2 objects hold its finalizers still"),
+            Box::new(|host| host.missing = vec![kind("Rule")]),
+            (
+                "Ready",
+                (
+                    "False",
+                    "KindNotServed",
+                    "waits for the CustomResourceDefinition of Rule x.dev/v1",
+                ),
+            ),
+        ),
+        (
+            Box::new(|host| host.missing = vec![kind("Gateway")]),
+            ("Ready", ("True", "Runs", "runs; not served by the cluster: Gateway x.dev/v1")),
+        ),
+        (
+            Box::new(|host| host.objects = 0),
+            ("Synced", ("True", "Synced", "all 0 objects are reconciled")),
         ),
     ];
-    for (case, status, kind, expected) in cases {
-        assert_eq!(said(&status, kind), expected, "{case}");
+    for (change, (kind, expected)) in cases {
+        assert_eq!(said(&computed(change, None, State::Runs), kind), expected);
+    }
+}
+
+#[test]
+fn what_the_spec_says_is_said_by_the_condition_that_it_concerns() {
+    let broken = fault();
+    let suspended = "no runs begin: spec.suspend is true";
+    let cases: [(Option<&Fault>, State<'_>, Expected); 7] = [
+        (None, State::Suspended, ("Ready", ("False", "Suspended", suspended))),
+        (None, State::Suspended, ("Synced", ("Unknown", "Suspended", suspended))),
+        (
+            None,
+            State::Observes,
+            ("Ready", ("True", "Observes", "runs, and nothing is written: spec.mode is Observe")),
+        ),
+        (
+            None,
+            State::Observes,
+            ("Synced", ("Unknown", "Observed", "nothing is written: spec.mode is Observe")),
+        ),
+        (None, State::Ends("2 are held"), ("Ready", ("False", "Ending", "2 are held"))),
+        (
+            Some(&broken),
+            State::Runs,
+            (
+                "Loaded",
+                ("False", "ModuleNotFound", "there is none; the former version 2.3.0 goes on"),
+            ),
+        ),
+        (
+            Some(&broken),
+            State::Runs,
+            (
+                "Ready",
+                (
+                    "True",
+                    "FormerVersion",
+                    "the former version 2.3.0 runs; what the spec asks for is not loaded (ModuleNotFound)",
+                ),
+            ),
+        ),
+    ];
+    for (fault, state, (kind, expected)) in cases {
+        assert_eq!(said(&computed(|_| {}, fault, state), kind), expected);
     }
 }
 
@@ -265,6 +282,29 @@ fn the_time_of_a_condition_is_that_of_its_last_change_of_status() {
     assert_eq!(time(&observed), time(&first), "another reason, the same status");
     let suspended = later(State::Suspended, &observed, "2026-03-01T00:00:00Z");
     assert_eq!(time(&suspended), "2026-03-01T00:00:00Z");
+}
+
+#[test]
+fn until_the_first_runs_are_made_a_new_host_repeats_what_the_former_said() {
+    let settled = computed(|_| {}, None, State::Runs);
+    let (description, mut status) = (description(), host());
+    (status.objects, status.ready, status.runs) = (0, 3, 0);
+    let started = |generation, before: &ProcessorStatus| {
+        let running =
+            Running { description: &description, status: &status, is_new: true, twins: &[] };
+        compute(&Known {
+            generation: Some(generation),
+            fault: None,
+            running: Some(running),
+            state: State::Runs,
+            before,
+            now: at("2026-05-01T00:00:00Z"),
+        })
+    };
+    assert_eq!(started(4, &settled), settled);
+    let other = started(5, &settled);
+    assert_eq!(said(&other, "Synced").1, "Reconciling", "another spec has other runs");
+    assert_eq!(said(&started(4, &ProcessorStatus::default()), "Synced").1, "Reconciling");
 }
 
 #[test]

@@ -5,10 +5,7 @@ mod fields;
 mod refused;
 mod shared;
 
-use std::{
-    fs,
-    sync::{Arc, Mutex},
-};
+use std::{fs, sync::Arc};
 
 use kube::{
     Api,
@@ -28,7 +25,7 @@ use mortise_host::{
 use mortise_tests::guest;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{sync::watch as latest, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -47,7 +44,7 @@ struct Place {
     me: Option<Account>,
     host: Arc<Host>,
     /// Of the runs that have ended.
-    reports: Arc<Mutex<Vec<Report>>>,
+    reports: Arc<latest::Sender<Vec<Report>>>,
     tasks: JoinSet<()>,
 }
 
@@ -68,7 +65,7 @@ impl Place {
             modules,
             me: None,
             host,
-            reports: Arc::default(),
+            reports: Arc::new(latest::Sender::new(Vec::new())),
             tasks: JoinSet::new(),
         };
         place.put("puppet.wasm", PUPPET);
@@ -102,7 +99,7 @@ impl Place {
         self.tasks.spawn(async move {
             loop {
                 let report = host.next_report().await.unwrap();
-                reports.lock().unwrap().push(report);
+                reports.send_modify(|reports| reports.push(report));
             }
         });
     }
@@ -209,6 +206,14 @@ impl Place {
     async fn change(&self, kind: &str, name: &str, patch: Value) {
         let params = PatchParams { field_manager: Some("somebody".into()), ..Default::default() };
         self.objects(kind).await.patch(name, &params, &Patch::Merge(patch)).await.unwrap();
+    }
+
+    /// Waits for the report of a run.
+    async fn report(&self, what: &str, is_it: impl Fn(&Report) -> bool) -> Report {
+        let mut reports = self.reports.subscribe();
+        let found = reports.wait_for(|reports| reports.iter().any(&is_it));
+        let found = timeout(GUARD, found).await.unwrap_or_else(|_| panic!("no report: {what}"));
+        found.unwrap().iter().find(|report| is_it(report)).unwrap().clone()
     }
 
     /// How many runs of a Processor have ended.

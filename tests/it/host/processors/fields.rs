@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mortise_embedded_api::RequestKind;
 use mortise_host::write::Action;
 use serde_json::json;
 use tokio::time::Instant;
@@ -110,9 +111,9 @@ async fn what_is_observed_runs_and_nothing_is_written() {
         objects.into_iter().filter(other).collect::<Vec<_>>()
     };
     assert_eq!(rest(place.api.objects()), before);
-    let reports = place.reports.lock().unwrap();
+    let report = place.report("the run", |report| report.key.name() == "a").await;
     let would: Vec<(Action, &str)> =
-        reports[0].withheld.iter().map(|of| (of.action, of.of.name.as_str())).collect();
+        report.withheld.iter().map(|of| (of.action, of.of.name.as_str())).collect();
     let expected = [
         (Action::Finalizers, "a"),
         (Action::Create, "b"),
@@ -120,8 +121,7 @@ async fn what_is_observed_runs_and_nothing_is_written() {
         (Action::Event, "a"),
     ];
     assert_eq!(would, expected);
-    assert!(reports[0].changes.is_empty());
-    drop(reports);
+    assert!(report.changes.is_empty());
     place.edit("rules", json!({"mode": "Reconcile"})).await;
     place.until_object(CONFIG_MAP, "b", "it is written", |found| found.is_some()).await;
 }
@@ -146,7 +146,7 @@ async fn a_rate_holds_back_how_many_runs_begin() {
     }
     let start = Instant::now();
     place.puppet("rules", &makes("1"), &json!({"limits": {"rate": 1, "concurrency": 1}})).await;
-    place.until("rules", "all have run", |_| place.runs("rules") == 6).await;
+    place.until_runs("rules", 6).await;
     let took = start.elapsed();
     assert!(took >= Duration::from_secs(5), "the first at once, then one a second: {took:?}");
 }
@@ -200,10 +200,15 @@ async fn the_annotations_of_an_object_pause_it_and_ask_for_a_run() {
     };
     for (count, value) in [(1, "now"), (2, "again")] {
         annotate("mortise.dev/reconcile", json!(value)).await;
-        place.until("rules", "it runs once more", |_| place.runs("rules") == runs + count).await;
+        place.until_runs("rules", runs + count).await;
+        place.until_idle().await;
+        assert_eq!(place.runs("rules"), runs + count);
     }
     annotate("mortise.dev/paused", json!("true")).await;
-    place.until_idle().await;
+    let is_paused = |report: &Report| {
+        report.notes.iter().any(|note| note == "paused by the annotation mortise.dev/paused")
+    };
+    place.report("paused", is_paused).await;
     place.puppet("rules", &makes("2"), &json!({})).await;
     place.reason("rules", "Loaded", "Loaded").await;
     place.until_idle().await;
@@ -214,26 +219,26 @@ async fn the_annotations_of_an_object_pause_it_and_ask_for_a_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_that_starts_anew_says_nothing_new() {
+async fn a_host_that_starts_anew_writes_no_status() {
     let mut place = Place::new().await;
-    place.apply(&[played("a")]).await;
+    place.apply(&[played("a"), played("b")]).await;
     place.puppet("rules", &makes("1"), &json!({})).await;
     place.reason("rules", "Synced", "Synced").await;
     let before = place.processors().get("rules").await.unwrap();
     place.restart().await;
-    place.until("rules", "it runs anew", |_| place.runs("rules") > 0).await;
+    place.api.reset_requests();
+    // The runs are no news, another spec is.
+    place.until_runs("rules", 2).await;
     place.until_idle().await;
-    place.reason("rules", "Synced", "Synced").await;
-    let after = place.processors().get("rules").await.unwrap();
-    let times = |processor: &Processor| {
-        let conditions = &processor.status.as_ref().unwrap().conditions;
-        conditions.iter().map(|of| of.last_transition_time.clone()).collect::<Vec<_>>()
-    };
-    assert_eq!(
-        (after.metadata.uid, after.spec),
-        (before.metadata.uid.clone(), before.spec.clone())
-    );
-    assert_eq!(times(&place.processors().get("rules").await.unwrap()), times(&before));
+    place.apply(&[played("c")]).await;
+    place.until_object(CONFIG_MAP, "c-made", "the new host runs", holds("1")).await;
+    let after = place.until("rules", "the new object is counted", |processor| {
+        let counts = processor.status.as_ref().and_then(|status| status.counts.clone());
+        counts.is_some_and(|counts| counts.objects == 3)
+    });
+    let after = after.await;
+    assert_eq!(place.statuses(), 1, "only the new object was worth a word");
+    assert_eq!((after.metadata.uid, after.spec), (before.metadata.uid, before.spec));
 }
 
 #[tokio::test(start_paused = true)]
@@ -252,17 +257,32 @@ async fn a_status_is_written_once_a_second_at_most() {
     place.reason("rules", "Synced", "ObjectsFail").await;
     let (start, runs) = (Instant::now(), place.runs("rules"));
     place.api.reset_requests();
-    place.until("rules", "many runs", |_| place.runs("rules") >= runs + 300).await;
+    place.until_runs("rules", runs + 300).await;
     let seconds = start.elapsed().as_secs();
-    let requests = place.api.requests();
-    let statuses = requests
-        .iter()
-        .filter(|(kind, _)| kind.resource == "processors" && kind.subresource == "status");
-    let written: u64 = statuses.map(|(_, count)| count).sum();
+    let written = place.statuses();
     assert!(seconds > 0 && written <= seconds + 1, "{written} in {seconds} s");
 }
 
 impl Place {
+    /// How often a status of a Processor was written.
+    fn statuses(&self) -> u64 {
+        let requests = self.api.requests();
+        let is_status =
+            |kind: &RequestKind| kind.resource == "processors" && kind.subresource == "status";
+        requests.iter().filter(|(kind, _)| is_status(kind)).map(|(_, count)| count).sum()
+    }
+
+    /// Waits until at least so many runs of a Processor have ended.
+    async fn until_runs(&self, name: &str, count: u64) {
+        let mut activity = self.host.activity();
+        let reached = async {
+            while self.runs(name) < count {
+                activity.changed().await.unwrap();
+            }
+        };
+        timeout(GUARD, reached).await.expect("the runs are made");
+    }
+
     /// Makes a Processor of the guest that does wrong.
     async fn misbehave(&self, name: &str, spec: &Value) {
         let mut fields =
