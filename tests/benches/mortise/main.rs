@@ -1,11 +1,12 @@
-//! What calls, reads, stores, whole reconciles, the embedded API and the desk cost: `cargo bench -p mortise-tests`, or only some
-//! parts: `cargo bench -p mortise-tests -- api rules`. It prints a table for each and judges nothing; the budgets are for who reads
-//! it. No port is opened.
+//! What calls, reads, stores, whole reconciles, the embedded API, the desk, and a host on a real control plane cost:
+//! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`. It prints a table for each and
+//! judges nothing; the budgets are for who reads it. What listens does so on free ports of the loopback interface.
 
 #![expect(clippy::print_stdout, reason = "the table is the product")]
 
 mod api;
 mod calls;
+mod cluster;
 mod desk;
 mod process;
 mod reads;
@@ -19,13 +20,14 @@ use table::Table;
 
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("memory", samples::memory),
     ("calls", calls::run),
     ("reads", reads::run),
     ("rules", rules::run),
     ("api", api::run),
     ("desk", desk::run),
+    ("cluster", cluster::run),
 ];
 
 fn main() -> anyhow::Result<()> {

@@ -30,13 +30,28 @@ pub(crate) fn cpu() -> anyhow::Result<Cpu> {
     for thread in fs::read_dir("/proc/self/task")? {
         let Ok(stat) = fs::read_to_string(thread?.path().join("stat")) else { continue };
         let Some((name, numbers)) = stat.rsplit_once(") ") else { continue };
-        let fields = numbers.split(' ').skip(USER).take(KERNEL - USER + 1);
-        let ticks: u32 = fields.map(|field| field.parse().unwrap_or(0)).sum();
         let is_api = name.split_once('(').is_some_and(|(_, name)| name.starts_with(API_THREAD));
         let used = if is_api { &mut cpu.api } else { &mut cpu.host };
-        *used += TICK * ticks;
+        *used += self::used(numbers);
     }
     Ok(cpu)
+}
+
+/// The CPU time of another process.
+///
+/// # Errors
+///
+/// A process that has ended, or a system without Linux' /proc.
+pub(crate) fn cpu_of(process: u32) -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let (_, numbers) = stat.rsplit_once(") ").unwrap_or_default();
+    Ok(used(numbers))
+}
+
+/// What `stat` says behind the name.
+fn used(numbers: &str) -> Duration {
+    let fields = numbers.split(' ').skip(USER).take(KERNEL - USER + 1);
+    TICK * fields.map(|field| field.parse::<u32>().unwrap_or(0)).sum::<u32>()
 }
 
 /// Resident memory in bytes.
