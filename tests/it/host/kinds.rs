@@ -14,10 +14,10 @@ use super::{
     scripted, selection, text,
 };
 
-const WIDGET: &str = "example.com/v1/Widget";
+pub(super) const WIDGET: &str = "example.com/v1/Widget";
 const DEFINITION: &str = "apiextensions.k8s.io/v1/CustomResourceDefinition";
 
-fn definition() -> Value {
+pub(super) fn definition() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.com"},

@@ -10,7 +10,10 @@ use mortise_host::{
 use serde_json::{Value, json};
 
 use super::{
-    CONFIG_MAP, NAMESPACE, Scene, Stage, applies, kinds::answers, merge, names, object, play::Play,
+    CONFIG_MAP, NAMESPACE, Scene, Stage, applies,
+    kinds::{WIDGET, answers, definition},
+    merge, names, object,
+    play::Play,
     scripted, selection, text,
 };
 
@@ -330,7 +333,7 @@ async fn of_kind_any_is_read_what_the_account_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_kind_any_is_read_and_written_what_is_there_at_the_desk() {
+async fn of_kind_any_is_written_and_mended_what_is_there_at_the_desk() {
     let any = json!({
         "cluster": "", "kind": {"group": "*", "version": "*", "kind": "*"}, "namespace": null, "name": null,
         "labels": "", "matching": [], "fields": [],
@@ -338,7 +341,7 @@ async fn of_kind_any_is_read_and_written_what_is_there_at_the_desk() {
     let made = object(SERVICE, "made", &json!({"spec": {"ports": [{"port": 80}]}}));
     let mut script: Value = serde_json::from_str(&applies(&[made])).unwrap();
     merge(&mut script, &reads_secrets());
-    let play = play("one").reads(&any).writes(&any, &["create", "update"]);
+    let play = play("one").reads(&selection(SECRET, "")).writes(&any, &["create", "update"]);
     let scene = Scene::of_play(&play).await;
     scene.load(&secret("x"));
     scene.load(&task("reader", "one", &script));
@@ -350,4 +353,23 @@ async fn of_kind_any_is_read_and_written_what_is_there_at_the_desk() {
     stage.delete(SERVICE, "made").await;
     stage.settle().await;
     assert!(stage.get(SERVICE, "made").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_kind_any_is_read_what_is_served_later() {
+    let mut any = selection(WIDGET, "");
+    merge(&mut any, &json!({"kind": {"version": "*", "kind": "*"}}));
+    let first = json!({"cluster": "", "kind": selection(WIDGET, "")["kind"], "namespace": NAMESPACE, "name": "first"});
+    let reader = task("reader", "one", &json!({"reads": [{"get": {"ref": first}}]}));
+    let rights = [("widgets", "get list watch")];
+    let stage = stage(&[reader], &[play("one").reads(&any)], &[role("one", &rights)]).await;
+    let reports = stage.settle().await;
+    assert_eq!(answers(last(&reports)), [json!({"Err": "UnknownKind"})]);
+    stage.apply(&[definition(), object(WIDGET, "first", &json!({}))]).await;
+    // The CRD is noticed, asked for, watched and listed.
+    let reports = stage.noticed().await;
+    assert!(
+        text(&answers(last(&reports))[0], "/Ok").contains("\"name\":\"first\""),
+        "{reports:#?}"
+    );
 }
