@@ -45,6 +45,16 @@ fn binding(name: &str) -> Value {
     })
 }
 
+/// Gives an account a Role in the namespace.
+fn in_namespace(account: &str, rules: &[(&str, &str)]) -> [Value; 2] {
+    let (mut role, mut binding) = (role("more", rules), binding("more"));
+    merge(&mut role, &json!({"kind": "Role", "metadata": {"namespace": NAMESPACE}}));
+    merge(&mut binding, &json!({"kind": "RoleBinding", "metadata": {"namespace": NAMESPACE}}));
+    binding["roleRef"]["kind"] = json!("Role");
+    binding["subjects"][0]["name"] = json!(account);
+    [role, binding]
+}
+
 /// A puppet for the `ConfigMaps` that are labelled with its name.
 fn play(name: &str) -> Play {
     Play::new(name).reconciles("objects", &selection(CONFIG_MAP, &format!("play={name}")))
@@ -237,12 +247,7 @@ async fn what_may_be_got_only_is_read_live_and_triggers_nothing() {
 async fn rights_in_one_namespace_are_enough_for_what_is_read_there() {
     let reader = task("reader", "one", &reads_secrets());
     let play = play("one").reads(&selection(SECRET, ""));
-    let mut role_of = role("secrets", &[("secrets", "get list watch")]);
-    merge(&mut role_of, &json!({"kind": "Role", "metadata": {"namespace": NAMESPACE}}));
-    let mut bound = binding("secrets");
-    merge(&mut bound, &json!({"kind": "RoleBinding", "metadata": {"namespace": NAMESPACE}}));
-    bound["roleRef"]["kind"] = json!("Role");
-    bound["subjects"][0]["name"] = json!("one");
+    let [role_of, bound] = in_namespace("one", &[("secrets", "get list watch")]);
     let roles = [role("one", &[]), role_of, bound];
     let stage = stage(&[secret("x"), reader], &[play], &roles).await;
     let reports = stage.settle().await;
@@ -290,6 +295,25 @@ async fn a_write_that_the_account_may_not_make_fails_and_is_made_when_it_may() {
     let own = stage.tap.own();
     let other: Vec<&String> = own.iter().filter(|request| !allowed(request)).collect();
     assert!(other.is_empty(), "{other:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_is_made_as_soon_as_the_account_may_make_that_one() {
+    let made = object(SERVICE, "made", &json!({"spec": {"ports": [{"port": 80}]}}));
+    let mut writer = task("writer", "one", &json!({}));
+    writer["data"]["script"] = json!(applies(&[made]));
+    let play = play("one").writes(&selection(SERVICE, ""), &["create", "update"]);
+    let stage = stage(&[writer], &[play], &[role("one", &[])]).await;
+    let ready = stage.ready().await;
+    stage.run(ready).await;
+    let missing = stage.status_of("one").missing_rights;
+    // Not all that it declares, but what it was refused.
+    stage.apply(&in_namespace("one", &[("services", "get list watch create patch")])).await;
+    let reports = stage.noticed().await;
+    let is_by_rights = |report: &Report| report.causes.contains(&Cause::Rights);
+    assert!(reports.iter().any(is_by_rights), "{reports:#?}");
+    assert!(stage.get(SERVICE, "made").is_some());
+    assert_eq!(stage.status_of("one").missing_rights, missing);
 }
 
 #[tokio::test(start_paused = true)]
