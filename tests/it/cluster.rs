@@ -1,11 +1,13 @@
 //! Before a real control plane: `mortise_tests::cluster` says how there comes to be one.
 
+mod faults;
 mod forward;
 mod harness;
 mod log;
 #[path = "../../host/embedded-api/tests/scenarios/normalise.rs"]
 mod normalise;
 mod permissions;
+mod processors;
 mod rights;
 mod roles;
 #[path = "../../host/embedded-api/tests/scenarios/run.rs"]

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -17,12 +17,15 @@ use kube::{
     api::{DeleteParams, DynamicObject, PostParams},
 };
 use mortise_host::{
+    api::definition,
     cluster::Cluster,
     contract::Kind,
     desk,
+    lease::Guard,
     processor::{Limits, Processor},
     reconciler::Report,
     run::{Host, Loaded, Options, ProcessorStatus, Settings},
+    supervisor::{self, Supervisor},
 };
 use mortise_sdk::{Description, Outcome};
 use mortise_tests::{
@@ -30,7 +33,9 @@ use mortise_tests::{
     guest,
 };
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tempfile::TempDir;
+use tokio::{task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 const PUPPET: &str = "tests/guests/puppet";
 /// The host's own account, in the namespace of the test.
@@ -61,9 +66,11 @@ const OWN_RIGHTS: Rights<'static> = &[
 /// A host at work in a namespace of its own.
 pub(super) struct Stage {
     pub(super) namespace: String,
-    pub(super) host: Host,
+    pub(super) host: Arc<Host>,
     /// As an administrator.
     pub(super) cluster: Cluster,
+    /// As the host.
+    own: Cluster,
     audit: Audit,
     puppet: Processor,
     /// The last report of each processor.
@@ -85,21 +92,26 @@ impl Stage {
 
     /// With a host that may act as nobody yet. None without Go.
     pub(super) async fn bare(prefix: &str) -> Option<Self> {
-        let control_plane = cluster::shared().await.unwrap()?;
+        Some(Self::before(cluster::shared().await.unwrap()?, prefix).await)
+    }
+
+    /// Before this control plane, with a host that may act as nobody yet.
+    pub(super) async fn before(control_plane: &cluster::Cluster, prefix: &str) -> Self {
         let namespace = control_plane.namespace(prefix).await.unwrap();
         let audit = control_plane.audit().await.unwrap();
         let admin = control_plane.client().await.unwrap();
-        let own = own_client(control_plane, &admin, &namespace).await;
-        let host = Host::start(&Cluster::new(own), Vec::new(), &Options::default()).unwrap();
+        let own = Cluster::new(own_client(control_plane, &admin, &namespace).await);
+        let host = Host::start(&own, Vec::new(), &Options::default()).unwrap();
         let cluster = Cluster::new(admin);
-        Some(Self {
+        Self {
             namespace,
-            host,
+            host: Arc::new(host),
             cluster,
+            own,
             audit,
             puppet: puppet().await,
             last: Mutex::default(),
-        })
+        }
     }
 
     /// The host's account may act as these from now on.
@@ -117,6 +129,33 @@ impl Stage {
     /// A puppet as the Processor of this name, with the account of this name.
     pub(super) async fn puppet(&self, name: &str, description: &Description, script: &Value) {
         self.host.exchange(self.load(name, description, script).await).await.unwrap();
+    }
+
+    /// What looks after the Processors of the namespace, until it is dropped. The module `puppet.wasm` is theirs; who else reads
+    /// reports misses some.
+    pub(super) async fn supervise(&self) -> (JoinSet<()>, TempDir) {
+        let control_plane = cluster::shared().await.unwrap().unwrap();
+        control_plane.install(&[definition::processors()]).await.unwrap();
+        let modules = tempfile::tempdir().unwrap();
+        let module = guest(PUPPET).unwrap();
+        std::fs::copy(&module, modules.path().join("puppet.wasm")).unwrap();
+        let options = supervisor::Options {
+            namespace: Some(self.namespace.clone()),
+            modules: modules.path().to_owned(),
+            now: Options::default().now,
+            lease: Guard::none(),
+        };
+        let engine = desk::engine(Some(&module.parent().unwrap().join("mortise-cache")), false);
+        let opened = Supervisor::open(&self.own, &engine.unwrap(), &self.host, options).await;
+        let (supervisor, host) = (opened.unwrap(), Arc::clone(&self.host));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move { supervisor.run(CancellationToken::new()).await.unwrap() });
+        tasks.spawn(async move {
+            loop {
+                host.next_report().await.unwrap();
+            }
+        });
+        (tasks, modules)
     }
 
     /// The same, not yet at work.

@@ -1,0 +1,102 @@
+//! Processor resources, with a host that may do no more than it needs.
+
+use std::collections::BTreeSet;
+
+use mortise_sdk::{
+    Description, Manifest, Outcome, Reconciler, Selection, Verbs,
+    kubernetes::{ConfigMap, Secret},
+};
+use serde_json::{Value, json};
+
+use super::{
+    kind,
+    stage::{Rights, Stage, returns},
+};
+
+const PROCESSOR: &str = "mortise.dev/v1alpha1/Processor";
+const NAME: &str = "painter";
+const RECONCILES: Rights<'static> = &[("configmaps", "get list watch"), ("events", "create patch")];
+const WRITES: Rights<'static> = &[("secrets", "get list watch create patch")];
+
+/// A Processor that applies a Secret for a `ConfigMap`, both of its name.
+fn processor(stage: &Stage) -> Value {
+    let namespace = &stage.namespace;
+    let mine = Selection::of::<ConfigMap>().namespace(namespace).labels(format!("play={NAME}"));
+    let secrets = Selection::of::<Secret>().namespace(namespace);
+    let description = Description::new(NAME, "1.0.0")
+        .reconciles(Reconciler::new("objects", mine))
+        .writes(secrets, Verbs::CREATE | Verbs::UPDATE);
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": stage.named(NAME)});
+    let script = returns(&Outcome::new().apply(Manifest::json(&secret)));
+    json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": stage.named(NAME),
+        "spec": {
+            "module": {"path": "puppet.wasm"}, "serviceAccountName": NAME,
+            "config": {"description": description, "script": script},
+        },
+    })
+}
+
+/// What it reconciles.
+fn object(stage: &Stage) -> Value {
+    let mut metadata = stage.named(NAME);
+    super::merge(&mut metadata, &json!({"labels": {"play": NAME}}));
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+}
+
+fn condition<'a>(processor: &'a Value, name: &str) -> Option<&'a Value> {
+    let conditions = processor.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|condition| condition["type"] == name)
+}
+
+/// The status, reason and message of a condition.
+fn said<'a>(processor: &'a Value, name: &str) -> [&'a str; 3] {
+    let text = |key: &str| condition(processor, name).and_then(|of| of[key].as_str()).unwrap_or("");
+    ["status", "reason", "message"].map(text)
+}
+
+impl Stage {
+    async fn until_said(&self, name: &str, status: &str, reason: &str, message: &str) {
+        let what = format!("{name} {status} {reason} {message}");
+        self.until(&what, async || {
+            let processor = self.get(&kind(PROCESSOR), NAME).await.unwrap();
+            let said = said(&processor, name);
+            said[..2] == [status, reason] && said[2].contains(message)
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_denial_shows_in_the_conditions_until_the_right_is_given() {
+    let Some(stage) = Stage::new("conditions", &[NAME.to_owned()]).await else { return };
+    stage.account(NAME, RECONCILES).await;
+    let mut account =
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": stage.named(NAME)});
+    account["metadata"]["labels"] = json!({"mortise.dev/processor": NAME});
+    let _running = stage.supervise().await;
+    stage.apply(vec![account, object(&stage), processor(&stage)]).await;
+    let secret = kind("v1/Secret");
+    stage.until_said("Ready", "False", "RightsMissing", "may not create secrets").await;
+    stage.until_said("Synced", "False", "Denied", "may not patch secrets").await;
+    assert_eq!(stage.get(&secret, NAME).await, None);
+
+    stage.grant(NAME, &[RECONCILES, WRITES].concat()).await;
+    stage.until("it is written", async || stage.get(&secret, NAME).await.is_some()).await;
+    stage.until_said("Synced", "True", "Synced", "").await;
+    stage.until_said("Ready", "True", "Runs", "runs").await;
+
+    let own = stage.requests().await;
+    let own = own.iter().filter(|request| request.impersonated_user.is_none());
+    let own: Vec<_> = own.filter(|request| request.object_ref.is_some()).collect();
+    assert!(own.iter().all(|request| super::stage::is_own_right(request)), "{own:#?}");
+    let is_write = |verb: &str| !["get", "list", "watch"].contains(&verb);
+    let written: BTreeSet<_> = own
+        .iter()
+        .filter(|request| is_write(&request.verb))
+        .map(|request| request.resource())
+        .collect();
+    let expected =
+        ["processors", "processors/status", "subjectaccessreviews", "selfsubjectreviews"];
+    assert_eq!(written, expected.map(str::to_owned).into());
+}
