@@ -19,7 +19,7 @@ mod resource;
 pub use fault::{Fault, Former};
 pub use progress::Progress;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use futures::StreamExt as _;
@@ -48,6 +48,9 @@ use crate::{
     processor::Engine,
     run::{Clock, Host},
 };
+
+/// How long the last statuses may take.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How Processors are looked after.
 #[derive(Clone)]
@@ -84,6 +87,8 @@ struct Shared {
     accounts: Accounts,
     claims: Claims,
     progress: Arc<Phases>,
+    /// Cancelled when the keepers are to end.
+    stop: CancellationToken,
 }
 
 // === impl Supervisor ===
@@ -111,6 +116,7 @@ impl Supervisor {
             accounts: Accounts::build(cluster).await?,
             claims: Claims::default(),
             progress: Arc::default(),
+            stop: CancellationToken::new(),
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -139,8 +145,18 @@ impl Supervisor {
             ended = shared.accounts.watch(&shared.cluster, namespace.as_deref()) => ended,
             ended = self.follow() => ended,
         };
-        self.keepers.shutdown().await;
+        self.farewell().await;
         ended
+    }
+
+    /// Every keeper says how its Processor stands, unless that takes too long.
+    async fn farewell(&mut self) {
+        self.shared.stop.cancel();
+        let said = async { while self.keepers.join_next().await.is_some() {} };
+        if tokio::time::timeout(FAREWELL, said).await.is_err() {
+            tracing::warn!("not all Processors have been told how they stand at the end");
+        }
+        self.keepers.shutdown().await;
     }
 
     async fn follow(&mut self) -> anyhow::Result<()> {

@@ -128,6 +128,8 @@ fn a_processor_that_runs_says_what_and_how_many() {
     assert_eq!(found, expected);
 }
 
+type Change = Box<dyn FnOnce(&mut run::ProcessorStatus)>;
+
 /// A condition's type, and what it says: status, reason and message.
 type Expected = (&'static str, (&'static str, &'static str, &'static str));
 
@@ -138,7 +140,6 @@ fn what_the_host_knows_is_said_by_the_condition_that_it_concerns() {
         at: at("2026-01-01T00:00:00Z"),
         message: "no Gateway".into(),
     };
-    type Change = Box<dyn FnOnce(&mut run::ProcessorStatus)>;
     let cases: [(Change, Expected); 7] = [
         (
             Box::new(move |host| (host.failing, host.last_failure) = (2, Some(failed))),

@@ -117,7 +117,7 @@ impl Keeper {
         let mut claims = self.shared.claims.changes();
         let mut activity = self.shared.host.activity();
         let mut stores = self.shared.host.progress();
-        let lease = self.shared.lease.clone();
+        let (lease, stop) = (self.shared.lease.clone(), self.shared.stop.clone());
         let (mut look, mut leads) = (true, lease.is_held());
         loop {
             let newest = self.newest.borrow_and_update().clone();
@@ -130,6 +130,12 @@ impl Keeper {
             self.say(&newest).await;
             look = tokio::select! {
                 gone = self.newest.changed() => match gone { Ok(()) => false, Err(_) => break },
+                () = stop.cancelled() => {
+                    // What runs, runs on: only what is owed is said.
+                    self.may_say = Instant::now();
+                    self.say(&newest).await;
+                    return self.name;
+                }
                 Ok(()) = accounts.changed() => true,
                 Ok(()) = claims.changed() => true,
                 () = lease.held(), if !leads => { leads = true; true }

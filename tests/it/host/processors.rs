@@ -45,6 +45,8 @@ struct Place {
     host: Arc<Host>,
     /// Of the runs that have ended.
     reports: Arc<latest::Sender<Vec<Report>>>,
+    /// Ends what looks after the Processors, as a host does that is told to stop.
+    stop: CancellationToken,
     tasks: JoinSet<()>,
 }
 
@@ -66,6 +68,7 @@ impl Place {
             me: None,
             host,
             reports: Arc::new(latest::Sender::new(Vec::new())),
+            stop: CancellationToken::new(),
             tasks: JoinSet::new(),
         };
         place.put("puppet.wasm", PUPPET);
@@ -94,7 +97,8 @@ impl Place {
         }
         let supervisor = Supervisor::open(&cluster, &engine, &self.host, options).await.unwrap();
         let host = Arc::clone(&self.host);
-        self.tasks.spawn(async move { supervisor.run(CancellationToken::new()).await.unwrap() });
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move { supervisor.run(stop).await.unwrap() });
         let reports = Arc::clone(&self.reports);
         self.tasks.spawn(async move {
             loop {

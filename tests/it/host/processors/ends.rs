@@ -85,13 +85,28 @@ async fn a_suspended_processor_is_ended_nevertheless() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_has_left_the_selection_is_ended_too_after_a_restart() {
-    let mut place = copied(&json!({})).await;
+async fn an_object_that_has_left_the_selection_is_let_go_too_by_a_host_that_is_new() {
+    let mut place = Place::new().await;
+    let finalizers = json!({"finalizers": ["example.com/held"]});
+    let play = Play::new("puppet")
+        .reconciles_with("objects", &selection(CONFIG_MAP, "play=yes"), &finalizers)
+        .script(json!({"returns": outcome(&finalizers)}));
+    place
+        .apply(&[object(CONFIG_MAP, "a", &json!({"metadata": {"labels": {"play": "yes"}}}))])
+        .await;
+    place.puppet("rules", &play, &json!({"onDelete": "Release"})).await;
+    let is_held = |found: Option<&Value>| {
+        found.is_some_and(|found| found["metadata"]["finalizers"] == finalizers["finalizers"])
+    };
+    place.until_object(CONFIG_MAP, "a", "it is held", is_held).await;
+    place.change(CONFIG_MAP, "a", json!({"metadata": {"labels": {"play": "no"}}})).await;
     place.restart().await;
-    place.delete("copies").await;
-    place.until_gone("copies").await;
-    assert!(!place.has_copy());
-    place.assert_let_go().await;
+    place.reason("rules", "Ready", "Runs").await;
+    place.delete("rules").await;
+    place.until_gone("rules").await;
+    let left = place.objects(CONFIG_MAP).await.get("a").await.unwrap();
+    assert_eq!(left.metadata.finalizers, None);
+    assert!(place.host.status().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

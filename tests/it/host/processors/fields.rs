@@ -242,6 +242,21 @@ async fn a_host_that_starts_anew_writes_no_status() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_owed_is_said_when_the_host_is_told_to_stop() {
+    let place = Place::new().await;
+    place.puppet("rules", &makes("1"), &json!({})).await;
+    place.reason("rules", "Synced", "Synced").await;
+    place.apply(&[played("a"), played("b")]).await;
+    place.until_runs("rules", 2).await;
+    place.stop.cancel();
+    let said = place.until("rules", "both objects are counted", |processor| {
+        let counts = processor.status.as_ref().and_then(|status| status.counts.clone());
+        counts.is_some_and(|counts| counts.objects == 2)
+    });
+    said.await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_status_is_written_once_a_second_at_most() {
     let place = Place::new().await;
     place
