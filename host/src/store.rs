@@ -3,6 +3,7 @@
 //! A kind is watched within scopes, and each scope has a table of its own. Watches and the writer tell the stores what they
 //! saw; what changed by that is kept, in order, as events for the triggers. Readers take snapshots. No I/O.
 
+mod absence;
 mod entry;
 mod event;
 mod feed;
@@ -33,10 +34,11 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
+use self::absence::Absences;
 use self::feed::{Store, Tables, Told};
 use self::table::Table;
 use crate::contract::{Kind, ObjectRef, Selection};
-use crate::path::Fields;
+use crate::path::{Fields, Path};
 use crate::queue::Key;
 
 /// The stores of all kinds. Clones are handles of the same ones.
@@ -66,6 +68,7 @@ struct OfKind {
     kind: Arc<Kind>,
     state: Mutex<KindState>,
     stores: RwLock<Vec<Arc<Store>>>,
+    absences: Absences,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -139,7 +142,7 @@ impl Stores {
             events.stores += 1;
             StoreId(events.stores)
         };
-        let store = Arc::new(Store::new(id, scope, wanted));
+        let store = Arc::new(Store::new(id, scope, wanted, &of_kind.absences));
         of_kind.stores.write().push(Arc::clone(&store));
         Some(Feed::new(self, &of_kind, &store))
     }
@@ -224,6 +227,13 @@ impl Stores {
             self.exchange(&of_kind.kind, store);
         }
         self.moved();
+    }
+
+    /// A field manager wants these fields of an object to be absent from now on, and no others. An object that is told from now on
+    /// knows whether they are (see [`Entry::breaks_absence_of`]).
+    pub fn must_be_absent(&self, of: &ObjectRef, manager: &str, paths: &[Path]) {
+        let place = (of.namespace.as_deref().unwrap_or_default(), of.name.as_str());
+        self.of_kind(&of.kind).absences.set(place, manager, paths);
     }
 
     /// An object is gone by a deletion of ours, says the API server.
@@ -359,6 +369,7 @@ impl Stores {
                 kind: Arc::new(kind.clone()),
                 state: Mutex::default(),
                 stores: RwLock::default(),
+                absences: Absences::default(),
             })
         };
         Arc::clone(kinds.entry(kind.clone()).or_insert_with(new))

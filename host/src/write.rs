@@ -241,7 +241,9 @@ impl Writer {
     /// Forgets what was remembered of a reconciled object that is gone.
     pub fn forget(&self, context: &Context<'_>) {
         let managers = FieldManagers::new(context);
-        self.memory.forget(managers.hash());
+        for (of, manager) in self.memory.forget(managers.hash()) {
+            self.stores.must_be_absent(&of, &manager, &[]);
+        }
         self.disputes.forget(managers.hash());
     }
 }
@@ -253,7 +255,9 @@ impl Run<'_> {
         let pruned = plan.prune.iter().map(|prune| (prune.of.clone(), self.managers.apply.clone()));
         self.written.pruned = pruned.collect();
         if self.everything(plan).await.is_some() && !plan.is_report {
-            self.writer.memory.keep_only(self.managers.hash(), &self.touched);
+            for (of, manager) in self.writer.memory.keep_only(self.managers.hash(), &self.touched) {
+                self.writer.stores.must_be_absent(&of, &manager, &[]);
+            }
         }
     }
 

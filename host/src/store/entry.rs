@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::absence::Managers;
 use super::hashed::{self, HashedSelector, Space};
 use crate::labels::LabelSelector;
 use crate::own_fields::{self, Digests};
@@ -32,6 +33,8 @@ pub struct Entry {
     /// an escaped form, then the JSON.
     data: Box<[u8]>,
     own: Digests,
+    /// On whose behalf something must be absent that it has.
+    broken: Option<Managers>,
     label_keys: LabelKeys,
     shape: Arc<Shape>,
     /// The resource version as a number; 0 where it is none.
@@ -117,6 +120,7 @@ impl Entry {
         let small = |length: usize| u16::try_from(length).map_err(|_| NotKept::TooLarge);
         Ok(Self {
             own: own_fields::of(object),
+            broken: None,
             label_keys: intern(keys),
             shape: Arc::clone(shape),
             revision: revision(version),
@@ -161,6 +165,7 @@ impl Entry {
         Ok(Self {
             data: data.into(),
             own: self.own.clone(),
+            broken: self.broken.clone(),
             label_keys: Arc::clone(&self.label_keys),
             shape: Arc::clone(shape),
             starts,
@@ -213,6 +218,16 @@ impl Entry {
     /// The digests of what `mortise/` managers own of it.
     pub fn own(&self) -> &Digests {
         &self.own
+    }
+
+    /// The same, holding what must be absent on behalf of these.
+    pub(super) fn breaking(self, managers: Option<Managers>) -> Self {
+        Self { broken: managers, ..self }
+    }
+
+    /// Whether it has something that must be absent on behalf of a field manager.
+    pub fn breaks_absence_of(&self, manager: &str) -> bool {
+        self.broken.iter().flat_map(|managers| managers.iter()).any(|held| **held == *manager)
     }
 
     /// What is kept of it.

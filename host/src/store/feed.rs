@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
+use super::absence::Absences;
 use super::entry::{NotKept, Shape};
 use super::table::{Difference, Table};
 use super::{OfKind, Scope, Source, StoreId, Stores, Wanted};
@@ -57,8 +58,9 @@ pub(super) type Told = Result<(Vec<Difference>, bool), NotKept>;
 // === impl Store ===
 
 impl Store {
-    pub(super) fn new(id: StoreId, scope: &Scope, wanted: &Wanted) -> Self {
-        let table = Table::new(Shape::new(wanted.fields.clone(), wanted.matching.iter().cloned()));
+    pub(super) fn new(id: StoreId, scope: &Scope, wanted: &Wanted, absences: &Absences) -> Self {
+        let shape = Shape::new(wanted.fields.clone(), wanted.matching.iter().cloned());
+        let table = Table::new(shape, absences.clone());
         let tables = Tables { served: Fed::new(table, wanted, 0), sequence: 0, next: None };
         Self { id, scope: Arc::new(scope.clone()), tables: Mutex::new(tables) }
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::absence::Absences;
 use super::entry::{self, Entry, LabelKeys, NotKept, Shape};
 use super::snapshot::{Posting, Snapshot};
 use super::tombstones::Tombstones;
@@ -35,6 +36,7 @@ pub(super) struct Table {
     /// Own writes that neither a list nor the watch has shown yet: if the watch shows a later version of anything, the object
     /// was deleted before the list from which the watch goes on.
     unconfirmed: BTreeMap<u64, Place>,
+    absences: Absences,
     label_keys: HashSet<LabelKeys>,
     /// How many sets of label keys make it worth looking for those that nobody holds any more.
     label_keys_bound: usize,
@@ -51,13 +53,14 @@ struct Listing {
 // === impl Table ===
 
 impl Table {
-    pub(super) fn new(shape: Arc<Shape>) -> Self {
+    pub(super) fn new(shape: Arc<Shape>, absences: Absences) -> Self {
         Self {
             current: Snapshot::new(shape),
             listing: None,
             tombstones: Tombstones::default(),
             seen: 0,
             unconfirmed: BTreeMap::new(),
+            absences,
             label_keys: HashSet::new(),
             label_keys_bound: 64,
         }
@@ -70,7 +73,7 @@ impl Table {
         let paths: BTreeSet<Path> = held.chain(matching.iter().cloned()).collect();
         let shape = Shape::new(self.current.shape.fields.union(fields), paths);
         // Its list is asked for after this one has seen all that up to here.
-        Self { seen: self.seen, ..Self::new(shape) }
+        Self { seen: self.seen, ..Self::new(shape, self.absences.clone()) }
     }
 
     /// Whether it holds all that is asked for, without a new list.
@@ -300,7 +303,7 @@ impl Table {
         }
         let label_keys = &mut self.label_keys;
         let entry = Entry::new(object, &self.current.shape, |keys| share(label_keys, keys))?;
-        let entry = Arc::new(entry);
+        let entry = Arc::new(entry.breaking(self.absences.broken(object)));
         self.current.put(&entry);
         self.tombstones.remove(namespace, name);
         self.drop_label_keys();

@@ -51,7 +51,8 @@ impl<'a> Compare<'a> {
             (Concern::Written { query, manager, own }, None) => match &self.change.new {
                 None => self.change.old.as_ref().is_some_and(|old| query.matches(old)),
                 Some(new) => {
-                    query.matches(new) && own.is_some() && new.own().get(manager, "") != *own
+                    let is_other = own.is_some() && new.own().get(manager, "") != *own;
+                    query.matches(new) && (is_other || new.breaks_absence_of(manager))
                 }
             },
             (Concern::Pruned { query, manager }, None) => {

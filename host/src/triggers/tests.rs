@@ -452,6 +452,32 @@ fn what_a_run_wrote_triggers_when_somebody_else_changes_or_deletes_it() {
 }
 
 #[test]
+fn what_must_be_absent_triggers_when_it_comes_back_and_nothing_else_of_the_object_does() {
+    let mut world = World::new();
+    let spec = |key: &str, value: u64| with(applied("a", "mortise/m", 1), key, json!(value));
+    world.upsert(spec("spec/other", 1));
+    world.queued();
+    let began = world.triggers.begin(&key("k"));
+    let mut reads = world.view().finish();
+    let of = reference("Thing", "a");
+    world.stores.must_be_absent(&of, "mortise/m", &["spec.old".parse().unwrap()]);
+    reads.wrote(&of, "mortise/m", ours(&applied("a", "mortise/m", 1)));
+    assert_eq!(world.triggers.ran(began, &reads), []);
+    let cases = [
+        ("another field", spec("spec/other", 2), 1, 0),
+        ("the field", spec("spec/old", 1), 1, 1),
+        ("it is gone", spec("spec/other", 3), 1, 0),
+        ("it may be there", spec("spec/old", 2), 0, 0),
+    ];
+    for (case, object, paths, count) in cases {
+        let paths = vec!["spec.old".parse().unwrap(); paths];
+        world.stores.must_be_absent(&of, "mortise/m", &paths);
+        world.upsert(object);
+        assert_eq!(world.queued().len(), count, "{case}");
+    }
+}
+
+#[test]
 fn drift_that_a_run_has_mended_itself_does_not_run_it_again_but_later_drift_does() {
     let mut world = World::new();
     let a = applied("a", "mortise/m", 1);

@@ -10,19 +10,39 @@ use super::{
     leave::{ROUNDS, merged},
     live::{named, resource_version, uid},
 };
-use crate::{outcome::Manifest, path::Path, store::Known};
+use crate::{contract::ObjectRef, outcome::Manifest, path::Path, store::Known};
 
 impl Run<'_> {
     /// Removes what must be absent, by JSON patch with a test of what is there. `answer`: the object, if it was just written.
+    /// Where it comes back later, that is a change of what was written.
     pub(super) async fn remove_absent(
         &mut self,
         target: &Target<'_>,
         manifest: &Manifest,
         answer: Option<Value>,
     ) -> Result<(), Stop> {
+        // Before the object is looked at, so that no change of it is missed.
+        self.watch_absence(target.to, target.manager, &manifest.absent);
         if manifest.absent.is_empty() {
             return Ok(());
         }
+        self.remove_present(target, &manifest.absent, answer).await
+    }
+
+    /// From now on it counts whether these fields come back; of none, and where a write has failed, nothing does.
+    pub(super) fn watch_absence(&self, to: &ObjectRef, manager: &str, absent: &[Path]) {
+        let of = (!absent.is_empty()).then_some(to);
+        if self.writer.memory.absent_from(self.managers.hash(), &super::place(manager, to), of) {
+            self.writer.stores.must_be_absent(to, manager, absent);
+        }
+    }
+
+    async fn remove_present(
+        &mut self,
+        target: &Target<'_>,
+        absent: &[Path],
+        answer: Option<Value>,
+    ) -> Result<(), Stop> {
         let place = super::place(target.manager, target.to);
         self.touched.insert(place.clone());
         if answer.is_none()
@@ -44,7 +64,7 @@ impl Run<'_> {
                     None => return Ok(()),
                 },
             };
-            let pointers = pointers(&object, &manifest.absent);
+            let pointers = pointers(&object, absent);
             let operations = removals(&object, &pointers);
             if operations.is_empty() {
                 self.writer.memory.nothing_present(

@@ -43,6 +43,7 @@ impl Run<'_> {
                 own
             }
             Err(stop) => {
+                self.watch_absence(&manifest.to, &manager, &[]);
                 let stop = self.stale(manifest, stop).await;
                 self.stopped(contract::Action::Apply, &manifest.to, stop);
                 None

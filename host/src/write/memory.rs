@@ -32,6 +32,8 @@ struct Remembered {
     sent: Option<(u128, Option<Pair>)>,
     /// The `resourceVersion` at which nothing that must be absent was there.
     nothing_present: Option<String>,
+    /// The object of which something must be absent.
+    absent_from: Option<ObjectRef>,
 }
 
 impl From<&ObjectRef> for Identity {
@@ -95,19 +97,40 @@ impl Memory {
             .is_some_and(|known| known == resource_version)
     }
 
-    /// Forgets what a run did not touch.
-    pub(super) fn keep_only(&self, key: &str, touched: &HashSet<Place>) {
+    /// Remembers whether something of an object must be absent. Says whether something must, or had to before.
+    pub(super) fn absent_from(&self, key: &str, place: &Place, of: Option<&ObjectRef>) -> bool {
         let mut all = self.0.lock();
-        if let Some(of_key) = all.get_mut(key) {
-            of_key.retain(|place, _| touched.contains(place));
-            if of_key.is_empty() {
-                all.remove(key);
-            }
+        if of.is_none() {
+            let held = all.get_mut(key).and_then(|of_key| of_key.get_mut(place));
+            return held.is_some_and(|held| held.absent_from.take().is_some());
         }
+        let of_key = all.entry(key.to_owned()).or_default();
+        of_key.entry(place.clone()).or_default().absent_from = of.cloned();
+        true
     }
 
-    /// Forgets a reconciled object.
-    pub(super) fn forget(&self, key: &str) {
-        self.0.lock().remove(key);
+    /// Forgets what a run did not touch. Gives back from what objects something had to be absent, and for which manager.
+    pub(super) fn keep_only(
+        &self,
+        key: &str,
+        touched: &HashSet<Place>,
+    ) -> Vec<(ObjectRef, String)> {
+        let mut all = self.0.lock();
+        let Some(of_key) = all.get_mut(key) else { return Vec::new() };
+        let gone = of_key.extract_if(|place, _| !touched.contains(place)).filter_map(absence);
+        let gone = gone.collect();
+        if of_key.is_empty() {
+            all.remove(key);
+        }
+        gone
     }
+
+    /// Forgets a reconciled object. Gives back what [`Memory::keep_only`] does.
+    pub(super) fn forget(&self, key: &str) -> Vec<(ObjectRef, String)> {
+        self.0.lock().remove(key).into_iter().flatten().filter_map(absence).collect()
+    }
+}
+
+fn absence((place, remembered): (Place, Remembered)) -> Option<(ObjectRef, String)> {
+    Some((remembered.absent_from?, place.manager))
 }

@@ -15,6 +15,7 @@ impl Run<'_> {
         let own = match self.try_patch(manifest, &manager).await {
             Ok(own) => own,
             Err(stop) => {
+                self.watch_absence(&manifest.to, &manager, &[]);
                 self.stopped(contract::Action::Patch, &manifest.to, stop);
                 None
             }

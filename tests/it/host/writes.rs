@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use kube::api::{Patch, PatchParams};
 use mortise_embedded_api::{Fault, Filter, Verb};
 use mortise_host::{queue::Cause, run::Drive, write::Action};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     CONFIG_MAP, NAMESPACE, RULE, Scene, VIRTUAL_SERVICE, actions, applies, manifest, names, object,
@@ -68,6 +68,34 @@ async fn a_refused_write_is_told_to_the_processor_at_once_and_tried_again_after_
     assert!(reports.iter().all(|report| report.failure.is_none()), "{reports:#?}");
     assert!(stage.is_ready("orders"));
     assert_eq!(stage.get(VIRTUAL_SERVICE, name).unwrap()["spec"], made["spec"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_must_be_absent_is_removed_again_as_soon_as_somebody_sets_it() {
+    let scene = Scene::of_puppet(CONFIG_MAP).await;
+    let script = |absent: Value| {
+        let mut wanted = manifest(&object(CONFIG_MAP, "made", &json!({"data": {"k": "v"}})));
+        wanted["absent"] = absent;
+        json!({"returns": outcome(&json!({"apply": [wanted]}))}).to_string()
+    };
+    scene.load(&scripted("first", &script(json!(["data.old"]))));
+    let stage = scene.start(Drive::Caller);
+    stage.settle().await;
+    for round in 1..=2 {
+        stage.edit(CONFIG_MAP, "made", json!({"data": {"theirs": round.to_string()}})).await;
+        assert_eq!(names(&stage.ready().await), BTreeSet::new(), "nothing that counts");
+        stage.edit(CONFIG_MAP, "made", json!({"data": {"old": "v"}})).await;
+        let ready = stage.ready().await;
+        assert_eq!(names(&ready), ["first".to_owned()].into(), "round {round}");
+        stage.run(ready).await;
+        let data = stage.get(CONFIG_MAP, "made").unwrap()["data"].clone();
+        assert_eq!(data, json!({"k": "v", "theirs": round.to_string()}));
+    }
+    // The next one does not want it absent any more.
+    stage.apply(&[scripted("first", &script(json!([])))]).await;
+    stage.settle().await;
+    stage.edit(CONFIG_MAP, "made", json!({"data": {"old": "v"}})).await;
+    assert_eq!(names(&stage.ready().await), BTreeSet::new(), "it may be there");
 }
 
 /// Two keys of one processor want one object otherwise.

@@ -1,0 +1,91 @@
+//! Fields that must be absent, of the objects of one kind: who says so, and which of them have come back.
+//!
+//! What must be absent is in nobody's fields, so what is kept of an object cannot tell whether it is there. This looks at the
+//! object while it is still whole.
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::RwLock;
+use serde_json::Value;
+
+use super::entry::place_of;
+use crate::path::Path;
+
+/// The field managers on whose behalf something must be absent.
+pub(super) type Managers = Arc<[Box<str>]>;
+
+/// What must be absent, by namespace, name and field manager. Clones are handles of the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Absences(Arc<RwLock<ByNamespace>>);
+
+type ByNamespace = HashMap<Box<str>, HashMap<Box<str>, Vec<(Box<str>, Arc<[Path]>)>>>;
+
+impl Absences {
+    /// A manager wants these fields of an object to be absent, and no others; of none, it wants nothing.
+    pub(super) fn set(&self, (namespace, name): (&str, &str), manager: &str, paths: &[Path]) {
+        if paths.is_empty() && self.0.read().is_empty() {
+            return;
+        }
+        let mut all = self.0.write();
+        let names = all.entry(namespace.into()).or_default();
+        let wanted = names.entry(name.into()).or_default();
+        wanted.retain(|(held, _)| **held != *manager);
+        if !paths.is_empty() {
+            wanted.push((manager.into(), paths.into()));
+        }
+        if wanted.is_empty() {
+            names.remove(name);
+        }
+        if names.is_empty() {
+            all.remove(namespace);
+        }
+    }
+
+    /// The managers that find something on a whole object that must be absent; none where all is well.
+    pub(super) fn broken(&self, object: &Value) -> Option<Managers> {
+        let (namespace, name) = place_of(object);
+        let all = self.0.read();
+        let wanted = all.get(namespace)?.get(name)?;
+        let is_broken = |paths: &[Path]| paths.iter().any(|path| !path.values(object).is_empty());
+        let broken = wanted.iter().filter(|(_, paths)| is_broken(paths));
+        let managers: Managers = broken.map(|(manager, _)| manager.clone()).collect();
+        (!managers.is_empty()).then_some(managers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_manager_is_told_of_its_own_fields_for_as_long_as_it_wants_them_absent() {
+        let paths = |texts: &[&str]| -> Vec<Path> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        let object =
+            json!({"metadata": {"namespace": "n", "name": "a"}, "data": {"x": "1", "y": null}});
+        let absences = Absences::default();
+        let broken = |object: &Value| {
+            let managers = absences.broken(object);
+            managers.iter().flat_map(|all| all.iter()).map(ToString::to_string).collect::<Vec<_>>()
+        };
+        absences.set(("n", "a"), "one", &paths(&["data.x", "data.z"]));
+        absences.set(("n", "a"), "two", &paths(&["data.y"]));
+        absences.set(("n", "b"), "one", &paths(&["data.x"]));
+        assert_eq!(broken(&object), ["one", "two"]);
+        assert!(
+            broken(&json!({"metadata": {"namespace": "m", "name": "a"}, "data": {"x": "1"}}))
+                .is_empty()
+        );
+        absences.set(("n", "a"), "one", &paths(&["data.z"]));
+        assert_eq!(broken(&object), ["two"]);
+        for name in ["a", "b"] {
+            absences.set(("n", name), "one", &[]);
+        }
+        absences.set(("n", "a"), "two", &[]);
+        assert!(broken(&object).is_empty());
+        assert!(absences.0.read().is_empty(), "nothing is left behind");
+    }
+}
