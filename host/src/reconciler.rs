@@ -357,7 +357,8 @@ impl Reconciler {
         }
         turn.report.record_mut().refused += written.failures.len();
         request.failed_writes = written.failures;
-        let (answer, reads) = self.call(self.view(), &request, turn.report).await;
+        let view = self.view().after(&turn.reads);
+        let (answer, reads) = self.call(view, &request, turn.report).await;
         turn.reads.merge(reads);
         let second = match self.plan(answer, turn).await {
             Ok(Planned { plan, retry }) => Planned { plan: plan.only_report(), retry },

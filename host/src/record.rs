@@ -114,7 +114,7 @@ pub enum Question {
         of: Box<Selection>,
         /// How many at most; 0: as many as there are.
         limit: u32,
-        /// The page token; of Secrets, its digest, for there is a digest of the selection in it.
+        /// The page token, or its digest, for there is a digest of the selection in it.
         from: Option<Box<str>>,
     },
 }
@@ -133,8 +133,8 @@ pub struct Object {
     pub name: Box<str>,
 }
 
-/// Which objects of a kind, and what of them. Where these are Secrets, a keyed [`Digest`] stands for each text that they are
-/// compared with.
+/// Which objects of a kind, and what of them. Where these are Secrets, or the run had read of a Secret before, a keyed [`Digest`]
+/// stands for each text that they are compared with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
     /// The cluster; empty: the home cluster.
@@ -146,9 +146,9 @@ pub struct Selection {
     pub namespace: Option<Box<str>>,
     /// Of this name; none: of any.
     pub name: Option<Box<str>>,
-    /// A label selector; of Secrets, the digest of one, unless it is empty.
+    /// A label selector, or the digest of one, unless it is empty.
     pub labels: Box<str>,
-    /// Paths and the texts to be found there; of Secrets, the digests of the texts.
+    /// Paths and the texts to be found there, or the digests of the texts.
     pub matching: Box<[(String, String)]>,
     /// The fields; of none, all that is declared.
     pub fields: Arc<[String]>,
@@ -306,8 +306,14 @@ impl Object {
 // === impl Selection ===
 
 impl Selection {
-    pub(crate) fn of(of: &contract::Selection, kind: Arc<Kind>, fields: Arc<[String]>) -> Self {
-        let text = |text: &str| asked_text(&kind, text);
+    /// `secret`: its texts may come from a Secret.
+    pub(crate) fn of(
+        of: &contract::Selection,
+        kind: Arc<Kind>,
+        fields: Arc<[String]>,
+        secret: bool,
+    ) -> Self {
+        let text = |text: &str| asked_text(secret, text);
         let matching = of.matching.iter().map(|(path, value)| (path.clone(), text(value)));
         Self {
             cluster: of.cluster.as_str().into(),

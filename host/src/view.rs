@@ -178,6 +178,8 @@ impl View {
         limit: u32,
         from: Option<&str>,
     ) -> Result<Page, ReadError> {
+        // What was read of a Secret may be what is asked with.
+        let secret = self.reads.saw_secret() || record::is_secret(&of.kind);
         let answer = self.page(of, limit, from);
         self.record_list(of, limit, from, answer)
     }
@@ -191,9 +193,9 @@ impl View {
     ) -> Result<Page, ReadError> {
         let (kind, fields) = (self.stores.shared_kind(&of.kind), self.readable.shared(&of.fields));
         let question = Question::List {
-            of: Box::new(record::Selection::of(of, kind, fields)),
+            of: Box::new(record::Selection::of(of, kind, fields, secret)),
             limit,
-            from: from.map(|token| record::asked_text(&of.kind, token).into()),
+            from: from.map(|token| record::asked_text(secret, token).into()),
         };
         let given = answer.as_ref().map(|(objects, _)| objects.iter().collect());
         self.reads.record(question, self.stood.take(), given);
@@ -223,6 +225,13 @@ impl View {
             self.reads.answered(&answering.kind, entry);
         }
         Ok((objects, None))
+    }
+
+    /// A view for a later call of the same run, in which what an earlier one has read may turn up.
+    #[must_use]
+    pub fn after(mut self, earlier: &Reads) -> Self {
+        self.reads.comes_after(earlier);
+        self
     }
 
     /// All that was read.

@@ -138,9 +138,9 @@ pub(crate) fn is_secret(kind: &Kind) -> bool {
     kind.group.is_empty() && kind.kind == "Secret"
 }
 
-/// A text of a question as it stands in a record; of a question for Secrets, its keyed digest.
-pub(crate) fn asked_text(kind: &Kind, text: &str) -> String {
-    if text.is_empty() || !is_secret(kind) {
+/// A text of a question as it stands in a record; its keyed digest where it may come from a Secret.
+pub(crate) fn asked_text(secret: bool, text: &str) -> String {
+    if text.is_empty() || !secret {
         return text.to_owned();
     }
     Digest::keyed([text.as_bytes()]).to_string()

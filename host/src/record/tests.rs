@@ -5,7 +5,7 @@ use crate::{
     contract::{Failure, ReadError, Retry},
     fixture::{all, description, fields, key, labelled, list, matching, object, reference, with},
     store::{Scope, Stores},
-    view::{PAGE_BYTES, Readable, View},
+    view::{PAGE_BYTES, Readable, Reads, View},
 };
 
 const HIDDEN: &str = "c3dvcmRmaXNo";
@@ -151,7 +151,8 @@ fn what_secrets_are_compared_with_stands_in_no_record() {
     let asked = |of: contract::Selection| {
         let of = matching(labelled(of, "token=c3dvcmRmaXNo"), "data.password", HIDDEN);
         let kind = Arc::new(of.kind.clone());
-        Selection::of(&of, kind, Arc::default())
+        let secret = is_secret(&kind);
+        Selection::of(&of, kind, Arc::default(), secret)
     };
     let of_things = asked(all("Thing"));
     assert_eq!(&*of_things.labels, "token=c3dvcmRmaXNo");
@@ -165,8 +166,30 @@ fn what_secrets_are_compared_with_stands_in_no_record() {
     assert!(value.parse::<Digest>().unwrap().is_keyed());
     // The same question is the same again, and that for all Secrets stays without a selector.
     assert_eq!(asked(secrets()), of_secrets);
-    let all = Selection::of(&secrets(), Arc::new(secrets().kind), Arc::default());
+    let all = Selection::of(&secrets(), Arc::new(secrets().kind), Arc::default(), true);
     assert_eq!(&*all.labels, "");
+}
+
+#[test]
+fn what_was_read_of_a_secret_stands_in_no_later_question_of_the_run() {
+    let (stores, readable) = readable();
+    let new_view = || View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+    let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
+    let by_value = matching(labelled(all("Thing"), "token=c3dvcmRmaXNo"), "spec.a", HIDDEN);
+    let recorded = |mut view: View, reads_secret: bool| {
+        if reads_secret {
+            view.get(&secret, &[]).unwrap();
+        }
+        view.list(&by_value, 1, None).unwrap();
+        view.finish()
+    };
+    let text = |reads: &Reads| serde_json::to_string(reads.records()).unwrap();
+    assert!(text(&recorded(new_view(), false)).contains(HIDDEN), "it came from elsewhere");
+    let first = recorded(new_view(), true);
+    assert!(!text(&first).contains(HIDDEN), "{}", text(&first));
+    // The second call is told of refused writes, in which it may stand.
+    let second = recorded(new_view().after(&first), false);
+    assert!(!text(&second).contains(HIDDEN), "{}", text(&second));
 }
 
 #[test]

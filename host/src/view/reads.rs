@@ -70,7 +70,7 @@ pub(crate) enum Concern {
     Reconciled { query: Query, fields: Arc<Fields>, extent: Extent },
     /// Which objects are selected, and what they hold in these fields.
     Read { query: Query, fields: Arc<Fields> },
-    /// What a manager owns of an object, or, where that is none, whether the object is there.
+    /// What a manager owns of an object, or, where that is none, whether the object is there; and whether what must be absent is.
     Written { query: Query, manager: Box<str>, own: Option<Pair> },
     /// Which of the selected objects a manager has applied.
     Pruned { query: Query, manager: Box<str> },
@@ -111,6 +111,11 @@ impl Reads {
     /// Whether something of a Secret was read.
     pub(crate) fn saw_secret(&self) -> bool {
         self.saw_secret
+    }
+
+    /// What an earlier call of the run has read may be in its failed writes, which this one is told.
+    pub(super) fn comes_after(&mut self, earlier: &Self) {
+        self.saw_secret |= earlier.saw_secret;
     }
 
     /// The uid of an object, if it was read.
