@@ -87,6 +87,9 @@ struct State {
     /// From the first reconcile on, what is there.
     cluster: Option<Cluster>,
     ran: BTreeMap<run::Key, run::Ran>,
+    /// The keys that are to run, though what they are to run for may have passed.
+    due: BTreeSet<run::Key>,
+    memory: write::Memory,
     /// What tells the field managers of a key from those of others, and how the key is called.
     marks: BTreeMap<String, String>,
 }
@@ -133,6 +136,8 @@ impl Stub {
             crds: Vec::new(),
             cluster: None,
             ran: BTreeMap::new(),
+            due: BTreeSet::new(),
+            memory: write::Memory::default(),
             marks: BTreeMap::new(),
         };
         Self { state: Rc::new(RefCell::new(state)) }

@@ -1,6 +1,5 @@
 //! Generated cases: the puppet does what the objects say, on both hosts, and both must end in the same state.
 //!
-//! Empty maps and lists are not generated: to apply one twice leads to another object than once, and the stub applies more often.
 //! The cases are always the same; `PROPTEST_CASES` says how many.
 
 use std::path::PathBuf;
@@ -11,7 +10,7 @@ use proptest::{
     prelude::*,
     sample::subsequence,
     strategy::ValueTree as _,
-    test_runner::{RngAlgorithm, TestRng, TestRunner},
+    test_runner::{RngAlgorithm, TestError, TestRng, TestRunner},
 };
 use serde_json::{Value, json};
 use test_guest_puppet::Puppet;
@@ -42,6 +41,7 @@ fn selection(kind: &Value, labels: &str) -> Value {
 /// What the puppet declares: it reconciles Things, and reads and writes `ConfigMaps`, Services and Parts.
 fn config() -> Value {
     let rule = |kind: Value| json!({"of": selection(&kind, ""), "verbs": ["create", "update", "delete"], "fields": []});
+    let evicts = json!({"of": selection(&kind("", "Pod"), ""), "verbs": ["evict"], "fields": []});
     json!({"description": {
         "name": "puppet", "version": "1", "config_schema": null,
         "reconcilers": [{
@@ -49,7 +49,7 @@ fn config() -> Value {
             "resync": 0, "triggered_by_status": false, "min_interval": 0,
         }],
         "reads": [selection(&config_map(), "")],
-        "writes": [rule(config_map()), rule(kind("", "Service")), rule(kind("example.com", "Part"))],
+        "writes": [rule(config_map()), rule(kind("", "Service")), rule(kind("example.com", "Part")), evicts],
     }})
 }
 
@@ -98,7 +98,7 @@ fn word(words: &'static [&'static str]) -> impl Strategy<Value = String> {
 
 /// Some of these keys with one of two values.
 fn texts(keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
-    subsequence(keys, 1..=keys.len()).prop_flat_map(|keys| {
+    subsequence(keys, 0..=keys.len()).prop_flat_map(|keys| {
         let values = prop::collection::vec(word(&["v", "w"]), keys.len());
         (Just(keys), values).prop_map(|(keys, values)| {
             Value::Object(
@@ -124,7 +124,7 @@ fn applied_config_map() -> impl Strategy<Value = Value> {
 }
 
 fn applied_part() -> impl Strategy<Value = Value> {
-    let names = || subsequence(&["x", "y", "z"][..], 1..=3);
+    let names = || subsequence(&["x", "y", "z"][..], 0..=3);
     (word(&["p", "q"]), texts(&["app"]), names(), names(), names(), prop::option::of(1..12_u32)).prop_map(
         |(name, labels, atomic, set, items, size)| {
             let items: Vec<Value> =
@@ -139,11 +139,30 @@ fn applied_part() -> impl Strategy<Value = Value> {
 }
 
 fn applied_service() -> impl Strategy<Value = Value> {
-    (word(&["s"]), texts(&["app"]), subsequence(&[80, 81, 82][..], 1..=3)).prop_map(|(name, labels, ports)| {
+    (word(&["s"]), texts(&["app"]), subsequence(&[80, 81, 82][..], 0..=3)).prop_map(|(name, labels, ports)| {
         let ports: Vec<Value> =
             ports.iter().map(|port| json!({"port": port, "name": format!("port-{port}")})).collect();
         json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata(&name, &labels), "spec": {"ports": ports}})
     })
+}
+
+/// Owners: made by the same outcome, of another incarnation, not read.
+fn owners() -> impl Strategy<Value = Option<Value>> {
+    let owner = |kind: &str, name: &str, uid: Option<&str>| {
+        let version = if kind == "Thing" { "example.com/v1" } else { "v1" };
+        let mut owner = json!({"apiVersion": version, "kind": kind, "name": name});
+        if let Some(uid) = uid {
+            owner["uid"] = json!(uid);
+        }
+        json!([owner])
+    };
+    prop_oneof![
+        6 => Just(None),
+        2 => Just(Some(owner("ConfigMap", "a", None))),
+        1 => Just(Some(owner("ConfigMap", "shared", Some("")))),
+        1 => Just(Some(owner("Thing", "one", Some("other")))),
+        1 => Just(Some(json!([]))),
+    ]
 }
 
 fn manifest() -> impl Strategy<Value = Value> {
@@ -155,7 +174,10 @@ fn manifest() -> impl Strategy<Value = Value> {
         1 => Just(json!(["spec.items[name=x].value"])),
     ];
     let absent = prop_oneof![4 => Just(json!([])), 1 => Just(json!(["data.n"])), 1 => Just(json!(["metadata.labels.old"]))];
-    (object, mode, leave, absent).prop_map(|(object, mode, leave, absent)| {
+    (object, mode, leave, absent, owners()).prop_map(|(mut object, mode, leave, absent, owners)| {
+        if let Some(owners) = owners {
+            object["metadata"]["ownerReferences"] = owners;
+        }
         json!({"cluster": "", "object": object.to_string(), "mode": mode, "leave": leave, "absent": absent})
     })
 }
@@ -173,6 +195,15 @@ fn patch() -> impl Strategy<Value = Value> {
 fn deletion() -> impl Strategy<Value = Value> {
     (word(&["old", "nowhere"]), prop::option::of(Just("another"))).prop_map(|(name, uid)| {
         json!({"ref_": reference(&name), "uid": uid, "propagation": "Background", "grace_period": null})
+    })
+}
+
+/// Of a pod that may go, one that its budget keeps, and none.
+fn eviction() -> impl Strategy<Value = Value> {
+    word(&["free", "kept", "nowhere"]).prop_map(|name| {
+        let pod =
+            json!({"cluster": "", "kind": kind("", "Pod"), "namespace": "shop", "name": name});
+        json!({"ref_": pod, "uid": null, "propagation": "Background", "grace_period": null})
     })
 }
 
@@ -199,11 +230,12 @@ fn outcome() -> impl Strategy<Value = Value> {
     let requeue =
         prop_oneof![Just(json!("ByDefault")), Just(json!("Never")), Just(json!({"After": 7000}))];
     let finalizers = prop_oneof![Just(json!(null)), Just(json!([])), Just(json!([FINALIZER]))];
-    let writes = (few(manifest()), few(patch()), few(deletion()), few(prune()));
+    let evictions = prop_oneof![3 => Just(Vec::new()), 1 => few(eviction())];
+    let writes = (few(manifest()), few(patch()), evictions, few(deletion()), few(prune()));
     (writes, status(), few(event()), requeue, finalizers).prop_map(
-        |((apply, patch, delete, prune), status, events, requeue, finalizers)| {
+        |((apply, patch, evict, delete, prune), status, events, requeue, finalizers)| {
             json!({"outcome": {
-                "apply": apply, "patch": patch, "evict": [], "delete": delete, "prune": prune, "status": status,
+                "apply": apply, "patch": patch, "evict": evict, "delete": delete, "prune": prune, "status": status,
                 "events": events, "requeue": requeue, "finalizers": finalizers, "children": [],
             }})
         },
@@ -226,8 +258,11 @@ fn script() -> impl Strategy<Value = String> {
         Just(json!([{"list": {"of": selection(&config_map(), "app")}}])),
     ];
     let returns = prop_oneof![6 => outcome(), 1 => failure()];
-    (reads, returns)
-        .prop_map(|(reads, returns)| json!({"reads": reads, "returns": returns}).to_string())
+    // What is said of refused writes.
+    let refused = prop_oneof![3 => Just(json!(null)), 1 => outcome(), 1 => failure()];
+    (reads, returns, refused).prop_map(|(reads, returns, refused)| {
+        json!({"reads": reads, "returns": returns, "refused": refused}).to_string()
+    })
 }
 
 fn thing(name: &str, script: &str) -> Value {
@@ -235,15 +270,30 @@ fn thing(name: &str, script: &str) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata})
 }
 
+/// Writes that are refused until the next step, or once.
+fn refusals() -> impl Strategy<Value = Value> {
+    let of = word(&[
+        "ConfigMap/shop/*",
+        "ConfigMap/shop/shared",
+        "Thing/shop/one",
+        "Part/shop/*",
+        "*/*/*",
+    ]);
+    let verb = word(&["any", "create", "apply", "status", "delete", "evict"]);
+    let code = prop_oneof![Just(403), Just(422)];
+    (of, verb, code, prop::option::of(Just(1))).prop_map(|(write, verb, code, times)| {
+        json!([{"write": write, "verb": verb, "code": code, "message": "no", "times": times}])
+    })
+}
+
 /// Something that happens: people change a Thing or what was made, time moves on, writes are refused.
 fn step() -> impl Strategy<Value = Value> {
-    let refuse =
-        json!([{"write": "ConfigMap/shop/*", "verb": "apply", "code": 403, "message": "no"}]);
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared", "namespace": "shop"}});
     let (taken, edited) = (config_map.clone(), config_map);
     prop_oneof![
         3 => script().prop_map(|script| json!({"patch": [thing("one", &script)]})),
-        1 => script().prop_map(move |script| json!({"patch": [thing("two", &script)], "refuse": refuse})),
+        2 => (script(), refusals()).prop_map(|(script, refuse)| json!({"patch": [thing("two", &script)], "refuse": refuse})),
+        1 => prop_oneof![Just(json!([])), Just(json!(["parts.example.com"]))].prop_map(|kinds| json!({"missing": kinds})),
         1 => Just(json!({"delete": ["Thing/shop/one"]})),
         1 => texts(&["k", "l"]).prop_map(move |data| {
             let mut object = taken.clone();
@@ -260,6 +310,23 @@ fn step() -> impl Strategy<Value = Value> {
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared", "namespace": "shop"},
         }]})),
     ]
+}
+
+/// One pod that may be evicted, and one that its budget keeps.
+fn pods() -> Vec<Value> {
+    let pod = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "shop", "labels": {"pod": name}},
+            "spec": {"containers": [{"name": "main", "image": "x"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        })
+    };
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "kept", "namespace": "shop"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"pod": "kept"}}},
+    });
+    vec![pod("free"), pod("kept"), budget]
 }
 
 fn a_case(objects: Vec<Value>, steps: Vec<Step>) -> Case {
@@ -285,7 +352,9 @@ fn cases() -> impl Strategy<Value = Case> {
         let old = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": "shop"}});
         let steps = std::iter::once(Step::default())
             .chain(steps.into_iter().map(|step| serde_json::from_value(step).unwrap()));
-        a_case(vec![thing("one", &one), thing("two", &two), shared, old], steps.collect())
+        let mut objects = vec![thing("one", &one), thing("two", &two), shared, old];
+        objects.extend(pods());
+        a_case(objects, steps.collect())
     })
 }
 
@@ -343,9 +412,22 @@ fn generated_outcomes_end_the_same_natively_and_as_a_component() {
         prop_assert_eq!(native, real, "the stub (left) and the host (right)");
         Ok(())
     });
-    if let Err(error) = result {
-        panic!("{error}");
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, case)) => panic!("{reason}\nof {}", shown(&case)),
+        Err(error) => panic!("{error}"),
     }
+}
+
+/// What differs from one generated case to the other.
+fn shown(case: &Case) -> String {
+    let script = |object: &Value| {
+        let script = object.pointer("/metadata/annotations/script")?.as_str()?.to_owned();
+        Some(format!("{}: {script}", object["metadata"]["name"]))
+    };
+    let steps = case.steps.iter().map(|step| format!("{step:?}"));
+    let lines: Vec<String> = case.objects.iter().filter_map(script).chain(steps).collect();
+    lines.join("\n")
 }
 
 /// That what is generated is worth comparing: most outcomes are valid, and lead to something.

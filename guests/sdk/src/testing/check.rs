@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub(super) prune: Vec<Selection>,
     pub(super) status: Option<Value>,
     pub(super) events: Vec<Event>,
+    /// It only tells how it went: what it does not hold is not given up.
+    pub(super) is_report: bool,
 }
 
 /// The finalizers of the reconciled object.
@@ -149,7 +151,7 @@ impl Check<'_> {
             events: events.to_vec(),
             ..Outcome::new()
         };
-        self.outcome(&outcome)
+        Ok(Plan { is_report: true, ..self.outcome(&outcome)? })
     }
 
     fn try_outcome(&self, outcome: &Outcome) -> Result<Plan, Fault> {
@@ -182,6 +184,7 @@ impl Check<'_> {
             finalizers: self.finalizers(outcome.finalizers.as_deref())?,
             status: self.status(outcome.status.as_deref())?,
             events: self.events(&outcome.events)?,
+            is_report: false,
         };
         refuse_duplicates(&plan)?;
         plan.apply.sort_by_key(|planned| planned.class);

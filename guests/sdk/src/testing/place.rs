@@ -136,6 +136,41 @@ pub(super) fn managers(object: &Value) -> impl Iterator<Item = (&str, bool, &str
     })
 }
 
+/// What of an object is a manager's.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Own {
+    /// Which fields (`FieldsV1`).
+    pub(super) fields: Value,
+    /// What the object holds there; none where something of it is not there.
+    pub(super) values: Option<Value>,
+}
+
+/// What a manager has applied to the object (`subresource` empty) or its status (`/status`); none if it has applied none.
+pub(super) fn own(object: &Value, manager: &str, subresource: &str) -> Option<Own> {
+    let subresource = subresource.trim_start_matches('/');
+    let (.., fields) = managers(object)
+        .find(|(name, applied, of, _)| *name == manager && *applied && *of == subresource)?;
+    let values = cut(object, fields).unwrap_or_else(|| Value::Object(Map::new()));
+    let is_whole = holds_all(object, fields);
+    Some(Own { fields: fields.clone(), values: is_whole.then_some(values) })
+}
+
+/// Whether an object has something at each of these fields (`FieldsV1`).
+fn holds_all(value: &Value, fields: &Value) -> bool {
+    let mut children = fields.as_object().into_iter().flatten().filter(|(key, _)| *key != ".");
+    children.all(|(element, below)| match value {
+        Value::Object(map) => {
+            let held = element.strip_prefix("f:").and_then(|key| map.get(key));
+            held.is_some_and(|held| holds_all(held, below))
+        }
+        Value::Array(items) => {
+            let is_it = |(index, item): &(usize, &Value)| selects(element, *index, item);
+            items.iter().enumerate().find(is_it).is_some_and(|(_, item)| holds_all(item, below))
+        }
+        _ => false,
+    })
+}
+
 /// What the object holds at the fields that a manager has applied; none if it has applied none.
 pub(super) fn applied(object: &Value, manager: &str) -> Option<Value> {
     let (.., fields) = managers(object).find(|(name, applied, subresource, _)| {

@@ -13,7 +13,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::{
-    Line, Read, Stub,
+    Line, Read, State, Stub,
     check::{Check, Plan, Reconciled},
     cluster::Cluster,
     identity::{Identity, Pattern},
@@ -159,11 +159,18 @@ impl Stub {
         Ok(description)
     }
 
-    /// The first key that is due.
+    /// The first key that is due. What has become due runs, also where a run before it has undone the reason.
     fn next_due(&self, description: &Description, only: Option<&Pattern>) -> Option<Key> {
+        let due = self.become_due(description, only);
+        let mut state = self.state.borrow_mut();
+        state.due.extend(due);
+        state.due.pop_first()
+    }
+
+    fn become_due(&self, description: &Description, only: Option<&Pattern>) -> BTreeSet<Key> {
         let known = self.known(description);
         let state = self.state.borrow();
-        let cluster = state.cluster.as_ref()?;
+        let Some(cluster) = &state.cluster else { return BTreeSet::new() };
         let mut keys: BTreeSet<Key> = state.ran.keys().cloned().collect();
         let mut selected: BTreeSet<Key> = BTreeSet::new();
         for reconciler in &description.reconcilers {
@@ -177,10 +184,11 @@ impl Stub {
             let of = key.object(description).map(|of| Identity::of_ref(&of));
             only.is_none_or(|only| of.is_some_and(|of| only.matches(&of)))
         };
-        keys.into_iter().filter(is_meant).find(|key| match state.ran.get(key) {
+        let is_due = |key: &Key| match state.ran.get(key) {
             Some(ran) if !ran.is_last => ran.is_due(&known, cluster, key, description),
             _ => selected.contains(key),
-        })
+        };
+        keys.into_iter().filter(is_meant).filter(is_due).collect()
     }
 
     /// What is known now.
@@ -232,8 +240,16 @@ impl Stub {
         if ran.is_last {
             // Its name is forgotten with its object, as the host does it.
             let name = key.title(description);
-            state.marks.retain(|_, held| *held != name);
+            let State { marks, memory, .. } = &mut *state;
+            marks.retain(|mark, held| {
+                let is_its = *held == name;
+                if is_its {
+                    memory.forget(mark);
+                }
+                !is_its
+            });
         }
+        state.due.remove(key);
         state.ran.insert(key.clone(), ran);
         run
     }
@@ -294,6 +310,7 @@ impl Stub {
             Turn { stub: self, cluster: &cluster, check, managers, ran, run, sent: Vec::new() };
         let done = turn.carry_out::<P>(request);
         let Turn { mut ran, run, sent, .. } = turn;
+        ran.note_kinds(&cluster);
         ran.end(&done, cluster.now());
         (ran, run, sent)
     }
@@ -372,8 +389,12 @@ impl Turn<'_> {
             Ok(planned) => planned,
             Err(error) => return self.refused(&error),
         };
-        let second =
-            self.write(&Plan { status: plan.status, events: plan.events, ..Plan::default() });
+        let second = self.write(&Plan {
+            status: plan.status,
+            events: plan.events,
+            is_report: true,
+            ..Plan::default()
+        });
         if !second.failures.is_empty() {
             self.ran.failure.get_or_insert_with(|| write::describe(&second.failures));
         }
@@ -401,10 +422,16 @@ impl Turn<'_> {
     }
 
     fn write(&mut self, plan: &Plan) -> Written {
-        let mut written = write::Run::carry_out(plan, self.cluster, &self.check, &self.managers);
+        let mut state = self.stub.state.borrow_mut();
+        let memory = &mut state.memory;
+        let mut written =
+            write::Run::carry_out(plan, self.cluster, &self.check, &self.managers, memory);
+        drop(state);
         self.run.changes.append(&mut written.changes);
         self.ran.wrote.append(&mut written.wrote);
         self.sent.append(&mut written.sent);
+        let refused = written.failures.iter().map(|failed| failed.ref_.kind.clone());
+        self.ran.refused.extend(refused);
         for of in &written.pruned {
             let there = prunable(self.cluster, of, &self.managers);
             self.ran.pruned.push((of.clone(), there));

@@ -1,11 +1,14 @@
 //! Carries out a checked outcome in the order of the contract.
 //!
-//! The host's rules, written small: everything is sent, whether it would change something or not; nothing is asked again. What
-//! an apply, a default, a schema or a deletion means is decided by the API.
+//! The host's rules, written small: what is so already is not sent, and nothing is asked again. What an apply, a default, a schema
+//! or a deletion means is decided by the API.
 
 mod apply;
 mod event;
+mod memory;
 mod removal;
+
+pub(super) use memory::Memory;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,6 +21,7 @@ use super::{
     check::{Check, Finalizers, Plan, Reconciled, shown},
     cluster::{Answer, Cluster, Method, Refusal, encoded},
     identity::{Identity, named, text},
+    path::Path,
     place,
 };
 use crate::{Action, ObjectRef, Selection, WriteFailure};
@@ -53,7 +57,9 @@ pub(super) struct Wrote {
     pub(super) of: ObjectRef,
     pub(super) manager: String,
     /// None: only whether the object is there counts.
-    pub(super) own: Option<Value>,
+    pub(super) own: Option<place::Own>,
+    /// What must not come back.
+    pub(super) absent: Vec<Path>,
 }
 
 /// What was done to an object, to be laid over what was read of it.
@@ -92,6 +98,8 @@ pub(super) struct Run<'a> {
     latest: Option<Value>,
     /// Something failed that is not only a refused eviction.
     failed: bool,
+    memory: &'a mut Memory,
+    touched: BTreeSet<memory::Place>,
 }
 
 // === impl Managers ===
@@ -145,6 +153,7 @@ impl<'a> Run<'a> {
         cluster: &'a Cluster,
         check: &'a Check<'a>,
         managers: &'a Managers,
+        memory: &'a mut Memory,
     ) -> Written {
         let mut run = Self {
             cluster,
@@ -154,9 +163,13 @@ impl<'a> Run<'a> {
             uids: BTreeMap::new(),
             latest: check.reconciled.object.clone(),
             failed: false,
+            memory,
+            touched: BTreeSet::new(),
         };
         // Where it stopped is told by what failed.
-        let _ = run.everything(plan);
+        if run.everything(plan).is_some() && !plan.is_report {
+            run.memory.keep_only(&managers.mark, &run.touched);
+        }
         run.written
     }
 
@@ -267,11 +280,15 @@ impl<'a> Run<'a> {
         }
         let before = self.cluster.get(of);
         let manager = self.managers.status.clone();
+        if self.is_so(of, "/status", &manager, &object) {
+            return;
+        }
         match self.apply_to(of, "/status", &manager, &object) {
             Ok(answer) => {
                 if is_new(before.as_ref(), &answer.body) {
                     self.changed("status", answer.body.clone());
                 }
+                self.remember(of, "/status", &manager, (&object, &answer.body));
                 self.answered(of, object, &answer.body);
             }
             Err(stop) => self.stopped(Action::Status, of, stop),
@@ -334,8 +351,8 @@ fn is_new(before: Option<&Value>, answer: &Value) -> bool {
 }
 
 /// What of an object is a manager's, for what counts as read because it was written.
-pub(super) fn own(cluster: &Cluster, of: &ObjectRef, manager: &str) -> Option<Value> {
-    place::applied(&cluster.get(of)?, manager)
+pub(super) fn own(cluster: &Cluster, of: &ObjectRef, manager: &str) -> Option<place::Own> {
+    place::own(&cluster.get(of)?, manager, "")
 }
 
 /// What went wrong, on one line, in the host's words.

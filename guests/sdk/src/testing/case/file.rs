@@ -283,7 +283,10 @@ impl Expected {
 
 /// What is in a folder, by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let unreadable = |error: std::io::Error| format!("cannot read `{}`: {error}", folder.display());
+    let unreadable = |error: std::io::Error| {
+        let folder = folder.display();
+        format!("cannot read `{folder}`, which is to be a folder of cases: {error}")
+    };
     let entries: Result<Vec<PathBuf>, _> = std::fs::read_dir(folder)
         .map_err(unreadable)?
         .map(|entry| entry.map(|entry| entry.path()))

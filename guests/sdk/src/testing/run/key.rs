@@ -39,6 +39,12 @@ pub(in crate::testing) struct Ran {
     pub(super) asked: Vec<(Asked, Answer)>,
     pub(super) wrote: Vec<Wrote>,
     pub(super) pruned: Vec<(Selection, BTreeSet<Identity>)>,
+    /// The kinds of all that, as far as they are served.
+    pub(super) kinds: Vec<Kind>,
+    /// Kinds that are not served, which kept it from writing.
+    pub(super) waits: Vec<Kind>,
+    /// The kinds of what it could not write.
+    pub(super) refused: Vec<Kind>,
     /// Its own writes led to something else than it had to expect.
     pub(super) surprised: bool,
     pub(super) due: Option<Timestamp>,
@@ -173,7 +179,10 @@ impl Ran {
         // What is deleted counts; one that was not there counts no more. What is there must be as it was left.
         let is_undone = |wrote: &Wrote| {
             let own = write::own(cluster, &wrote.of, &wrote.manager);
-            wrote.own.is_some() && own != wrote.own
+            let is_back =
+                |live: Value| wrote.absent.iter().any(|path| !path.pointers(&live).is_empty());
+            (wrote.own.is_some() && own != wrote.own)
+                || (!wrote.absent.is_empty() && cluster.get(&wrote.of).is_some_and(is_back))
         };
         let managers = key
             .object(description)
@@ -182,11 +191,23 @@ impl Ran {
             let now = managers.as_ref().map(|managers| prunable(cluster, of, managers));
             now.is_some_and(|now| !now.is_subset(had))
         };
+        let is_served = |kind: &Kind| cluster.resource(kind).is_some();
         self.surprised
+            || !self.kinds.iter().all(is_served)
+            || self.waits.iter().any(is_served)
             || self.due.is_some_and(|due| due <= cluster.now())
             || self.asked.iter().any(is_other)
             || self.wrote.iter().any(is_undone)
             || self.pruned.iter().any(has_more)
+    }
+
+    /// Notes which of the kinds that it wrote there are.
+    pub(super) fn note_kinds(&mut self, cluster: &Cluster) {
+        let wrote = self.wrote.iter().map(|wrote| &wrote.of.kind);
+        let kinds = wrote.chain(self.pruned.iter().map(|(of, _)| &of.kind)).cloned();
+        (self.kinds, self.waits) = kinds.partition(|kind| cluster.resource(kind).is_some());
+        let refused = &self.refused;
+        self.waits.retain(|kind| refused.contains(kind));
     }
 
     pub(super) fn end(&mut self, done: &Done, now: Timestamp) {

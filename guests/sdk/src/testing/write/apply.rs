@@ -28,12 +28,17 @@ impl Run<'_> {
         if let Err(stop) = done {
             self.stopped(Action::Apply, &planned.to, stop);
         }
-        self.wrote(&planned.to, manager, is_own);
+        self.wrote(planned, manager, is_own);
     }
 
-    fn wrote(&mut self, of: &ObjectRef, manager: String, is_own: bool) {
-        let own = if is_own { own(self.cluster, of, &manager) } else { None };
-        self.written.wrote.push(Wrote { of: of.clone(), manager, own });
+    fn wrote(&mut self, planned: &Planned, manager: String, is_own: bool) {
+        let of = planned.to.clone();
+        let (own, absent) = if is_own {
+            (own(self.cluster, &of, &manager), planned.absent.clone())
+        } else {
+            (None, Vec::new())
+        };
+        self.written.wrote.push(Wrote { of, manager, own, absent });
     }
 
     fn try_apply(&mut self, planned: &Planned, manager: &str) -> Result<(), Stop> {
@@ -52,7 +57,9 @@ impl Run<'_> {
         let initial = &self.managers.initial;
         let may_hold = live.as_ref().is_some_and(|live| applied(live, initial).is_some());
         if planned.leave.is_empty() && !may_hold {
-            self.apply_and_note(to, manager, &object)?;
+            if !self.is_so(to, "", manager, &object) {
+                self.apply_and_note(to, manager, &object)?;
+            }
         } else {
             self.apply_leaving(to, manager, &object, &planned.leave)?;
         }
@@ -81,6 +88,7 @@ impl Run<'_> {
         if is_new(before.as_ref(), &body) {
             self.changed(if created { "create" } else { "update" }, body.clone());
         }
+        self.remember(to, "", manager, (object, &body));
         self.answered(to, object.clone(), &body);
         Ok(body)
     }
@@ -139,6 +147,10 @@ impl Run<'_> {
         object: &Value,
         leave: &[Path],
     ) -> Result<(), Stop> {
+        let reduced = without(object.clone(), leave);
+        if !leave.is_empty() && self.is_so(to, "", manager, &reduced) {
+            return Ok(());
+        }
         let live = match self.cluster.get(to) {
             Some(live) => live,
             None => self.apply_and_note(to, manager, object)?,
@@ -152,7 +164,7 @@ impl Run<'_> {
         if grown != held {
             self.hold(to, &initial, &live, grown)?;
         }
-        let answer = self.apply_and_note(to, manager, &without(object.clone(), leave))?;
+        let answer = self.apply_and_note(to, manager, &reduced)?;
         let held = held_by(&answer, &initial);
         let kept = only(&held, leave);
         if kept != held {
@@ -240,12 +252,15 @@ impl Run<'_> {
         if let Err(stop) = done {
             self.stopped(Action::Patch, &planned.to, stop);
         }
-        self.wrote(&planned.to, manager, is_own);
+        self.wrote(planned, manager, is_own);
     }
 
     fn try_patch(&mut self, planned: &Planned, manager: &str) -> Result<(), Stop> {
         let to = &planned.to;
         self.path(to, "", manager)?;
+        if self.is_so(to, "", manager, &planned.object) {
+            return self.remove_absent(to, &planned.object, &planned.absent);
+        }
         let live = self.cluster.get(to).ok_or_else(|| Stop::not_found(to))?;
         if !self.check.may_write(Verbs::UPDATE, to, &live) {
             return Err(Stop::outside(to));
