@@ -19,8 +19,14 @@ pub const TARGET: &str = "wasm32-wasip2";
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// The folder holds no package.
-    #[error("`{folder}` is no guest: it holds no Cargo.toml")]
+    #[error(
+        "`{folder}` is no guest: it holds no Cargo.toml; name the folder of one, or make one with `mortise new NAME`"
+    )]
     NoPackage { folder: PathBuf },
+
+    /// Neither a guest nor a component.
+    #[error("there is no `{path}`: a guest's folder or a component's .wasm file is expected")]
+    Nothing { path: PathBuf },
 
     /// A program that building needs did not start.
     #[error("cannot run `{program}`: install Rust with rustup (https://rustup.rs)")]
@@ -70,6 +76,61 @@ pub struct Guest {
     /// The name of the target that becomes the component.
     library: String,
 }
+
+/// Where a component comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A guest's folder: it is built.
+    Guest(Box<Guest>),
+    /// The component's file.
+    File(PathBuf),
+}
+
+// === impl Source ===
+
+impl Source {
+    /// The guest in a folder, or a file.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is there, or a folder that holds no guest.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        if path.is_dir() {
+            return Ok(Self::Guest(Box::new(Guest::open(path)?)));
+        }
+        if !path.exists() {
+            return Err(Error::Nothing { path: path.to_owned() });
+        }
+        Ok(Self::File(path.to_owned()))
+    }
+
+    /// The guest; none of a file.
+    pub fn guest(&self) -> Option<&Guest> {
+        match self {
+            Self::Guest(guest) => Some(guest),
+            Self::File(_) => None,
+        }
+    }
+
+    /// The folders of the CRDs that are known to be needed.
+    pub fn crds(&self) -> &[PathBuf] {
+        self.guest().map_or(&[], |guest| &guest.crds)
+    }
+
+    /// The component's file; a guest is built first.
+    ///
+    /// # Errors
+    ///
+    /// The guest does not build.
+    pub fn component(&self) -> Result<PathBuf, Error> {
+        match self {
+            Self::Guest(guest) => guest.build(),
+            Self::File(file) => Ok(file.clone()),
+        }
+    }
+}
+
+// === impl Guest ===
 
 impl Guest {
     /// Reads the Cargo.toml in `folder`.

@@ -19,7 +19,7 @@ use crate::{
     cluster::Cluster,
     contract::{Description, Kind, Reconciler, Selection, Verbs, WriteRule},
     desk, files,
-    guest::Guest,
+    guest::Source,
     print,
     rbac::{Roles, Served},
     run::{Loaded, declared_kinds},
@@ -125,12 +125,6 @@ pub struct Written {
     pub fields: Vec<String>,
 }
 
-/// A module and what is beside it.
-struct Subject {
-    file: PathBuf,
-    crds: Vec<PathBuf>,
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -139,14 +133,14 @@ struct Subject {
 pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let config = desk::config(args.config.as_deref())?;
     let account = args.service_account.clone();
-    let mut subject = Subject::open(&args.module)?;
-    subject.crds.extend(args.crds.iter().cloned());
-    let loaded = desk::load(&subject.file, config, cache).await?;
+    let source = Source::open(&args.module)?;
+    let file = source.component()?;
+    let loaded = desk::load(&file, config, cache).await?;
     let text = if args.rbac {
-        let crds = files::load_all(&subject.crds)?;
+        let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
         rbac(&loaded.description, crds, account.as_ref(), args.output).await?
     } else {
-        let inspection = Inspection::of(&loaded, &subject.file)?;
+        let inspection = Inspection::of(&loaded, &file)?;
         match args.output {
             Some(format) => document(&json!(inspection), format)?,
             None => inspection.for_people(),
@@ -158,19 +152,6 @@ pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<Exi
 
 fn in_seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     simulate::seconds(*time).serialize(to)
-}
-
-// === impl Subject ===
-
-impl Subject {
-    /// A module's file, or the folder of a guest, which is built.
-    fn open(path: &Path) -> anyhow::Result<Self> {
-        if !path.is_dir() {
-            return Ok(Self { file: path.to_owned(), crds: Vec::new() });
-        }
-        let guest = Guest::open(path)?;
-        Ok(Self { file: guest.build()?, crds: guest.crds })
-    }
 }
 
 /// One document of the format.

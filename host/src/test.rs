@@ -29,7 +29,7 @@ use crate::{
     cluster::Cluster,
     contract::{Kind, ObjectRef},
     desk, files,
-    guest::Guest,
+    guest::Source,
     print::{self, BOLD, DIM, GREEN, RED},
     processor::Processor,
     queue::Key,
@@ -63,7 +63,7 @@ pub struct Verdict {
 struct Target {
     name: String,
     module: PathBuf,
-    cases: PathBuf,
+    cases: Vec<Case>,
     crds: Vec<Value>,
 }
 
@@ -74,27 +74,18 @@ struct Target {
 /// Bad input: a guest that does not build, a component that does not load, cases that cannot be read.
 pub async fn run(args: &TestArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let target = target(args)?;
-    let mut cases = case::all(&target.cases).map_err(anyhow::Error::msg)?;
-    if let Some(filter) = &args.filter {
-        let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
-        cases.retain(|case| case.name.contains(filter));
-        anyhow::ensure!(
-            !cases.is_empty(),
-            "`--filter {filter}` leaves no case of: {}",
-            names.join(", ")
-        );
-    }
     let processor = desk::component(&desk::engine(cache, true)?, &target.module).await?;
     let start = Instant::now();
-    let verdicts = all(&processor, cases, target.crds.into(), args.update).await?;
+    let verdicts = all(&processor, target.cases, target.crds.into(), args.update).await?;
     let took = start.elapsed();
     let text = match args.output {
         Some(TestOutput::Junit) => junit::report(&target.name, &verdicts, took)?,
         None => for_people(&verdicts, took),
     };
     match &args.output_file {
-        Some(file) => std::fs::write(file, text)
-            .with_context(|| format!("cannot write `{}`", file.display()))?,
+        Some(file) => std::fs::write(file, text).with_context(|| {
+            format!("cannot write `{}`: name another with --output-file", file.display())
+        })?,
         None => anstream::stdout()
             .write_all(text.as_bytes())
             .context("cannot write to standard output")?,
@@ -105,28 +96,34 @@ pub async fn run(args: &TestArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
 
 /// A guest is built; of a component the cases must be named.
 fn target(args: &TestArgs) -> anyhow::Result<Target> {
-    let mut crds = Vec::new();
     let path = &args.target;
-    let (name, module, cases) = if path.is_dir() {
-        let guest = Guest::open(path)?;
-        for folder in &guest.crds {
-            crds.extend(files::load(folder)?);
-        }
-        let cases = args.cases.clone().unwrap_or_else(|| guest.cases.clone());
-        // What is wrong with the cases is told before anybody waits for a build.
-        case::all(&cases).map_err(anyhow::Error::msg)?;
-        (guest.package.clone(), guest.build()?, cases)
-    } else {
-        let cases = args.cases.clone().with_context(|| {
-            format!("`{}` is a component: say with --cases where its cases are", path.display())
-        })?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        (name, path.clone(), cases)
+    let source = Source::open(path)?;
+    let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
+    let own = source.guest().map(|guest| guest.cases.clone());
+    let cases = args.cases.clone().or(own).with_context(|| {
+        format!("`{}` is a component: say with --cases where its cases are", path.display())
+    })?;
+    // What is wrong with the cases is told before anybody waits for a build.
+    let cases = chosen(&cases, args.filter.as_deref())?;
+    let name = match source.guest() {
+        Some(guest) => guest.package.clone(),
+        None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    for path in &args.crds {
-        crds.extend(files::load(path)?);
-    }
-    Ok(Target { name, module, cases, crds })
+    Ok(Target { name, module: source.component()?, cases, crds })
+}
+
+/// The cases in a folder whose names hold a text.
+fn chosen(folder: &Path, filter: Option<&str>) -> anyhow::Result<Vec<Case>> {
+    let mut cases = case::all(folder).map_err(anyhow::Error::msg)?;
+    let Some(filter) = filter else { return Ok(cases) };
+    let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+    cases.retain(|case| case.name.contains(filter));
+    anyhow::ensure!(
+        !cases.is_empty(),
+        "`--filter {filter}` leaves no case of: {}",
+        names.join(", ")
+    );
+    Ok(cases)
 }
 
 /// Runs cases at the same time, as many as there are processors; their verdicts by name.

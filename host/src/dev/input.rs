@@ -72,13 +72,26 @@ fn configs(guests: &[Guest], given: &[String]) -> anyhow::Result<Vec<String>> {
         let (guest, file) = match named {
             Some(named) => named,
             None if guests.len() == 1 => (0, text.as_str()),
-            None => anyhow::bail!("`--config {text}` does not say whose: give PACKAGE=FILE"),
+            None => anyhow::bail!(
+                "`--config {text}` does not say whose: PACKAGE=FILE is expected, PACKAGE being one of {}",
+                packages(guests)
+            ),
         };
-        if let Some(place) = files.get_mut(guest) {
-            *place = Some(Path::new(file));
+        if let Some(place) = files.get_mut(guest)
+            && let Some(other) = place.replace(Path::new(file))
+        {
+            anyhow::bail!(
+                "`--config {text}`: `{}` was given before: one file for each guest is expected",
+                other.display()
+            );
         }
     }
     Ok(files.into_iter().map(desk::config).collect::<Result<_, _>>()?)
+}
+
+fn packages(guests: &[Guest]) -> String {
+    let names: Vec<String> = guests.iter().map(|guest| format!("`{}`", guest.package)).collect();
+    names.join(", ")
 }
 
 fn open_all<'a>(
@@ -95,7 +108,7 @@ fn once(folders: &[PathBuf]) -> anyhow::Result<()> {
         let is_same = |other: &PathBuf| place(other) == place(folder);
         anyhow::ensure!(
             !folders.iter().take(index).any(is_same),
-            "the guest `{}` is given twice",
+            "the guest `{}` is given twice: name each once",
             folder.display()
         );
     }

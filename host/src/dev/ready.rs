@@ -2,8 +2,7 @@
 //!
 //! Pods of workloads are not made: what looks at a Deployment's status finds it available, what lists its pods finds none.
 
-use std::time::Duration;
-
+use anyhow::Context as _;
 use futures::{StreamExt as _, future};
 use jiff::Timestamp;
 use kube::{
@@ -26,34 +25,38 @@ mod tests;
 
 /// The field manager of what is written.
 const MANAGER: &str = "kubelet";
-/// How long a kind is not looked for again that the API does not serve yet.
-const AGAIN: Duration = Duration::from_secs(1);
 
-/// Marks all workloads and pods ready, those to come too. Does not end.
-pub(super) async fn run(cluster: &Cluster, now: &Clock, news: &Sender) {
+/// Marks all workloads and pods ready, those to come too. Ends only with an error.
+///
+/// # Errors
+///
+/// The API cannot be asked for a kind, or does not serve it: it serves all of them from its start.
+pub(super) async fn run(cluster: &Cluster, now: &Clock, news: &Sender) -> anyhow::Result<()> {
     let kinds =
         [("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "DaemonSet"), ("", "Pod")];
-    future::join_all(kinds.map(|(group, kind)| {
+    let watches = kinds.map(|(group, kind)| {
         let kind =
             Kind { group: group.to_owned(), version: "v1".to_owned(), kind: kind.to_owned() };
         watch(cluster, kind, now, news)
-    }))
-    .await;
+    });
+    future::try_join_all(watches).await.map(|_| ())
 }
 
-async fn watch(cluster: &Cluster, kind: Kind, now: &Clock, news: &Sender) {
-    let resource = loop {
-        if let Ok(Some(resource)) = cluster.resolve(&kind).await {
-            break resource;
-        }
-        tokio::time::sleep(AGAIN).await;
-    };
+async fn watch(cluster: &Cluster, kind: Kind, now: &Clock, news: &Sender) -> anyhow::Result<()> {
+    let resource = cluster.resolve(&kind).await?;
+    let resource =
+        resource.with_context(|| format!("--ready: the API does not serve {}", kind.kind))?;
     let api: Api<DynamicObject> = Api::all_with(cluster.client().clone(), &resource.api_resource());
     let mut objects =
         watcher(api, watcher::Config::default()).default_backoff().applied_objects().boxed();
     while let Some(object) = objects.next().await {
-        // The watcher tries again by itself.
-        let Ok(object) = object else { continue };
+        let object = match object {
+            Ok(object) => object,
+            Err(error) => {
+                tracing::warn!(kind = kind.kind, %error, "--ready: the watch is begun again");
+                continue;
+            }
+        };
         let Ok(mut object) = serde_json::to_value(&object) else { continue };
         if let Some(fields) = object.as_object_mut() {
             fields.entry("kind").or_insert_with(|| Value::from(kind.kind.as_str()));
@@ -75,6 +78,7 @@ async fn watch(cluster: &Cluster, kind: Kind, now: &Clock, news: &Sender) {
             let _ = news.send(News::Note(note));
         }
     }
+    Ok(())
 }
 
 /// The status of an object that is ready, as far as it is to be changed; none where it is so already.

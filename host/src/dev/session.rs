@@ -99,13 +99,13 @@ impl Session {
         let now = Options::default().now;
         let mark = async {
             if is_ready {
-                ready::run(&cluster, &now, &news).await;
+                ready::run(&cluster, &now, &news).await?;
             }
-            std::future::pending::<()>().await;
+            std::future::pending().await
         };
         let worked = tokio::select! {
             worked = work.run() => worked,
-            () = mark => Ok(()),
+            marked = mark => marked,
             () = stop.cancelled() => Ok(()),
         };
         work.end().await?;
