@@ -11,6 +11,7 @@ mod run;
 pub use run::{LeaseArgs, LogFormat, RunArgs};
 #[cfg(test)]
 mod tests;
+mod value;
 
 /// A Kubernetes operator host whose reconciliation logic comes as WebAssembly components.
 #[derive(Debug, Parser)]
@@ -65,7 +66,7 @@ pub struct DevArgs {
     #[arg(required_unless_present = "api_only", value_name = "GUEST_DIR")]
     pub guests: Vec<PathBuf>,
     /// The port on 127.0.0.1; a free one if absent.
-    #[arg(long)]
+    #[arg(long, value_parser = value::port)]
     pub port: Option<u16>,
     /// Where the kubeconfig is written; a temporary folder, removed at the end, if absent. A file that holds other clusters is
     /// left alone.
@@ -93,7 +94,7 @@ pub struct DevArgs {
     #[arg(long)]
     pub plain: bool,
     /// Answers `/livez`, `/readyz` and `/metrics` of the host there: `127.0.0.1:9090`, say; nowhere if absent.
-    #[arg(long, value_name = "ADDR", conflicts_with = "api_only")]
+    #[arg(long, value_name = "ADDR", value_parser = value::address, conflicts_with = "api_only")]
     pub listen: Option<SocketAddr>,
     /// Starts the API alone, with the objects of --apply and --load.
     #[arg(long, conflicts_with_all = ["guests", "config"])]
@@ -119,7 +120,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
     /// The time of all calls (RFC 3339); the present time if absent.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub now: Option<jiff::Timestamp>,
     /// A kind that is unknown, as if its CRD were not installed: one that the processor declares, or whose CRD is at hand; may
     /// be repeated. Objects of it are left out.
@@ -132,7 +133,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
     pub only: Option<String>,
     /// At most this many rounds; 100 if absent. What is left to run then is said on standard error.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value::count)]
     pub rounds: Option<u32>,
     /// How the end is printed: a coloured difference if absent.
     #[arg(short, long, value_name = "FORMAT")]
@@ -191,13 +192,13 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DIR")]
     pub crds: Vec<PathBuf>,
     /// The time of all calls (RFC 3339); the present time if absent.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = value::time)]
     pub now: Option<jiff::Timestamp>,
     /// Loads the objects past the validation of their CRDs, as objects stored under an older schema are.
     #[arg(long)]
     pub no_validate: bool,
     /// How long is measured, in all; each object is called once at least.
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", value_parser = value::count, default_value_t = 4)]
     pub seconds: u32,
     /// How it is printed: for people if absent.
     #[arg(short, long, value_name = "FORMAT")]

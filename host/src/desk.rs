@@ -75,8 +75,10 @@ pub async fn describe(processor: Processor, config: &str) -> anyhow::Result<Load
 ///
 /// A file that cannot be read, or a component that does not load.
 pub async fn component(engine: &Engine, module: &Path) -> anyhow::Result<Processor> {
-    let bytes = std::fs::read(module)
-        .with_context(|| format!("cannot read the module `{}`", module.display()))?;
+    let bytes = std::fs::read(module).with_context(|| {
+        let path = module.display();
+        format!("cannot read the module `{path}`, which is to be a component's .wasm file")
+    })?;
     let name = module.display().to_string();
     Ok(Processor::load(engine, &name, bytes.into(), Limits::default()).await?)
 }

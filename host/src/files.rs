@@ -19,9 +19,10 @@ pub(crate) const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
     /// A file or folder could not be read.
-    #[error("cannot read `{path}`")]
+    #[error("cannot read `{path}`, which is to be {expected}")]
     Unreadable {
         path: PathBuf,
+        expected: &'static str,
         #[source]
         cause: std::io::Error,
     },
@@ -80,7 +81,7 @@ pub fn load_all(paths: &[PathBuf]) -> Result<Vec<Value>, Error> {
 ///
 /// As [`load`].
 pub fn open(path: &Path) -> Result<Vec<Object>, Error> {
-    let unreadable = |cause| Error::Unreadable { path: path.to_owned(), cause };
+    let unreadable = |cause| unreadable(path, cause);
     if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
         return parse(path, &read(path)?);
     }
@@ -106,9 +107,9 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
         .into_iter()
         .filter_entry(is_shown)
     {
-        let entry = entry.map_err(|error| Error::Unreadable {
-            path: error.path().unwrap_or(folder).to_owned(),
-            cause: error.into(),
+        let entry = entry.map_err(|error| {
+            let path = error.path().unwrap_or(folder).to_owned();
+            unreadable(&path, error.into())
         })?;
         if !entry.file_type().is_dir() && holds_objects(entry.path()) {
             files.push(entry.into_path());
@@ -118,8 +119,12 @@ fn files_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
 }
 
 fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path)
-        .map_err(|cause| Error::Unreadable { path: path.to_owned(), cause })
+    std::fs::read_to_string(path).map_err(|cause| unreadable(path, cause))
+}
+
+fn unreadable(path: &Path, cause: std::io::Error) -> Error {
+    let expected = "a file of YAML or JSON, or a folder of such";
+    Error::Unreadable { path: path.to_owned(), expected, cause }
 }
 
 /// A processor's configuration: a file of one document, an object. Where nothing is in it, that is an empty one.
@@ -128,7 +133,12 @@ fn read(path: &Path) -> Result<String, Error> {
 ///
 /// What cannot be read, does not parse, or is something else.
 pub fn load_config(path: &Path) -> Result<Map<String, Value>, Error> {
-    let mut documents = documents(path, &read(path)?)?;
+    let text = std::fs::read_to_string(path).map_err(|cause| Error::Unreadable {
+        path: path.to_owned(),
+        expected: "a file of YAML or JSON",
+        cause,
+    })?;
+    let mut documents = documents(path, &text)?;
     if documents.len() > 1 {
         return Err(Error::NotAnObject {
             path: path.to_owned(),

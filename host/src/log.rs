@@ -2,7 +2,6 @@
 
 use std::io::{self, IsTerminal as _};
 
-use anyhow::Context as _;
 use parking_lot::Mutex;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{
@@ -37,7 +36,12 @@ pub struct Redirected(());
 /// What is given is no filter.
 pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let levels = EnvFilter::try_new(format!("{QUIET},{}", own_levels(filter)))
-        .with_context(|| format!("`--log {filter}` is no filter"))?;
+        .map_err(|_| {
+            anyhow::anyhow!(
+                "`--log {filter}` is no filter: LEVEL or TARGET=LEVEL, separated by commas, is expected; \
+                 a level is off, error, warn, info, debug or trace"
+            )
+        })?;
     let log = tracing_subscriber::fmt().with_env_filter(levels).with_writer(Output);
     match format {
         LogFormat::Text if io::stderr().is_terminal() => log.init(),

@@ -128,7 +128,7 @@ pub enum Error {
     Workspace { workspace: PathBuf, message: String },
 
     /// A file or folder could not be written.
-    #[error("cannot write `{path}`")]
+    #[error("cannot write `{path}`: name another folder with --path")]
     Unwritable {
         path: PathBuf,
         #[source]

@@ -4,6 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 
+use super::value;
 use crate::lease::Times;
 
 /// `mortise run`.
@@ -23,11 +24,11 @@ pub struct RunArgs {
     #[arg(long, env = "MORTISE_MODULES", value_name = "DIR")]
     pub modules: PathBuf,
     /// Answers `/livez`, `/readyz` and `/metrics` there; port 0: a free one.
-    #[arg(long, env = "MORTISE_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8080")]
+    #[arg(long, env = "MORTISE_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = value::address)]
     pub listen: SocketAddr,
     /// Answers there what names objects: `/processors`, `/keys`, `/reports`, `/records` and `/watches`, as JSON. Whoever reaches it
     /// may read that.
-    #[arg(long, env = "MORTISE_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8081")]
+    #[arg(long, env = "MORTISE_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8081", value_parser = value::address)]
     pub admin: SocketAddr,
     /// How many threads run processors and all else; as many as there are CPUs for us if absent.
     #[arg(
@@ -44,7 +45,7 @@ pub struct RunArgs {
     #[arg(long, env = "MORTISE_ONCE")]
     pub once: bool,
     /// How long running calls and their writes may take to end once the host is told to.
-    #[arg(long, env = "MORTISE_DRAIN_SECONDS", value_name = "N", default_value_t = 25)]
+    #[arg(long, env = "MORTISE_DRAIN_SECONDS", value_name = "N", default_value_t = 25, value_parser = value::count)]
     pub drain_seconds: u32,
     /// Writes only while this host holds a Lease, so that several hosts can run: one leads, the others are ready to.
     #[arg(long, env = "MORTISE_LEADER_ELECT")]
@@ -73,10 +74,10 @@ pub struct LeaseArgs {
     )]
     pub lease_seconds: u32,
     /// After so long without a renewal the host that holds it ends; the difference is what a write may take.
-    #[arg(long, env = "MORTISE_LEASE_RENEW_SECONDS", value_name = "N", default_value_t = 10)]
+    #[arg(long, env = "MORTISE_LEASE_RENEW_SECONDS", value_name = "N", default_value_t = 10, value_parser = value::count)]
     pub lease_renew_seconds: u32,
     /// So long after an attempt to get or to renew the Lease the next one is made.
-    #[arg(long, env = "MORTISE_LEASE_RETRY_SECONDS", value_name = "N", default_value_t = 2)]
+    #[arg(long, env = "MORTISE_LEASE_RETRY_SECONDS", value_name = "N", default_value_t = 2, value_parser = value::count)]
     pub lease_retry_seconds: u32,
 }
 

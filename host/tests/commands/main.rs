@@ -15,6 +15,8 @@ mod completion;
 #[cfg(test)]
 mod dev;
 #[cfg(test)]
+mod errors;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod greeter;
