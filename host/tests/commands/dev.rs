@@ -285,6 +285,37 @@ async fn several_guests_run_together_and_two_of_one_name_do_not() {
     }
 }
 
+#[tokio::test]
+async fn several_guests_have_a_configuration_each_and_begin_with_what_is_loaded() {
+    let (first, second) = (Greeter::new("first", "1"), Greeter::new("second", "2"));
+    let folder = tempfile::tempdir().unwrap();
+    let (config, objects) = (folder.path().join("first.yaml"), folder.path().join("objects.yaml"));
+    std::fs::write(&config, "text: configured\n").unwrap();
+    let namespace =
+        "apiVersion: v1\nkind: Namespace\nmetadata: {name: office, labels: {greet: \"yes\"}}\n";
+    let former = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: first, namespace: office}\ndata: {text: former, theirs: x}\n";
+    std::fs::write(&objects, format!("{namespace}---\n{former}")).unwrap();
+    let config = format!("first={}", path(&config));
+    let guests = [path(first.folder()), path(second.folder())];
+    let dev = Dev::greet(&[&guests[..], &["--config", &config, "--load", path(&objects)]].concat());
+    dev.line("2 objects loaded");
+    let client = dev.client().await;
+    let api = config_maps(client.clone(), "office");
+    says(&api, "first", "configured").await;
+    says(&api, "second", "2").await;
+    assert_eq!(api.get("first").await.unwrap().data["data"]["theirs"], "x", "as it was loaded");
+    let examples = config_maps(client, "shop").list(&ListParams::default()).await.unwrap();
+    assert!(examples.items.is_empty(), "the examples are not applied");
+
+    // A saved version has the configuration that the former one had.
+    first.say("3");
+    dev.line("took over from");
+    second.say("4");
+    says(&api, "second", "4").await;
+    says(&api, "first", "configured").await;
+    assert!(dev.interrupt().success());
+}
+
 #[test]
 fn a_first_build_that_fails_ends_dev_where_nobody_can_mend_it() {
     let guest = Greeter::new("broken", "0");

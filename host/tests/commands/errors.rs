@@ -10,7 +10,7 @@ use crate::{mortise, root, simulate::module};
 /// A command line, in a folder with [`FILES`], and what its line of error holds. In both, `MODULE` is a component.
 type Case = (&'static str, &'static [&'static str]);
 
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 13] = [
     ("garbage.wasm", "garbage"),
     ("core.wasm", "\0asm\u{1}\0\0\0"),
     ("list.yaml", "- a\n"),
@@ -25,6 +25,11 @@ const FILES: [(&str, &str); 11] = [
         "[package]\nname = \"guest\"\n[workspace]\n[lib]\ncrate-type = [\"cdylib\"]\n",
     ),
     ("guest/src/lib.rs", "this is no Rust"),
+    (
+        "other/Cargo.toml",
+        "[package]\nname = \"other\"\n[workspace]\n[lib]\ncrate-type = [\"cdylib\"]\n",
+    ),
+    ("other/src/lib.rs", ""),
 ];
 
 const READABLE: &str = "which is to be a file of YAML or JSON, or a folder of such";
@@ -51,7 +56,11 @@ const NEW: [Case; 8] = [
     ("new a --path list.yaml/a", &["list.yaml/a`", "name another folder with --path"]),
 ];
 
-const DEV: [Case; 21] = [
+const DEV: [Case; 22] = [
+    (
+        "dev guest other --config third=map.yaml",
+        &["`--config third=map.yaml`", "PACKAGE=FILE", "`guest`, `other`"],
+    ),
     ("dev", &["<GUEST_DIR>"]),
     ("dev absent", &["`absent`", "Cargo.toml", "`mortise new NAME`"]),
     ("dev empty", &["`empty`", "Cargo.toml", "`mortise new NAME`"]),

@@ -7,9 +7,11 @@ use std::{
 
 use crate::root;
 
-/// The place of a guest's text in its source.
-const SOURCE: &str = r#"use mortise_sdk::{
-    Description, Failure, Host, NoConfig, Outcome, Processor, Reconciler, Request, Selection, Verbs,
+/// A guest that says a text, unless its configuration has another.
+const SOURCE: &str = r#"use std::collections::BTreeMap;
+
+use mortise_sdk::{
+    Description, Failure, Host, Outcome, Processor, Reconciler, Request, Selection, Verbs,
     kubernetes::{ConfigMap, Namespace},
     object::Metadata,
 };
@@ -17,19 +19,19 @@ const SOURCE: &str = r#"use mortise_sdk::{
 struct Greeter;
 
 impl Processor for Greeter {
-    type Config = NoConfig;
+    type Config = BTreeMap<String, String>;
 
-    fn describe(_config: &NoConfig) -> Result<Description, String> {
+    fn describe(_config: &Self::Config) -> Result<Description, String> {
         Ok(Description::new("NAME", "0.1.0")
             .reconciles(Reconciler::new("namespaces", Selection::of::<Namespace>().labels("greet=yes")))
             .writes(Selection::of::<ConfigMap>(), Verbs::CREATE | Verbs::UPDATE))
     }
 
-    fn reconcile(request: &Request, _config: &NoConfig, _host: &Host) -> Result<Outcome, Failure> {
+    fn reconcile(request: &Request, config: &Self::Config, _host: &Host) -> Result<Outcome, Failure> {
         let Some(namespace) = request.object::<Namespace>()? else { return Ok(Outcome::new()) };
         let greeting = ConfigMap {
             metadata: Metadata::new("NAME").namespace(&namespace.metadata.name),
-            data: [("text".to_owned(), "TEXT".to_owned())].into(),
+            data: [("text".to_owned(), config.get("text").map_or("TEXT", |text| text).to_owned())].into(),
             ..ConfigMap::default()
         };
         Ok(Outcome::new().apply(&greeting))

@@ -3,15 +3,22 @@
 use std::{
     io::{Read as _, Write as _},
     os::fd::OwnedFd,
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     sync::{Arc, Condvar, Mutex},
     time::{Duration, Instant},
 };
 
+use clap::Parser as _;
+use mortise_host::{
+    args::{self, Args},
+    dev,
+};
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{Winsize, tcsetwinsize},
 };
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     greeter::{Greeter, with_target},
@@ -30,6 +37,11 @@ struct Screen {
 
 impl Screen {
     fn start(arguments: &[&str], rows: u16, columns: u16) -> Self {
+        let mut command = mortise();
+        Self::spawn(with_target(&mut command).arg("dev").args(arguments), rows, columns)
+    }
+
+    fn spawn(command: &mut Command, rows: u16, columns: u16) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
@@ -40,9 +52,13 @@ impl Screen {
             let file = std::fs::OpenOptions::new().read(true).write(true).open(&name).unwrap();
             Stdio::from(OwnedFd::from(file))
         };
-        let mut command = mortise();
-        with_target(&mut command).arg("dev").args(arguments).env("TERM", "xterm-256color");
-        let child = command.stdin(open()).stdout(open()).stderr(open()).spawn().unwrap();
+        let child = command
+            .env("TERM", "xterm-256color")
+            .stdin(open())
+            .stdout(open())
+            .stderr(open())
+            .spawn()
+            .unwrap();
         let keyboard = std::fs::File::from(terminal);
         let output = keyboard.try_clone().unwrap();
         let shared = Arc::new((Mutex::new(vt100::Parser::new(rows, columns, 0)), Condvar::new()));
@@ -131,4 +147,35 @@ fn the_view_waits_for_a_guest_that_does_not_build_the_first_time_on_forty_column
     screen.shows("Namespace shop");
     screen.press("\x03");
     assert!(screen.child.wait().unwrap().success());
+}
+
+/// What the next test starts: the program, with a fault that strikes when it is sent a signal.
+#[tokio::test]
+#[ignore = "it panics: the test of what a panic leaves behind runs it on a terminal"]
+async fn a_program_with_a_fault() {
+    let args = Args::try_parse_from(["mortise", "dev", "--api-only"]).unwrap();
+    let args::Command::Dev(args) = &args.command else { unreachable!() };
+    let mut struck = signal(SignalKind::user_defined1()).unwrap();
+    tokio::select! {
+        ended = dev::run(args, None) => panic!("it ended by itself: {ended:?}"),
+        _ = struck.recv() => panic!("a fault of ours"),
+    }
+}
+
+#[test]
+fn a_panic_leaves_the_terminal_as_it_was_and_says_what_it_was() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["view::a_program_with_a_fault", "--exact", "--ignored", "--nocapture"]);
+    let mut screen = Screen::spawn(&mut command, 24, 100);
+    screen.when("live view", |screen| screen.alternate_screen() && screen.hide_cursor());
+    screen.shows("export KUBECONFIG");
+    let strike = ["-USR1", &screen.child.id().to_string()];
+    assert!(Command::new("kill").args(strike).status().unwrap().success());
+    assert!(!screen.child.wait().unwrap().success());
+    let left = screen.when("former screen with what happened", |screen| {
+        !screen.alternate_screen()
+            && !screen.hide_cursor()
+            && screen.contents().contains("a fault of ours")
+    });
+    assert!(!left.contains("export KUBECONFIG"), "nothing of the view is left: {left}");
 }

@@ -377,10 +377,10 @@ fn word(action: Action) -> &'static str {
     match action {
         Action::Apply => "apply",
         Action::Patch => "patch",
-        Action::Evict => "evict",
-        Action::Delete => "delete",
-        Action::Prune => "prune",
-        Action::Finalize => "finalize",
+        Action::Evict => "eviction",
+        Action::Delete => "deletion",
+        Action::Prune => "pruning",
+        Action::Finalize => "change of the finalizers",
         Action::Status => "status",
     }
 }
