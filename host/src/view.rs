@@ -178,8 +178,6 @@ impl View {
         limit: u32,
         from: Option<&str>,
     ) -> Result<Page, ReadError> {
-        // What was read of a Secret may be what is asked with.
-        let secret = self.reads.saw_secret() || record::is_secret(&of.kind);
         let answer = self.page(of, limit, from);
         self.record_list(of, limit, from, answer)
     }
@@ -191,6 +189,8 @@ impl View {
         from: Option<&str>,
         answer: Result<Paged, ReadError>,
     ) -> Result<Page, ReadError> {
+        // What was read of a Secret may be what is asked with.
+        let secret = self.reads.saw_secret() || record::is_secret(&of.kind);
         let (kind, fields) = (self.stores.shared_kind(&of.kind), self.readable.shared(&of.fields));
         let question = Question::List {
             of: Box::new(record::Selection::of(of, kind, fields, secret)),
