@@ -429,6 +429,13 @@ impl Turn<'_> {
         drop(state);
         self.run.changes.append(&mut written.changes);
         self.ran.wrote.append(&mut written.wrote);
+        // What the run itself deletes later is not missed.
+        for wrote in &mut self.ran.wrote {
+            let is_it = |sent: &Sent| matches!(sent, Sent::Deleted(of) if *of == wrote.of);
+            if written.sent.iter().any(is_it) {
+                (wrote.own, wrote.absent) = (None, Vec::new());
+            }
+        }
         self.sent.append(&mut written.sent);
         let refused = written.failures.iter().map(|failed| failed.ref_.kind.clone());
         self.ran.refused.extend(refused);

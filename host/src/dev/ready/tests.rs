@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use mortise_embedded_api::{EmbeddedApi, Fault, Filter};
+use mortise_embedded_api::EmbeddedApi;
 
 use super::*;
 
@@ -86,16 +86,4 @@ async fn what_is_made_is_marked_ready_through_the_api() {
         ended = run(&cluster, &clock, &news) => panic!("it does not end: {ended:?}"),
         ended = tokio::time::timeout(Duration::from_secs(10), is_ready) => ended.unwrap(),
     }
-}
-
-#[tokio::test]
-async fn an_api_that_cannot_be_asked_ends_it_with_the_error() {
-    let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
-    let broken = Fault::Refused { code: 403, message: "nobody is told".to_owned() };
-    api.faults().inject(broken, Filter::all(), usize::MAX);
-    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
-    let (news, _inbox) = tokio::sync::mpsc::unbounded_channel();
-    let clock: Clock = Arc::new(now);
-    let error = run(&cluster, &clock, &news).await.unwrap_err();
-    assert!(format!("{error:#}").contains("nobody is told"), "{error:#}");
 }
