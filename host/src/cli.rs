@@ -5,7 +5,7 @@ use std::{io::Write as _, process::ExitCode};
 use anyhow::Context as _;
 
 use crate::{
-    args::{Args, Command},
+    args::{Args, Command, LogFormat},
     bench, completion, dev, inspect, log, new,
     print::RED,
     serve, simulate, test,
@@ -16,8 +16,13 @@ pub fn run(args: &Args) -> ExitCode {
     match try_run(args) {
         Ok(code) => code,
         Err(error) => {
-            // Where standard error is gone there is nobody to tell.
-            let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {error:#}");
+            if args.log_format() == LogFormat::Json {
+                // Who reads the log as JSON reads this line, too.
+                log::write_error(&error);
+            } else {
+                // Where standard error is gone there is nobody to tell.
+                let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {error:#}");
+            }
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,6 @@
 //! What of the program's own log is written, how, and where: to standard error, or for a time to whoever has the screen.
 
-use std::io::{self, IsTerminal as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use parking_lot::Mutex;
 use tracing::level_filters::LevelFilter;
@@ -49,6 +49,13 @@ pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
         LogFormat::Json => log.fmt_fields(JsonFields::new()).event_format(json::Json).init(),
     }
     Ok(())
+}
+
+/// Writes what ends the program as a line of a log in JSON, whatever is logged else, even where the log could not begin.
+pub fn write_error(error: &anyhow::Error) {
+    let line = json::line("ERROR", "mortise", &format!("{error:#}"));
+    // Where standard error is gone there is nobody to tell.
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Hands each line to `take`. There is one log: a second call takes the first one's place.

@@ -21,6 +21,19 @@ pub(super) struct Json;
 /// Takes the fields of an event.
 struct Fields<'a>(&'a mut Map<String, Value>);
 
+/// A line without an event.
+pub(super) fn line(level: &str, target: &str, message: &str) -> Value {
+    let mut line = head(level, target);
+    line.insert("message".into(), message.into());
+    Value::Object(line)
+}
+
+fn head(level: &str, target: &str) -> Map<String, Value> {
+    let now = jiff::Timestamp::now().to_string();
+    let head = [("timestamp", now.as_str()), ("level", level), ("target", target)];
+    head.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect()
+}
+
 // === impl Json ===
 
 impl<S, N> FormatEvent<S, N> for Json
@@ -34,12 +47,9 @@ where
         mut to: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut line = Map::new();
-        event.record(&mut Fields(&mut line));
         let metadata = event.metadata();
-        line.insert("timestamp".into(), jiff::Timestamp::now().to_string().into());
-        line.insert("level".into(), metadata.level().as_str().into());
-        line.insert("target".into(), metadata.target().into());
+        let mut line = head(metadata.level().as_str(), metadata.target());
+        event.record(&mut Fields(&mut line));
         if let Some(span) = context.lookup_current() {
             line.insert("in".into(), span.name().into());
             if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {

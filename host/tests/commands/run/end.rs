@@ -33,6 +33,9 @@ async fn met(api: &Api) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn once_reconciles_all_that_there_is_and_ends() {
     let api = Api::with_secret_copy().await;
+    let elsewhere = Run::start(&api, &["--once", "--namespace", "shop"]);
+    assert_eq!(elsewhere.event("all is reconciled")["processors"], 0);
+    assert_eq!(elsewhere.wait().0.code(), Some(0));
     let run = Run::start(&api, &["--once"]);
     let done = run.event("all is reconciled");
     assert_eq!((&done["processors"], &done["failing"]), (&1.into(), &0.into()));

@@ -6,15 +6,22 @@ use serde_json::{Value, json};
 
 use super::{Api, Run, bare, command, get};
 
-/// Runs it to its end: the code is 1, and there is one line. That line.
+/// Runs it to its end: the code is 1, and the last line is an error, the only one. What it says.
 fn refused(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
-    let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("error: ")).collect();
+    let errors: Vec<String> = text.lines().filter_map(error).collect();
     assert_eq!(errors.len(), 1, "{text}");
-    assert_eq!(text.lines().last(), errors.first().copied(), "{text}");
-    errors[0].to_owned()
+    error(text.lines().last().unwrap()).expect(&text)
+}
+
+/// What a line of the log says, of either form, if it is an error.
+fn error(line: &str) -> Option<String> {
+    let Ok(event) = serde_json::from_str::<Value>(line) else {
+        return line.strip_prefix("error: ").map(str::to_owned);
+    };
+    (event["level"] == "ERROR").then(|| event["message"].as_str().unwrap().to_owned())
 }
 
 fn version(minor: &str) -> (u16, Value) {
