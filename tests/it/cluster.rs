@@ -13,6 +13,7 @@ mod roles;
 #[path = "../../host/embedded-api/tests/scenarios/run.rs"]
 mod run;
 mod scenarios;
+mod serve;
 mod stage;
 
 use axum::Router;

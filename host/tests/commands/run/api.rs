@@ -20,9 +20,12 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::root;
 
+/// What a method and path are answered, and the credentials that came with them; none: 401.
+type Answer = dyn Fn(&str, &str) -> Option<(u16, Value)> + Send + Sync;
+
 /// An API over HTTP, a kubeconfig for it, and a folder of modules.
 pub(super) struct Api {
-    pub(super) api: EmbeddedApi,
+    pub(super) embedded: EmbeddedApi,
     pub(super) address: String,
     folder: TempDir,
     _stop: Option<DropGuard>,
@@ -52,7 +55,7 @@ impl Api {
         let folders = folders.map(|folder| root().join(folder));
         for object in mortise_host::files::load_all(&folders).unwrap().into_iter().chain(objects())
         {
-            api.api.load(object, true).unwrap();
+            api.embedded.load(object, true).unwrap();
         }
         std::fs::copy(secret_copy(), api.modules().join("secret-copy.wasm")).unwrap();
         api
@@ -60,7 +63,7 @@ impl Api {
 
     /// All objects of a kind.
     pub(super) fn of_kind(&self, kind: &str) -> Vec<Value> {
-        let mut objects = self.api.objects();
+        let mut objects = self.embedded.objects();
         objects.retain(|object| object["kind"] == kind);
         objects
     }
@@ -70,7 +73,7 @@ impl Api {
         answer: impl Fn(&str, &str) -> Option<(u16, Value)> + Send + Sync + 'static,
     ) -> Self {
         let (listener, address) = listen().await;
-        let answer = Arc::new(answer);
+        let answer: Arc<Answer> = Arc::new(answer);
         let respond = move |request: Request| {
             let answer = Arc::clone(&answer);
             async move { respond(&request, &*answer) }
@@ -80,10 +83,10 @@ impl Api {
         Self::at(address, EmbeddedApi::new(Options::default()), None)
     }
 
-    fn at(address: String, api: EmbeddedApi, stop: Option<DropGuard>) -> Self {
+    fn at(address: String, embedded: EmbeddedApi, stop: Option<DropGuard>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("modules")).unwrap();
-        let api = Self { api, address, folder, _stop: stop };
+        let api = Self { embedded, address, folder, _stop: stop };
         api.write_kubeconfig(&json!({}));
         api
     }
@@ -153,7 +156,7 @@ async fn listen() -> (TcpListener, String) {
     (listener, address)
 }
 
-fn respond(request: &Request, answer: &dyn Fn(&str, &str) -> Option<(u16, Value)>) -> Response {
+fn respond(request: &Request, answer: &Answer) -> Response {
     let asked = format!("{} {}", request.method(), request.uri().path());
     let who = request.headers().get("authorization").and_then(|value| value.to_str().ok());
     let (code, body) = answer(&asked, who.unwrap_or_default()).unwrap_or_else(|| {

@@ -23,7 +23,7 @@ fn copies(api: &Api) -> Vec<Value> {
 /// Waits until a request has met a fault: what runs is on its way then.
 async fn met(api: &Api) {
     let met = async {
-        while api.api.faults().hits() == 0 {
+        while api.embedded.faults().hits() == 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -44,10 +44,10 @@ async fn once_reconciles_all_that_there_is_and_ends() {
     assert_eq!(copies(&api).len(), 2);
     assert_eq!(api.of_kind("SecretCopy")[0]["status"]["conditions"][0]["status"], "True");
 
-    api.api.reset_requests();
+    api.embedded.reset_requests();
     let (status, said) = Run::start(&api, &["--once"]).wait();
     assert_eq!(status.code(), Some(0), "{said}");
-    let written = api.api.requests().into_iter().filter(|(of, _)| of.resource == "secrets");
+    let written = api.embedded.requests().into_iter().filter(|(of, _)| of.resource == "secrets");
     let written: Vec<_> = written
         .filter(|(of, _)| ![Verb::Get, Verb::List, Verb::Watch].contains(&of.verb))
         .collect();
@@ -58,7 +58,7 @@ async fn once_reconciles_all_that_there_is_and_ends() {
 async fn once_ends_with_3_where_a_reconcile_fails_or_a_processor_is_not_at_work() {
     let api = Api::with_secret_copy().await;
     let no = Fault::Refused { code: 403, message: "not here".into() };
-    api.api.faults().inject(no, writes_of_secrets().namespace("shop"), usize::MAX);
+    api.embedded.faults().inject(no, writes_of_secrets().namespace("shop"), usize::MAX);
     let run = Run::start(&api, &["--once"]);
     let failed = run.event("a reconcile failed");
     assert!(failed["failure"].as_str().unwrap().contains("not here"), "{failed}");
@@ -71,7 +71,7 @@ async fn once_ends_with_3_where_a_reconcile_fails_or_a_processor_is_not_at_work(
     assert_eq!(run.event("all is reconciled")["failing"], 1);
     assert_eq!(run.wait().0.code(), Some(3));
 
-    api.api.faults().clear();
+    api.embedded.faults().clear();
     std::fs::remove_file(api.modules().join("secret-copy.wasm")).unwrap();
     let run = Run::start(&api, &["--once"]);
     assert_eq!(run.event("all is reconciled")["faulty"], 1);
@@ -82,7 +82,7 @@ async fn once_ends_with_3_where_a_reconcile_fails_or_a_processor_is_not_at_work(
 async fn what_runs_is_written_before_a_host_ends() {
     let api = Api::with_secret_copy().await;
     let slow = Fault::Latency(Duration::from_secs(2));
-    api.api.faults().inject(slow, writes_of_secrets(), usize::MAX);
+    api.embedded.faults().inject(slow, writes_of_secrets(), usize::MAX);
     let run = Run::start(&api, &["--leader-elect", "--lease-namespace", "platform"]);
     met(&api).await;
     let (status, said) = run.terminate();
@@ -97,7 +97,7 @@ async fn what_runs_is_written_before_a_host_ends() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_signal_and_a_drain_that_takes_too_long_end_a_host_at_once() {
     let api = Api::with_secret_copy().await;
-    api.api.faults().inject(Fault::Latency(FOR_EVER), writes_of_secrets(), usize::MAX);
+    api.embedded.faults().inject(Fault::Latency(FOR_EVER), writes_of_secrets(), usize::MAX);
     let run = Run::start(&api, &["--drain-seconds", "600"]);
     met(&api).await;
     run.signal("-TERM");
@@ -106,9 +106,9 @@ async fn a_second_signal_and_a_drain_that_takes_too_long_end_a_host_at_once() {
     assert_eq!(run.event("ended at once")["running"], 1);
     assert_eq!(run.wait().0.code(), Some(4));
 
-    let hits = api.api.faults().hits();
+    let hits = api.embedded.faults().hits();
     let run = Run::start(&api, &["--drain-seconds", "1"]);
-    while api.api.faults().hits() == hits {
+    while api.embedded.faults().hits() == hits {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let told = Instant::now();
@@ -167,7 +167,7 @@ async fn what_names_objects_is_told_on_the_admin_port_without_values_of_secrets(
 async fn what_is_said_of_a_watch_names_what_is_watched() {
     let api = Api::with_secret_copy().await;
     let watches = Filter::resource("secrets").verbs([Verb::List, Verb::Watch]);
-    api.api.faults().inject(Fault::InternalError, watches, 1);
+    api.embedded.faults().inject(Fault::InternalError, watches, 1);
     let run = Run::start(&api, &["--log", "debug"]);
     let failed = run.event("watch failed, trying again");
     assert_eq!((&failed["in"], &failed["span"]["resource"]), (&"watch".into(), &"secrets".into()));

@@ -21,7 +21,7 @@ const LEASE: [&str; 8] = [
 ];
 
 fn leases(cluster: &Cluster) -> Api<k8s_openapi::api::coordination::v1::Lease> {
-    Api::namespaced(Client::new(cluster.api.router(), "default"), "default")
+    Api::namespaced(Client::new(cluster.embedded.router(), "default"), "default")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,7 +90,7 @@ async fn a_host_that_waits_is_ready_and_writes_nothing_until_it_leads() {
 
     assert_eq!(first.terminate().0.code(), Some(0));
     let api: Api<k8s_openapi::api::core::v1::Secret> =
-        Api::namespaced(Client::new(cluster.api.router(), "default"), "shop");
+        Api::namespaced(Client::new(cluster.embedded.router(), "default"), "shop");
     api.delete("registry", &kube::api::DeleteParams::default()).await.unwrap();
     let leading = second.event("leading");
     assert!(leading["identity"].is_string());

@@ -80,7 +80,8 @@ async fn every_option_can_be_an_environment_variable() {
     ]);
     let run = Run::spawn(&mut command);
     assert_eq!(run.event("leading")["lease"], "default/elected");
-    let lease = api.api.objects().into_iter().find(|object| object["kind"] == "Lease").unwrap();
+    let lease =
+        api.embedded.objects().into_iter().find(|object| object["kind"] == "Lease").unwrap();
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 7);
     assert_eq!(run.terminate().0.code(), Some(0));
 
@@ -215,7 +216,7 @@ async fn modules_and_ports_have_to_be_there() {
     holds(&refused(&mut command(&api)), &[api.modules().to_str().unwrap(), "--modules"]);
     let definition = kube::api::DeleteParams::default();
     let definitions: kube::Api<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> =
-        kube::Api::all(kube::Client::new(api.api.router(), "default"));
+        kube::Api::all(kube::Client::new(api.embedded.router(), "default"));
     definitions.delete("processors.mortise.dev", &definition).await.unwrap();
     holds(&refused(&mut command(&api)), &["does not know Processors", "crds/mortise.dev"]);
 }
