@@ -175,6 +175,13 @@ async fn a_processor_that_breaks_the_schema_is_refused() {
             json!({"serviceAccountName": null}),
             "spec.serviceAccountName: Required value",
         ),
+    ];
+    refuses_processors(&cases).await;
+}
+
+#[tokio::test]
+async fn a_processor_that_is_to_run_otherwise_than_it_can_is_refused() {
+    let cases = [
         (
             "config that is no object",
             json!({"config": "a"}),
@@ -221,6 +228,11 @@ async fn a_processor_that_breaks_the_schema_is_refused() {
             "spec.takeOver[1]: Duplicate value: \"a\"",
         ),
     ];
+    refuses_processors(&cases).await;
+}
+
+/// What is laid over the spec, and a part of what is said.
+async fn refuses_processors(cases: &[(&str, Value, &str)]) {
     let api = api().await;
     for (case, spec, expected) in cases {
         let mut processor = processor();

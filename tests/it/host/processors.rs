@@ -170,8 +170,8 @@ impl Place {
         let holds = |processor: Option<&Processor>| processor.is_some_and(&holds);
         match timeout(GUARD, await_condition(self.processors(), name, holds)).await {
             Ok(found) => found.unwrap().unwrap(),
-            Err(_) => panic!(
-                "not reached: {what}; {:#?}",
+            Err(elapsed) => panic!(
+                "not reached, {elapsed}: {what}; {:#?}",
                 self.processors().get(name).await.map(|it| it.status)
             ),
         }

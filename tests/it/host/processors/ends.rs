@@ -8,7 +8,7 @@ const SECRET_COPY: &str = "guests/secret-copy";
 const COPY: &str = "copy.mortise.dev/v1/SecretCopy";
 const FINALIZER: &str = "copy.mortise.dev/copies";
 
-/// A place with a SecretCopy that has been carried out: the Secret `s` is copied to the namespace `default`.
+/// A place with a `SecretCopy` that has been carried out: the Secret `s` is copied to the namespace `default`.
 async fn copied(spec: &Value) -> Place {
     let place = Place::new().await;
     place.put("copy.wasm", SECRET_COPY);

@@ -163,7 +163,7 @@ async fn limits_hold_for_each_call_and_a_change_of_them_counts() {
     ];
     for (name, limits, expected) in cases {
         let objects = place.objects(CONFIG_MAP).await;
-        objects.delete_collection(&Default::default(), &Default::default()).await.unwrap();
+        objects.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
         place.apply(&[misbehaving(name)]).await;
         place.misbehave("rules", &json!({"limits": limits})).await;
         let said = place.until("rules", expected, |processor| {
