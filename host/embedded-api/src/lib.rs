@@ -22,6 +22,28 @@
 //! when they run is not counted. The schemas of the built-in kinds have no descriptions: `kubectl explain` shows their fields and
 //! types. Of the kinds of Kubernetes 1.34 those are served that programs at a desk meet; `kubectl api-resources` names them.
 //!
+//! # What it answers otherwise
+//!
+//! Random sequences of requests go to this API and to a real kube-apiserver, and are answered the same, but for:
+//!
+//! - **patches that do not fit**: a patch whose result is no object of its kind is refused as by Kubernetes; the message quotes
+//!   the object or the patch with its fields in the order of their names, and puts the fault in other words.
+//! - **words of the decoder**: which of several faults of types is told, and Go's names of types and of embedded fields.
+//! - **mixed lists**: a strategic merge patch that puts null beside texts into a list: 500 there; here the null counts as none, or the
+//!   message does not show the list.
+//! - **empty metadata**: empty labels, annotations or finalizers that are applied to a custom resource are stored there and not
+//!   shown, so that a later write may change what looks the same. Here they are not stored.
+//! - **empty is absent**: an empty list or map of a built-in kind is as if it were not there. In Kubernetes it differs until it is
+//!   stored: it counts for the generation of a `NetworkPolicy` and as a change of an immutable `ConfigMap`, and messages show it.
+//! - **nulls**: a null in a custom resource where null is not allowed, or what becomes of a map whose last field an apply gives up:
+//!   one of the two drops it, the other keeps or refuses it.
+//! - **addresses of Services**: which faults of ports and addresses are told when there are several, and what is kept of
+//!   `internalTrafficPolicy` and of addresses by a Service that was made by way of its status.
+//! - **writes of scales**: a write of a scale that leaves the replicas as they are may be a change there.
+//! - **repeated keys**: who owns the items of a list of a `ServiceAccount` in which one name stands twice.
+//!
+//! The names are those by which the comparison accepts the difference; one that does not occur any more is a fault there.
+//!
 //! # How much it bears
 //!
 //! Objects are kept as compact JSON: 50,000 of 3 KB take 1.4 times their text, and the history of a busy resource a few dozen MB

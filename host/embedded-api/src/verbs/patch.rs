@@ -222,8 +222,5 @@ fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result
         return writer.answer_changed(call, &live, new);
     }
     wipe_system_fields(&mut new);
-    if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("resourceVersion");
-    }
-    writer.answer_new(call, new)
+    writer.by_update().answer_new(call, new)
 }

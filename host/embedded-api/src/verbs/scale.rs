@@ -97,7 +97,7 @@ fn write(
     }
     let was_none = at(&live.value, &scale.spec_replicas).and_then(Value::as_i64).unwrap_or(0) == 0;
     let mut writer = Writer::new(&mut state, call, options);
-    if is_tracked(&live.value, scale) && !(is_none && was_none) {
+    if is_tracked(&live.value, scale, call.resource) && !(is_none && was_none) {
         new = writer.track(Some(&live.value), new, Some(SCALE));
     }
     set_at(&mut new, &scale.spec_replicas, Value::from(replicas));
@@ -146,12 +146,16 @@ fn apply(
     Ok(answer(shown, scale))
 }
 
-/// Whether somebody owns the replicas. Kubernetes tracks the scale of an object only then.
-fn is_tracked(object: &Value, scale: &Scale) -> bool {
+/// Whether somebody owns the replicas, of a custom resource in this version. Kubernetes tracks the scale of an object only then.
+fn is_tracked(object: &Value, scale: &Scale, resource: &Resource) -> bool {
     let path = format!("/f:{}", scale.spec_replicas.join("/f:"));
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-    let owns =
-        |entry: &Value| entry.get("fieldsV1").is_some_and(|set| set.pointer(&path).is_some());
+    let version = resource.api_version();
+    let owns = |entry: &Value| {
+        let is_known =
+            !resource.is_custom() || entry.get("apiVersion").is_some_and(|found| *found == version);
+        is_known && entry.get("fieldsV1").is_some_and(|set| set.pointer(&path).is_some())
+    };
     entries.into_iter().flatten().any(owns)
 }
 
@@ -159,7 +163,7 @@ fn is_tracked(object: &Value, scale: &Scale) -> bool {
 /// before the first apply. For a custom resource Kubernetes cannot say so, and fails.
 fn before_apply(live: &Value, scale: &Scale, resource: &Resource) -> Result<Value, Failure> {
     let mut before = live.clone();
-    if is_tracked(live, scale) {
+    if is_tracked(live, scale, resource) {
         return Ok(before);
     }
     if resource.is_custom() {

@@ -1,7 +1,5 @@
 //! Update: a PUT of an object, its status or the finalizers of a namespace.
 
-use serde_json::Value;
-
 use super::Call;
 use super::metadata::text;
 use super::write::{Live, Writer};
@@ -22,10 +20,7 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
             return Err(Failure::not_found(call.named(&call.path.name)));
         }
         check_uid(call, &text(&new, "uid"), "", options.dry_run)?;
-        if let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("resourceVersion");
-        }
-        let writer = Writer::new(&mut state, call, &options);
+        let writer = Writer::new(&mut state, call, &options).by_update();
         let object = writer.track(None, new, call.subresource());
         return writer.answer_new(call, object);
     };

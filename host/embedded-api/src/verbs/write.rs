@@ -26,6 +26,8 @@ pub(super) struct Writer<'a> {
     resource: &'a Arc<Resource>,
     options: &'a WriteOptions,
     now: Timestamp,
+    /// Whether an update makes what it finds absent: the version that it sends counts for nothing.
+    by_update: bool,
     /// What is doubtful, or was found wrong but was so before: texts for `Warning` headers.
     doubts: Vec<String>,
 }
@@ -40,7 +42,19 @@ pub(super) struct Live {
 
 impl<'a> Writer<'a> {
     pub(super) fn new(state: &'a mut State, call: &Call<'a>, options: &'a WriteOptions) -> Self {
-        Self { state, resource: call.resource, options, now: call.now, doubts: Vec::new() }
+        Self {
+            state,
+            resource: call.resource,
+            options,
+            now: call.now,
+            by_update: false,
+            doubts: Vec::new(),
+        }
+    }
+
+    /// The same for an update that makes what it finds absent.
+    pub(super) fn by_update(self) -> Self {
+        Self { by_update: true, ..self }
     }
 
     /// Stores a new object, which is decoded and whose fields are tracked, and answers it.
@@ -90,7 +104,12 @@ impl<'a> Writer<'a> {
         let faults = resource.validate_create(&object);
         self.refuse(&name, &object, faults)?;
         self.doubts.extend(resource.warnings(&object, None));
-        if !matches!(text(&object, "resourceVersion").as_str(), "" | "0") {
+        // Who only asks what would be is told first that the name is taken.
+        let is_taken = self.options.dry_run && self.state.storage.get(&place).is_some();
+        if !self.by_update
+            && !is_taken
+            && !matches!(text(&object, "resourceVersion").as_str(), "" | "0")
+        {
             return Err(Failure::unclassified(
                 "resourceVersion should not be set on objects to be created",
             ));
