@@ -8,6 +8,7 @@ mod log;
 mod normalise;
 mod permissions;
 mod processors;
+mod random;
 mod rights;
 mod roles;
 #[path = "../../host/embedded-api/tests/scenarios/run.rs"]

@@ -1,0 +1,162 @@
+//! Random sequences of requests, sent to the embedded API and to a real API server: answers, managed fields and what is left in
+//! the end are the same, or the difference is one that the embedded API's documentation names.
+//!
+//! `MORTISE_SEED` is the seed of the first sequence, the next ones have the numbers after it; `random` takes one by chance. Where
+//! nobody says, it is always the same, so that a change is judged by the same sequences as the one before it.
+//! `MORTISE_SEQUENCES` is how many there are. A sequence that fails is made as short as proptest can, and printed as a
+//! scenario with the real server's answers.
+
+mod accepted;
+mod kind;
+mod play;
+mod shrink;
+mod step;
+mod value;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    fmt::Write as _,
+    hash::{BuildHasher as _, RandomState},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use axum::Router;
+use futures::{StreamExt as _, stream};
+use mortise_embedded_api::{EmbeddedApi, Options};
+use proptest::{
+    strategy::{BoxedStrategy, Strategy as _, ValueTree},
+    test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
+};
+use serde_json::{Value, json};
+
+use super::{normalise::Names, run};
+use play::{Played, Servers, play};
+use step::Sequence;
+
+/// The variables.
+const SEED: &str = "MORTISE_SEED";
+const SEQUENCES: &str = "MORTISE_SEQUENCES";
+/// How many there are where nobody says.
+const DEFAULT: u64 = 1000;
+/// The first seed where nobody says.
+const FIRST: u64 = 20_260_601;
+/// How many sequences run at once.
+const AT_ONCE: usize = 8;
+/// How many of those that fail are made shorter: one takes some seconds.
+const SHRUNK: usize = 5;
+
+/// All that one run needs.
+struct Comparison {
+    servers: Servers,
+    sequences: BoxedStrategy<Sequence>,
+    /// Each sequence has a namespace of its own, also when it is played again.
+    namespaces: AtomicU64,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn random_sequences_are_answered_as_by_a_real_api_server() {
+    let Some(real) = super::bare().await else { return };
+    let seed = seed();
+    let count = number(SEQUENCES).unwrap_or(DEFAULT);
+    println!("{count} sequences from {SEED}={seed}");
+    let comparison = Comparison::new(real).await;
+    let sequences: Vec<(u64, Sequence)> =
+        (0..count).map(|index| (seed + index, comparison.tree(seed + index).current())).collect();
+    let plays = stream::iter(&sequences)
+        .map(async |(seed, sequence)| (*seed, comparison.play(sequence).await));
+    let mut played: Vec<(u64, Played)> = plays.buffer_unordered(AT_ONCE).collect().await;
+    played.sort_by_key(|(seed, _)| *seed);
+    println!("{}", summary(&played));
+    let failed: Vec<(u64, &str)> = played
+        .iter()
+        .filter_map(|(seed, played)| Some((*seed, played.difference.as_ref()?.0.as_str())))
+        .collect();
+    let mut report = String::new();
+    for (seed, difference) in &failed {
+        writeln!(report, "{SEED}={seed}: {difference}").expect("a String takes all");
+    }
+    for (seed, _) in failed.iter().take(SHRUNK) {
+        let shortest = shrink::shortest(&comparison, *seed).await;
+        writeln!(report, "{shortest}").expect("a String takes all");
+    }
+    assert!(failed.is_empty(), "{} of {count} sequences differ:\n{report}", failed.len());
+    let occurred = |name| played.iter().any(|(_, played)| played.accepted.contains(&name));
+    for accepted in accepted::ALL.iter().filter(|_| seed == FIRST && count == DEFAULT) {
+        assert!(occurred(accepted.name), "`{}` never occurs any more", accepted.name);
+    }
+}
+
+fn seed() -> u64 {
+    if env::var(SEED).is_ok_and(|seed| seed == "random") {
+        // Small enough to be typed.
+        return RandomState::new().hash_one("seed") % 1_000_000_000;
+    }
+    number(SEED).unwrap_or(FIRST)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let value = env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable}=`{value}` is no number")))
+}
+
+/// How often each status came, and each accepted difference.
+fn summary(played: &[(u64, Played)]) -> String {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, played) in played {
+        let statuses = played.statuses.iter().map(|status| format!("status {status}"));
+        for what in statuses.chain(played.accepted.iter().map(|name| format!("accepted {name}"))) {
+            *counts.entry(what).or_default() += 1;
+        }
+    }
+    counts.iter().map(|(what, count)| format!("{what}: {count}")).collect::<Vec<_>>().join(", ")
+}
+
+// === impl Comparison ===
+
+impl Comparison {
+    /// Both servers with the custom kinds.
+    async fn new(real: Router) -> Self {
+        let api = EmbeddedApi::new(Options::default());
+        let servers = Servers { embedded: api.router(), real };
+        for definition in kind::definitions() {
+            for server in [&servers.embedded, &servers.real] {
+                define(server, &definition).await;
+            }
+        }
+        // Custom kinds twice: there is more about them to be wrong.
+        let kinds = [kind::built_in(), kind::custom(), kind::custom()].concat();
+        let sequences = step::sequence(kinds);
+        Self { servers, sequences, namespaces: AtomicU64::new(0) }
+    }
+
+    /// The sequence of a seed, which can be made shorter.
+    fn tree(&self, seed: u64) -> impl ValueTree<Value = Sequence> + use<> {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+        let mut runner = TestRunner::new_with_rng(Config::default(), random);
+        self.sequences.new_tree(&mut runner).expect("nothing is filtered out")
+    }
+
+    async fn play(&self, sequence: &Sequence) -> Played {
+        let number = self.namespaces.fetch_add(1, Ordering::Relaxed);
+        play(&self.servers, sequence, &format!("random-{}-{number}", process::id())).await
+    }
+}
+
+/// Applies a CRD and waits until it is served.
+async fn define(server: &Router, definition: &Value) {
+    let name = definition["metadata"]["name"].as_str().expect("a CRD has a name");
+    let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+    let apply = json!({"method": "PATCH", "path": format!("{path}?fieldManager=tests"),
+        "contentType": "application/apply-patch+yaml", "body": definition});
+    let got = run::request(server, &apply, &Names::default()).await;
+    assert!(matches!(got.status, 200 | 201), "CRD {name}: {:?}", got.body);
+    let place = "/status/conditions/[type=Established]/status";
+    let read = json!({"method": "GET", "path": path, "select": [place],
+        "until": {"withinSeconds": 20, "match": {place: "True"}},
+        "answer": {"status": 200, "body": {place: "True"}}});
+    run::scenario(server, &json!({"steps": [read]})).await.expect("the CRD is served");
+}

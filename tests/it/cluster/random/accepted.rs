@@ -1,0 +1,188 @@
+//! What stays different, by the names under which the embedded API's crate documentation explains it.
+
+use serde_json::{Value, json};
+
+use super::kind::Kind;
+
+/// A difference that is known and explained.
+pub(super) struct Accepted {
+    /// Its name in the documentation of the crate.
+    pub(super) name: &'static str,
+    /// Whether both servers hold the same all the same.
+    pub(super) goes_on: bool,
+    is_it: fn(&Answers<'_>) -> bool,
+}
+
+/// What the servers said to the last one of some requests.
+pub(super) struct Answers<'a> {
+    pub(super) kind: &'a Kind,
+    /// The requests up to this one, as the steps of a scenario.
+    pub(super) steps: &'a [Value],
+    pub(super) embedded: &'a Value,
+    pub(super) real: &'a Value,
+}
+
+/// All of them.
+pub(super) const ALL: &[Accepted] = &[
+    Accepted { name: "patches that do not fit", goes_on: true, is_it: unfit_patch_quoted },
+    Accepted { name: "words of the decoder", goes_on: true, is_it: decoder_put_otherwise },
+    Accepted { name: "mixed lists", goes_on: false, is_it: mixed_list },
+    Accepted { name: "empty metadata", goes_on: false, is_it: empty_metadata_applied },
+    Accepted { name: "empty is absent", goes_on: false, is_it: empty_and_absent_differ },
+    Accepted { name: "nulls", goes_on: false, is_it: null_in_custom_resource },
+    Accepted { name: "addresses of Services", goes_on: false, is_it: address_of_service },
+    Accepted { name: "writes of scales", goes_on: false, is_it: scale_written },
+    Accepted { name: "repeated keys", goes_on: false, is_it: repeated_key },
+];
+
+#[test]
+fn what_is_accepted_is_explained_in_the_documentation_of_the_embedded_api() {
+    let documentation = include_str!("../../../../host/embedded-api/src/lib.rs");
+    for Accepted { name, .. } in ALL {
+        assert!(
+            documentation.contains(&format!("//! - **{name}**: ")),
+            "`{name}` is not explained"
+        );
+    }
+}
+
+/// The one that explains why two answers differ.
+pub(super) fn find(answers: &Answers<'_>) -> Option<&'static Accepted> {
+    ALL.iter().find(|accepted| (accepted.is_it)(answers))
+}
+
+// === impl Answers ===
+
+impl Answers<'_> {
+    fn are_equal_without(&self, fields: &[&str]) -> bool {
+        without(self.embedded, fields) == without(self.real, fields)
+    }
+
+    /// The messages of two refusals with the same status and reason.
+    fn messages(&self) -> Option<[&str; 2]> {
+        let at = |answer: &Value, key: &str| answer["body"][key].clone();
+        let is_alike = ["kind", "code", "reason"]
+            .iter()
+            .all(|key| at(self.embedded, key) == at(self.real, key));
+        let is_refusal = self.real["body"]["kind"] == "Status" && is_alike;
+        is_refusal.then_some(())?;
+        Some([self.embedded["body"]["message"].as_str()?, self.real["body"]["message"].as_str()?])
+    }
+}
+
+// === which is which ===
+
+/// The message quotes the patched object with its fields in another order, or the patch.
+fn unfit_patch_quoted(answers: &Answers<'_>) -> bool {
+    let is_about_patch =
+        |message: &str| message.starts_with(" \"\" is invalid: patch: Invalid value: ");
+    answers.messages().is_some_and(|messages| messages.into_iter().all(is_about_patch))
+}
+
+/// Go's names of types and of fields that are in one another, and which of several faults it meets first.
+fn decoder_put_otherwise(answers: &Answers<'_>) -> bool {
+    const WORDS: [&str; 2] = ["cannot be handled as a", "failed to c"];
+    let is_decoder = |message: &str| WORDS.iter().any(|words| message.contains(words));
+    answers.messages().is_some_and(|messages| messages.into_iter().all(is_decoder))
+}
+
+/// A strategic patch makes a list of what is of several types.
+fn mixed_list(answers: &Answers<'_>) -> bool {
+    let message = answers.real["body"]["message"].as_str().unwrap_or_default();
+    message.starts_with("list element types are not identical: ")
+}
+
+/// Empty labels and the like were applied to a custom resource, and whether that is a change is seen otherwise.
+fn empty_metadata_applied(answers: &Answers<'_>) -> bool {
+    let is_apply = |step: &&Value| step["contentType"] == "application/apply-patch+yaml";
+    let mut applied = answers.steps.iter().filter(is_apply);
+    answers.kind.is_custom()
+        && applied.any(|step| holds_empty_metadata(&step["body"]))
+        && answers.are_equal_without(&["resourceVersion"])
+}
+
+fn holds_empty_metadata(value: &Value) -> bool {
+    let Some(fields) = value.as_object() else { return false };
+    fields.iter().any(|(key, value)| {
+        (key == "metadata" && holds_empty(value)) || holds_empty_metadata(value)
+    })
+}
+
+/// An answer without some fields, and without what is empty in metadata.
+fn without(value: &Value, left_out: &[&str]) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(key, value)| {
+                let is_empty = **value == json!({}) || **value == json!([]);
+                let is_metadata = ["labels", "annotations", "finalizers"].contains(&key.as_str());
+                !(left_out.contains(&key.as_str()) || (is_empty && is_metadata))
+            });
+            kept.map(|(key, value)| (key.clone(), without(value, left_out))).collect()
+        }
+        Value::Array(items) => items.iter().map(|item| without(item, left_out)).collect(),
+        value => value.clone(),
+    }
+}
+
+/// The request holds an empty list or map where there was none, and that is a change, or shown in a message.
+fn empty_and_absent_differ(answers: &Answers<'_>) -> bool {
+    let concerned = ["ConfigMap", "Secret", "NetworkPolicy"].contains(&answers.kind.name.as_str());
+    let is_immutable =
+        |answer: &Value| answer["body"].to_string().contains("field is immutable when");
+    let generation = |answer: &Value| answer["body"]["metadata"]["generation"].as_i64();
+    let with_null = |text: &str| {
+        ["[]", "{}"].iter().fold(text.to_owned(), |text, empty| {
+            text.replace(&format!("Invalid value: {empty}"), "Invalid value: null")
+        })
+    };
+    let is_shown = |[embedded, real]: [&str; 2]| with_null(embedded) == with_null(real);
+    if answers.messages().is_some_and(is_shown) {
+        return true;
+    }
+    concerned
+        && answers.steps.last().is_some_and(|step| holds_empty(&step["body"]))
+        && (is_immutable(answers.real) || generation(answers.real) > generation(answers.embedded))
+}
+
+/// A null in a custom resource is dropped by one server, and kept or refused by the other.
+fn null_in_custom_resource(answers: &Answers<'_>) -> bool {
+    let holds_null = |step: &Value| step["body"].to_string().contains("null");
+    let is_last = answers.steps.last().is_some_and(holds_null);
+    let is_seen = answers.embedded.to_string().contains("null");
+    let is_change =
+        answers.are_equal_without(&["resourceVersion"]) && answers.steps.iter().any(holds_null);
+    answers.kind.is_custom() && (is_last || is_seen || is_change)
+}
+
+/// A write of a scale that changes nothing of it is a change.
+fn scale_written(answers: &Answers<'_>) -> bool {
+    let is_scale = |step: &Value| {
+        step["path"].as_str().is_some_and(|path| path.contains("/scale")) && step["method"] != "GET"
+    };
+    answers.steps.last().is_some_and(is_scale) && answers.are_equal_without(&["resourceVersion"])
+}
+
+/// What is allotted to a Service, and in which order its ports and addresses are checked.
+fn address_of_service(answers: &Answers<'_>) -> bool {
+    const FIELDS: [&str; 5] =
+        ["clusterIP", "clusterIPs", "nodePort", "internalTrafficPolicy", "resourceVersion"];
+    let refusals = [answers.embedded, answers.real].map(|answer| answer["body"].to_string());
+    let is_refused =
+        |text: &String| text.contains("spec.ports") || text.contains("spec.clusterIPs");
+    answers.kind.name == "Service"
+        && (answers.are_equal_without(&FIELDS)
+            || (answers.messages().is_some() && refusals.iter().all(is_refused)))
+}
+
+/// A list whose items are told apart by a key holds one twice.
+fn repeated_key(answers: &Answers<'_>) -> bool {
+    answers.kind.name == "ServiceAccount" && answers.are_equal_without(&["managedFields"])
+}
+
+fn holds_empty(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty() || items.iter().any(holds_empty),
+        Value::Object(fields) => fields.is_empty() || fields.values().any(holds_empty),
+        _ => false,
+    }
+}

@@ -1,0 +1,103 @@
+//! The kinds that the sequences are about.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// A kind, and what its objects are made of.
+#[derive(Debug, Clone)]
+pub(super) struct Kind {
+    /// The group, empty for the core group.
+    pub(super) group: String,
+    pub(super) versions: Vec<String>,
+    /// As the field of objects.
+    pub(super) name: String,
+    pub(super) plural: String,
+    /// What stands beside `apiVersion`, `kind` and `metadata`, as a schema.
+    pub(super) schema: Value,
+    /// Whether there is a resource `status` of it.
+    pub(super) has_status: bool,
+    /// Whether there is a resource `scale` of it, in its first version.
+    pub(super) has_scale: bool,
+}
+
+/// The group of the custom kinds.
+const GROUP: &str = "random.mortise.dev";
+
+/// A built-in kind as shapes.yaml has it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Shape {
+    api_version: String,
+    kind: String,
+    plural: String,
+    #[serde(default)]
+    required: Vec<String>,
+    properties: Map<String, Value>,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    pub(super) fn is_custom(&self) -> bool {
+        self.group == GROUP
+    }
+
+    /// `group/version`, or the version alone in the core group.
+    pub(super) fn api_version(&self, version: &str) -> String {
+        if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
+    }
+
+    /// Where the objects of a namespace are.
+    pub(super) fn collection(&self, version: &str, namespace: &str) -> String {
+        let root = if self.group.is_empty() { "/api/" } else { "/apis/" };
+        format!("{root}{}/namespaces/{namespace}/{}", self.api_version(version), self.plural)
+    }
+}
+
+impl From<Shape> for Kind {
+    fn from(shape: Shape) -> Self {
+        let (group, version) =
+            shape.api_version.rsplit_once('/').unwrap_or(("", &shape.api_version));
+        Self {
+            group: group.to_owned(),
+            versions: vec![version.to_owned()],
+            has_status: shape.properties.contains_key("status"),
+            has_scale: ["Deployment", "StatefulSet"].contains(&shape.kind.as_str()),
+            schema: json!({"required": shape.required, "properties": shape.properties}),
+            name: shape.kind,
+            plural: shape.plural,
+        }
+    }
+}
+
+/// Those that both servers know by themselves.
+pub(super) fn built_in() -> Vec<Kind> {
+    let shapes: Vec<Shape> =
+        serde_saphyr::from_str(include_str!("shapes.yaml")).expect("shapes.yaml holds shapes");
+    shapes.into_iter().map(Kind::from).collect()
+}
+
+/// The CRDs of the others.
+pub(super) fn definitions() -> Vec<Value> {
+    serde_saphyr::from_multiple(include_str!("crds.yaml")).expect("crds.yaml holds CRDs")
+}
+
+/// Those that the CRDs define.
+pub(super) fn custom() -> Vec<Kind> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let kind = |definition: &Value| {
+        let spec = &definition["spec"];
+        let versions = spec["versions"].as_array().cloned().unwrap_or_default();
+        let first = versions.first().cloned().unwrap_or_default();
+        Kind {
+            group: text(&spec["group"]),
+            versions: versions.iter().map(|version| text(&version["name"])).collect(),
+            name: text(&spec["names"]["kind"]),
+            plural: text(&spec["names"]["plural"]),
+            schema: first["schema"]["openAPIV3Schema"].clone(),
+            has_status: first["subresources"]["status"].is_object(),
+            has_scale: first["subresources"]["scale"].is_object(),
+        }
+    };
+    definitions().iter().map(kind).collect()
+}

@@ -1,0 +1,197 @@
+//! Plays a sequence on both servers at once, and says where their answers part.
+
+use std::sync::LazyLock;
+
+use axum::Router;
+use regex::Regex;
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{
+        normalise::Names,
+        run::{self, Got},
+    },
+    accepted::{self, Accepted, Answers},
+    step::{Body, GENERATED, Sequence, Step},
+};
+
+/// The two that are compared.
+#[derive(Clone)]
+pub(super) struct Servers {
+    pub(super) embedded: Router,
+    pub(super) real: Router,
+}
+
+/// What a sequence came to.
+#[derive(Debug, Default)]
+pub(super) struct Played {
+    /// The accepted differences that occurred, by name.
+    pub(super) accepted: Vec<&'static str>,
+    /// How many requests were answered, by status.
+    pub(super) statuses: Vec<u64>,
+    /// The first difference that nobody accepts, and the requests up to it as the steps of a scenario.
+    pub(super) difference: Option<(String, Value)>,
+}
+
+/// One server's side of a sequence.
+struct Side<'a> {
+    server: &'a Router,
+    names: Names,
+    /// The last answers that held an object, by name; and the resource versions first seen.
+    latest: Map<String, Value>,
+    first: Map<String, Value>,
+}
+
+/// Plays all steps in a new namespace, then compares what is left.
+pub(super) async fn play(servers: &Servers, sequence: &Sequence, namespace: &str) -> Played {
+    let mut sides = [Side::new(&servers.embedded), Side::new(&servers.real)];
+    let mut played = Played::default();
+    let mut steps: Vec<Value> = Vec::new();
+    let kind = &sequence.kind;
+    let ends = kind.versions.iter().map(|version| Step::list(version));
+    let ends: Vec<Step> = ends.collect();
+    let create = json!({"method": "POST", "path": "/api/v1/namespaces", "contentType": "application/json",
+        "body": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}});
+    for side in &mut sides {
+        let got = run::request(side.server, &create, &side.names).await;
+        assert_eq!(got.status, 201, "namespace {namespace}: {:?}", got.body);
+    }
+    for step in sequence.steps.iter().chain(&ends) {
+        let path = step.path(kind, namespace);
+        let [embedded, real] = &mut sides;
+        let (embedded, real) = tokio::join!(embedded.answer(&path, step), real.answer(&path, step));
+        let (recorded, real) = real;
+        let embedded = embedded.1;
+        played.statuses.push(real["status"].as_u64().unwrap_or_default());
+        let equal = embedded == real;
+        let mut step = recorded.clone();
+        step["answer"] = real.clone();
+        steps.push(step);
+        if equal {
+            continue;
+        }
+        let difference = run::difference(&real, &embedded, "");
+        let answers = Answers { kind, steps: &steps, embedded: &embedded, real: &real };
+        let Some(Accepted { name, goes_on, .. }) = accepted::find(&answers) else {
+            played.difference = Some((difference, Value::Array(steps)));
+            return played;
+        };
+        played.accepted.push(name);
+        if !goes_on {
+            return played;
+        }
+    }
+    played
+}
+
+impl<'a> Side<'a> {
+    fn new(server: &'a Router) -> Self {
+        Self { server, names: Names::default(), latest: Map::new(), first: Map::new() }
+    }
+
+    /// Sends a step: the request as a scenario has it, and the answer as it is compared.
+    async fn answer(&mut self, path: &str, step: &Step) -> (Value, Value) {
+        let request = self.request(path, step);
+        let got = run::request(self.server, &request, &self.names).await;
+        self.note(&got);
+        let mut answer = Value::Object(got.normalised(&mut self.names, None));
+        unstable(&mut answer);
+        (request, answer)
+    }
+
+    fn request(&self, path: &str, step: &Step) -> Value {
+        let mut request = json!({"method": step.method, "path": path});
+        if let Some(content_type) = step.content_type {
+            request["contentType"] = json!(content_type);
+        }
+        let name = step.name.unwrap_or("a");
+        let latest = self.latest.get(name);
+        let body = match &step.body {
+            Body::None => return request,
+            Body::Given(body) => body.clone(),
+            Body::Edited(fields) => edited(latest.filter(|_| step.subresource != "scale"), fields),
+        };
+        let metadata = latest.map_or(&Value::Null, |latest| &latest["metadata"]);
+        let text = body
+            .to_string()
+            .replace("${uid}", metadata["uid"].as_str().unwrap_or("none"))
+            .replace("${current}", metadata["resourceVersion"].as_str().unwrap_or("1"))
+            .replace("${stale}", self.first.get(name).and_then(Value::as_str).unwrap_or("1"));
+        request["body"] = serde_json::from_str(&text).expect("blanks stand in texts");
+        request
+    }
+
+    fn note(&mut self, got: &Got) {
+        let Some(body) = got.body.as_ref().filter(|body| body["kind"] != "Scale") else { return };
+        let metadata = &body["metadata"];
+        let (Some(name), Some(version)) =
+            (metadata["name"].as_str(), metadata["resourceVersion"].as_str())
+        else {
+            return;
+        };
+        self.first.entry(name.to_owned()).or_insert_with(|| json!(version));
+        self.latest.insert(name.to_owned(), body.clone());
+    }
+}
+
+/// An object with some fields replaced.
+fn edited(latest: Option<&Value>, fields: &Value) -> Value {
+    let mut object = latest.cloned().unwrap_or_else(|| json!({}));
+    for (key, value) in fields.as_object().into_iter().flatten() {
+        let Some(value) = value.as_object().filter(|_| key == "metadata") else {
+            object[key] = value.clone();
+            continue;
+        };
+        for (key, value) in value {
+            object["metadata"][key] = value.clone();
+        }
+    }
+    object
+}
+
+/// After an unknown field Kubernetes looks at no other one of a map, and it looks at them in any order.
+const UNKNOWN: &str = "field not declared in schema";
+
+/// A resource version in an object that a message quotes.
+static QUOTED_VERSION: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"(resourceVersion\\+":\\+")\d+"#).expect("it is a pattern"));
+
+/// Takes out what the real server says differently each time: the order of several causes in a message, which of the faults
+/// of a typed object it met, versions in an object that it quotes, a generated name that is refused, ports that it chose.
+fn unstable(answer: &mut Value) {
+    if let Some(Value::String(message)) = answer.pointer_mut("/body/message")
+        && let Some((which, _)) = message.split_once("): ")
+        && ["errors:\n", UNKNOWN].iter().any(|part| message.contains(part))
+        && message.starts_with("failed to ")
+    {
+        *message = which.to_owned();
+    }
+    if answer["body"]["kind"] == "Status" {
+        let text = answer["body"].to_string();
+        let text = QUOTED_VERSION.replace_all(&text, "${1}NUMBER");
+        answer["body"] = serde_json::from_str(&text).expect("only digits were replaced");
+    }
+    if let Some(name) = answer["body"]["details"]["name"].as_str().map(str::to_owned)
+        && name.starts_with(GENERATED)
+    {
+        let text = answer["body"].to_string().replace(&name, GENERATED);
+        answer["body"] = serde_json::from_str(&text).expect("a name needs no escapes");
+    }
+    let causes = answer["body"]["details"]["causes"].as_array().map_or(0, Vec::len);
+    if let Some(Value::String(message)) = answer.pointer_mut("/body/message")
+        && let Some(at) = message.find(" is invalid: [").filter(|_| causes > 1)
+    {
+        message.truncate(at);
+    }
+    let mut bodies = vec![&mut answer["body"]];
+    while let Some(body) = bodies.pop() {
+        if let Some(ports) = body.pointer_mut("/spec/ports").and_then(Value::as_array_mut) {
+            for port in ports.iter_mut().filter_map(|port| port.get_mut("nodePort")) {
+                *port = json!("PORT");
+            }
+        }
+        if let Some(items) = body.get_mut("items").and_then(Value::as_array_mut) {
+            bodies.extend(items);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Makes a sequence that fails as short as it can be, and writes it down.
+
+use proptest::strategy::ValueTree as _;
+use serde_json::json;
+
+use super::{Comparison, SEED, SEQUENCES, play::Played};
+
+/// How often a sequence is played to make it shorter.
+const TRIES: usize = 100;
+
+/// What the sequence of a seed fails with at its shortest.
+pub(super) async fn shortest(comparison: &Comparison, seed: u64) -> String {
+    let mut tree = comparison.tree(seed);
+    let mut shortest: Option<Played> = None;
+    for _ in 0..TRIES {
+        let played = comparison.play(&tree.current()).await;
+        let fails = played.difference.is_some();
+        if fails {
+            shortest = Some(played);
+        }
+        let goes_on = if fails { tree.simplify() } else { tree.complicate() };
+        if !goes_on {
+            break;
+        }
+    }
+    let replay = format!("{SEED}={seed} {SEQUENCES}=1");
+    let Some((difference, steps)) = shortest.and_then(|played| played.difference) else {
+        return format!("{replay}: equal when it was played again\n");
+    };
+    let scenario = serde_saphyr::to_string(&json!({"about": replay, "steps": steps}));
+    let scenario = scenario.expect("a scenario is plain data");
+    format!("{replay}\n{difference}\nas a scenario, with the real server's answers:\n{scenario}")
+}
