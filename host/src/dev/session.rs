@@ -349,8 +349,8 @@ impl Work {
         let (loaded, applied) = (load.len(), apply.len());
         objects::load(&self.session.api, load)?;
         desk::apply_files(&self.cluster, apply).await?;
-        let loaded = if loaded > 0 { format!("{loaded} objects loaded, ") } else { String::new() };
-        self.session.tell(News::Note(format!("{loaded}{applied} objects applied")));
+        let loaded = if loaded > 0 { counted(loaded) + " loaded, " } else { String::new() };
+        self.session.tell(News::Note(format!("{loaded}{} applied", counted(applied))));
         Ok(())
     }
 
@@ -399,4 +399,8 @@ async fn next_report(host: Option<&Host>) -> anyhow::Result<Report> {
         Some(host) => host.next_report().await,
         None => std::future::pending().await,
     }
+}
+
+fn counted(objects: usize) -> String {
+    if objects == 1 { "1 object".to_owned() } else { format!("{objects} objects") }
 }

@@ -152,10 +152,7 @@ fn in_detail(detail: &Detail) -> Vec<Line<'static>> {
             "reads",
             format!("{}, {} bytes", report.record.reads.len(), report.record.read_bytes()),
         ),
-        field(
-            "writes",
-            format!("{}, and {} that were not needed", report.changes.len(), report.unchanged),
-        ),
+        field("writes", writes(report.changes.len(), report.unchanged)),
     ];
     if report.attempt > 0 {
         lines.push(field("attempt", (report.attempt + 1).to_string()));
@@ -237,4 +234,12 @@ fn builds(model: &Model) -> Vec<Line<'static>> {
         lines.push(Line::default());
     }
     lines
+}
+
+/// How many writes were sent, and how many would have changed nothing.
+fn writes(sent: usize, unchanged: usize) -> String {
+    match unchanged {
+        0 => sent.to_string(),
+        unchanged => format!("{sent}; {unchanged} not sent, all was so already"),
+    }
 }
