@@ -16,6 +16,7 @@ mod run;
 mod scenarios;
 mod serve;
 mod stage;
+mod strict;
 
 use axum::Router;
 use mortise_host::{contract::Kind, desk, reconciler::Report};

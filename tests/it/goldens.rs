@@ -79,6 +79,30 @@ async fn run(case: &Case, loaded: &mortise_host::run::Loaded, tally: &mut Tally)
     }
 }
 
+/// What the guest's own function wants applied in the cases that it covers and in which the rule is valid, each with the name of
+/// the case.
+pub(crate) fn applied() -> Vec<(String, Value)> {
+    let cases = goldens::cases(&goldens::root(), ORIGINAL).unwrap();
+    let mut applied = Vec::new();
+    for case in cases.iter().filter(|case| case.input["mode"].as_str() == Some(V2)) {
+        let (rule, stub) = natively(case);
+        let host = stub.host();
+        // Of a rule that is not valid, nothing is ever applied.
+        let failures = api_rule::reconcile::validate(&rule, &host);
+        if !failures.is_ok_and(|failures| failures.is_empty()) {
+            continue;
+        }
+        let changes = api_rule::reconcile::changes_unchecked(&rule, &host);
+        for change in changes.unwrap_or_default() {
+            if let Change::Create(manifest) | Change::Update(manifest) = change {
+                let object = serde_json::from_str(&manifest.object).unwrap();
+                applied.push((format!("golden {}", case.name), object));
+            }
+        }
+    }
+    applied
+}
+
 // === what goes in ===
 
 /// The objects of a case, the one under test first: as the storage version, with the finalizer, as the original's double held it.

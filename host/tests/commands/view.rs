@@ -166,6 +166,8 @@ async fn a_program_with_a_fault() {
 fn a_panic_leaves_the_terminal_as_it_was_and_says_what_it_was() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["view::a_program_with_a_fault", "--exact", "--ignored", "--nocapture"]);
+    // A backtrace is longer than the screen.
+    command.env("RUST_BACKTRACE", "0");
     let mut screen = Screen::spawn(&mut command, 24, 100);
     screen.when("live view", |screen| screen.alternate_screen() && screen.hide_cursor());
     screen.shows("export KUBECONFIG");
