@@ -158,21 +158,25 @@ impl CustomSchema {
         prune::drop_nulls(object, &self.root);
     }
 
-    /// What a write violates. `found` are the faults found already (those of the metadata); they come first in the answer, and rules are not
-    /// evaluated if one of them says that the object has not the form that rules rely on.
+    /// What a write violates. `found` are the faults found already (those of the metadata), which come first in the answer, and `scale` those
+    /// of what the subresource `scale` shows, which come behind the schema's. Rules are not evaluated if one says that the object has
+    /// not the form that rules rely on.
     ///
     /// On updates, faults of values that did not change are not reported; those that rules find go to `doubts`, as texts of warnings.
     pub(crate) fn validate(
         &self,
         write: Write<'_>,
         found: Vec<FieldError>,
+        scale: Vec<FieldError>,
         doubts: &mut Vec<String>,
     ) -> Vec<FieldError> {
         let mut errors = found;
         if write.status {
             self.validate_status(write, &mut errors);
+            errors.extend(scale);
         } else {
             errors.extend(validate::validate(&self.root, write.object, write.old, None));
+            errors.extend(scale);
             errors.extend(embedded::validate(&self.root, write.object));
         }
         if self.root.has.unique_lists {

@@ -76,7 +76,8 @@ fn wrong_types_are_refused() {
             "kubectl apply -f crontab.yaml",
             1,
             "The CronTab \"mine\" is invalid: \n* spec.replicas: Invalid value: \"string\": spec.replicas in body must be of type integer: \"string\"\n\
-             * <nil>: Invalid value: \"null\": some validation rules were not checked because the object was invalid; correct the existing errors to complete validation…",
+             * .spec.replicas: Invalid value: 0: .spec.replicas accessor error: two is of the type string, expected int64\n\
+             * <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation",
         ),
     ]);
 }

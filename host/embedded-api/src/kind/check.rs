@@ -26,10 +26,10 @@ impl Resource {
                 }
                 let found = self.validate_metadata(object);
                 let write = Write { object, old: None, status: false };
-                let mut errors = custom.schema.validate(write, found, &mut Vec::new());
-                errors.extend(self.scale.iter().filter_map(|scale| spec_of_scale(scale, object)));
-                errors.extend(self.scale.iter().flat_map(|scale| status_of_scale(scale, object)));
-                errors
+                let scale = self.scale.iter().flat_map(|scale| {
+                    spec_of_scale(scale, object).into_iter().chain(status_of_scale(scale, object))
+                });
+                custom.schema.validate(write, found, scale.collect(), &mut Vec::new())
             }
             Form::Untyped => self.validate_metadata(object),
         }
@@ -65,12 +65,11 @@ impl Resource {
                 }
                 let status = subresource == Some("status");
                 let write = Write { object: new, old: Some(old), status };
-                let mut errors = custom.schema.validate(write, found, doubts);
-                if !status {
-                    errors.extend(self.scale.iter().filter_map(|scale| spec_of_scale(scale, new)));
-                }
-                errors.extend(self.scale.iter().flat_map(|scale| status_of_scale(scale, new)));
-                errors
+                let scale = self.scale.iter().flat_map(|scale| {
+                    let spec = spec_of_scale(scale, new).filter(|_| !status);
+                    spec.into_iter().chain(status_of_scale(scale, new))
+                });
+                custom.schema.validate(write, found, scale.collect(), doubts)
             }
             Form::Untyped => found,
         }

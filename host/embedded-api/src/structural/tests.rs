@@ -12,7 +12,11 @@ fn spec(schema: Value) -> CustomSchema {
 
 fn faults(schema: &CustomSchema, object: &Value, old: Option<&Value>) -> Vec<String> {
     let write = Write { object, old, status: false };
-    schema.validate(write, Vec::new(), &mut Vec::new()).iter().map(ToString::to_string).collect()
+    schema
+        .validate(write, Vec::new(), Vec::new(), &mut Vec::new())
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 fn created(schema: &CustomSchema, spec: Value) -> Vec<String> {
@@ -230,7 +234,7 @@ fn of_a_status_write_only_the_status_is_checked() {
     let object = json!({"spec": {}, "status": {"p": 1}});
     let write = Write { object: &object, old: None, status: true };
     let texts: Vec<String> = schema
-        .validate(write, Vec::new(), &mut Vec::new())
+        .validate(write, Vec::new(), Vec::new(), &mut Vec::new())
         .iter()
         .map(ToString::to_string)
         .collect();
@@ -453,7 +457,7 @@ fn rules_at_the_root_see_the_name() {
     let write = Write { object: &object, old: None, status: true };
     assert_eq!(
         schema
-            .validate(write, Vec::new(), &mut Vec::new())
+            .validate(write, Vec::new(), Vec::new(), &mut Vec::new())
             .iter()
             .map(ToString::to_string)
             .collect::<Vec<_>>(),
@@ -511,7 +515,7 @@ fn rules_about_changes_compare_with_the_old_value() {
     }
     let mut doubts = Vec::new();
     let write = Write { object: &old, old: Some(&old), status: false };
-    assert_eq!(schema.validate(write, Vec::new(), &mut doubts), []);
+    assert_eq!(schema.validate(write, Vec::new(), Vec::new(), &mut doubts), []);
     assert_eq!(doubts, ["spec.short: Invalid value: \"string\": too long"]);
 }
 
