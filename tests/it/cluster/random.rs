@@ -73,15 +73,22 @@ async fn random_sequences_are_answered_as_by_a_real_api_server() {
         .iter()
         .filter_map(|(seed, played)| Some((*seed, played.difference.as_ref()?.0.as_str())))
         .collect();
-    let mut report = String::new();
-    for (seed, difference) in &failed {
-        writeln!(report, "{SEED}={seed}: {difference}").expect("a String takes all");
+    let (mut report, mut differ) = (String::new(), failed.len());
+    for (index, (seed, difference)) in failed.iter().enumerate() {
+        let again = if index < SHRUNK {
+            shrink::shortest(&comparison, *seed).await
+        } else {
+            Some(format!("{SEED}={seed}: {difference}"))
+        };
+        // Addresses and ports of Services are the whole server's: what another sequence held at that moment is no difference.
+        let Some(text) = again else {
+            println!("{SEED}={seed}: {difference}: not when it was played again");
+            differ -= 1;
+            continue;
+        };
+        writeln!(report, "{text}").expect("a String takes all");
     }
-    for (seed, _) in failed.iter().take(SHRUNK) {
-        let shortest = shrink::shortest(&comparison, *seed).await;
-        writeln!(report, "{shortest}").expect("a String takes all");
-    }
-    assert!(failed.is_empty(), "{} of {count} sequences differ:\n{report}", failed.len());
+    assert!(differ == 0, "{differ} of {count} sequences differ:\n{report}");
     let occurred = |name| played.iter().any(|(_, played)| played.accepted.contains(&name));
     for accepted in accepted::ALL.iter().filter(|_| seed == FIRST && count == DEFAULT) {
         assert!(occurred(accepted.name), "`{}` never occurs any more", accepted.name);

@@ -8,8 +8,8 @@ use super::{Comparison, SEED, SEQUENCES, play::Played};
 /// How often a sequence is played to make it shorter.
 const TRIES: usize = 100;
 
-/// What the sequence of a seed fails with at its shortest.
-pub(super) async fn shortest(comparison: &Comparison, seed: u64) -> String {
+/// What the sequence of a seed fails with at its shortest; none if it does not when it is played again.
+pub(super) async fn shortest(comparison: &Comparison, seed: u64) -> Option<String> {
     let mut tree = comparison.tree(seed);
     let mut shortest: Option<Played> = None;
     for _ in 0..TRIES {
@@ -24,10 +24,10 @@ pub(super) async fn shortest(comparison: &Comparison, seed: u64) -> String {
         }
     }
     let replay = format!("{SEED}={seed} {SEQUENCES}=1");
-    let Some((difference, steps)) = shortest.and_then(|played| played.difference) else {
-        return format!("{replay}: equal when it was played again\n");
-    };
+    let (difference, steps) = shortest.and_then(|played| played.difference)?;
     let scenario = serde_saphyr::to_string(&json!({"about": replay, "steps": steps}));
     let scenario = scenario.expect("a scenario is plain data");
-    format!("{replay}\n{difference}\nas a scenario, with the real server's answers:\n{scenario}")
+    Some(format!(
+        "{replay}\n{difference}\nas a scenario, with the real server's answers:\n{scenario}"
+    ))
 }
