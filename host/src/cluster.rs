@@ -184,13 +184,7 @@ pub(crate) fn said(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("{} ({})", status.message, status.code);
     }
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = error.to_string();
-        cause = error.source();
-    }
-    text
+    anyhow::Chain::new(error).last().map(ToString::to_string).unwrap_or_default()
 }
 
 /// `/api/v1`, `/apis/apps/v1`.

@@ -8,10 +8,11 @@ use mortise_embedded_api::EmbeddedApi;
 use serde_json::Value;
 
 use crate::{
-    cluster::{Cluster, Method, Outgoing},
+    cluster::{Cluster, Kinds, Method, Outgoing},
     contract::{Description, Kind},
     files, print,
     processor::{self, Engine, Limits, Processor},
+    rbac::Served,
     run::{Loaded, Settings},
 };
 
@@ -198,6 +199,12 @@ pub fn display_kind(Kind { group, version, kind }: &Kind) -> String {
 pub fn plural(kind: &Kind) -> String {
     let kind = kube::core::GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
     kube::api::ApiResource::from_gvk(&kind).plural
+}
+
+/// How a kind is served; of one that is not known, as the names of kinds let expect it.
+pub fn served(known: &Kinds, kind: &Kind) -> Served {
+    let expected = || Served { plural: plural(kind), namespaced: true, status: true };
+    known.get(kind).map_or_else(expected, |resource| Served::from(&**resource))
 }
 
 /// That a kind is served without a schema, and what to do about it.

@@ -21,7 +21,7 @@ use crate::{
     desk, files,
     guest::Source,
     print,
-    rbac::{Roles, Served},
+    rbac::Roles,
     run::{Loaded, declared_kinds},
     simulate,
 };
@@ -178,15 +178,8 @@ pub async fn rbac(
     let definitions = crds.into_iter().filter(|object| desk::rank(object) == 1).collect();
     desk::apply(&cluster, definitions).await?;
     let known = cluster.resolve_all(&declared_kinds(description)).await?;
-    let served = |kind: &Kind| match known.get(kind) {
-        Some(known) => Served {
-            plural: known.plural.clone(),
-            namespaced: known.namespaced,
-            status: known.status,
-        },
-        None => Served { plural: desk::plural(kind), namespaced: true, status: true },
-    };
-    let objects = Roles::of(description, served).objects(&description.name, account);
+    let objects = Roles::of(description, |kind| desk::served(&known, kind))
+        .objects(&description.name, account);
     if format == Some(Structured::Json) {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
         return document(&list, Structured::Json);

@@ -24,6 +24,7 @@ pub mod admin;
 pub mod api;
 pub mod args;
 pub mod bench;
+mod chain;
 pub mod cli;
 pub mod cluster;
 pub mod completion;

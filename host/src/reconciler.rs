@@ -1,11 +1,14 @@
 //! One reconcile, from the key to the requeue: read, call, check, write, and say when to come again. The story of the program.
 
+mod done;
 mod ending;
 mod report;
 
+pub use done::Ended;
+use done::{delay, stale};
 use ending::Met;
 pub use report::Report;
-use report::{chain, describe, shortened, why};
+use report::{describe, shortened, why};
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,8 +18,9 @@ use tracing::{Instrument as _, debug};
 
 use crate::{
     access::{Access, Denial, Question, Rights},
+    chain,
     cluster::{Cluster, Unavailable},
-    contract::{self, Event, EventType, Failure, ObjectRef, Outcome, Request, Requeue, Retry},
+    contract::{self, Event, EventType, Failure, ObjectRef, Outcome, Request, Retry},
     grant::{self, Grant},
     metrics::Metrics,
     outcome::{self, Plan, Reconciled},
@@ -26,7 +30,7 @@ use crate::{
     run::{Clock, Loaded, Mode},
     store::Stores,
     triggers::Triggers,
-    view::{self, Demand, Readable, Reads, View},
+    view::{self, Readable, Reads, View},
     write::{self, Writer, Written},
 };
 
@@ -66,16 +70,6 @@ pub struct Parts {
     pub metrics: Metrics,
     /// What accounts may do.
     pub access: Access,
-}
-
-/// How a run ends for the queue.
-pub struct Ended {
-    /// What the queue does with the key.
-    pub done: Done,
-    /// What changed while the key ran, of what it had read.
-    pub causes: Vec<Cause>,
-    /// What it would have read, had it been watched.
-    pub demands: Vec<Demand>,
 }
 
 /// A checked answer of a processor.
@@ -458,7 +452,7 @@ impl Reconciler {
 
     /// Says on the object that its reconcile could not be done, and writes nothing else.
     async fn refused(&self, error: &Refused, turn: &mut Turn<'_>) -> Done {
-        let mut message = chain(error);
+        let mut message = chain::whole(error);
         turn.report.failure.get_or_insert_with(|| message.clone());
         if let Refused::Processor(error) = error
             && let Some(trace) = error.backtrace()
@@ -480,7 +474,7 @@ impl Reconciler {
                     written.failures.iter().map(|failed| format!("no event: {}", failed.message)),
                 );
             }
-            Err(error) => turn.report.notes.push(format!("no event: {}", chain(&error))),
+            Err(error) => turn.report.notes.push(format!("no event: {}", chain::whole(&error))),
         }
         match error {
             Refused::Processor(error) if error.next() == processor::Next::Wait => {
@@ -488,51 +482,5 @@ impl Reconciler {
             }
             _ => Done::Failure(Again::BackOff),
         }
-    }
-
-    /// How a run ends whose answer was carried out.
-    fn done(&self, planned: &Planned, turn: &Turn<'_>) -> Done {
-        if let Some(retry) = &planned.retry {
-            return Done::Failure(match retry {
-                Retry::BackOff => Again::BackOff,
-                Retry::After(milliseconds) => Again::After(Duration::from_millis(*milliseconds)),
-                Retry::OnChange => Again::OnChange,
-            });
-        }
-        let resync = self.description(turn.key).map_or(0, |reconciler| reconciler.resync);
-        let (after, cause) = match planned.plan.requeue.0 {
-            // An object that is gone has nothing to come back for.
-            Requeue::ByDefault if turn.reconciled.object.is_none() => (0, Cause::Resync),
-            Requeue::ByDefault => (resync, Cause::Resync),
-            Requeue::After(milliseconds) => (milliseconds.max(1), Cause::Requeue),
-            Requeue::Never => (0, Cause::Requeue),
-        };
-        Done::Success { requeue: (after > 0).then(|| (Duration::from_millis(after), cause)) }
-    }
-}
-
-// === impl Ended ===
-
-impl Ended {
-    fn nothing() -> Self {
-        let done = Done::Success { requeue: None };
-        Self { done, causes: Vec::new(), demands: Vec::new() }
-    }
-}
-
-/// Ends a run that has read what is past: the processor is not told of a failure, it reads again.
-fn stale(gone: &[ObjectRef], report: &mut Report) -> Done {
-    let names: Vec<String> = gone.iter().map(grant::display_ref).collect();
-    let message = format!("{} was deleted or made anew since it was read", names.join(", "));
-    report.failure.get_or_insert(message);
-    report.record_mut().refused += gone.len();
-    Done::Failure(Again::BackOff)
-}
-
-fn delay(done: &Done) -> Option<Duration> {
-    match done {
-        Done::Success { requeue } => requeue.as_ref().map(|(after, _)| *after),
-        Done::Failure(Again::After(after)) => Some(*after),
-        Done::Failure(Again::BackOff | Again::OnChange) => None,
     }
 }

@@ -22,6 +22,8 @@ use axum::Router;
 use mortise_host::{contract::Kind, desk, reconciler::Report};
 use serde_json::{Value, json};
 
+use crate::host::merge;
+
 /// A control plane that leaves alone what is made there, as a service; none without Go.
 async fn bare() -> Option<Router> {
     let cluster = mortise_tests::cluster::bare().await.unwrap()?;
@@ -39,16 +41,4 @@ fn answers(report: &Report) -> Vec<Value> {
     let reads = report.log.iter().filter(|line| line.message == "read");
     let answers = reads.flat_map(|line| &line.fields).filter(|(key, _)| key == "answer");
     answers.map(|(_, value)| serde_json::from_str(value).unwrap()).collect()
-}
-
-/// Lays an object over another.
-fn merge(into: &mut Value, from: &Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
-        }
-        (into, from) => *into = from.clone(),
-    }
 }

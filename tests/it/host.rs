@@ -96,7 +96,8 @@ fn object(kind: &str, name: &str, rest: &Value) -> Value {
     object
 }
 
-fn merge(into: &mut Value, from: &Value) {
+/// Lays an object over another.
+pub(crate) fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
             for (key, value) in from {

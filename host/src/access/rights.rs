@@ -1,7 +1,7 @@
 //! What one processor's account may do: the answers that the processor relies on, and what follows from them for reads.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -156,18 +156,17 @@ impl Rights {
         let mut description = Description::clone(&self.description);
         let kinds = crate::run::declared_kinds(&description);
         // What the cluster does not answer for now is asked for with the next renewal.
-        let mut served = BTreeMap::new();
+        let mut served = HashMap::new();
         for kind in kinds {
             let is_any = kind.kind == "*" || kind.group == "*";
             let resource = if is_any { None } else { self.own.resolve(&kind).await.ok().flatten() };
             let known = resource.as_deref().map(Served::from).or(is_any.then(Served::of_any));
-            served.extend(known.map(|known| (format!("{kind:?}"), known)));
+            served.extend(known.map(|known| (kind, known)));
         }
-        let of = |kind: &Kind| served.get(&format!("{kind:?}")).cloned();
-        description.reconcilers.retain(|reconciler| of(&reconciler.of.kind).is_some());
-        description.reads.retain(|read| of(&read.kind).is_some());
-        description.writes.retain(|rule| of(&rule.of.kind).is_some());
-        let served = |kind: &Kind| of(kind).unwrap_or_else(Served::of_any);
+        description.reconcilers.retain(|reconciler| served.contains_key(&reconciler.of.kind));
+        description.reads.retain(|read| served.contains_key(&read.kind));
+        description.writes.retain(|rule| served.contains_key(&rule.of.kind));
+        let served = |kind: &Kind| served.get(kind).cloned().unwrap_or_else(Served::of_any);
         Roles::of(&description, served).questions()
     }
 

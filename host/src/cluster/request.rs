@@ -12,6 +12,7 @@ use serde_json::Value;
 use tokio::time;
 
 use super::Cluster;
+use crate::chain;
 
 /// The reason of a write that was not sent since the host does not hold its Lease.
 const LEASE_NOT_HELD: &str = "LeaseNotHeld";
@@ -247,16 +248,7 @@ impl Refusal {
     }
 
     fn no_answer(error: &kube::Error) -> Self {
-        let mut message = error.to_string();
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            let text = cause.to_string();
-            if !message.contains(&text) {
-                message = format!("{message}: {text}");
-            }
-            source = cause.source();
-        }
-        Self { message, ..Self::default() }
+        Self { message: chain::without_repeats(error), ..Self::default() }
     }
 
     /// A request that cannot be written down: a name that no URL can hold. Trying again does not help.

@@ -141,18 +141,6 @@ pub(super) fn why(error: &ReadError) -> &str {
     }
 }
 
-/// An error and its causes on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
-}
-
 /// A message as long as an event holds.
 pub(super) fn shortened(message: &str) -> String {
     match message.char_indices().nth(EVENT_MESSAGE) {

@@ -17,7 +17,7 @@ use kube::{
 use serde_json::{Map, Value};
 
 use super::version;
-use crate::{args::RunArgs, cluster};
+use crate::{args::RunArgs, chain, cluster};
 
 /// How long an answer is waited for at the start.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -229,23 +229,9 @@ fn client(config: Config) -> anyhow::Result<Client> {
     let client = Client::try_from(config).map_err(|error| match error {
         kube::Error::Auth(_) => said(error),
         // A certificate that cannot be read or used: its file is named on the way to the innermost cause.
-        error => anyhow::Error::msg(chain(&error)),
+        error => anyhow::Error::msg(chain::without_repeats(&error)),
     });
     client.context("cannot get the credentials for the cluster")
-}
-
-/// An error with its causes, without those that it names itself.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let of = error.to_string();
-        if !text.contains(&of) {
-            text = format!("{text}: {of}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 async fn whoami(client: &Client) -> anyhow::Result<String> {

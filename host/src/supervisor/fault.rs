@@ -1,6 +1,9 @@
 //! Why a Processor is not run as its spec asks, in words for the one who can mend it.
 
-use crate::processor::{self, LoadError};
+use crate::{
+    chain,
+    processor::{self, LoadError},
+};
 
 /// Why what a spec asks for is not at work.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +52,7 @@ impl Fault {
             _ => "ModuleInvalid",
         };
         let passes = matches!(error, LoadError::BrokenOff { .. });
-        Self { passes, ..Self::new(reason, chain(error)) }
+        Self { passes, ..Self::new(reason, chain::whole(error)) }
     }
 
     /// Of a component that does not describe itself.
@@ -61,20 +64,8 @@ impl Fault {
             ),
             error => Self::passing(
                 "DescribeFailed",
-                format!("the module does not describe itself: {}", chain(error)),
+                format!("the module does not describe itself: {}", chain::whole(error)),
             ),
         }
     }
-}
-
-/// An error and its causes on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

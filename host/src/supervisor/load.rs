@@ -5,10 +5,11 @@ use jsonschema::PatternOptions;
 use serde_json::Value;
 
 use super::{
-    fault::{Fault, chain},
+    fault::Fault,
     recipe::{Pace, Recipe},
 };
 use crate::{
+    chain,
     processor::{self, Engine, Processor},
     run::Loaded,
 };
@@ -56,10 +57,10 @@ async fn refused(processor: &Processor, error: &processor::Error, config: &str) 
 
 fn check_config(schema: Option<&str>, config: &str) -> Result<(), Fault> {
     let Some(schema) = schema else { return Ok(()) };
-    let invalid = |error: &dyn std::error::Error| {
+    let invalid = |error: &(dyn std::error::Error + 'static)| {
         let message = format!(
             "the schema that the processor declares for its configuration cannot be used: {}",
-            chain(error)
+            chain::whole(error)
         );
         Fault::new("ConfigSchemaInvalid", message)
     };

@@ -258,13 +258,18 @@ async fn rights_in_one_namespace_are_enough_for_what_is_read_there() {
     assert_eq!(watch.scope.namespace.as_deref(), Some(NAMESPACE));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_write_that_the_account_may_not_make_fails_and_is_made_when_it_may() {
+/// A processor is about to apply the Service `made`, and its account may do nothing.
+async fn about_to_write() -> Stage {
     let made = object(SERVICE, "made", &json!({"spec": {"ports": [{"port": 80}]}}));
     let mut writer = task("writer", "one", &json!({}));
     writer["data"]["script"] = json!(applies(&[made]));
     let play = play("one").writes(&selection(SERVICE, ""), &["create", "update"]);
-    let stage = stage(&[writer], &[play], &[role("one", &[])]).await;
+    stage(&[writer], &[play], &[role("one", &[])]).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_the_account_may_not_make_fails_and_is_made_when_it_may() {
+    let stage = about_to_write().await;
     let ready = stage.ready().await;
     let reports = stage.run(ready).await;
     let failure = reports[0].failure.as_deref().unwrap_or_default();
@@ -299,11 +304,7 @@ async fn a_write_that_the_account_may_not_make_fails_and_is_made_when_it_may() {
 
 #[tokio::test(start_paused = true)]
 async fn a_write_is_made_as_soon_as_the_account_may_make_that_one() {
-    let made = object(SERVICE, "made", &json!({"spec": {"ports": [{"port": 80}]}}));
-    let mut writer = task("writer", "one", &json!({}));
-    writer["data"]["script"] = json!(applies(&[made]));
-    let play = play("one").writes(&selection(SERVICE, ""), &["create", "update"]);
-    let stage = stage(&[writer], &[play], &[role("one", &[])]).await;
+    let stage = about_to_write().await;
     let ready = stage.ready().await;
     stage.run(ready).await;
     let missing = stage.status_of("one").missing_rights;

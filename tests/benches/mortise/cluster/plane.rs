@@ -11,9 +11,8 @@ use kube::{
 };
 use mortise_host::{
     cluster::{Account, Cluster},
-    contract::Kind,
     desk,
-    rbac::{Roles, Served},
+    rbac::Roles,
     run::declared_kinds,
 };
 use mortise_tests::cluster;
@@ -129,18 +128,12 @@ async fn rights(cluster: &Cluster) -> anyhow::Result<Vec<Value>> {
     let account = Account { namespace: namespace.to_owned(), name: name.to_owned() };
     let description = loaded().await?.description;
     let known = cluster.resolve_all(&declared_kinds(&description)).await?;
-    let served = |kind: &Kind| match known.get(kind) {
-        Some(known) => Served {
-            plural: known.plural.clone(),
-            namespaced: known.namespaced,
-            status: known.status,
-        },
-        None => Served { plural: desk::plural(kind), namespaced: true, status: true },
-    };
     let mut objects = vec![json!({
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": name},
     })];
-    objects.extend(Roles::of(&description, served).objects(name, Some(&account)));
+    objects.extend(
+        Roles::of(&description, |kind| desk::served(&known, kind)).objects(name, Some(&account)),
+    );
     Ok(objects)
 }
 
