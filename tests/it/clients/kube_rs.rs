@@ -312,6 +312,17 @@ async fn reconcile(
     .await
 }
 
+/// Whether a finalizer could not be set or dropped because the lamp has changed or gone since the watch told of it, as it may for
+/// every controller: what was made for it is told on another watch.
+fn is_of_an_older_lamp(error: &finalizer::Error<kube::Error>) -> bool {
+    let (finalizer::Error::AddFinalizer(kube::Error::Api(status))
+    | finalizer::Error::RemoveFinalizer(kube::Error::Api(status))) = error
+    else {
+        return false;
+    };
+    status.is_not_found() || status.is_invalid()
+}
+
 async fn light(lamps: &Api<Lamp>, lamp: &Lamp, client: &Client) -> kube::Result<()> {
     let name = lamp.name_any();
     let owner = lamp.controller_owner_ref(&()).unwrap();
@@ -352,10 +363,10 @@ async fn a_controller_keeps_what_it_makes_and_cleans_up() {
 
     let lamps: Api<Lamp> = Api::default_namespaced(client.clone());
     let workshop = Arc::new(Workshop { client: client.clone(), cleaned: AtomicUsize::new(0) });
-    let failed = |_: Arc<Lamp>,
-                  error: &finalizer::Error<kube::Error>,
-                  _: Arc<Workshop>|
-     -> Action { panic!("a reconcile failed: {error}") };
+    let failed = |_: Arc<Lamp>, error: &finalizer::Error<kube::Error>, _: Arc<Workshop>| {
+        assert!(is_of_an_older_lamp(error), "a reconcile failed: {error}");
+        Action::requeue(Duration::from_millis(10))
+    };
     let controller = Controller::new(lamps.clone(), watcher::Config::default())
         .owns(maps(&client), watcher::Config::default())
         .run(reconcile, failed, workshop.clone())
@@ -379,7 +390,7 @@ async fn a_controller_keeps_what_it_makes_and_cleans_up() {
         await_condition(lamps.clone(), "desk", conditions::is_deleted(&lamp.uid().unwrap()))
             .await
             .unwrap();
-        assert_eq!(workshop.cleaned.load(Ordering::SeqCst), 1);
+        assert_ne!(workshop.cleaned.load(Ordering::SeqCst), 0);
         assert_eq!(maps.get_opt("desk").await.unwrap(), None, "what it owns goes with it");
     };
     tokio::select! {
