@@ -17,6 +17,7 @@
 //! | [`api`] | the kinds that the host owns, as Kubernetes objects |
 //! | [`admin`], [`metrics`] | what those who run the host are told |
 //! | [`serve`], [`lease`] | the command that runs a host in a cluster; which of several hosts writes |
+//! | [`cache_dir`] | the directory of what would cost time to make again |
 //! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
 
 pub mod access;
@@ -24,6 +25,7 @@ pub mod admin;
 pub mod api;
 pub mod args;
 pub mod bench;
+pub mod cache_dir;
 mod chain;
 pub mod cli;
 pub mod cluster;
