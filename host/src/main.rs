@@ -4,6 +4,11 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+/// Of the static program alone: see host/decisions/0030.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match mortise_host::args::Args::try_parse() {
         Ok(args) => mortise_host::cli::run(&args),
