@@ -45,8 +45,9 @@ impl Access {
                 // After an interruption: what happened meanwhile is not told one by one.
                 Ok(Event::InitDone) => self.renew_soon(),
                 Ok(Event::Init | Event::InitApply(_)) => {}
-                Err(watcher::Error::InitialListFailed(error)) => {
-                    warn!(kind, %error, "changes of rights are noticed late, after a minute");
+                Err(watcher::Error::InitialListFailed(error)) => late(&kind, &error),
+                Err(watcher::Error::WatchStartFailed(error)) if is_refused(&error) => {
+                    late(&kind, &error)
                 }
                 Err(error) => debug!(kind, %error, "a watch of rights failed, trying again"),
             }
@@ -62,6 +63,15 @@ impl Access {
         };
         self.all().iter().any(is_it)
     }
+}
+
+fn late(kind: &str, error: &kube::Error) {
+    warn!(kind, %error, "changes of rights are noticed late, after a minute");
+}
+
+/// Whether the host may not.
+fn is_refused(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 fn events(
