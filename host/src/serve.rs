@@ -223,7 +223,7 @@ async fn check_definition(cluster: &Cluster) -> anyhow::Result<()> {
     let known = cluster.resolve(&Kind { group, version, kind }).await?;
     anyhow::ensure!(
         known.is_some(),
-        "the cluster does not know Processors: `kubectl apply --server-side -f crds/mortise.dev` defines them"
+        "the cluster does not know Processors: `kubectl apply --server-side -f deploy/install.yaml` defines them"
     );
     Ok(())
 }
@@ -276,20 +276,23 @@ fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
         verbs,
         group,
         resource,
+        name: None,
         namespace: namespace.cloned(),
     };
     let of = args.namespace.as_ref();
     let mut needs = vec![
         need("mortise.dev", "processors", of, &["get", "list", "watch", "patch"]),
         need("mortise.dev", "processors/status", of, &["patch"]),
-        need("", "serviceaccounts", of, &["get", "list", "watch"]),
+        need("", "serviceaccounts", of, &["list", "watch"]),
         need("authorization.k8s.io", "subjectaccessreviews", None, &["create"]),
         need("apiextensions.k8s.io", "customresourcedefinitions", None, &["list", "watch"]),
     ];
     if args.leader_elect {
         let namespace = Some(lease_namespace.to_owned());
-        let verbs = &["get", "create", "update"];
-        needs.push(need("coordination.k8s.io", "leases", namespace.as_ref(), verbs));
+        let lease = |verbs| need("coordination.k8s.io", "leases", namespace.as_ref(), verbs);
+        // What is made has no name yet when it is asked for.
+        let name = Some(args.lease.lease_name.clone());
+        needs.extend([lease(&["create"]), Need { name, ..lease(&["get", "update"]) }]);
     }
     needs
 }

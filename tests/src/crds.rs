@@ -1,4 +1,5 @@
-//! The folder `crds/`: written from the Rust types, and checked against them.
+//! The folder `crds/`, and the definition of Processors in `deploy/install.yaml`: written from the Rust types, and checked against
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -6,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
+use anyhow::Context as _;
 use mortise_host::api::definition::processors;
 use mortise_sdk::crd::{Column, definition};
 use serde_json::Value;
@@ -14,6 +15,9 @@ use serde_json::Value;
 /// What every file starts with.
 const HEAD: &str =
     "# Written by `cargo crds` from the Rust types; a test fails if the two differ.\n";
+
+/// What stands between two documents of a file.
+const BETWEEN: &str = "\n---\n";
 
 /// The definitions that the workspace's packages own.
 fn definitions() -> Vec<Value> {
@@ -37,6 +41,24 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds")
 }
 
+/// The file that installs the host.
+pub fn installation() -> PathBuf {
+    folder().join("../deploy/install.yaml")
+}
+
+/// What that file is to be: as it is, but for the definition of Processors.
+fn installed(text: &str) -> anyhow::Result<String> {
+    let definition = text_of(&processors())?;
+    let mut documents: Vec<&str> = text.split(BETWEEN).collect();
+    let place = documents.iter_mut().find(|document| document.starts_with(HEAD));
+    *place.context("no document begins with the line of `cargo crds`")? = definition.trim_end();
+    Ok(documents.join(BETWEEN))
+}
+
+fn text_of(definition: &Value) -> anyhow::Result<String> {
+    Ok(format!("{HEAD}{}", serde_saphyr::to_string(definition)?))
+}
+
 /// The files as the types say that they should be: paths within the folder, and their text.
 pub fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let file = |definition: Value| {
@@ -48,7 +70,7 @@ pub fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
         };
         let path =
             Path::new(text("/spec/group")?).join(format!("{}.yaml", text("/metadata/name")?));
-        Ok((path, format!("{HEAD}{}", serde_saphyr::to_string(&definition)?)))
+        Ok((path, text_of(&definition)?))
     };
     definitions().into_iter().map(file).collect()
 }
@@ -62,7 +84,12 @@ pub fn write() -> anyhow::Result<()> {
             .with_context(|| format!("cannot make the folder {}", parent.display()))?;
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(())
+    write_installation().with_context(|| format!("cannot write {}", installation().display()))
+}
+
+fn write_installation() -> anyhow::Result<()> {
+    let text = fs::read_to_string(installation())?;
+    Ok(fs::write(installation(), installed(&text)?)?)
 }
 
 #[cfg(test)]
@@ -83,6 +110,17 @@ mod tests {
             found == files().unwrap(),
             "crds/ differs from the Rust types: run `cargo crds` and look at what it changes"
         );
+    }
+
+    #[test]
+    fn the_installation_holds_the_definition_of_processors_as_the_types_say() {
+        let text = fs::read_to_string(installation()).unwrap();
+        assert!(
+            text == installed(&text).unwrap(),
+            "deploy/install.yaml differs from the Rust types: run `cargo crds` and look at what it changes"
+        );
+        let former = text.replace("plural: processors", "plural: others");
+        assert!(former != text && installed(&former).unwrap() == text);
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(super) struct Need {
     pub(super) group: &'static str,
     /// The plural, with a subresource behind a slash.
     pub(super) resource: &'static str,
+    /// None: whatever its name.
+    pub(super) name: Option<String>,
     /// None: in all of them.
     pub(super) namespace: Option<String>,
 }
@@ -118,6 +120,7 @@ impl Home {
             resource: Some(resource.to_owned()),
             subresource: Some(subresource.to_owned()).filter(|of| !of.is_empty()),
             verb: Some(verb.to_owned()),
+            name: need.name.clone(),
             namespace: need.namespace.clone(),
             ..ResourceAttributes::default()
         };
@@ -144,11 +147,12 @@ fn listed(refused: &[(&Need, &str)]) -> String {
         let dot = if need.group.is_empty() { "" } else { "." };
         let (plural, subresource) = need.resource.split_once('/').unwrap_or((need.resource, ""));
         let slash = if subresource.is_empty() { "" } else { "/" };
+        let name = need.name.as_ref().map(|of| format!(" `{of}`")).unwrap_or_default();
         let place = need.namespace.as_ref().map(|of| format!(" in {of}")).unwrap_or_default();
         // Writing to a text does not fail.
         let _ = write!(
             text,
-            "{comma}{} {plural}{dot}{}{slash}{subresource}{place}",
+            "{comma}{} {plural}{dot}{}{slash}{subresource}{name}{place}",
             verbs.join(", "),
             need.group
         );

@@ -1,4 +1,4 @@
-//! `mortise run` itself, with the rights of `deploy/role.yaml` and credentials as a pod has them: a token in a file.
+//! `mortise run` itself, with the rights of `deploy/install.yaml` and credentials as a pod has them: a token in a file.
 
 use std::path::{Path, PathBuf};
 
@@ -93,7 +93,7 @@ async fn a_host_with_the_role_of_deploy_does_all_that_it_has_to_and_is_refused_n
     plane.install(&files::load_all(&folders).unwrap()).await.unwrap();
     let client = plane.client().await.unwrap();
     let admin = Cluster::new(client.clone());
-    let role = files::load(&root().join("deploy/role.yaml")).unwrap();
+    let role = files::load(&root().join("deploy/install.yaml")).unwrap();
     desk::apply(&admin, role).await.unwrap();
     desk::apply(&admin, objects(&namespace, &target)).await.unwrap();
     let folder = tempfile::tempdir().unwrap();

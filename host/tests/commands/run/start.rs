@@ -171,7 +171,13 @@ async fn a_host_without_rights_says_which_it_needs() {
             "subjectaccessreviews",
         ],
     );
-    holds(&refused(command(&api).arg("--leader-elect")), &["leases.coordination.k8s.io in ours"]);
+    holds(
+        &refused(command(&api).arg("--leader-elect")),
+        &[
+            "create leases.coordination.k8s.io in ours",
+            "get, update leases.coordination.k8s.io `mortise` in ours",
+        ],
+    );
 
     // Credentials from a program, as kubectl has them.
     let program = api.folder().join("login");
@@ -218,5 +224,5 @@ async fn modules_and_ports_have_to_be_there() {
     let definitions: kube::Api<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> =
         kube::Api::all(kube::Client::new(api.embedded.router(), "default"));
     definitions.delete("processors.mortise.dev", &definition).await.unwrap();
-    holds(&refused(&mut command(&api)), &["does not know Processors", "crds/mortise.dev"]);
+    holds(&refused(&mut command(&api)), &["does not know Processors", "deploy/install.yaml"]);
 }
