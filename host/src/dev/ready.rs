@@ -59,7 +59,10 @@ async fn watch(cluster: &Cluster, kind: Kind, now: &Clock, news: &Sender) -> any
         };
         let Ok(mut object) = serde_json::to_value(&object) else { continue };
         if let Some(fields) = object.as_object_mut() {
+            // A list's items do not say what they are.
             fields.entry("kind").or_insert_with(|| Value::from(kind.kind.as_str()));
+            let version = &resource.api_resource().api_version;
+            fields.entry("apiVersion").or_insert_with(|| Value::from(version.as_str()));
         }
         let Some(status) = ready(&object, now()) else { continue };
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);

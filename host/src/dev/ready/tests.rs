@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use mortise_embedded_api::EmbeddedApi;
+use mortise_embedded_api::{EmbeddedApi, Fault, Filter, Options, Verb};
 
 use super::*;
 
@@ -59,31 +59,61 @@ fn conditions_of_others_and_the_times_of_ours_stay() {
     assert_eq!(conditions[2]["reason"], "NewReplicaSetAvailable");
 }
 
-#[tokio::test]
-async fn what_is_made_is_marked_ready_through_the_api() {
-    let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
-    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
-    let deployment = json!({
-        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"},
+/// A Deployment of two replicas.
+fn deployment_of_two(name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
         "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": {
             "metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "b"}]},
         }},
-    });
-    let (news, _inbox) = tokio::sync::mpsc::unbounded_channel();
-    let clock: Clock = Arc::new(now);
-    let is_ready = async {
-        crate::desk::apply(&cluster, vec![deployment]).await.unwrap();
-        let kind = kube::core::GroupVersionKind::gvk("apps", "v1", "Deployment");
-        let kind = kube::api::ApiResource::from_gvk(&kind);
-        let client = kube::Client::new(api.router(), "default");
-        let all: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
-        let is_available = |object: Option<&DynamicObject>| {
-            object.is_some_and(|object| object.data["status"]["availableReplicas"] == 2)
-        };
-        kube::runtime::wait::await_condition(all, "a", is_available).await.unwrap();
+    })
+}
+
+/// Waits until two replicas of a Deployment are available.
+async fn two_are_available(api: &EmbeddedApi, name: &str) {
+    let kind = kube::core::GroupVersionKind::gvk("apps", "v1", "Deployment");
+    let kind = kube::api::ApiResource::from_gvk(&kind);
+    let client = kube::Client::new(api.router(), "default");
+    let all: Api<DynamicObject> = Api::default_namespaced_with(client, &kind);
+    let is_available = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| object.data["status"]["availableReplicas"] == 2)
     };
+    kube::runtime::wait::await_condition(all, name, is_available).await.unwrap();
+}
+
+/// Until the story ends; the marking does not.
+async fn while_marked(api: &EmbeddedApi, news: &Sender, story: impl Future<Output = ()>) {
+    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+    let clock: Clock = Arc::new(now);
     tokio::select! {
-        ended = run(&cluster, &clock, &news) => panic!("it does not end: {ended:?}"),
-        ended = tokio::time::timeout(Duration::from_secs(10), is_ready) => ended.unwrap(),
+        ended = run(&cluster, &clock, news) => panic!("it does not end: {ended:?}"),
+        ended = tokio::time::timeout(Duration::from_mins(1), story) => ended.unwrap(),
     }
+}
+
+#[tokio::test]
+async fn what_is_made_is_marked_ready_through_the_api() {
+    let api = EmbeddedApi::new(Options::default());
+    let (news, _inbox) = tokio::sync::mpsc::unbounded_channel();
+    let story = async {
+        api.load(deployment_of_two("a"), false).unwrap();
+        two_are_available(&api, "a").await;
+    };
+    while_marked(&api, &news, story).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_marked_is_said_and_the_others_are_marked() {
+    let api = EmbeddedApi::new(Options::default());
+    let refused = Fault::Refused { code: 403, message: "no marks here".to_owned() };
+    api.faults().inject(refused, Filter { verbs: vec![Verb::Patch], ..Filter::default() }, 1);
+    let (news, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+    let story = async {
+        api.load(deployment_of_two("a"), false).unwrap();
+        let News::Note(note) = inbox.recv().await.unwrap() else { panic!("no note") };
+        assert_eq!(note, "--ready: apps/v1 Deployment default/a is not marked: 403: no marks here");
+        api.load(deployment_of_two("b"), false).unwrap();
+        two_are_available(&api, "b").await;
+    };
+    while_marked(&api, &news, story).await;
 }

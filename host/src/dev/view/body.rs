@@ -222,8 +222,11 @@ fn builds(model: &Model) -> Vec<Line<'static>> {
                 }
             },
         };
+        // A message says by itself which guest it is about.
+        let is_named = how.starts_with(&format!("`{}`", guest.package));
+        let package = if is_named { String::new() } else { format!("{} ", guest.package) };
         lines.push(Line::from(vec![
-            Span::styled(format!("{} ", guest.package), BOLD),
+            Span::styled(package, BOLD),
             Span::styled(how.lines().next().unwrap_or_default().to_owned(), style),
         ]));
         lines.extend(how.lines().skip(1).map(|line| Line::styled(line.to_owned(), style)));

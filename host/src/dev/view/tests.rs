@@ -154,8 +154,9 @@ fn a_build_error_is_shown_until_it_is_mended() {
     told(&mut model, [News::Failed(0, "`greeter` does not build".into())]);
     let text = screen(&mut model, 90, 12);
     for part in [
-        "does not build",
-        "the former version goes on",
+        "\n`greeter` does not build\n",
+        "former goes on, see Build",
+        "\nthe former version goes on\n",
         "error[E0425]",
         "src/lib.rs:3:5",
         "1a2b3c4d",
