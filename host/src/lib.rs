@@ -25,6 +25,7 @@ pub mod admin;
 pub mod api;
 pub mod args;
 pub mod bench;
+mod burst;
 pub mod cache_dir;
 mod chain;
 pub mod cli;

@@ -1,27 +1,21 @@
-//! Saved source files: which of them concern which guest, and when a burst of saves is over.
+//! Saved source files: which of them concern which guest.
 
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
-use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::{Config, RecommendedWatcher, RecursiveMode, Watcher as _};
 use serde_json::Value;
-use tokio::{
-    sync::mpsc::{self, UnboundedReceiver},
-    time::Instant,
-};
 
-use crate::guest::{self, Guest};
+use crate::{
+    burst::{self, Burst},
+    guest::{self, Guest},
+};
 
 #[cfg(test)]
 mod tests;
 
-/// So long nothing more has to be saved until a burst of saves is over.
-const QUIET: Duration = Duration::from_millis(50);
-/// So long a burst is waited for.
-const LONGEST: Duration = Duration::from_secs(1);
 /// The files beside a workspace's Cargo.toml that change how its packages are built.
 const OF_WORKSPACE: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 
@@ -41,14 +35,6 @@ pub(super) struct Changes {
     watcher: RecommendedWatcher,
     watched: BTreeSet<PathBuf>,
     burst: Burst,
-}
-
-/// Saves that come together.
-struct Burst {
-    paths: UnboundedReceiver<PathBuf>,
-    saved: BTreeSet<PathBuf>,
-    quiet: Instant,
-    end: Instant,
 }
 
 // === impl Sources ===
@@ -144,16 +130,8 @@ impl Changes {
     ///
     /// The system has no means to watch files left.
     pub(super) fn new() -> notify::Result<Self> {
-        let (send, paths) = mpsc::unbounded_channel();
-        let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-            let Ok(event) = event else { return };
-            // Cargo reads the sources too.
-            if !matches!(event.kind, EventKind::Access(_)) {
-                // Nobody listens any more: the program ends.
-                event.paths.into_iter().for_each(|path| _ = send.send(path));
-            }
-        })?;
-        Ok(Self { watcher, watched: BTreeSet::new(), burst: Burst::new(paths) })
+        let (watcher, burst) = burst::watcher(Config::default())?;
+        Ok(Self { watcher, watched: BTreeSet::new(), burst })
     }
 
     /// Watches these sources too. What is there no more ends by itself.
@@ -174,36 +152,5 @@ impl Changes {
     /// The files of the next burst of changes, once it is over. Nothing is lost where this is dropped.
     pub(super) async fn next(&mut self) -> BTreeSet<PathBuf> {
         self.burst.next().await
-    }
-}
-
-// === impl Burst ===
-
-impl Burst {
-    fn new(paths: UnboundedReceiver<PathBuf>) -> Self {
-        let now = Instant::now();
-        Self { paths, saved: BTreeSet::new(), quiet: now, end: now }
-    }
-
-    /// What comes until nothing more has come for [`QUIET`], or for [`LONGEST`]. Waits for the first.
-    async fn next(&mut self) -> BTreeSet<PathBuf> {
-        loop {
-            let saved = if self.saved.is_empty() {
-                let Some(first) = self.paths.recv().await else {
-                    // Nothing is watched.
-                    return std::future::pending().await;
-                };
-                self.end = Instant::now() + LONGEST;
-                first
-            } else {
-                let quiet = self.quiet.min(self.end);
-                match tokio::time::timeout_at(quiet, self.paths.recv()).await {
-                    Ok(Some(path)) => path,
-                    Ok(None) | Err(_) => return std::mem::take(&mut self.saved),
-                }
-            };
-            self.quiet = Instant::now() + QUIET;
-            self.saved.insert(saved);
-        }
     }
 }
