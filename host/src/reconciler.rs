@@ -3,6 +3,7 @@
 mod done;
 mod ending;
 mod report;
+mod trial;
 
 pub use done::Ended;
 use done::{delay, stale};
@@ -278,21 +279,31 @@ impl Reconciler {
             }
             Met::Called(object, value) => (object, value),
         };
-        let request = Request {
-            reconciler: run.key.reconciler().to_string(),
-            parent: None,
-            context: String::new(),
-            ref_: reference.clone(),
-            object,
-            config: self.loaded.config.to_string(),
-            attempt: run.attempt,
-            failed_writes: Vec::new(),
-        };
+        let request = self.request(&run.key, &reference, object, run.attempt);
         let reconciled = Reconciled { reference, object: value };
         let (answer, reads) = self.call(view, &request, report).await;
         let mut turn = Turn { key: &run.key, reconciled: &reconciled, report, reads };
         let done = self.carry_out(answer, request, &mut turn).await;
         (done, turn.reads)
+    }
+
+    fn request(
+        &self,
+        key: &Key,
+        reference: &ObjectRef,
+        object: Option<String>,
+        attempt: u32,
+    ) -> Request {
+        Request {
+            reconciler: key.reconciler().to_string(),
+            parent: None,
+            context: String::new(),
+            ref_: reference.clone(),
+            object,
+            config: self.loaded.config.to_string(),
+            attempt,
+            failed_writes: Vec::new(),
+        }
     }
 
     fn view(&self) -> View {
@@ -310,12 +321,16 @@ impl Reconciler {
         basis
     }
 
-    async fn call(&self, view: View, request: &Request, report: &mut Report) -> (Answer, Reads) {
+    fn moment(&self) -> Moment {
         let now = u64::try_from((self.parts.now)().as_millisecond()).unwrap_or_default();
-        let moment = Moment { now_ms: now, seed: now };
+        Moment { now_ms: now, seed: now }
+    }
+
+    async fn call(&self, view: View, request: &Request, report: &mut Report) -> (Answer, Reads) {
+        let moment = self.moment();
         let called = self.loaded.processor.call(view, request, moment).await;
         let record = report.record_mut();
-        record.ran_on = Some(self.basis(now));
+        record.ran_on = Some(self.basis(moment.now_ms));
         record.asked = record.asked.or(called.asked);
         record.memory = record.memory.max(called.memory);
         report.log.extend(called.log);
@@ -452,6 +467,7 @@ impl Reconciler {
 
     /// Says on the object that its reconcile could not be done, and writes nothing else.
     async fn refused(&self, error: &Refused, turn: &mut Turn<'_>) -> Done {
+        turn.report.broke = error.is_processors();
         let mut message = chain::whole(error);
         turn.report.failure.get_or_insert_with(|| message.clone());
         if let Refused::Processor(error) = error

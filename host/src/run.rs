@@ -3,18 +3,22 @@
 
 mod exchange;
 mod open;
+mod probation;
 mod registry;
 mod settings;
 mod status;
+mod trial;
 mod watches;
 mod work;
 
+pub use probation::{Trust, Verdict};
 pub use registry::{LastFailure, Version};
 pub use settings::{Ending, Mode, Settings};
 pub use status::ProcessorStatus;
+pub use trial::NotExchanged;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     future::poll_fn,
     sync::{
         Arc,
@@ -98,8 +102,8 @@ pub struct Host {
     shared: Arc<Shared>,
     tasks: Mutex<JoinSet<anyhow::Result<()>>>,
     reports: tokio::sync::Mutex<mpsc::Receiver<Report>>,
-    /// Processors are exchanged one after the other.
-    turn: tokio::sync::Mutex<()>,
+    /// The versions of a processor are exchanged one after the other.
+    turns: Mutex<BTreeMap<Arc<str>, Arc<tokio::sync::Mutex<()>>>>,
     users: AtomicU64,
     stop: CancellationToken,
 }
@@ -211,7 +215,7 @@ impl Host {
             shared: Arc::new(Shared::new(parts, open)),
             tasks: Mutex::default(),
             reports: tokio::sync::Mutex::new(reports),
-            turn: tokio::sync::Mutex::default(),
+            turns: Mutex::default(),
             users: AtomicU64::new(0),
             stop: CancellationToken::new(),
         }

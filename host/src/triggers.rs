@@ -86,8 +86,7 @@ impl Triggers {
     /// Makes a key of each object of a reconciler from now on, in the place of a former one of that name. Gives back the keys
     /// of those that are there already.
     pub fn add_reconciler(&mut self, standing: Standing, stores: &Stores) -> Vec<Key> {
-        let there = stores.selected(&standing.kind, &standing.query).unwrap_or_default();
-        let keys = there.iter().map(|entry| standing.key(entry)).collect();
+        let keys = standing.keys(stores);
         self.reconcilers
             .retain(|held| held.processor != standing.processor || held.name != standing.name);
         self.reconcilers.push(standing);
@@ -351,6 +350,12 @@ impl Standing {
             kind: of.kind,
             extent,
         })
+    }
+
+    /// The keys of the objects that are there, ordered by namespace and name.
+    pub fn keys(&self, stores: &Stores) -> Vec<Key> {
+        let there = stores.selected(&self.kind, &self.query).unwrap_or_default();
+        there.iter().map(|entry| self.key(entry)).collect()
     }
 
     fn key(&self, entry: &Entry) -> Key {

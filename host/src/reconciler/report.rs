@@ -49,6 +49,8 @@ pub struct Report {
     pub log: Vec<Line>,
     /// Why it failed.
     pub failure: Option<String>,
+    /// Whether the processor broke: it trapped, passed a limit, or returned an outcome that is not valid.
+    pub broke: bool,
     /// When it runs again though nothing changes.
     pub again: Option<Duration>,
     /// What it read, and what came of it, as plain data.
@@ -75,6 +77,7 @@ impl Report {
             denied: Vec::new(),
             log: Vec::new(),
             failure: None,
+            broke: false,
             again: None,
             record: Arc::new(Record::new(&run.key, run.attempt)),
         }

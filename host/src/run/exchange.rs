@@ -9,6 +9,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use tokio::sync::OwnedMutexGuard;
 
 use super::{
     Drive, Host, Loaded, Settings, Shared, declared_kinds,
@@ -27,16 +28,16 @@ use crate::{
 
 /// A version that can be put to work: all that can be wrong with its description has been looked at.
 pub(super) struct Prepared {
-    active: Active,
+    pub(super) active: Active,
     pub(super) wanted: Vec<Want>,
-    standing: Vec<Standing>,
+    pub(super) standing: Vec<Standing>,
     /// Its reconcilers.
     reconcilers: Vec<contract::Reconciler>,
     settings: Settings,
 }
 
 /// The watches that a version was given; it gives them back unless it is put to work.
-struct Claim<'a> {
+pub(super) struct Claim<'a> {
     shared: &'a Shared,
     user: Option<super::watches::User>,
 }
@@ -44,26 +45,40 @@ struct Claim<'a> {
 // === impl Host ===
 
 impl Host {
-    /// Adds a processor, or puts a new version in the place of the one of its name. The kinds that it needs and that are not
-    /// watched yet are listed before, for ten seconds at most; meanwhile the former version goes on.
+    /// Adds a processor, or puts a new version in the place of the one of its name, whatever it does; [`Host::exchange_tried`] looks
+    /// first. The kinds that it needs and that are not watched yet are listed before, for ten seconds at most; meanwhile the former
+    /// version goes on.
     ///
-    /// Where the future is dropped before it is done, nothing is exchanged. Exchanges are made one after the other.
+    /// Where the future is dropped before it is done, nothing is exchanged. Exchanges of one processor are made one after the other.
     ///
     /// # Errors
     ///
     /// A description that makes no processor. Then the former version, if there is one, goes on.
     pub async fn exchange(&self, loaded: Loaded) -> anyhow::Result<()> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn(&loaded.name()).await;
         let prepared = self.prepare(loaded)?;
-        prepared.ask_rights().await;
-        let mut claim = Claim { shared: &self.shared, user: Some(prepared.active.id) };
-        let watches = self.open([&prepared]);
-        self.shared.listed(&watches).await;
-        claim.user = None;
-        let version = Arc::clone(&prepared.active.version);
+        self.claim(&prepared).await.keep();
         self.put(prepared);
-        tracing::info!(processor = %version.processor, version = version.version, digest = %version.digest, "put to work");
         Ok(())
+    }
+
+    /// Waits until nobody else exchanges or removes this processor.
+    pub(super) async fn turn(&self, processor: &Arc<str>) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.turns.lock();
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(turns.entry(Arc::clone(processor)).or_default())
+        };
+        turn.lock_owned().await
+    }
+
+    /// Asks what a version may do of that which it needs, and opens and lists what it reads.
+    pub(super) async fn claim(&self, prepared: &Prepared) -> Claim<'_> {
+        prepared.ask_rights().await;
+        let claim = Claim { shared: &self.shared, user: Some(prepared.active.id) };
+        let watches = self.open([prepared]);
+        self.shared.listed(&watches).await;
+        claim
     }
 
     /// Takes a processor out. Its runs that are on their way end by themselves; what it has written, its finalizers too, stays.
@@ -72,7 +87,7 @@ impl Host {
     ///
     /// No processor is called so.
     pub async fn remove(&self, name: &str) -> anyhow::Result<()> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.turn(&name.into()).await;
         let mut triggers = self.shared.triggers.lock();
         let over = self.shared.registry.lock().remove(name)?;
         triggers.remove_processor(name);
@@ -129,7 +144,8 @@ impl Host {
     pub(super) fn put(&self, prepared: Prepared) {
         let Prepared { active, standing, reconcilers, settings, .. } = prepared;
         let active = Arc::new(active);
-        let (shared, name) = (&self.shared, Arc::clone(&active.version.processor));
+        let version = Arc::clone(&active.version);
+        let (shared, name) = (&self.shared, Arc::clone(&version.processor));
         // No run begins or ends, and no change is told, in between.
         let mut triggers = shared.triggers.lock();
         let former = shared.registry.lock().get(&name).cloned();
@@ -156,6 +172,7 @@ impl Host {
         drop(triggers);
         shared.release(over);
         shared.moved();
+        tracing::info!(processor = %name, version = version.version, digest = %version.digest, "put to work");
     }
 
     /// Sets how many of a processor's calls run at once (none where it is 0) and how many runs begin in a second, from now on.
@@ -219,6 +236,13 @@ impl Prepared {
 }
 
 // === impl Claim ===
+
+impl Claim<'_> {
+    /// Who it was made for is put to work.
+    pub(super) fn keep(mut self) {
+        self.user = None;
+    }
+}
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {

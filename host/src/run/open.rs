@@ -103,10 +103,13 @@ impl Shared {
             loop {
                 let changed = renewals.next().await;
                 self.rights_changed(&changed);
+                self.circumstances.send_modify(|count| *count += 1);
             }
         };
         let kinds = async {
             while crds.changed().await.is_ok() {
+                // Answers are renewed a moment later, and then it is told once more.
+                self.circumstances.send_modify(|count| *count += 1);
                 access.renew_soon();
             }
             // The end of the sender is the end of the host.

@@ -1,11 +1,18 @@
 //! The processors that run, by name, and their former versions that still have runs to end.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
-use super::watches::User;
+use super::{
+    probation::{Probation, Trust},
+    watches::User,
+};
 use crate::{
     contract::Kind,
     processor::Digest,
@@ -45,6 +52,16 @@ pub(super) struct Active {
     pub(super) kinds: Vec<Kind>,
     pub(super) since: Timestamp,
     tally: Mutex<Tally>,
+    conduct: Mutex<Conduct>,
+}
+
+/// How a version's calls went.
+#[derive(Debug, Default)]
+struct Conduct {
+    /// The keys whose last call broke.
+    broken: BTreeSet<Key>,
+    /// Of one that has taken another's place, and that this other may come back for.
+    probation: Option<Probation>,
 }
 
 /// What became of a version's runs.
@@ -74,16 +91,47 @@ impl Active {
         kinds: Vec<Kind>,
         since: Timestamp,
     ) -> Self {
-        let (version, tally) = (Arc::new(version), Mutex::default());
-        Self { id, version, reconciler, kinds, since, tally }
+        let (version, tally, conduct) = (Arc::new(version), Mutex::default(), Mutex::default());
+        Self { id, version, reconciler, kinds, since, tally, conduct }
     }
 
     pub(super) fn tally(&self) -> Tally {
         self.tally.lock().clone()
     }
-}
 
-impl Active {
+    /// The keys whose last call broke.
+    pub(super) fn broken(&self) -> BTreeSet<Key> {
+        self.conduct.lock().broken.clone()
+    }
+
+    /// From now on its calls are counted.
+    pub(super) fn put_on_probation(&self, probation: Probation) {
+        self.conduct.lock().probation = Some(probation);
+    }
+
+    /// What is known of it by now.
+    pub(super) fn trust(&self, now: Instant) -> Trust {
+        let mut conduct = self.conduct.lock();
+        conduct.probation.as_mut().map_or(Trust::Proven, |probation| probation.trust(now))
+    }
+
+    /// A run has ended. Says whether that changes what is known of the version.
+    pub(super) fn called(&self, report: &Report, at: Timestamp, now: Instant) -> bool {
+        if report.record.ran_on.is_none() {
+            return false;
+        }
+        let mut conduct = self.conduct.lock();
+        let key = &report.key;
+        let message = report.failure.clone().filter(|_| report.broke);
+        let broke = message.map(|message| LastFailure { key: key.clone(), at, message });
+        if broke.is_some() {
+            conduct.broken.insert(key.clone());
+        } else {
+            conduct.broken.remove(key);
+        }
+        conduct.probation.as_mut().is_some_and(|probation| probation.ended(key, broke, now))
+    }
+
     /// Says in the log what its account may not do of that which it declares.
     pub(super) fn tell_missing_rights(&self) {
         let Some(rights) = self.reconciler.rights() else { return };
@@ -132,9 +180,12 @@ impl Registry {
     }
 
     /// A run begins, on the version that is current now.
-    pub(super) fn begin(&self, processor: &str) -> Option<Arc<Active>> {
+    pub(super) fn begin(&self, processor: &str, now: Instant) -> Option<Arc<Active>> {
         let active = self.current.get(processor)?;
         active.tally.lock().running += 1;
+        if let Some(probation) = &mut active.conduct.lock().probation {
+            probation.begins(now);
+        }
         Some(Arc::clone(active))
     }
 

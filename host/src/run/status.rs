@@ -80,6 +80,16 @@ impl Host {
         self.shared.activity.subscribe()
     }
 
+    /// A number that moves when [`Host::trust`] of a version may have changed otherwise than by time.
+    pub fn verdicts(&self) -> latest::Receiver<u64> {
+        self.shared.verdicts.subscribe()
+    }
+
+    /// A number that moves when a version may be fit that was not: rights or kinds have changed.
+    pub fn circumstances(&self) -> latest::Receiver<u64> {
+        self.shared.circumstances.subscribe()
+    }
+
     /// The keys of the objects that hold one of a processor's finalizers; none as long as that is not known, or where no processor
     /// is called so.
     pub fn holding(&self, processor: &str) -> Option<Vec<Key>> {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::{
     sync::{mpsc, watch as latest},
     task::JoinSet,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +36,10 @@ pub(super) struct Shared {
     pub(super) watches: Mutex<Watches>,
     /// Moves when a run has ended, and when versions come and go.
     pub(super) activity: latest::Sender<u64>,
+    /// Moves when a version is known better that has taken another's place.
+    pub(super) verdicts: latest::Sender<u64>,
+    /// Moves when accounts may do other things, or other kinds may be served.
+    pub(super) circumstances: latest::Sender<u64>,
     /// Where watches go that are to be run.
     pub(super) opened: mpsc::UnboundedSender<Opened>,
     /// What runs are refused for want of rights.
@@ -54,6 +59,8 @@ impl Shared {
             registry: Mutex::default(),
             watches: Mutex::default(),
             activity: latest::Sender::new(0),
+            verdicts: latest::Sender::new(0),
+            circumstances: latest::Sender::new(0),
         }
     }
 
@@ -125,7 +132,7 @@ impl Shared {
 
     /// Runs a key to its end, on the version of its processor that is current at its beginning.
     pub(super) async fn run(&self, run: Run) -> Report {
-        let active = self.registry.lock().begin(run.key.processor());
+        let active = self.registry.lock().begin(run.key.processor(), Instant::now());
         let Some(active) = active else {
             // Its processor was removed after the key was given out.
             self.queue.done(&run.key, queue::Done::Success { requeue: None });
@@ -142,6 +149,10 @@ impl Shared {
         for cause in again.causes {
             self.queue.add(&run.key, cause, Priority::Change);
         }
+        let at = (self.parts.now)();
+        if active.called(&report, at, Instant::now()) {
+            self.verdicts.send_modify(|count| *count += 1);
+        }
         let over = {
             let mut registry = self.registry.lock();
             if !registry.has_key_of(&report) {
@@ -149,7 +160,7 @@ impl Shared {
                 self.parts.records.forget(&report.key);
                 self.denials.forget(&report.key);
             }
-            registry.end(&active, &report, (self.parts.now)())
+            registry.end(&active, &report, at)
         };
         // Before the key can be given out again: a version that is over has no watch of its own from then on.
         self.release(over);

@@ -1,0 +1,54 @@
+//! A run that leaves nothing behind: a new version is tried before it takes the place of one that works.
+
+use super::{Reconciler, Refused, Report, Turn, ending::Met};
+use crate::{
+    chain,
+    contract::Kind,
+    outcome::Reconciled,
+    queue::{Key, Run},
+};
+
+impl Reconciler {
+    /// The kinds of the objects that it is called for.
+    pub fn reconciled_kinds(&self) -> Vec<Kind> {
+        let reconcilers = self.loaded.description.reconcilers.iter();
+        reconcilers.map(|reconciler| reconciler.of.kind.clone()).collect()
+    }
+
+    /// Calls the processor for a key and checks the answer, as a run would. Nothing is written, recorded, counted, logged or waited
+    /// for. Where the object or the cluster keeps it from being tried, that says nothing against it.
+    ///
+    /// # Errors
+    ///
+    /// In words: it trapped, passed a limit, or returned an outcome that is not valid.
+    pub async fn try_out(&self, key: &Key) -> Result<(), String> {
+        let Some(reference) = self.object_of(key) else { return Ok(()) };
+        let mut view = self.view();
+        let allowed = view.check_reconciled(&reference).await;
+        let known = allowed.and_then(|()| view.reconciled(&reference, key.reconciler()));
+        let Ok(known) = known else { return Ok(()) };
+        let Met::Called(object, value) = self.meet(known) else { return Ok(()) };
+        let request = self.request(key, &reference, object, 0);
+        let called = self.loaded.processor.call(view, &request, self.moment()).await;
+        let reconciled = Reconciled { reference, object: value };
+        // Of this one nobody will hear.
+        let mut report =
+            Report::new(&Run { key: key.clone(), causes: Vec::new(), more_causes: 0, attempt: 0 });
+        let reads = called.view.finish();
+        let mut turn = Turn { key, reconciled: &reconciled, report: &mut report, reads };
+        match self.plan(called.outcome, &mut turn).await {
+            Err(error) if error.is_processors() => Err(chain::whole(&error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Refused {
+    /// Whether another version of the processor would help.
+    pub(super) fn is_processors(&self) -> bool {
+        match self {
+            Self::Processor(_) | Self::Outcome(_) => true,
+            Self::Cluster(_) => false,
+        }
+    }
+}
