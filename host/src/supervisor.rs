@@ -144,6 +144,7 @@ impl Supervisor {
             () = stop.cancelled() => Ok(()),
             ended = shared.accounts.watch(&shared.cluster, namespace.as_deref()) => ended,
             ended = self.follow() => ended,
+            () = shared.modules.watch() => Ok(()),
         };
         self.farewell().await;
         ended

@@ -3,6 +3,7 @@
 use crate::{
     chain,
     processor::{self, LoadError},
+    run::{NotExchanged, Verdict},
 };
 
 /// Why what a spec asks for is not at work.
@@ -53,6 +54,28 @@ impl Fault {
         };
         let passes = matches!(error, LoadError::BrokenOff { .. });
         Self { passes, ..Self::new(reason, chain::whole(error)) }
+    }
+
+    /// Of a version that is not put in the place of the one that works.
+    pub(super) fn of_exchange(refused: &NotExchanged) -> Self {
+        let message = chain::whole(refused);
+        match refused {
+            NotExchanged::Invalid(_) => Self::new("DescriptionInvalid", message),
+            NotExchanged::KindNotServed { .. } => Self::passing("KindNotServed", message),
+            NotExchanged::RightsMissing { .. } => Self::passing("RightsMissing", message),
+            // Another time, other objects or a freer machine can help.
+            NotExchanged::TrialFailed { .. } => Self::passing("TrialFailed", message),
+        }
+    }
+
+    /// Of a version that was put to work and taken back.
+    pub(super) fn rolled_back(version: &str, verdict: &Verdict) -> Self {
+        let Verdict { objects, broke, first } = verdict;
+        let (key, why) = (&first.key, &first.message);
+        let message = format!(
+            "version {version} was taken back: it broke on {broke} of the first {objects} objects that it was called for; the first, {key}: {why}; it is tried again when the Processor or the module is changed"
+        );
+        Self::new("RolledBack", message)
     }
 
     /// Of a component that does not describe itself.

@@ -1,6 +1,10 @@
 //! Sees that what runs is what one Processor asks for, and says how it stands. One thing after the other; each Processor has a
 //! keeper of its own, so that none waits for another.
 
+mod end;
+mod said;
+mod swap;
+
 use std::{future::pending, sync::Arc, time::Duration};
 
 use tokio::{
@@ -8,29 +12,27 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use self::swap::{Refused, Served};
 use super::{
     Shared,
-    claims::Claim,
     fault::{Fault, Former},
-    load::load,
+    module::Stamp,
     progress::Phase,
-    recipe::{Pace, Recipe, check_supported},
+    recipe::{Pace, check_supported},
     resource::{Finalizer, Resource},
 };
-use crate::{
-    api::{self, FINALIZER, OnDelete, Processor, ProcessorStatus},
-    cluster::Account,
-    contract::Description,
-    processor::Digest,
-    run::{self, Ending, Loaded},
-    status,
-};
+use crate::api::{FINALIZER, Processor, ProcessorStatus};
 
 /// The shortest time between two looks at how a processor stands, and so between two writes of a status.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// When what failed is tried again the first time; twice as long after each more time.
 const FIRST_AGAIN: Duration = Duration::from_secs(5);
 const LAST_AGAIN: Duration = Duration::from_mins(5);
+/// So long a spec has to stay as it is before another version takes the place of one that works: who changes it several times in a
+/// row is after the last one.
+const QUIET: Duration = Duration::from_millis(200);
+/// So long that is waited for.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// The newest state of a resource; none once it is gone.
 pub(super) type Newest = Option<Arc<Processor>>;
@@ -44,6 +46,12 @@ pub(super) struct Keeper {
     resource: Resource,
     newest: latest::Receiver<Newest>,
     running: Option<Running>,
+    /// The version that was taken back.
+    refused: Option<Refused>,
+    /// When the version that runs will have been good for long enough.
+    proven_at: Option<Instant>,
+    /// The module's file as it was read last; none where that failed.
+    read: Option<Stamp>,
     fault: Option<Fault>,
     /// Why the deletion of the Processor is not done yet.
     waits: Option<String>,
@@ -72,13 +80,41 @@ struct Seen {
 
 /// A version at work.
 struct Running {
-    recipe: Recipe,
+    served: Served,
     pace: Pace,
-    description: Arc<Description>,
+    /// What it has taken the place of, as long as that may come back.
+    former: Option<Box<Served>>,
     /// Whether the first runs are still to be made.
     is_new: bool,
     /// Whether the objects that hold a finalizer were told that the processor is to go.
     told_to_end: bool,
+}
+
+/// Why the keeper looks up.
+enum Woken {
+    /// The resource is gone.
+    Gone,
+    /// The host ends.
+    Stopped,
+    /// What is asked for may not be what runs.
+    Look,
+    /// A module may be another.
+    Files,
+    /// It is time to say something, or to see whether the resource is another.
+    Rest,
+}
+
+/// What wakes a keeper.
+struct Wakers {
+    accounts: latest::Receiver<u64>,
+    claims: latest::Receiver<u64>,
+    files: latest::Receiver<u64>,
+    circumstances: latest::Receiver<u64>,
+    verdicts: latest::Receiver<u64>,
+    activity: latest::Receiver<u64>,
+    stores: latest::Receiver<u64>,
+    /// Whether this host has led.
+    leads: bool,
 }
 
 // === impl Keeper ===
@@ -99,6 +135,9 @@ impl Keeper {
             resource: Resource::new(namespace, name),
             newest,
             running: None,
+            refused: None,
+            proven_at: None,
+            read: None,
             fault: None,
             waits: None,
             seen: None,
@@ -113,40 +152,91 @@ impl Keeper {
 
     /// Keeps until the resource is gone.
     pub(super) async fn run(mut self) -> Arc<str> {
-        let mut accounts = self.shared.accounts.changes();
-        let mut claims = self.shared.claims.changes();
-        let mut activity = self.shared.host.activity();
-        let mut stores = self.shared.host.progress();
-        let (lease, stop) = (self.shared.lease.clone(), self.shared.stop.clone());
-        let (mut look, mut leads) = (true, lease.is_held());
+        let mut wakers = Wakers::new(&self.shared);
+        let mut look = true;
         loop {
-            let newest = self.newest.borrow_and_update().clone();
-            let Some(newest) = newest else { break };
-            let seen = Seen::of(&newest);
-            if look || self.seen.as_ref() != Some(&seen) {
-                self.seen = Some(seen);
+            let Some(mut newest) = self.newest.borrow_and_update().clone() else { break };
+            if look || self.seen.as_ref() != Some(&Seen::of(&newest)) {
+                match self.come_to_rest(newest).await {
+                    Some(rested) => newest = rested,
+                    None => break,
+                }
+                // What has changed until now is looked at now.
+                wakers.circumstances.mark_unchanged();
+                self.seen = Some(Seen::of(&newest));
                 self.attend(&newest).await;
             }
+            self.judge().await;
             self.say(&newest).await;
-            look = tokio::select! {
-                gone = self.newest.changed() => match gone { Ok(()) => false, Err(_) => break },
-                () = stop.cancelled() => {
+            look = match self.wake(&mut wakers).await {
+                Woken::Gone => break,
+                Woken::Stopped => {
                     // What runs, runs on: only what is owed is said.
                     self.may_say = Instant::now();
                     self.say(&newest).await;
                     return self.name;
                 }
-                Ok(()) = accounts.changed() => true,
-                Ok(()) = claims.changed() => true,
-                () = lease.held(), if !leads => { leads = true; true }
-                () = until(self.again) => true,
-                () = until(self.owes.then_some(self.may_say)) => false,
-                Ok(()) = activity.changed(), if !self.owes => self.waits.is_some(),
-                Ok(()) = stores.changed(), if !self.owes => self.waits.is_some(),
+                Woken::Look => true,
+                Woken::Files => self.module_has_moved(&newest).await,
+                Woken::Rest => false,
             };
         }
         self.leave().await;
         self.name
+    }
+
+    /// Waits until there is something to be seen to.
+    async fn wake(&mut self, wakers: &mut Wakers) -> Woken {
+        let Wakers { accounts, claims, files, circumstances, verdicts, activity, stores, leads } =
+            wakers;
+        let rest = if self.waits.is_some() { Woken::Look } else { Woken::Rest };
+        let may_pass = self.fault.as_ref().is_some_and(|fault| fault.passes);
+        tokio::select! {
+            gone = self.newest.changed() => if gone.is_ok() { Woken::Rest } else { Woken::Gone },
+            () = self.shared.stop.cancelled() => Woken::Stopped,
+            Ok(()) = accounts.changed() => Woken::Look,
+            Ok(()) = claims.changed() => Woken::Look,
+            Ok(()) = circumstances.changed(), if may_pass => Woken::Look,
+            Ok(()) = files.changed() => Woken::Files,
+            Ok(()) = verdicts.changed() => Woken::Rest,
+            () = self.shared.lease.held(), if !*leads => { *leads = true; Woken::Look }
+            () = until(self.again) => Woken::Look,
+            () = until(self.proven_at) => Woken::Rest,
+            () = until(self.owes.then_some(self.may_say)) => Woken::Rest,
+            Ok(()) = activity.changed(), if !self.owes => rest,
+            Ok(()) = stores.changed(), if !self.owes => rest,
+        }
+    }
+
+    /// The resource as it is once its spec stays as it is; none if it is gone. What nobody runs is not waited for.
+    async fn come_to_rest(&mut self, newest: Arc<Processor>) -> Newest {
+        let is_swap = self.running.is_some() && newest.metadata.deletion_timestamp.is_none();
+        let is_same = self.seen.as_ref() == Some(&Seen::of(&newest));
+        if !is_swap || is_same {
+            return Some(newest);
+        }
+        let (mut newest, end) = (newest, Instant::now() + LONGEST);
+        let mut quiet = Instant::now() + QUIET;
+        loop {
+            tokio::select! {
+                () = self.shared.stop.cancelled() => return Some(newest),
+                () = sleep_until(quiet.min(end)) => return Some(newest),
+                changed = self.newest.changed() => {
+                    let next = self.newest.borrow_and_update().clone();
+                    let next = next.filter(|_| changed.is_ok())?;
+                    if Seen::of(&next) != Seen::of(&newest) {
+                        quiet = Instant::now() + QUIET;
+                    }
+                    newest = next;
+                }
+            }
+        }
+    }
+
+    /// Whether the module's file is another than the one that was read.
+    async fn module_has_moved(&self, newest: &Processor) -> bool {
+        let Ok(path) = check_supported(&newest.spec) else { return false };
+        self.shared.modules.stamp(path).await != self.read
     }
 
     /// The resource is gone: nothing of it runs any more.
@@ -169,76 +259,28 @@ impl Keeper {
         if fault.as_ref().is_some_and(|fault| fault.former == Former::Ends) {
             self.take_out().await;
         }
-        if let Some(fault) = fault.as_ref().filter(|fault| self.fault.as_ref() != Some(fault)) {
-            tracing::warn!(processor = %self.name, reason = fault.reason, message = fault.message, "not run as asked for");
-        }
         let passes = fault.as_ref().is_some_and(|fault| fault.passes);
         self.attempts = if passes { self.attempts.saturating_add(1) } else { 0 };
         self.again = passes.then(|| Instant::now() + wait_after(self.attempts));
-        self.shared
-            .progress
-            .set(&self.name, if fault.is_some() { Phase::Faulty } else { Phase::AtWork });
+        self.note(fault);
+    }
+
+    /// What is asked for is at work, or is not, for this reason.
+    fn note(&mut self, fault: Option<Fault>) {
+        if let Some(fault) = fault.as_ref().filter(|fault| self.fault.as_ref() != Some(fault)) {
+            tracing::warn!(processor = %self.name, reason = fault.reason, message = fault.message, "not run as asked for");
+        }
+        let phase = if fault.is_some() { Phase::Faulty } else { Phase::AtWork };
+        self.shared.progress.set(&self.name, phase);
         self.fault = fault;
-    }
-
-    /// Loads what the spec asks for, unless that is at work, and exchanges it.
-    async fn put_to_work(
-        &mut self,
-        newest: &Processor,
-        ending: Option<Ending>,
-    ) -> Result<(), Fault> {
-        let spec = &newest.spec;
-        let path = check_supported(spec)?;
-        let account = Account {
-            namespace: self.account_namespace.clone(),
-            name: spec.service_account_name.clone(),
-        };
-        self.shared.accounts.check(&account, &self.own_name)?;
-        let bytes = self.shared.modules.read(path).await?;
-        let recipe = Recipe::new(spec, &account, Digest::of(&bytes), ending)?;
-        let pace = Pace::new(spec, ending.is_some());
-        if let Some(running) = self.running.as_mut().filter(|running| running.recipe == recipe) {
-            if running.pace != pace {
-                self.shared.host.set_pace(&self.name, pace.concurrency, pace.rate);
-                running.pace = pace;
-            }
-            let claim = Claim::new(created(newest), &running.description);
-            self.shared.claims.claim(&self.name, &claim)?;
-            return self.hold(newest, ending).await;
-        }
-        let as_named = (self.own_name.as_str(), pace);
-        let loaded = load(&self.shared.engine, path, bytes, &recipe, as_named).await?;
-        let claim = Claim::new(created(newest), &loaded.description);
-        self.shared.claims.claim(&self.name, &claim)?;
-        self.hold(newest, ending).await?;
-        self.exchange(loaded, recipe, pace).await
-    }
-
-    /// Before something of it runs, the resource has to stay until what was left on other objects is seen to.
-    async fn hold(&self, newest: &Processor, ending: Option<Ending>) -> Result<(), Fault> {
-        match ending {
-            None if newest.metadata.deletion_timestamp.is_none() && self.shared.lease.is_held() => {
-                self.set_finalizer(newest, Finalizer::There).await
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Takes out what runs if its account does not consent any more, whatever the spec says by now.
     async fn check_running_account(&mut self) {
         let Some(running) = &self.running else { return };
-        if self.shared.accounts.check(&running.recipe.account, &self.own_name).is_err() {
+        if self.shared.accounts.check(&running.served.recipe.account, &self.own_name).is_err() {
             self.take_out().await;
         }
-    }
-
-    async fn exchange(&mut self, loaded: Loaded, recipe: Recipe, pace: Pace) -> Result<(), Fault> {
-        let description = Arc::clone(&loaded.description);
-        let exchanged = self.shared.host.exchange(loaded).await;
-        exchanged.map_err(|error| Fault::new("DescriptionInvalid", format!("{error:#}")))?;
-        self.running =
-            Some(Running { recipe, pace, description, is_new: true, told_to_end: false });
-        Ok(())
     }
 
     async fn take_out(&mut self) {
@@ -258,152 +300,11 @@ impl Keeper {
             Fault::passing("FinalizerRefused", message)
         })
     }
-
-    /// The Processor is being deleted: sees to what it holds, then lets it go.
-    async fn end(&mut self, newest: &Processor) -> Result<(), Fault> {
-        if !holds(newest) {
-            self.take_out().await;
-            return Ok(());
-        }
-        if !self.shared.lease.is_held() {
-            return Ok(());
-        }
-        if let Err(fault) = self.prepare_end(newest).await {
-            self.waits = Some(format!(
-                "is being deleted, and what it holds cannot be seen to: {}; mend that, or take the finalizer {FINALIZER} away by hand",
-                fault.message
-            ));
-            return Err(fault);
-        }
-        if self.is_ended() {
-            self.set_finalizer(newest, Finalizer::Gone).await?;
-            self.take_out().await;
-        }
-        Ok(())
-    }
-
-    /// Puts the version to work that sees to what is held.
-    async fn prepare_end(&mut self, newest: &Processor) -> Result<(), Fault> {
-        let ending = match (newest.spec.mode, newest.spec.on_delete) {
-            // Nothing is written of what it wants, so nothing can be given up either.
-            (api::Mode::Observe, _) => None,
-            (api::Mode::Reconcile, OnDelete::Finalize) => Some(Ending::Finalize),
-            (api::Mode::Reconcile, OnDelete::Release) => Some(Ending::Release),
-        };
-        let is_prepared = self.running.as_ref().is_some_and(|running| {
-            let mut finalizers = running.description.reconcilers.iter().map(|of| &of.finalizers);
-            let holds_none = finalizers.all(Vec::is_empty);
-            holds_none || (running.recipe.ending == ending && self.ends_as == self.seen)
-        });
-        if is_prepared {
-            return Ok(());
-        }
-        self.put_to_work(newest, ending).await?;
-        self.ends_as.clone_from(&self.seen);
-        Ok(())
-    }
-
-    /// Whether no object holds a finalizer of the processor any more; notes what is waited for.
-    fn is_ended(&mut self) -> bool {
-        let Some(running) = &mut self.running else { return true };
-        let Some(held) = self.shared.host.holding(&self.name) else {
-            self.waits =
-                Some("waits for the lists of the objects that may hold its finalizers".to_owned());
-            return false;
-        };
-        if held.is_empty() {
-            return true;
-        }
-        if !std::mem::replace(&mut running.told_to_end, true) {
-            self.shared.host.run_again(&held);
-        }
-        let is_observing = running.recipe.mode == run::Mode::Observe;
-        self.waits = Some(ending_text(&held, is_observing));
-        false
-    }
-
-    /// Writes how it stands, if that differs from what was said last, and not too often.
-    async fn say(&mut self, newest: &Processor) {
-        if !self.shared.lease.is_held() {
-            return;
-        }
-        if Instant::now() < self.may_say {
-            self.owes = true;
-            return;
-        }
-        self.owes = false;
-        self.may_say = Instant::now() + BETWEEN_LOOKS;
-        let status = self.status(newest);
-        if status == self.said {
-            return;
-        }
-        match self.resource.write_status(&self.shared.cluster, &status).await {
-            Ok(()) => self.said = status,
-            Err(refusal) => {
-                tracing::warn!(processor = %self.name, %refusal, "the status of a Processor is not written");
-                self.may_say = Instant::now() + FIRST_AGAIN;
-                self.owes = true;
-            }
-        }
-    }
-
-    fn status(&mut self, newest: &Processor) -> ProcessorStatus {
-        let host = self.shared.host.status_of(&self.name);
-        let twins = self.shared.claims.waiting_for(&self.name);
-        if let (Some(running), Some(host)) = (&mut self.running, &host) {
-            let known = (host.objects + host.ready) as u64;
-            running.is_new &= host.ready + host.running > 0 && host.runs < known;
-        }
-        let running = self.running.as_ref().zip(host.as_ref()).map(|(running, host)| {
-            let description = &*running.description;
-            status::Running { description, status: host, is_new: running.is_new, twins: &twins }
-        });
-        let state = match (&self.waits, self.running.as_ref()) {
-            (Some(waits), _) => status::State::Ends(waits),
-            (None, Some(running)) if running.pace.concurrency == 0 => status::State::Suspended,
-            (None, Some(running)) if running.recipe.mode == run::Mode::Observe => {
-                status::State::Observes
-            }
-            _ => status::State::Runs,
-        };
-        status::compute(&status::Known {
-            generation: newest.metadata.generation,
-            fault: self.fault.as_ref(),
-            running,
-            state,
-            before: &self.said,
-            now: (self.shared.now)(),
-        })
-    }
-}
-
-fn ending_text(held: &[crate::queue::Key], is_observing: bool) -> String {
-    const LISTED: usize = 3;
-    let names: Vec<String> = held
-        .iter()
-        .take(LISTED)
-        .map(|key| {
-            let namespace =
-                key.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-            format!("{} {namespace}{}", key.reconciler(), key.name())
-        })
-        .collect();
-    let more = if held.len() > LISTED { ", …" } else { "" };
-    let names = names.join(", ");
-    let advice = if is_observing { "; nothing is written while spec.mode is Observe" } else { "" };
-    format!(
-        "is being deleted: {} objects hold its finalizers still ({names}{more}){advice}",
-        held.len()
-    )
 }
 
 /// Whether the resource holds the host's finalizer.
 fn holds(newest: &Processor) -> bool {
     newest.metadata.finalizers.iter().flatten().any(|name| name == FINALIZER)
-}
-
-fn created(newest: &Processor) -> String {
-    newest.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default()
 }
 
 fn wait_after(attempts: u32) -> Duration {
@@ -417,6 +318,23 @@ async fn until(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
         None => pending().await,
+    }
+}
+
+// === impl Wakers ===
+
+impl Wakers {
+    fn new(shared: &Shared) -> Self {
+        Self {
+            accounts: shared.accounts.changes(),
+            claims: shared.claims.changes(),
+            files: shared.modules.moves(),
+            circumstances: shared.host.circumstances(),
+            verdicts: shared.host.verdicts(),
+            activity: shared.host.activity(),
+            stores: shared.host.progress(),
+            leads: shared.lease.is_held(),
+        }
     }
 }
 

@@ -1,16 +1,29 @@
-//! Modules as files below one folder, which nothing leads out of.
+//! Modules as files below one folder, which nothing leads out of, and which others change while the host runs.
+//!
+//! *Guarantee.* What is read of a module was all in its file at one moment: one that is being written is not read.
+
+mod news;
+#[cfg(test)]
+mod tests;
 
 use std::{
     io::{self, Read as _},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use cap_std::{ambient_authority, fs::Dir};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, File, Metadata, MetadataExt as _},
+};
+use tokio::sync::watch as latest;
 
 use super::fault::Fault;
+use crate::processor::Digest;
 
 /// Larger modules are not read. Go's guests have 10 to 20 MiB; to compile one takes some ten times its size of memory.
 pub(super) const LARGEST: u64 = 64 << 20;
@@ -18,10 +31,45 @@ pub(super) const LARGEST: u64 = 64 << 20;
 const FOLDER: &str = "/modules/";
 /// How many names a message lists.
 const LISTED: usize = 10;
+/// A file that was changed less than this ago may be changed again without another time on it: systems count these in steps of up
+/// to 10 ms.
+const SETTLED: Duration = Duration::from_millis(20);
+/// How often a file is read that is changed meanwhile.
+const ROUNDS: usize = 10;
 
 /// The folder of modules. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Modules(Arc<Dir>);
+pub(super) struct Modules(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    dir: Dir,
+    /// Where it was opened.
+    folder: PathBuf,
+    /// Moves when something below the folder may be another.
+    moved: latest::Sender<u64>,
+}
+
+/// A module that was read.
+#[derive(Debug, Clone)]
+pub(super) struct Module {
+    pub(super) bytes: Bytes,
+    pub(super) digest: Digest,
+    /// What it was read from.
+    pub(super) stamp: Stamp,
+}
+
+/// A file as it stands. Of one whose bytes have changed it is another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Stamp {
+    /// Device and inode.
+    identity: (u64, u64),
+    length: u64,
+    /// When its bytes were changed, as anybody can set it.
+    modified: (i64, i64),
+    /// When anything of it was changed, as the system has it. Seconds and nanoseconds of Unix time.
+    changed: (i64, i64),
+}
 
 // === impl Modules ===
 
@@ -34,44 +82,112 @@ impl Modules {
                 folder.display()
             )
         })?;
-        Ok(Self(Arc::new(dir)))
+        let (folder, moved) = (folder.to_owned(), latest::Sender::new(0));
+        Ok(Self(Arc::new(Shared { dir, folder, moved })))
+    }
+
+    /// Moves when a module may be another, while [`Modules::watch`] runs.
+    pub(super) fn moves(&self) -> latest::Receiver<u64> {
+        self.0.moved.subscribe()
     }
 
     /// Reads a module: its file, by the path in a spec.
-    pub(super) async fn read(&self, path: &str) -> Result<Bytes, Fault> {
-        let (dir, name) =
-            (Arc::clone(&self.0), path.strip_prefix(FOLDER).unwrap_or(path).to_owned());
-        let read = tokio::task::spawn_blocking(move || read(&dir, &name)).await;
-        read.unwrap_or_else(|error| {
-            Err(Fault::passing(
-                "ModuleUnreadable",
-                format!("reading `{path}` was broken off: {error}"),
-            ))
+    pub(super) async fn read(&self, path: &str) -> Result<Module, Fault> {
+        self.with_dir(path, |dir, name| {
+            let (bytes, stamp) = read(dir, name)?;
+            Ok(Module { digest: Digest::of(&bytes), bytes, stamp })
+        })
+        .await
+    }
+
+    /// The module's file as it stands; none if it cannot be read.
+    pub(super) async fn stamp(&self, path: &str) -> Option<Stamp> {
+        let stamp = |dir: &Dir, name: &str| {
+            let metadata = dir.metadata(name).map_err(|error| cannot(dir, name, &error))?;
+            Ok(Stamp::of(&metadata))
+        };
+        self.with_dir(path, stamp).await.ok()
+    }
+
+    /// Does what may block.
+    async fn with_dir<T: Send + 'static>(
+        &self,
+        path: &str,
+        work: impl FnOnce(&Dir, &str) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let shared = Arc::clone(&self.0);
+        let name = path.strip_prefix(FOLDER).unwrap_or(path).to_owned();
+        let worked = tokio::task::spawn_blocking(move || work(&shared.dir, &name)).await;
+        worked.unwrap_or_else(|error| {
+            let message = format!("reading `{path}` was broken off: {error}");
+            Err(Fault::passing("ModuleUnreadable", message))
         })
     }
 }
 
-fn read(dir: &Dir, name: &str) -> Result<Bytes, Fault> {
+/// Reads a file that nobody has changed meanwhile. One that takes another's place under the same name is another file.
+fn read(dir: &Dir, name: &str) -> Result<(Bytes, Stamp), Fault> {
+    for round in 0..ROUNDS {
+        if round > 0 {
+            thread::sleep(SETTLED);
+        }
+        let mut file = open(dir, name)?;
+        let before = file.metadata().map_err(|error| cannot(dir, name, &error))?;
+        if !has_settled(&before) {
+            continue;
+        }
+        let bytes = read_whole(&mut file, &before).map_err(|error| cannot(dir, name, &error))?;
+        if bytes.len() as u64 > LARGEST {
+            return Err(too_large(name, before.len()));
+        }
+        let after = file.metadata().map_err(|error| cannot(dir, name, &error))?;
+        let stamp = Stamp::of(&after);
+        if stamp == Stamp::of(&before) && bytes.len() as u64 == stamp.length {
+            return Ok((bytes.into(), stamp));
+        }
+    }
+    let message = format!(
+        "the module `{name}` is being written: it is read when that is over; write another file, and rename it"
+    );
+    Err(Fault::passing("ModuleChanging", message))
+}
+
+fn open(dir: &Dir, name: &str) -> Result<File, Fault> {
+    // What is no file may block whoever opens it.
     let metadata = dir.metadata(name).map_err(|error| cannot(dir, name, &error))?;
     if !metadata.is_file() {
         let message = format!("`{name}` in the folder of modules is not a file");
         return Err(Fault::passing("ModuleUnreadable", message));
     }
-    let file = dir.open(name).map_err(|error| cannot(dir, name, &error))?;
-    let mut bytes =
-        Vec::with_capacity(usize::try_from(metadata.len().min(LARGEST)).unwrap_or_default());
+    dir.open(name).map_err(|error| cannot(dir, name, &error))
+}
+
+fn read_whole(file: &mut File, metadata: &Metadata) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(metadata.len().min(LARGEST)).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(length);
     // It may grow while it is read.
-    let read = file.take(LARGEST + 1).read_to_end(&mut bytes);
-    read.map_err(|error| cannot(dir, name, &error))?;
-    if bytes.len() as u64 > LARGEST {
-        let message = format!(
-            "the module `{name}` has {} MiB or more; modules of up to {} MiB are accepted",
-            metadata.len() >> 20,
-            LARGEST >> 20
-        );
-        return Err(Fault::passing("ModuleTooLarge", message));
-    }
-    Ok(bytes.into())
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether each change from now on gives the file another time.
+fn has_settled(metadata: &Metadata) -> bool {
+    #[expect(clippy::disallowed_methods, reason = "it is compared with what the system writes")]
+    let now = std::time::SystemTime::now();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
+    let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
+    // A clock that is far off, as that of a file server can be, tells nothing.
+    now.abs_diff(Duration::new(seconds, nanoseconds)) >= SETTLED
+}
+
+fn too_large(name: &str, length: u64) -> Fault {
+    let message = format!(
+        "the module `{name}` has {} MiB or more; modules of up to {} MiB are accepted",
+        length >> 20,
+        LARGEST >> 20
+    );
+    Fault::passing("ModuleTooLarge", message)
 }
 
 fn cannot(dir: &Dir, name: &str, error: &io::Error) -> Fault {
@@ -79,6 +195,13 @@ fn cannot(dir: &Dir, name: &str, error: &io::Error) -> Fault {
         let message =
             format!("there is no module `{name}` in the folder of modules; {}", held(dir));
         return Fault::passing("ModuleNotFound", message);
+    }
+    // What the system itself refuses has a number.
+    if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
+        let message = format!(
+            "the module `{name}` leads out of the folder of modules: a path and a link may lead to what is below it"
+        );
+        return Fault::passing("ModuleUnreadable", message);
     }
     Fault::passing("ModuleUnreadable", format!("cannot read the module `{name}`: {error}"))
 }
@@ -102,85 +225,15 @@ fn is_module(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "wasm")
 }
 
-#[cfg(test)]
-mod tests {
-    use std::{fs, os::unix::fs::symlink};
+// === impl Stamp ===
 
-    use super::*;
-
-    /// A folder of modules, and a secret beside it.
-    fn folder() -> (tempfile::TempDir, Modules) {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("secret"), "s").unwrap();
-        let modules = folder.path().join("modules");
-        fs::create_dir_all(modules.join("team")).unwrap();
-        fs::write(modules.join("a.wasm"), "a").unwrap();
-        fs::write(modules.join("team/b.wasm"), "b").unwrap();
-        let modules = Modules::open(&modules).unwrap();
-        (folder, modules)
-    }
-
-    #[tokio::test]
-    async fn a_module_is_read_by_its_path_below_the_folder() {
-        let (folder, modules) = folder();
-        symlink("a.wasm", folder.path().join("modules/current.wasm")).unwrap();
-        let cases = [
-            ("a.wasm", "a"),
-            ("/modules/a.wasm", "a"),
-            ("team/b.wasm", "b"),
-            ("/modules/team/b.wasm", "b"),
-            // As kubelet lays out a volume.
-            ("current.wasm", "a"),
-        ];
-        for (path, expected) in cases {
-            assert_eq!(modules.read(path).await.unwrap(), expected, "{path}");
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            identity: (metadata.dev(), metadata.ino()),
+            length: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
-    }
-
-    #[tokio::test]
-    async fn nothing_leads_out_of_the_folder() {
-        let (folder, modules) = folder();
-        let inside = folder.path().join("modules");
-        symlink("../secret", inside.join("relative.wasm")).unwrap();
-        symlink(folder.path().join("secret"), inside.join("absolute.wasm")).unwrap();
-        symlink("..", inside.join("up")).unwrap();
-        let outside = folder.path().join("secret");
-        let paths =
-            ["../secret", "relative.wasm", "absolute.wasm", "up/secret", outside.to_str().unwrap()];
-        for path in paths {
-            let fault = modules.read(path).await.expect_err(path);
-            assert_eq!(fault.reason, "ModuleUnreadable", "{path}: {}", fault.message);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_module_that_cannot_be_read_is_named_and_what_there_is() {
-        let (folder, modules) = folder();
-        let large = fs::File::create(folder.path().join("modules/large.wasm")).unwrap();
-        large.set_len(LARGEST + (1 << 20)).unwrap();
-        let cases = [
-            (
-                "b.wasm",
-                "ModuleNotFound",
-                "no module `b.wasm` in the folder of modules; it holds: a.wasm, large.wasm",
-            ),
-            ("team", "ModuleUnreadable", "`team` in the folder of modules is not a file"),
-            (
-                "large.wasm",
-                "ModuleTooLarge",
-                "`large.wasm` has 65 MiB or more; modules of up to 64 MiB are accepted",
-            ),
-        ];
-        for (path, reason, message) in cases {
-            let fault = modules.read(path).await.expect_err(path);
-            assert_eq!(fault.reason, reason, "{path}");
-            assert!(fault.message.contains(message), "{path}: {}", fault.message);
-        }
-    }
-
-    #[test]
-    fn a_folder_that_is_not_there_is_named_with_its_flag() {
-        let message = format!("{:#}", Modules::open(Path::new("/nowhere/at/all")).unwrap_err());
-        assert!(message.contains("`/nowhere/at/all`: name another with --modules"), "{message}");
     }
 }

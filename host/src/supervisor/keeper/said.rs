@@ -1,0 +1,65 @@
+//! How a Processor stands, in its status.
+
+use tokio::time::Instant;
+
+use super::{BETWEEN_LOOKS, FIRST_AGAIN, Keeper};
+use crate::{
+    api::{Processor, ProcessorStatus},
+    run, status,
+};
+
+impl Keeper {
+    /// Writes how it stands, if that differs from what was said last, and not too often.
+    pub(super) async fn say(&mut self, newest: &Processor) {
+        if !self.shared.lease.is_held() {
+            return;
+        }
+        if Instant::now() < self.may_say {
+            self.owes = true;
+            return;
+        }
+        self.owes = false;
+        self.may_say = Instant::now() + BETWEEN_LOOKS;
+        let status = self.status(newest);
+        if status == self.said {
+            return;
+        }
+        match self.resource.write_status(&self.shared.cluster, &status).await {
+            Ok(()) => self.said = status,
+            Err(refusal) => {
+                tracing::warn!(processor = %self.name, %refusal, "the status of a Processor is not written");
+                self.may_say = Instant::now() + FIRST_AGAIN;
+                self.owes = true;
+            }
+        }
+    }
+
+    fn status(&mut self, newest: &Processor) -> ProcessorStatus {
+        let host = self.shared.host.status_of(&self.name);
+        let twins = self.shared.claims.waiting_for(&self.name);
+        if let (Some(running), Some(host)) = (&mut self.running, &host) {
+            let known = (host.objects + host.ready) as u64;
+            running.is_new &= host.ready + host.running > 0 && host.runs < known;
+        }
+        let running = self.running.as_ref().zip(host.as_ref()).map(|(running, host)| {
+            let description = &*running.served.loaded.description;
+            status::Running { description, status: host, is_new: running.is_new, twins: &twins }
+        });
+        let state = match (&self.waits, self.running.as_ref()) {
+            (Some(waits), _) => status::State::Ends(waits),
+            (None, Some(running)) if running.pace.concurrency == 0 => status::State::Suspended,
+            (None, Some(running)) if running.served.recipe.mode == run::Mode::Observe => {
+                status::State::Observes
+            }
+            _ => status::State::Runs,
+        };
+        status::compute(&status::Known {
+            generation: newest.metadata.generation,
+            fault: self.fault.as_ref(),
+            running,
+            state,
+            before: &self.said,
+            now: (self.shared.now)(),
+        })
+    }
+}

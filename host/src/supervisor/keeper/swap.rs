@@ -1,0 +1,223 @@
+//! One version after the other: what the spec asks for is loaded, looked at, tried and exchanged, and taken back where it turns out bad.
+//!
+//! *Guarantee.* What works is replaced by a version that was fit to when it was looked at, and comes back if more than half of that one's
+//! calls break in its first minute. A version that was taken back is not tried again until the spec or the module is another.
+
+use super::{Keeper, Running};
+use crate::{
+    api::Processor,
+    cluster::Account,
+    run::{Ending, Loaded, NotExchanged, Trust, Verdict},
+    supervisor::{
+        claims::Claim,
+        fault::Fault,
+        load::load,
+        recipe::{Pace, Recipe, check_supported},
+        resource::Finalizer,
+    },
+};
+
+/// A version as it can be put to work, again too.
+#[derive(Debug, Clone)]
+pub(super) struct Served {
+    pub(super) recipe: Recipe,
+    pub(super) loaded: Loaded,
+    /// What it claims.
+    claim: Claim,
+}
+
+/// A version that was taken back.
+#[derive(Debug)]
+pub(super) struct Refused {
+    recipe: Recipe,
+    generation: Option<i64>,
+    /// Why.
+    fault: Fault,
+}
+
+impl Keeper {
+    /// Loads what the spec asks for, unless that is at work, and exchanges it.
+    pub(super) async fn put_to_work(
+        &mut self,
+        newest: &Processor,
+        ending: Option<Ending>,
+    ) -> Result<(), Fault> {
+        let spec = &newest.spec;
+        let path = check_supported(spec)?;
+        let account = Account {
+            namespace: self.account_namespace.clone(),
+            name: spec.service_account_name.clone(),
+        };
+        self.shared.accounts.check(&account, &self.own_name)?;
+        let module = self.shared.modules.read(path).await;
+        self.read = module.as_ref().ok().map(|module| module.stamp.clone());
+        let module = module?;
+        let recipe = Recipe::new(spec, &account, module.digest, ending)?;
+        let pace = Pace::new(spec, ending.is_some());
+        if self.running.as_ref().is_some_and(|running| running.served.recipe == recipe) {
+            return self.keep_at_work(newest, ending, pace).await;
+        }
+        self.refused.take_if(|refused| !refused.is(&recipe, newest));
+        if let Some(refused) = &self.refused {
+            return Err(refused.fault.clone());
+        }
+        let as_named = (self.own_name.as_str(), pace);
+        let loaded = load(&self.shared.engine, path, module.bytes, &recipe, as_named).await?;
+        let claim = Claim::new(created(newest), &loaded.description);
+        self.shared.claims.claim(&self.name, &claim)?;
+        self.hold(newest, ending).await?;
+        self.exchange(Served { recipe, loaded, claim }, pace).await
+    }
+
+    /// What is asked for is at work already; how much of it runs may be another.
+    async fn keep_at_work(
+        &mut self,
+        newest: &Processor,
+        ending: Option<Ending>,
+        pace: Pace,
+    ) -> Result<(), Fault> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        if running.pace != pace {
+            self.shared.host.set_pace(&self.name, pace.concurrency, pace.rate);
+            running.pace = pace;
+        }
+        self.shared.claims.claim(&self.name, &running.served.claim)?;
+        self.hold(newest, ending).await
+    }
+
+    /// Before something of it runs, the resource has to stay until what was left on other objects is seen to.
+    async fn hold(&self, newest: &Processor, ending: Option<Ending>) -> Result<(), Fault> {
+        match ending {
+            None if newest.metadata.deletion_timestamp.is_none() && self.shared.lease.is_held() => {
+                self.set_finalizer(newest, Finalizer::There).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a version to work. One that takes the place of another is tried first, unless it is to end the processor.
+    async fn exchange(&mut self, served: Served, pace: Pace) -> Result<(), Fault> {
+        let host = &self.shared.host;
+        let trust = host.trust(&self.name);
+        let is_tried = self.running.is_some() && served.recipe.ending.is_none();
+        let exchanged = if is_tried {
+            host.exchange_tried(served.loaded.clone()).await
+        } else {
+            host.exchange(served.loaded.clone()).await.map_err(NotExchanged::from)
+        };
+        if let Err(refused) = exchanged {
+            self.claim_for_running();
+            return Err(Fault::of_exchange(&refused));
+        }
+        let former = self.running.take().filter(|_| is_tried);
+        let former = former.map(|running| running.last_good(&trust));
+        self.running = Some(Running::new(served, pace, former));
+        Ok(())
+    }
+
+    /// What runs holds what it has held, whatever a version wanted that was refused.
+    fn claim_for_running(&self) {
+        let Some(running) = &self.running else { return };
+        if let Err(fault) = self.shared.claims.claim(&self.name, &running.served.claim) {
+            tracing::warn!(processor = %self.name, message = fault.message, "two Processors hold one finalizer");
+        }
+    }
+
+    /// Looks how the version does that has taken the place of another.
+    pub(super) async fn judge(&mut self) {
+        self.proven_at = None;
+        let Some(running) = &mut self.running else { return };
+        if running.former.is_none() {
+            return;
+        }
+        match self.shared.host.trust(&self.name) {
+            Trust::Proven => running.former = None,
+            Trust::OnProbation { until, .. } => self.proven_at = until,
+            Trust::Broken(verdict) => self.roll_back(&verdict).await,
+        }
+    }
+
+    /// Puts the former version to work again.
+    async fn roll_back(&mut self, verdict: &Verdict) {
+        let Some(running) = &mut self.running else { return };
+        let Some(former) = running.former.take() else { return };
+        let account = &former.recipe.account;
+        if self.shared.accounts.check(account, &self.own_name).is_err() {
+            tracing::warn!(processor = %self.name, %account, "the former version does not come back: its account does not consent any more");
+            return;
+        }
+        let pace = running.pace;
+        let former = former.at_pace(pace);
+        if let Err(error) = self.shared.host.exchange(former.loaded.clone()).await {
+            tracing::error!(processor = %self.name, error = format!("{error:#}"), "the former version does not come back");
+            return;
+        }
+        let fault = Fault::rolled_back(&running.served.loaded.description.version, verdict);
+        let recipe = running.served.recipe.clone();
+        let generation = self.seen.as_ref().and_then(|seen| seen.generation);
+        self.refused = Some(Refused { recipe, generation, fault: fault.clone() });
+        self.running = Some(Running::new(former, pace, None));
+        self.claim_for_running();
+        self.note(Some(fault));
+    }
+
+    /// Lets the version that runs see to what it holds, where what the spec asks for is not at work.
+    pub(super) async fn end_with_running(
+        &mut self,
+        newest: &Processor,
+        ending: Option<Ending>,
+    ) -> Result<(), Fault> {
+        let Some(running) = &self.running else { return Ok(()) };
+        let pace = Pace::new(&newest.spec, ending.is_some());
+        let mut served = running.served.clone().at_pace(pace);
+        served.recipe.ending = ending;
+        served.loaded.settings.ending = ending;
+        self.exchange(served, pace).await
+    }
+}
+
+fn created(newest: &Processor) -> String {
+    newest.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default()
+}
+
+// === impl Running ===
+
+impl Running {
+    fn new(served: Served, pace: Pace, former: Option<Served>) -> Self {
+        let former = former.map(Box::new);
+        Self { served, pace, former, is_new: true, told_to_end: false }
+    }
+
+    /// What comes back if what takes its place now is no good: it, unless it is not known yet and has itself replaced another.
+    fn last_good(self, trust: &Trust) -> Served {
+        let is_known = match trust {
+            Trust::Proven => true,
+            Trust::OnProbation { works, .. } => *works,
+            Trust::Broken(_) => false,
+        };
+        match self.former {
+            Some(former) if !is_known => *former,
+            _ => self.served,
+        }
+    }
+}
+
+// === impl Served ===
+
+impl Served {
+    /// The same, of which so much runs.
+    fn at_pace(mut self, pace: Pace) -> Self {
+        self.loaded.settings.concurrency = Some(pace.concurrency);
+        self.loaded.settings.rate = pace.rate;
+        self
+    }
+}
+
+// === impl Refused ===
+
+impl Refused {
+    /// Whether this is asked for again, by the same spec.
+    fn is(&self, recipe: &Recipe, newest: &Processor) -> bool {
+        self.recipe == *recipe && self.generation == newest.metadata.generation
+    }
+}
