@@ -58,3 +58,18 @@ pub fn definitions(folder: &str) -> Result<Vec<serde_json::Value>> {
     let loaded: Result<Vec<_>, _> = folders.iter().map(|folder| files::load(folder)).collect();
     Ok(loaded?.concat())
 }
+
+/// A component that does the same and is another: one more section says of which build it is.
+///
+/// # Panics
+///
+/// A name of a build of more than a few words.
+#[must_use]
+pub fn rebuilt(module: &[u8], build: &str) -> Vec<u8> {
+    let name = b"build";
+    let length = |bytes: &[u8]| u8::try_from(bytes.len()).ok().filter(|length| *length < 0x80);
+    let section = length(name).map(|length| [&[length][..], name, build.as_bytes()].concat());
+    let section = section.unwrap_or_default();
+    let head = [0, length(&section).expect("a short name")];
+    [module, &head, &section].concat()
+}

@@ -7,4 +7,4 @@ pub mod goldens;
 mod guest;
 pub mod tool;
 
-pub use guest::{definitions, guest, loaded};
+pub use guest::{definitions, guest, loaded, rebuilt};

@@ -1,5 +1,7 @@
 //! Processors that come, are exchanged and go while the host runs.
 
+mod under_load;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use mortise_embedded_api::{Fault, Filter, Verb};

@@ -2,8 +2,10 @@
 
 mod ends;
 mod fields;
+mod files;
 mod refused;
 mod shared;
+mod swaps;
 
 use std::{fs, sync::Arc};
 
@@ -32,6 +34,7 @@ use super::{
     CONFIG_MAP, GUARD, NAMESPACE, PUPPET, applies, merge, now, object,
     play::{Play, deletion, manifest, outcome},
     scripted, selection,
+    tap::Tap,
 };
 
 /// A cluster with the Processors' CRD, and a host that looks after them.
@@ -40,6 +43,8 @@ struct Place {
     /// As other people see it.
     cluster: Cluster,
     modules: TempDir,
+    /// What passes between the host and the API.
+    tap: Tap,
     /// Who the host is to the API; none: an administrator.
     me: Option<Account>,
     host: Arc<Host>,
@@ -60,11 +65,13 @@ impl Place {
         let cluster = super::cluster(&api);
         desk::apply(&cluster, vec![definition::processors()]).await.unwrap();
         let modules = tempfile::tempdir().unwrap();
-        let host = Self::host(&api);
+        let tap = Tap::default();
+        let host = Self::host(&tap, &api);
         let mut place = Self {
             api,
             cluster,
             modules,
+            tap,
             me: None,
             host,
             reports: Arc::new(latest::Sender::new(Vec::new())),
@@ -77,9 +84,9 @@ impl Place {
         place
     }
 
-    fn host(api: &EmbeddedApi) -> Arc<Host> {
+    fn host(tap: &Tap, api: &EmbeddedApi) -> Arc<Host> {
         let options = Options { now: now(), ..Options::default() };
-        Arc::new(Host::start(&super::cluster(api), Vec::new(), &options).unwrap())
+        Arc::new(Host::start(&tap.cluster(api), Vec::new(), &options).unwrap())
     }
 
     async fn start(&mut self) {
@@ -91,7 +98,7 @@ impl Place {
             now: now(),
             lease: Guard::none(),
         };
-        let mut cluster = super::cluster(&self.api);
+        let mut cluster = self.tap.cluster(&self.api);
         if let Some(me) = &self.me {
             cluster = cluster.acting_as(me);
         }
@@ -111,7 +118,7 @@ impl Place {
     /// The host and what looks after it end, and others start.
     async fn restart(&mut self) {
         self.tasks.shutdown().await;
-        self.host = Self::host(&self.api);
+        self.host = Self::host(&self.tap, &self.api);
         self.start().await;
     }
 

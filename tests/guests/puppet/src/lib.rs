@@ -5,6 +5,8 @@
 //! `ConfigMap` key or annotation `script`. In the configuration's, `$(name)` stands for the object's name and `$(sequence)` for its
 //! `data.sequence`. What the reads answered is in the log, a line `read` each, in JSON.
 
+use std::hint::black_box;
+
 use mortise_sdk::{
     Description, Failure, Outcome, Request, Retry, bindings::mortise::host::types::ReadError,
 };
@@ -37,6 +39,10 @@ struct Script {
     reads: Vec<Read>,
     /// The reads are made so many times and nothing is said of them: for benchmarks.
     repeat: Option<u32>,
+    /// It never returns.
+    hangs: bool,
+    /// It panics with this instead of returning.
+    panics: Option<String>,
     /// None: an outcome in which there is nothing.
     returns: Option<Returns>,
     /// What is returned instead where writes were refused; which ones is in the log, a line `refused`. None: the same.
@@ -87,6 +93,12 @@ fn reconcile(request: &Request, host: &impl Ask) -> Result<Outcome, Failure> {
             (0..times).flat_map(|_| &script.reads).for_each(|read| discard(read, host));
         }
     }
+    if script.hangs {
+        hang();
+    }
+    if let Some(message) = script.panics {
+        panic!("{message}");
+    }
     let mut returns = script.returns;
     if !request.failed_writes.is_empty() {
         host.say("refused", json(&request.failed_writes));
@@ -96,6 +108,13 @@ fn reconcile(request: &Request, host: &impl Ask) -> Result<Outcome, Failure> {
         None => Ok(Outcome::new()),
         Some(Returns::Outcome(outcome)) => Ok(*outcome),
         Some(Returns::Failure(failure)) => Err(failure),
+    }
+}
+
+fn hang() -> ! {
+    let mut turns = 0_u64;
+    loop {
+        turns = black_box(turns.wrapping_add(1));
     }
 }
 

@@ -156,22 +156,36 @@ async fn limits_hold_for_each_call_and_a_change_of_them_counts() {
     let place = Place::new().await;
     place.put("misbehave.wasm", MISBEHAVE);
     let cases = [
-        ("allocates", json!({"memory": "8Mi"}), "its limit is 8388608"),
-        ("allocates", json!({"memory": "16Mi"}), "its limit is 16777216"),
-        ("hangs", json!({"deadline": "100ms"}), "ran past its limit of 100ms"),
-        ("hangs", json!({"deadline": "200ms"}), "ran past its limit of 200ms"),
+        (
+            "allocates",
+            [
+                (json!({"memory": "8Mi"}), "its limit is 8388608"),
+                (json!({"memory": "16Mi"}), "its limit is 16777216"),
+            ],
+        ),
+        (
+            "hangs",
+            [
+                (json!({"deadline": "100ms"}), "ran past its limit of 100ms"),
+                (json!({"deadline": "200ms"}), "ran past its limit of 200ms"),
+            ],
+        ),
     ];
-    for (name, limits, expected) in cases {
-        let objects = place.objects(CONFIG_MAP).await;
-        objects.delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
+    for (name, limits) in cases {
         place.apply(&[misbehaving(name)]).await;
-        place.misbehave("rules", &json!({"limits": limits})).await;
-        let said = place.until("rules", expected, |processor| {
-            let failure = processor.status.as_ref().and_then(|status| status.last_failure.as_ref());
-            failure.is_some_and(|failure| failure.message.contains(expected))
-        });
-        let failure = said.await.status.unwrap().last_failure.unwrap();
-        assert_eq!(failure.object, format!("config-maps {NAMESPACE}/{name}"));
+        for (limits, expected) in limits {
+            place.misbehave(name, &json!({"limits": limits})).await;
+            let said = place.until(name, expected, |processor| {
+                let status = processor.status.as_ref();
+                let failure = status.and_then(|status| status.last_failure.as_ref());
+                failure.is_some_and(|failure| failure.message.contains(expected))
+            });
+            let failure = said.await.status.unwrap().last_failure.unwrap();
+            assert_eq!(failure.object, format!("config-maps {NAMESPACE}/{name}"));
+        }
+        place.delete(name).await;
+        place.until_gone(name).await;
+        place.objects(CONFIG_MAP).await.delete(name, &DeleteParams::default()).await.unwrap();
     }
 }
 

@@ -279,7 +279,7 @@ async fn a_kind_without_a_definition_is_named_comes_and_goes() {
     place.reason("rules", "Ready", "KindNotServed").await;
 }
 
-fn widgets() -> Value {
+pub(super) fn widgets() -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.x.dev"},

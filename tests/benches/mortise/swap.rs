@@ -1,0 +1,374 @@
+//! Swaps: how long changes take while versions take each other's place, beside the same without; and how long it takes from a module
+//! that is replaced to the first call of the new one.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use kube::{
+    Api,
+    api::{DynamicObject, Patch, PatchParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use mortise_embedded_api::{EmbeddedApi, Options};
+use mortise_host::{
+    api::definition,
+    cluster::Cluster,
+    contract::Description,
+    desk,
+    lease::Guard,
+    processor::{Digest, Limits, Processor},
+    run::{Host, Loaded, Options as HostOptions, Settings},
+    supervisor::{self, Supervisor},
+};
+use mortise_tests::rebuilt;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{sync::oneshot, task::JoinSet, time::interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    calls::runtime,
+    table::{Table, Times},
+};
+
+const PUPPET: &str = "tests/guests/puppet";
+const NAMESPACE: &str = "default";
+/// Objects, each of which is changed so often; those who change them wait each for one object at a time.
+const OBJECTS: usize = 800;
+const CHANGES: usize = 10;
+const PEOPLE: usize = 8;
+const EVERY: Duration = Duration::from_millis(200);
+/// How often a module is replaced.
+const REPLACED: usize = 9;
+/// Only a fault takes longer.
+const DEADLINE: Duration = Duration::from_mins(10);
+
+/// A host under load.
+struct Load {
+    host: Host,
+    maps: Api<DynamicObject>,
+    /// What people wait for: the number of the change, by the object's name.
+    waiting: Mutex<HashMap<String, (usize, oneshot::Sender<()>)>>,
+}
+
+/// What a load has shown.
+struct Shown {
+    changes: Times,
+    /// The longest reconcile, writes included.
+    longest: Duration,
+    swaps: usize,
+}
+
+/// Adds what swaps cost.
+///
+/// # Errors
+///
+/// A guest that does not build or load, or a host that fails.
+pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
+    runtime(2, "host")?.block_on(async {
+        let all = async {
+            changes(table).await?;
+            files(table).await
+        };
+        tokio::time::timeout(DEADLINE, Box::pin(all)).await.context("the swaps did not end")?
+    })
+}
+
+async fn changes(table: &mut Table) -> anyhow::Result<()> {
+    let versions = versions().await?;
+    let quiet = Load::start(&versions).await?.show(None).await?;
+    quiet.rows(table, "a change, until it is reconciled");
+    let swapped = Load::start(&versions).await?.show(Some(&versions)).await?;
+    swapped.rows(table, &format!("  with a swap every {} ms", EVERY.as_millis()));
+    let added = swapped.changes.at(100).saturating_sub(quiet.changes.at(100));
+    table.row(
+        "  the longest change, beside the one without swaps",
+        format!("{} more; {} swaps", millis(added), swapped.swaps),
+        "< the longest call more",
+    );
+    Ok(())
+}
+
+/// What a puppet is told: for each `ConfigMap` with a label it makes another, which says by whom and of what.
+fn play(version: &str) -> Value {
+    let kind = json!({"group": "", "version": "v1", "kind": "ConfigMap"});
+    let selection = |labels: &str| {
+        json!({
+            "cluster": "", "kind": kind, "namespace": null, "name": null, "labels": labels, "matching": [], "fields": [],
+        })
+    };
+    let made = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "$(name)-made", "namespace": NAMESPACE},
+        "data": {"version": version, "sequence": "$(sequence)"},
+    });
+    let apply = json!({"cluster": "", "object": made.to_string(), "mode": "Apply", "leave": [], "absent": []});
+    json!({
+        "description": {
+            "name": "puppet", "version": version, "config_schema": null, "reads": [],
+            "reconcilers": [{
+                "name": "maps", "of": selection("bench=swap"), "finalizers": [], "resync": 0,
+                "triggered_by_status": false, "min_interval": 0,
+            }],
+            "writes": [{"of": selection(""), "verbs": ["create", "update"], "fields": []}],
+        },
+        "script": {"returns": {"outcome": {
+            "apply": [apply], "patch": [], "evict": [], "delete": [], "prune": [], "status": null, "events": [],
+            "requeue": "ByDefault", "finalizers": null, "children": [],
+        }}},
+    })
+}
+
+fn source(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"bench": "swap"}},
+        "data": {"sequence": "0"},
+    })
+}
+
+async fn module() -> anyhow::Result<Vec<u8>> {
+    let path = tokio::task::spawn_blocking(|| mortise_tests::guest(PUPPET)).await??;
+    Ok(fs::read(path)?)
+}
+
+/// Two modules, each with a play of its own.
+async fn versions() -> anyhow::Result<[Loaded; 2]> {
+    let (engine, bytes) = (desk::engine(None, false)?, module().await?);
+    let load = async |version: &str, bytes: Vec<u8>| {
+        let processor = Processor::load(&engine, version, bytes.into(), Limits::default()).await?;
+        let config = play(version).to_string();
+        Loaded::describe(processor, &config, Settings::in_namespace(NAMESPACE)).await
+    };
+    Ok([load("0", bytes.clone()).await?, load("1", rebuilt(&bytes, "1")).await?])
+}
+
+// === impl Load ===
+
+impl Load {
+    /// A host whose objects have all been reconciled.
+    async fn start(versions: &[Loaded; 2]) -> anyhow::Result<Self> {
+        let api = EmbeddedApi::new(Options::default());
+        for number in 0..OBJECTS {
+            api.load(source(&format!("o{number}")), true)?;
+        }
+        let client = kube::Client::new(api.router(), NAMESPACE);
+        let [first, _] = versions;
+        let cluster = Cluster::new(client.clone());
+        let host = Host::start(&cluster, vec![first.clone()], &HostOptions::default())?;
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "ConfigMap"));
+        let maps = Api::namespaced_with(client, NAMESPACE, &resource);
+        for _ in 0..OBJECTS {
+            host.next_report().await?;
+        }
+        host.settled().await;
+        Ok(Self { host, maps, waiting: Mutex::default() })
+    }
+
+    /// Changes all objects again and again, with swaps or without.
+    async fn show(self, versions: Option<&[Loaded; 2]>) -> anyhow::Result<Shown> {
+        let load = Arc::new(self);
+        let over = CancellationToken::new();
+        let mut people = JoinSet::new();
+        for person in 0..PEOPLE {
+            let load = Arc::clone(&load);
+            people.spawn(async move { load.person(person).await });
+        }
+        let all = async {
+            let mut times = Vec::new();
+            while let Some(of_one) = people.join_next().await {
+                times.extend(of_one??);
+            }
+            over.cancel();
+            anyhow::Ok(times)
+        };
+        let (times, longest, swaps) =
+            tokio::try_join!(all, load.read(&over), load.swap(versions, &over))?;
+        load.host.stop().await?;
+        Ok(Shown { changes: Times::new(times), longest, swaps })
+    }
+
+    /// Changes one object, waits until that is reconciled, and goes on to the next.
+    #[expect(clippy::disallowed_methods, reason = "it is not the host who writes")]
+    async fn person(&self, person: usize) -> anyhow::Result<Vec<Duration>> {
+        let mut times = Vec::new();
+        for change in 1..=CHANGES {
+            for number in (person..OBJECTS).step_by(PEOPLE) {
+                let name = format!("o{number}");
+                let (done, is_done) = oneshot::channel();
+                self.waiting.lock().insert(name.clone(), (change, done));
+                let patch = json!({"data": {"sequence": change.to_string()}});
+                let start = Instant::now();
+                self.maps.patch(&name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+                is_done.await.context("nobody reads what is reconciled")?;
+                times.push(start.elapsed());
+            }
+        }
+        Ok(times)
+    }
+
+    /// Tells people when what they wait for is there. The longest reconcile.
+    async fn read(&self, over: &CancellationToken) -> anyhow::Result<Duration> {
+        let mut longest = Duration::ZERO;
+        loop {
+            let report = tokio::select! {
+                report = self.host.next_report() => report?,
+                () = over.cancelled() => return Ok(longest),
+            };
+            ensure!(report.failure.is_none(), "{}: {:?}", report.key, report.failure);
+            longest = longest.max(report.took);
+            let name = report.key.name();
+            let wanted = self.waiting.lock().get(name).map(|(change, _)| change.to_string());
+            let Some(wanted) = wanted else { continue };
+            let made = self.maps.get(&format!("{name}-made")).await?;
+            // The run of another reason may have begun before the change.
+            if made.data.pointer("/data/sequence").and_then(Value::as_str) == Some(&wanted)
+                && let Some((_, done)) = self.waiting.lock().remove(name)
+            {
+                // Nobody waits who has given up.
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Exchanges one version for the other until it is over. How often.
+    async fn swap(
+        &self,
+        versions: Option<&[Loaded; 2]>,
+        over: &CancellationToken,
+    ) -> anyhow::Result<usize> {
+        let Some(versions) = versions else { return Ok(0) };
+        let mut every = interval(EVERY);
+        for swap in 1.. {
+            tokio::select! {
+                _ = every.tick() => {}
+                () = over.cancelled() => return Ok(swap - 1),
+            }
+            let Some(next) = versions.get(swap % versions.len()) else { continue };
+            let description =
+                Description { version: swap.to_string(), ..(*next.description).clone() };
+            let next = Loaded { description: Arc::new(description), ..next.clone() };
+            self.host.exchange_tried(next).await?;
+        }
+        Ok(0)
+    }
+}
+
+// === impl Shown ===
+
+impl Shown {
+    fn rows(&self, table: &mut Table, name: &str) {
+        let times = &self.changes;
+        let figure = format!(
+            "median {}, p99 {}, longest {}; longest call {}",
+            millis(times.median()),
+            millis(times.at(99)),
+            millis(times.at(100)),
+            millis(self.longest)
+        );
+        table.row(name, figure, "");
+    }
+}
+
+// === files ===
+
+/// From a file that is replaced to the first call of what is in it.
+async fn files(table: &mut Table) -> anyhow::Result<()> {
+    let api = EmbeddedApi::new(Options::default());
+    let cluster = Cluster::new(kube::Client::new(api.router(), NAMESPACE));
+    let (modules, cache) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let bytes = module().await?;
+    replace(modules.path(), &bytes)?;
+    desk::apply(&cluster, resources()).await?;
+    let cluster = Cluster::new(kube::Client::new(api.router(), NAMESPACE));
+    let host = Arc::new(Host::start(&cluster, Vec::new(), &HostOptions::default())?);
+    let options = supervisor::Options {
+        namespace: None,
+        modules: modules.path().to_owned(),
+        now: HostOptions::default().now,
+        lease: Guard::none(),
+    };
+    let engine = desk::engine(Some(&cache.path().join("code")), false)?;
+    let supervisor = Supervisor::open(&cluster, &engine, &host, options).await?;
+    let stop = CancellationToken::new();
+    let supervised = supervisor.run(stop.clone());
+    let measured = async {
+        first_call(&host, &bytes).await?;
+        let builds: Vec<Vec<u8>> =
+            (0..REPLACED).map(|build| rebuilt(&bytes, &build.to_string())).collect();
+        for cached in ["without its code in the cache", "with its code in the cache"] {
+            let mut times = Vec::new();
+            for build in &builds {
+                let start = Instant::now();
+                replace(modules.path(), build)?;
+                first_call(&host, build).await?;
+                times.push(start.elapsed());
+            }
+            let times = Times::new(times);
+            let figure =
+                format!("median {}, longest {}", millis(times.median()), millis(times.at(100)));
+            table.row(format!("a replaced module, to its first call, {cached}"), figure, "< 1 s");
+        }
+        stop.cancel();
+        anyhow::Ok(())
+    };
+    tokio::try_join!(supervised, measured)?;
+    host.stop().await
+}
+
+/// The kind, an account that may do everything, a Processor and one object for it.
+fn resources() -> Vec<Value> {
+    let rbac = "rbac.authorization.k8s.io";
+    let consent = json!({"mortise.dev/processor": "*"});
+    vec![
+        definition::processors(),
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "everything"},
+            "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+        }),
+        json!({
+            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "everything"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "everything"},
+            "subjects": [{"kind": "ServiceAccount", "name": "puppet", "namespace": NAMESPACE}],
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "puppet", "namespace": NAMESPACE, "annotations": consent},
+        }),
+        source("o0"),
+        json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
+            "metadata": {"name": "puppet", "namespace": NAMESPACE},
+            "spec": {
+                "module": {"path": "puppet.wasm"}, "serviceAccountName": "puppet", "config": play("1"),
+            },
+        }),
+    ]
+}
+
+/// As those do it who know how: a whole file takes the name.
+fn replace(folder: &Path, module: &[u8]) -> anyhow::Result<()> {
+    fs::write(folder.join("next"), module)?;
+    Ok(fs::rename(folder.join("next"), folder.join("puppet.wasm"))?)
+}
+
+async fn first_call(host: &Host, module: &[u8]) -> anyhow::Result<()> {
+    let digest = Digest::of(module);
+    loop {
+        let report = host.next_report().await?;
+        ensure!(report.failure.is_none(), "{}: {:?}", report.key, report.failure);
+        if report.version.is_some_and(|version| version.digest == digest) {
+            return Ok(());
+        }
+    }
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}

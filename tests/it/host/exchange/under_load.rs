@@ -1,0 +1,198 @@
+//! Swaps while there is much to do: nothing is lost, no key is on two versions at once, and no call waits for a swap.
+
+use std::{collections::HashMap, fs, sync::Arc};
+
+use mortise_host::{
+    contract::Description,
+    desk,
+    processor::{Limits, Processor},
+    run::Settings,
+};
+use mortise_tests::{guest, rebuilt};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::host::PUPPET;
+
+/// So long after one swap the next one begins.
+const EVERY: Duration = Duration::from_millis(200);
+const OBJECTS: u64 = 2_000;
+
+/// Two compiled modules, each of which says in what it makes that it was it.
+async fn modules() -> [Loaded; 2] {
+    let path = guest(PUPPET).unwrap();
+    let engine = desk::engine(Some(&path.parent().unwrap().join("mortise-cache")), false).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let load = async |version: &str, module: Vec<u8>| {
+        let limits = Limits::default();
+        let processor = Processor::load(&engine, version, module.into(), limits).await.unwrap();
+        let config = play("puppet", version).config().to_string();
+        Loaded::describe(processor, &config, Settings::in_namespace("default")).await.unwrap()
+    };
+    [load("0", bytes.clone()).await, load("1", rebuilt(&bytes, "1")).await]
+}
+
+/// The version that comes with the swap of this number: its module in turn, and the number for its name.
+fn version(modules: &[Loaded; 2], swap: u64) -> Loaded {
+    let loaded = modules[usize::try_from(swap % 2).unwrap()].clone();
+    let description = Description { version: swap.to_string(), ..(*loaded.description).clone() };
+    Loaded { description: Arc::new(description), ..loaded }
+}
+
+/// Somebody changes objects at random until told to stop. How often each was changed.
+async fn change(stage: &Stage, stop: &CancellationToken) -> Vec<u64> {
+    let mut dice = Dice(7);
+    let mut sequences = vec![0; usize::try_from(OBJECTS).unwrap()];
+    while !stop.is_cancelled() {
+        let at = dice.roll(OBJECTS);
+        let sequence = &mut sequences[usize::try_from(at).unwrap()];
+        *sequence += 1;
+        let data = json!({"data": {"sequence": sequence.to_string()}});
+        stage.edit(CONFIG_MAP, &format!("o{at}"), data).await;
+    }
+    sequences
+}
+
+/// Exchanges one module for the other again and again.
+async fn swap(stage: &Stage, modules: &[Loaded; 2], swaps: u64) {
+    let begin = Instant::now();
+    for swap in 1..=swaps {
+        sleep_until(begin + EVERY * u32::try_from(swap).unwrap()).await;
+        stage.host.exchange_tried(version(modules, swap)).await.unwrap();
+    }
+}
+
+/// On which versions each key ran, in order.
+#[derive(Default)]
+struct Ran(HashMap<String, Vec<u64>>);
+
+impl Ran {
+    fn take(&mut self, report: &Report) {
+        assert_eq!(report.failure, None, "{report:#?}");
+        let version = report.version.as_ref().unwrap().version.parse().unwrap();
+        self.0.entry(report.key.name().to_owned()).or_default().push(version);
+    }
+
+    fn is_complete(&self, last: u64) -> bool {
+        let ended = self.0.values().filter(|versions| versions.last() == Some(&last)).count();
+        u64::try_from(ended).unwrap() == OBJECTS
+    }
+}
+
+/// Reads what comes until nothing is left to do after the storm, and all have told that they ran on the last version.
+async fn reports(stage: &Stage, over: &CancellationToken, last: u64) -> Ran {
+    let mut ran = Ran::default();
+    loop {
+        tokio::select! {
+            biased;
+            report = stage.host.next_report() => ran.take(&report.unwrap()),
+            () = async { over.cancelled().await; stage.host.settled().await } => break,
+        }
+    }
+    // A key is done a moment before its report is there.
+    while !ran.is_complete(last) {
+        ran.take(&stage.host.next_report().await.unwrap());
+    }
+    ran
+}
+
+/// Swaps so often while objects change at random, and looks at what is there afterwards.
+async fn storm(swaps: u64) {
+    let modules = modules().await;
+    let scene = Scene::new(vec![version(&modules, 0)]);
+    for number in 0..OBJECTS {
+        scene.load(&source(&format!("o{number}"), "puppet"));
+    }
+    let stage = scene.start(Drive::Host);
+    let (stop, over) = (CancellationToken::new(), CancellationToken::new());
+    let swapped = async {
+        swap(&stage, &modules, swaps).await;
+        stop.cancel();
+    };
+    let changed = async {
+        let ((), sequences) = tokio::join!(swapped, change(&stage, &stop));
+        over.cancel();
+        sequences
+    };
+    let all = Box::pin(async { tokio::join!(changed, reports(&stage, &over, swaps)) });
+    let (sequences, ran) = timeout(Duration::from_mins(15), all).await.expect("the storm ends");
+
+    let made = stage.made("puppet");
+    assert_eq!(made.len(), sequences.len());
+    for (number, sequence) in sequences.iter().enumerate() {
+        let last = ((swaps % 2).to_string(), sequence.to_string());
+        assert_eq!(made[&format!("puppet-o{number}")], last, "o{number}");
+    }
+    assert_eq!(stage.tap.most_at_once(), 1, "no key runs on two versions");
+    for (name, versions) in &ran.0 {
+        assert!(versions.is_sorted(), "{name} goes from one version to the next: {versions:?}");
+    }
+    let count: u64 = sequences.iter().sum();
+    assert!(count > swaps, "there was a storm: {count} changes, {swaps} swaps");
+    assert_eq!(stage.tap.lists("configmaps"), 1, "none was listed again");
+    assert_eq!(stage.tap.watches(), 2, "and none watched again: these, and CRDs");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_storm_of_swaps_loses_nothing() {
+    storm(25).await;
+}
+
+/// A minute of it: `cargo test -p mortise-tests --test it -- --ignored a_storm_of_swaps`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes some minutes"]
+async fn a_storm_of_swaps_loses_nothing() {
+    storm(300).await;
+}
+
+const SLOW: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_a_free_place_and_never_for_a_swap() {
+    let names: Vec<String> = (0..12).map(|number| format!("o{number:02}")).collect();
+    let sources: Vec<&str> = names.iter().map(String::as_str).collect();
+    let stage = with_sources(&play("puppet", "1"), &sources, Drive::Host).await;
+    stage.rest().await;
+    for name in &names {
+        let made =
+            Filter::resource("configmaps").verbs([Verb::Patch]).name(format!("puppet-{name}"));
+        stage.api.faults().inject(Fault::Latency(SLOW), made, 2);
+    }
+    let begin = Instant::now();
+    for name in &names {
+        stage.edit(CONFIG_MAP, name, json!({"data": {"sequence": "1"}})).await;
+    }
+    let mut ended = Vec::new();
+    let swap = async {
+        sleep(SLOW / 2).await;
+        stage.host.exchange_tried(play("puppet", "2").load().await).await.unwrap();
+    };
+    let read = async {
+        while let Ok(report) = timeout(GUARD, stage.host.next_report()).await {
+            let report = report.unwrap();
+            let seconds = begin.elapsed().as_secs();
+            ended.push((
+                seconds,
+                report.version.unwrap().version.clone(),
+                report.key.name().to_owned(),
+            ));
+        }
+    };
+    tokio::join!(swap, read);
+    // Four at once, each for a second, whatever is exchanged meanwhile. Those that ran then end where they began; what had changed
+    // comes next; and then once more those that the new version has not seen.
+    let rows: Vec<(u64, &str, &[String])> = vec![
+        (1, "1", &names[..4]),
+        (2, "2", &names[4..8]),
+        (3, "2", &names[8..]),
+        (4, "2", &names[..4]),
+    ];
+    for ((second, version, names), ended) in rows.into_iter().zip(ended.chunks(4)) {
+        let mut ended = ended.to_vec();
+        ended.sort();
+        let expected = names.iter().map(|name| (second, version.to_owned(), name.clone()));
+        assert_eq!(ended, expected.collect::<Vec<_>>());
+    }
+    assert_eq!(ended.len(), 16);
+}

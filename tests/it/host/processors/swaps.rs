@@ -1,0 +1,461 @@
+//! Versions that take each other's place: looked at and tried before, and taken back where they turn out bad.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use mortise_embedded_api::{Fault, Filter, Verb};
+use mortise_host::run::Trust;
+use serde_json::json;
+
+use super::*;
+
+const POD: &str = "v1/Pod";
+const WIDGET: &str = "x.dev/v1/Widget";
+
+/// A puppet that makes `<name>-made` of each of its objects, which says by which version.
+pub(super) fn makes(version: &str) -> Play {
+    puppet().version(version).script(returns(version))
+}
+
+fn returns(version: &str) -> Value {
+    let made = manifest(&made("$(name)-made", &json!({"version": version})));
+    json!({"returns": outcome(&json!({"apply": [made]}))})
+}
+
+/// What the puppet reconciles.
+pub(super) fn played(name: &str) -> Value {
+    object(CONFIG_MAP, name, &json!({"metadata": {"labels": {"play": "yes"}}}))
+}
+
+/// One of which every version makes nothing, whatever its play says.
+fn harmless(name: &str) -> Value {
+    scripted(name, "{}")
+}
+
+impl Place {
+    /// With these objects, reconciled by a first version, under the name `rules`.
+    pub(super) async fn with_first(objects: &[Value]) -> Self {
+        let place = Self::new().await;
+        place.apply(objects).await;
+        place.puppet("rules", &makes("1.0.0"), &json!({})).await;
+        place.reason("rules", "Synced", "Synced").await;
+        place
+    }
+
+    /// By which version an object was made.
+    async fn maker(&self, name: &str) -> String {
+        let found = self.objects(CONFIG_MAP).await.get(&format!("{name}-made")).await.unwrap();
+        found.data["data"]["version"].as_str().unwrap().to_owned()
+    }
+
+    async fn until_made_by(&self, name: &str, version: &str) {
+        let is_by =
+            |found: Option<&Value>| found.is_some_and(|found| found["data"]["version"] == version);
+        let (what, name) = (format!("{name} by {version}"), format!("{name}-made"));
+        self.until_object(CONFIG_MAP, &name, &what, is_by).await;
+    }
+
+    /// The versions that objects ran on, in the order in which they came.
+    fn versions(&self) -> Vec<String> {
+        let mut versions: Vec<String> = Vec::new();
+        for report in self.reports.borrow().iter() {
+            let version = &report.version.as_ref().unwrap().version;
+            if !versions.contains(version) {
+                versions.push(version.clone());
+            }
+        }
+        versions
+    }
+
+    /// All but the Processors themselves.
+    fn rest(&self) -> Vec<Value> {
+        let mut objects = self.api.objects();
+        objects.retain(|object| object["kind"] != "Processor");
+        objects
+    }
+
+    /// The former version goes on, and why.
+    pub(super) async fn refused(&self, name: &str, reason: &str) -> String {
+        let (status, message) = self.reason(name, "Loaded", reason).await;
+        assert_eq!(status, "False");
+        assert!(message.ends_with("; the former version 1.0.0 goes on"), "{message}");
+        let (status, message_of_ready) = self.reason(name, "Ready", "FormerVersion").await;
+        assert_eq!(status, "True");
+        assert!(message_of_ready.contains(&format!("({reason})")), "{message_of_ready}");
+        message
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_breaks_when_it_is_tried_is_refused_and_leaves_nothing_behind() {
+    let place = Place::with_first(&[played("a")]).await;
+    let undeclared = manifest(&object("v1/Secret", "s", &json!({})));
+    let cases = [
+        ("panics", json!({"panics": "no such rule"}), "panicked: no such rule"),
+        ("hangs", json!({"hangs": true}), "ran past its limit of 200ms"),
+        (
+            "returns what is not valid",
+            json!({"returns": outcome(&json!({"apply": [undeclared]}))}),
+            "the outcome is not valid: ",
+        ),
+    ];
+    let key = place.reports.borrow()[0].key.clone();
+    let (before, record) = (place.rest(), place.host.record(&key).unwrap());
+    let runs = place.runs("rules");
+    for (case, script, expected) in cases {
+        let next = makes("2.0.0").script(script);
+        place.puppet("rules", &next, &json!({"limits": {"deadline": "200ms"}})).await;
+        let message = place.refused("rules", "TrialFailed").await;
+        let begin =
+            "version 2.0.0 broke on a/rules/objects:a/a when it was tried, without writing: ";
+        assert!(message.starts_with(begin) && message.contains(expected), "{case}: {message}");
+        assert_eq!(place.rest(), before, "{case}: nothing was written, no event either");
+        assert_eq!(place.host.record(&key).unwrap(), record, "{case}");
+        assert_eq!(
+            (place.runs("rules"), place.versions()),
+            (runs, vec!["1.0.0".to_owned()]),
+            "{case}"
+        );
+    }
+    place.apply(&[played("b")]).await;
+    place.until_made_by("b", "1.0.0").await;
+    // A better one.
+    place.puppet("rules", &makes("3.0.0"), &json!({})).await;
+    place.until_made_by("a", "3.0.0").await;
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 3.0.0 is at work");
+    assert_eq!(place.versions(), ["1.0.0", "3.0.0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_nobody_s_place_is_not_tried() {
+    let place = Place::new().await;
+    place.apply(&[played("a"), harmless("b")]).await;
+    place.puppet("rules", &makes("1.0.0").script(json!({"panics": "no"})), &json!({})).await;
+    let (_, message) = place.reason("rules", "Synced", "ObjectsFail").await;
+    assert!(
+        message.starts_with("1 of 2 objects fail") && message.contains("panicked: no"),
+        "{message}"
+    );
+    assert_eq!(place.reason("rules", "Ready", "Runs").await.0, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_breaks_every_version_keeps_none_from_being_exchanged() {
+    let bad = [scripted("a1", r#"{"panics": "bad"}"#), scripted("a2", r#"{"panics": "bad"}"#)];
+    let place = Place::new().await;
+    place.apply(&bad).await;
+    place.apply(&[played("b")]).await;
+    place.puppet("rules", &makes("1.0.0"), &json!({})).await;
+    place.until_made_by("b", "1.0.0").await;
+    let (_, message) = place.reason("rules", "Synced", "ObjectsFail").await;
+    assert!(message.starts_with("2 of 3 objects fail"), "{message}");
+    place.puppet("rules", &makes("2.0.0"), &json!({})).await;
+    place.until_made_by("b", "2.0.0").await;
+    // Its minute, too: most of its calls break, and that is none of its fault.
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(place.host.trust("a/rules"), Trust::Proven);
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.0, "True");
+    assert_eq!(place.maker("b").await, "2.0.0");
+}
+
+/// Three that every version is tried with, and others.
+pub(super) fn tried_and(others: &[&str]) -> Vec<Value> {
+    let tried = ["a1", "a2", "a3"].map(harmless);
+    tried.into_iter().chain(others.iter().map(|name| played(name))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_breaks_on_most_objects_is_taken_back() {
+    let others = ["b1", "b2", "b3", "b4"];
+    let place = Place::with_first(&tried_and(&others)).await;
+    let bad = makes("2.0.0").script(json!({"panics": "no such rule"}));
+    place.puppet("rules", &bad, &json!({})).await;
+    let message = place.refused("rules", "RolledBack").await;
+    assert!(
+        message.starts_with(
+            "version 2.0.0 was taken back: it broke on 4 of the first 7 objects that it was called for; the first, a/rules/objects:a/b"
+        ),
+        "{message}"
+    );
+    assert!(message.contains("panicked: no such rule"), "{message}");
+    assert!(
+        message.contains("it is tried again when the Processor or the module is changed"),
+        "{message}"
+    );
+    place.reason("rules", "Synced", "Synced").await;
+    for name in others {
+        assert_eq!(place.maker(name).await, "1.0.0", "nothing was lost");
+    }
+    place.change(CONFIG_MAP, "b1", json!({"data": {"sequence": "1"}})).await;
+    place.until_idle().await;
+
+    // It is not tried again for anything else than another spec or module.
+    let runs_of_bad = || {
+        let is_bad = |report: &&Report| report.version.as_ref().unwrap().version == "2.0.0";
+        place.reports.borrow().iter().filter(is_bad).count()
+    };
+    let before = runs_of_bad();
+    place.account("another", &json!({"labels": {"mortise.dev/processor": "rules"}})).await;
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    place.refused("rules", "RolledBack").await;
+    assert_eq!(runs_of_bad(), before);
+    place.edit("rules", json!({"limits": {"concurrency": 2}})).await;
+    place.until("rules", "it is tried again", |_| runs_of_bad() > before).await;
+    place.refused("rules", "RolledBack").await;
+    place.puppet("rules", &makes("3.0.0"), &json!({})).await;
+    place.until_made_by("b1", "3.0.0").await;
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.0, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_breaks_on_half_of_the_objects_or_after_its_minute_stays() {
+    let place = Place::with_first(&tried_and(&["b1", "b2", "b3"])).await;
+    let next = makes("2.0.0").script(json!({"panics": "no"}));
+    place.puppet("rules", &next, &json!({})).await;
+    let (_, message) = place.reason("rules", "Synced", "ObjectsFail").await;
+    assert!(message.starts_with("3 of 6 objects fail"), "{message}");
+    assert!(matches!(
+        place.host.trust("a/rules"),
+        Trust::OnProbation { until: Some(_), works: true }
+    ));
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(place.host.trust("a/rules"), Trust::Proven);
+    for name in ["c1", "c2", "c3", "c4"] {
+        place.apply(&[played(name)]).await;
+    }
+    let (_, message) = place.reason("rules", "Synced", "ObjectsFail").await;
+    place
+        .until("rules", &format!("all fail, after {message}"), |processor| {
+            condition(processor, "Synced")
+                .is_some_and(|of| of.message.starts_with("7 of 10 objects fail"))
+        })
+        .await;
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is at work");
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_version_that_is_not_known_yet_stands_the_last_that_is() {
+    // Nothing runs while it is suspended: no version becomes known.
+    let place = Place::with_first(&tried_and(&["b1", "b2", "b3", "b4"])).await;
+    let suspended = json!({"suspend": true});
+    place.puppet("rules", &makes("2.0.0"), &suspended).await;
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is at work");
+    let bad = makes("3.0.0").script(json!({"panics": "no"}));
+    place.puppet("rules", &bad, &suspended).await;
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 3.0.0 is at work");
+    place.puppet("rules", &bad, &json!({"suspend": false})).await;
+    place.refused("rules", "RolledBack").await;
+    place.until_idle().await;
+    assert_eq!(place.versions(), ["1.0.0", "3.0.0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_is_changed_again_and_again_is_put_to_work_once() {
+    let place = Place::with_first(&[played("a")]).await;
+    for version in 2..=11 {
+        place.puppet("rules", &makes(&format!("{version}.0.0")), &json!({})).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    place.until_made_by("a", "11.0.0").await;
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 11.0.0 is at work");
+    place.reason("rules", "Synced", "Synced").await;
+    assert_eq!(place.versions(), ["1.0.0", "11.0.0"], "one swap, not ten");
+    let report = |version: &str| {
+        let reports = place.reports.borrow();
+        reports.iter().filter(|report| report.version.as_ref().unwrap().version == version).count()
+    };
+    assert_eq!((report("1.0.0"), report("11.0.0")), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_both_versions_read_is_neither_listed_again_nor_watched_anew() {
+    let place = Place::with_first(&[played("a")]).await;
+    let asked = |place: &Place| (place.tap.all_lists(), place.tap.watches());
+    let (before, watches) = (asked(&place), place.host.watches());
+    for version in ["2.0.0", "3.0.0"] {
+        place.puppet("rules", &makes(version), &json!({})).await;
+        place.until_made_by("a", version).await;
+    }
+    // One that is refused opens nothing either.
+    place.puppet("rules", &makes("4.0.0").script(json!({"panics": "no"})), &json!({})).await;
+    place.reason("rules", "Loaded", "TrialFailed").await;
+    assert_eq!(asked(&place), before);
+    assert_eq!(place.host.watches(), watches, "none has gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_no_store_has_is_listed_beside_what_serves() {
+    let reads = |version: &str, fields: &[&str]| {
+        let mut of = selection(POD, "");
+        merge(&mut of, &json!({"fields": fields}));
+        makes(version).reads(&of)
+    };
+    let place = Place::new().await;
+    place.apply(&[played("a")]).await;
+    place.puppet("rules", &reads("1.0.0", &["metadata.labels"]), &json!({})).await;
+    place.reason("rules", "Synced", "Synced").await;
+    let lists = place.tap.lists("pods");
+    let slow = Filter::resource("pods").verbs([Verb::List, Verb::Watch]);
+    place.api.faults().inject(Fault::Latency(Duration::from_secs(5)), slow, 1);
+    place.puppet("rules", &reads("2.0.0", &["metadata.labels", "spec.nodeName"]), &json!({})).await;
+    // While the list is on its way, the former version goes on.
+    while place.api.faults().pending() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    place.apply(&[played("b")]).await;
+    place.until_made_by("b", "1.0.0").await;
+    place.until_made_by("b", "2.0.0").await;
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is at work");
+    assert_eq!(place.tap.lists("pods"), lists + 1);
+    assert_eq!(place.reason("rules", "Ready", "Runs").await.0, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_reconciles_another_kind_waits_for_it_and_leaves_what_was_made() {
+    let place = Place::with_first(&[played("a")]).await;
+    let other = Play::new("puppet")
+        .version("2.0.0")
+        .reconciles("objects", &selection(WIDGET, ""))
+        .writes(&selection(CONFIG_MAP, ""), &["create", "update", "delete"])
+        .script(returns("2.0.0"));
+    place.puppet("rules", &other, &json!({})).await;
+    let message = place.refused("rules", "KindNotServed").await;
+    assert!(
+        message.starts_with(
+            "version 2.0.0 waits for the CustomResourceDefinition of Widget x.dev/v1;"
+        ),
+        "{message}"
+    );
+    place.apply(&[played("b")]).await;
+    place.until_made_by("b", "1.0.0").await;
+
+    place.apply(&[refused::widgets()]).await;
+    place.apply(&[object(WIDGET, "w", &json!({}))]).await;
+    place.until_made_by("w", "2.0.0").await;
+    assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 2.0.0 is at work");
+    let synced = place.reason("rules", "Synced", "Synced").await;
+    assert_eq!(synced.1, "all 1 objects are reconciled", "of the new kind");
+    let status = place.processors().get("rules").await.unwrap().status.unwrap();
+    assert_eq!(status.reconciles[0].kind, "Widget");
+    assert_eq!((place.maker("a").await, place.maker("b").await), ("1.0.0".into(), "1.0.0".into()));
+    // And back.
+    place.puppet("rules", &makes("3.0.0"), &json!({})).await;
+    place.until_made_by("a", "3.0.0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_declares_more_than_the_account_may_is_refused_until_it_may() {
+    let place = Place::new().await;
+    let rbac = "rbac.authorization.k8s.io";
+    let role = |rules: Value| json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": "own"}, "rules": rules});
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+    ]);
+    let subject = json!({"kind": "ServiceAccount", "name": "own", "namespace": NAMESPACE});
+    place
+        .apply(&[
+            role(rules.clone()),
+            json!({
+                "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": "own"},
+                "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "own"}, "subjects": [subject],
+            }),
+            object("v1/ServiceAccount", "own", &json!({"metadata": {"labels": {"mortise.dev/processor": "rules"}}})),
+            played("a"),
+        ])
+        .await;
+    let own = json!({"serviceAccountName": "own"});
+    place.puppet("rules", &makes("1.0.0"), &own).await;
+    place.reason("rules", "Synced", "Synced").await;
+
+    let more = |version: &str| makes(version).reads(&selection("v1/Secret", ""));
+    place.puppet("rules", &more("2.0.0"), &own).await;
+    let message = place.refused("rules", "RightsMissing").await;
+    assert!(
+        message.starts_with("the ServiceAccount `own` lacks what version 2.0.0 declares: may not ")
+            && message.contains("secrets"),
+        "{message}"
+    );
+    place.apply(&[played("b")]).await;
+    place.until_made_by("b", "1.0.0").await;
+
+    let mut wider = rules.clone();
+    let secrets =
+        json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]});
+    wider.as_array_mut().unwrap().push(secrets);
+    place.apply(&[role(wider)]).await;
+    place.until_made_by("b", "2.0.0").await;
+    assert_eq!(place.reason("rules", "Ready", "Runs").await.0, "True");
+
+    // What the former version lacks too is no reason.
+    place.apply(&[role(rules)]).await;
+    place.reason("rules", "Ready", "RightsMissing").await;
+    place.puppet("rules", &more("3.0.0"), &own).await;
+    place.until_made_by("b", "3.0.0").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_are_exchanged_at_once_neither_waits_for_the_other() {
+    let place = Place::with_first(&[played("a")]).await;
+    let other = |version: &str| {
+        let made = manifest(&made("$(name)-of-other", &json!({"version": version})));
+        Play::new("other")
+            .version(version)
+            .reconciles("others", &selection(CONFIG_MAP, "play=yes"))
+            .writes(&selection(CONFIG_MAP, ""), &["create", "update"])
+            .script(json!({"returns": outcome(&json!({"apply": [made]}))}))
+    };
+    place.puppet("other", &other("1.0.0"), &json!({})).await;
+    place.reason("other", "Synced", "Synced").await;
+    let slow = Filter::resource("pods").verbs([Verb::List, Verb::Watch]);
+    place.api.faults().inject(Fault::Latency(Duration::from_secs(8)), slow, 1);
+    place.puppet("rules", &makes("2.0.0").reads(&selection(POD, "")), &json!({})).await;
+    place.puppet("other", &other("2.0.0"), &json!({})).await;
+    place.change(CONFIG_MAP, "a", json!({"data": {"sequence": "1"}})).await;
+    let is_by = |version: &'static str| {
+        move |found: Option<&Value>| found.is_some_and(|found| found["data"]["version"] == version)
+    };
+    place.until_object(CONFIG_MAP, "a-of-other", "the fast one", is_by("2.0.0")).await;
+    assert_eq!(place.maker("a").await, "1.0.0", "the slow one lists still");
+    place.until_made_by("a", "2.0.0").await;
+    for name in ["rules", "other"] {
+        assert!(place.reason(name, "Loaded", "Loaded").await.1.ends_with(" 2.0.0 is at work"));
+        place.reason(name, "Synced", "Synced").await;
+    }
+    let last: BTreeSet<String> = place
+        .host
+        .status()
+        .iter()
+        .map(|status| format!("{} {}", status.version.processor, status.version.version))
+        .collect();
+    assert_eq!(last, ["a/other 2.0.0", "a/rules 2.0.0"].map(str::to_owned).into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_works_sees_to_what_is_held_where_the_module_asked_for_does_not() {
+    let finalizers = json!({"finalizers": ["example.com/held"]});
+    let held = |version: &str, script: Value| {
+        Play::new("puppet")
+            .version(version)
+            .reconciles_with("objects", &selection(CONFIG_MAP, "play=yes"), &finalizers)
+            .script(script)
+    };
+    let place = Place::new().await;
+    place.apply(&[played("a")]).await;
+    // It gives its finalizer back when the object is deleted, as the object's own script says by then.
+    let holds = json!({"returns": outcome(&finalizers)});
+    place.puppet("rules", &held("1.0.0", holds), &json!({})).await;
+    let is_held = |found: Option<&Value>| {
+        found.is_some_and(|found| found["metadata"]["finalizers"] == finalizers["finalizers"])
+    };
+    place.until_object(CONFIG_MAP, "a", "it is held", is_held).await;
+    place.puppet("rules", &held("2.0.0", json!({"panics": "no"})), &json!({})).await;
+    place.refused("rules", "TrialFailed").await;
+    let gives_back = json!({"returns": outcome(&json!({"finalizers": []}))}).to_string();
+    place.change(CONFIG_MAP, "a", json!({"data": {"script": gives_back}})).await;
+    place.change(CONFIG_MAP, "a", json!({"metadata": {"finalizers": ["example.com/held"]}})).await;
+    place.delete("rules").await;
+    place.until_gone("rules").await;
+    let left = place.objects(CONFIG_MAP).await.get("a").await.unwrap();
+    assert_eq!(left.metadata.finalizers, None);
+    assert!(!place.versions().contains(&"2.0.0".to_owned()));
+}
