@@ -5,6 +5,7 @@ pub mod crds;
 pub mod go;
 pub mod goldens;
 mod guest;
+pub mod rules;
 pub mod tool;
 
 pub use guest::{definitions, guest, loaded, rebuilt};

@@ -85,7 +85,7 @@ async fn idle() -> anyhow::Result<Callee> {
 
 async fn api_rule() -> anyhow::Result<Callee> {
     let loaded = mortise_tests::loaded("guests/api-rule", "{}").await?;
-    let mut objects = rules::cluster()?;
+    let mut objects = rules::surroundings()?;
     objects.push(rules::rule(0));
     let stores = Stores::new();
     let readable = Readable::new(&loaded.description)?;

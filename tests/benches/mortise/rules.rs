@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
     time::{Duration, Instant},
 };
 
@@ -10,10 +9,11 @@ use anyhow::Context as _;
 use mortise_embedded_api::{EmbeddedApi, Options};
 use mortise_host::{
     cluster::Cluster,
-    desk, files,
+    desk,
     run::{Host, Loaded, Options as HostOptions},
 };
-use serde_json::{Value, json};
+pub(crate) use mortise_tests::rules::{rule, surroundings};
+use serde_json::Value;
 use tower::{BoxError, ServiceExt as _};
 
 use crate::{
@@ -44,36 +44,6 @@ struct Settled {
     resident: usize,
     stores: usize,
     requests: BTreeMap<String, u64>,
-}
-
-/// What the rules need: the guest's own examples but for its rules.
-pub(crate) fn cluster() -> anyhow::Result<Vec<Value>> {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/api-rule/examples"));
-    let mut objects = files::load(folder)?;
-    objects.retain(|object| object.get("kind").and_then(Value::as_str) != Some("APIRule"));
-    Ok(objects)
-}
-
-/// A rule with three paths, one of which takes tokens in two ways.
-pub(crate) fn rule(index: usize) -> Value {
-    let issuer = "https://id.example.com";
-    let jwt = json!({
-        "authentications": [{"issuer": issuer, "jwksUri": "https://id.example.com/.well-known/jwks.json"}],
-        "authorizations": [{"requiredScopes": ["warehouse"]}, {"audiences": ["warehouse.example.com"]}],
-    });
-    let spec = json!({
-        "hosts": [format!("shop-{index}.local.kyma.dev")], "gateway": "kyma-system/kyma-gateway",
-        "service": {"name": "orders", "port": 8000},
-        "rules": [
-            {"path": "/catalogue/{*}", "methods": ["GET"], "noAuth": true},
-            {"path": "/pictures/{**}", "methods": ["GET", "HEAD"], "noAuth": true},
-            {"path": "/orders/{**}", "methods": ["POST", "PUT"], "jwt": jwt},
-        ],
-    });
-    json!({
-        "apiVersion": "gateway.kyma-project.io/v2", "kind": "APIRule", "metadata": {"name": format!("shop-{index}"), "namespace": "shop"},
-        "spec": spec,
-    })
 }
 
 /// Adds what many rules cost, and four times as many.
@@ -123,7 +93,7 @@ impl Setting {
         let loaded = mortise_tests::loaded("guests/api-rule", "{}").await?;
         desk::apply(&cluster, mortise_tests::definitions("guests/api-rule")?).await?;
         desk::serve_untyped(&api, &loaded.description, |_| false);
-        desk::apply(&cluster, self::cluster()?).await?;
+        desk::apply(&cluster, surroundings()?).await?;
         for index in 0..rules {
             let loaded = api.load(rule(index), true);
             loaded.with_context(|| format!("the API refuses rule {index}"))?;

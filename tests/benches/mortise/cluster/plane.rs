@@ -12,11 +12,9 @@ use kube::{
 use mortise_host::{
     cluster::{Account, Cluster},
     desk,
-    rbac::Roles,
-    run::declared_kinds,
 };
 use mortise_tests::cluster;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{ACCOUNT, PARALLEL, loaded};
 use crate::{process, rules};
@@ -53,7 +51,7 @@ impl Plane {
         plane.cluster.install(&istio).await?;
         plane.cluster.install(&mortise_tests::definitions("guests/api-rule")?).await?;
         let home = Cluster::new(plane.client().await?);
-        desk::apply(&home, rules::cluster()?).await?;
+        desk::apply(&home, rules::surroundings()?).await?;
         desk::apply(&home, rights(&home).await?).await?;
         plane.make().await?;
         Ok(plane)
@@ -122,19 +120,10 @@ impl Plane {
     }
 }
 
-/// The account, and what `mortise inspect --rbac` says that it needs.
 async fn rights(cluster: &Cluster) -> anyhow::Result<Vec<Value>> {
     let (namespace, name) = ACCOUNT;
     let account = Account { namespace: namespace.to_owned(), name: name.to_owned() };
-    let description = loaded().await?.description;
-    let known = cluster.resolve_all(&declared_kinds(&description)).await?;
-    let mut objects = vec![json!({
-        "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": name},
-    })];
-    objects.extend(
-        Roles::of(&description, |kind| desk::served(&known, kind)).objects(name, Some(&account)),
-    );
-    Ok(objects)
+    mortise_tests::rules::rights(cluster, &account, &loaded().await?.description).await
 }
 
 /// The process of a part of a control plane.

@@ -1,0 +1,73 @@
+//! Many APIRules that are alike, for tests and measurements of much of the same, and what a cluster has to have for them.
+
+use std::path::Path;
+
+use anyhow::Result;
+use mortise_host::{
+    cluster::{Account, Cluster},
+    contract::Description,
+    desk, files,
+    rbac::Roles,
+    run::declared_kinds,
+};
+use serde_json::{Value, json};
+
+/// The namespace of the rules.
+pub const NAMESPACE: &str = "shop";
+
+/// What the rules refer to: the guest's own examples but for its rules.
+///
+/// # Errors
+///
+/// Examples that cannot be read.
+pub fn surroundings() -> Result<Vec<Value>> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/api-rule/examples"));
+    let mut objects = files::load(folder)?;
+    objects.retain(|object| object.get("kind").and_then(Value::as_str) != Some("APIRule"));
+    Ok(objects)
+}
+
+/// A rule with three paths, one of which takes tokens in two ways. Six objects are made for it: a `VirtualService`, a policy for each
+/// open path and each authorization, and one for the tokens.
+pub fn rule(index: usize) -> Value {
+    let issuer = "https://id.example.com";
+    let jwt = json!({
+        "authentications": [{"issuer": issuer, "jwksUri": "https://id.example.com/.well-known/jwks.json"}],
+        "authorizations": [{"requiredScopes": ["warehouse"]}, {"audiences": ["warehouse.example.com"]}],
+    });
+    let spec = json!({
+        "hosts": [format!("shop-{index}.local.kyma.dev")], "gateway": "kyma-system/kyma-gateway",
+        "service": {"name": "orders", "port": 8000},
+        "rules": [
+            {"path": "/catalogue/{*}", "methods": ["GET"], "noAuth": true},
+            {"path": "/pictures/{**}", "methods": ["GET", "HEAD"], "noAuth": true},
+            {"path": "/orders/{**}", "methods": ["POST", "PUT"], "jwt": jwt},
+        ],
+    });
+    json!({
+        "apiVersion": "gateway.kyma-project.io/v2", "kind": "APIRule",
+        "metadata": {"name": format!("shop-{index}"), "namespace": NAMESPACE}, "spec": spec,
+    })
+}
+
+/// The account of a processor, which consents to every one, and what `mortise inspect --rbac` says that it needs.
+///
+/// # Errors
+///
+/// A cluster that does not say what it serves.
+pub async fn rights(
+    cluster: &Cluster,
+    account: &Account,
+    description: &Description,
+) -> Result<Vec<Value>> {
+    let known = cluster.resolve_all(&declared_kinds(description)).await?;
+    let Account { namespace, name } = account;
+    let consent = json!({"mortise.dev/processor": "*"});
+    let mut objects = vec![json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"namespace": namespace, "name": name, "annotations": consent},
+    })];
+    let roles = Roles::of(description, |kind| desk::served(&known, kind));
+    objects.extend(roles.objects(name, Some(account)));
+    Ok(objects)
+}
