@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    cluster::Reach,
     grant::display_kind,
     lease::Guard,
     metrics::{MEDIA_TYPE, Metrics, Sample},
@@ -43,6 +44,8 @@ pub struct Admin {
     pub watches: Watches,
     /// Whether it may write.
     pub lease: Guard,
+    /// Whether what it works on answers.
+    pub reach: Reach,
     /// What else it waits for, or why it is not to be asked for anything any more.
     pub also: Also,
 }
@@ -103,16 +106,19 @@ pub async fn serve(
     axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
-/// Ready once all first lists are complete: before, reads are answered as unavailable.
+/// Ready once all first lists are complete: before, reads are answered as unavailable. Not ready as long as the API server does not
+/// answer, or says that it cannot do its work: nothing is seen and nothing is written then.
 async fn ready(State(admin): State<Admin>) -> Response {
     if let Some(why) = (admin.also)() {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
     }
     let waits = admin.waits_for();
-    if waits.is_empty() {
-        return "ok\n".into_response();
-    }
-    let text = format!("the first list has not arrived: {}\n", waits.join(", "));
+    let text = if waits.is_empty() {
+        let Err(why) = admin.reach.check().await else { return "ok\n".into_response() };
+        format!("the API server is not ready: {why}\n")
+    } else {
+        format!("the first list has not arrived: {}\n", waits.join(", "))
+    };
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 

@@ -14,8 +14,10 @@ use tokio::time::Instant;
 use crate::{contract::Kind, lease::Guard};
 
 mod account;
+mod reach;
 mod request;
 pub use account::Account;
+pub use reach::Reach;
 #[cfg(test)]
 pub(crate) use request::Cause;
 pub use request::Policy;

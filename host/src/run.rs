@@ -44,7 +44,7 @@ use self::{
 };
 use crate::{
     admin::Admin,
-    cluster::Cluster,
+    cluster::{Cluster, Reach},
     contract::{Description, Kind, ObjectRef},
     lease::Guard,
     processor::Processor,
@@ -364,6 +364,7 @@ impl Host {
             stores: self.shared.parts.stores.clone(),
             watches: Arc::new(move || shared.watches.lock().all()),
             lease: self.options.lease.clone(),
+            reach: Reach::new(self.shared.parts.cluster.client()),
             also: Arc::new(|| None),
         }
     }

@@ -35,7 +35,7 @@ use crate::{
     cluster::Cluster,
     contract::Kind,
     desk,
-    lease::{self, Guard, Lease, Times},
+    lease::{self, Guard, Lease, Lost, Times},
     run::{Host, Options},
     supervisor::{self, Progress, Supervisor},
 };
@@ -171,30 +171,38 @@ impl Server {
         })
     }
 
-    /// Runs until a signal comes, all is done that is to be done once, or something fails.
+    /// Runs until a signal comes, all is done that is to be done once, or something fails. What fails ends the host as a signal does:
+    /// what runs is ended and the Lease given back; unless that is what was lost.
     async fn run(mut self, args: &RunArgs, signals: &mut Signals) -> anyhow::Result<ExitCode> {
-        let code = tokio::select! {
+        let end = tokio::select! {
             signal = signals.next() => {
                 info!(signal, "ending: what runs is ended, nothing new is begun");
-                ExitCode::SUCCESS
+                Ok(ExitCode::SUCCESS)
             }
             end = once::done(&self.host, &mut self.progress, &self.lease), if args.once => {
-                if end.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+                Ok(if end.is_well() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
             }
-            Some(ended) = self.before.join_next() => return Err(failure(ended)),
-            Some(ended) = self.after.join_next() => return Err(failure(ended)),
+            Some(ended) = self.before.join_next() => Err(failure(ended)),
+            Some(ended) = self.after.join_next() => Err(failure(ended)),
         };
+        if let Err(error) = &end {
+            if error.is::<Lost>() {
+                return end;
+            }
+            warn!("a part of the host has failed: what runs is ended, nothing new is begun");
+        }
         let limit = Duration::from_secs(args.drain_seconds.into());
         let host = Arc::clone(&self.host);
         tokio::select! {
-            drained = self.drain() => drained.map(|()| code),
+            // What failed first is what ends the host.
+            drained = self.drain() => end.and_then(|code| drained.map(|()| code)),
             () = tokio::time::sleep(limit) => {
                 error!(running = running(&host), ?limit, "not all that ran was ended in time");
-                Ok(ExitCode::from(CUT_SHORT))
+                end.map(|_| ExitCode::from(CUT_SHORT))
             }
             signal = signals.next() => {
                 warn!(signal, running = running(&host), "ended at once");
-                Ok(ExitCode::from(CUT_SHORT))
+                end.map(|_| ExitCode::from(CUT_SHORT))
             }
         }
     }
@@ -203,16 +211,18 @@ impl Server {
     async fn drain(mut self) -> anyhow::Result<()> {
         self.stop_before.cancel();
         let end = async {
-            all_ended(&mut self.before).await?;
-            self.host.stop().await
+            let ended = all_ended(&mut self.before).await;
+            // Where one has failed: what is left of the others writes nothing any more.
+            self.before.shutdown().await;
+            ended.and(self.host.stop().await)
         };
-        tokio::select! {
-            ended = end => ended?,
+        let ended = tokio::select! {
+            ended = end => ended,
             // The Lease was lost: what still runs must not write.
             Some(ended) = self.after.join_next() => return Err(failure(ended)),
-        }
+        };
         self.stop_after.cancel();
-        all_ended(&mut self.after).await
+        ended.and(all_ended(&mut self.after).await)
     }
 }
 

@@ -22,12 +22,14 @@ fn admin() -> Admin {
     };
     let watches: Vec<Watch> = readable.wanted().iter().map(open).collect();
     let watches: Watches = Arc::new(move || watches.clone());
+    let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
     Admin {
         metrics: Metrics::new(),
         queue: Queue::new(),
         stores,
         watches,
         lease: Guard::none(),
+        reach: Reach::new(&kube::Client::new(api.router(), "default")),
         also: Arc::new(|| None),
     }
 }
@@ -50,6 +52,19 @@ async fn a_host_is_ready_when_its_first_lists_are_complete() {
     assert_eq!(get(&admin, "/readyz").await.0, 503);
     list(&admin.stores, "Rule", &(admin.watches)()[0].scope, &[object("Rule", "r", 1)]);
     assert_eq!(get(&admin, "/readyz").await, (200, "ok\n".into()));
+}
+
+#[tokio::test]
+async fn a_host_is_not_ready_while_the_api_server_is_not() {
+    let mut admin = admin();
+    admin.stores.set_unknown(&kind("Rule"));
+    let away = tower::service_fn(async |_: Request<kube::client::Body>| {
+        Err::<http::Response<String>, _>(std::io::Error::other("connection refused"))
+    });
+    admin.reach = Reach::new(&kube::Client::new(away, "default"));
+    let text = "the API server is not ready: connection refused\n";
+    assert_eq!(get(&admin, "/readyz").await, (503, text.into()));
+    assert_eq!(get(&admin, "/livez").await.0, 200, "to start it again would not help");
 }
 
 #[tokio::test]

@@ -83,7 +83,9 @@ impl Home {
             ("kubernetes", &self.version),
             ("user", &self.user),
         ];
-        told.map(|(name, value)| (name.to_owned(), value.into())).into_iter().collect()
+        let workers = tokio::runtime::Handle::current().metrics().num_workers();
+        let told = told.map(|(name, value)| (name.to_owned(), value.into())).into_iter();
+        told.chain([("workers".to_owned(), workers.into())]).collect()
     }
 
     /// Looks whether the host may do all that it needs.

@@ -3,6 +3,7 @@
 mod api;
 mod end;
 mod lease;
+mod pace;
 mod start;
 
 use std::{

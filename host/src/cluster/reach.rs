@@ -1,0 +1,131 @@
+//! Whether the API server can do its work, as those are told who ask the host.
+
+use std::{sync::Arc, time::Duration};
+
+use http::Request;
+use kube::{Client, client::Body};
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout},
+};
+
+use super::said;
+
+/// How long an answer is waited for. A kubelet has to wait longer.
+const ANSWER: Duration = Duration::from_secs(3);
+/// How long an answer counts: who asks often does not burden the API server.
+const COUNTS_FOR: Duration = Duration::from_secs(1);
+
+/// Asks the API server whether it is ready; all clones share its answer.
+#[derive(Clone)]
+pub struct Reach {
+    client: Client,
+    last: Arc<Mutex<Option<Last>>>,
+}
+
+struct Last {
+    at: Instant,
+    answer: Result<(), String>,
+}
+
+// === impl Reach ===
+
+impl Reach {
+    /// Nothing is asked before somebody wants to know.
+    pub fn new(client: &Client) -> Self {
+        Self { client: client.clone(), last: Arc::default() }
+    }
+
+    /// Whether it answers that it is ready, now or a moment ago; else what it says.
+    ///
+    /// # Errors
+    ///
+    /// It does not answer, or answers that a part of it fails: its store, mostly.
+    pub async fn check(&self) -> Result<(), String> {
+        let mut last = self.last.lock().await;
+        if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < COUNTS_FOR) {
+            return last.answer.clone();
+        }
+        let answer = timeout(ANSWER, self.ask()).await;
+        let answer = answer.unwrap_or_else(|_| Err(format!("no answer within {ANSWER:?}")));
+        *last = Some(Last { at: Instant::now(), answer: answer.clone() });
+        answer
+    }
+
+    async fn ask(&self) -> Result<(), String> {
+        // All who are known may ask for it, by a role that Kubernetes itself makes.
+        let mut request = Request::new(Body::empty());
+        *request.uri_mut() = http::Uri::from_static("/readyz");
+        let answer = self.client.send(request).await.map_err(|error| said(&error))?;
+        let status = answer.status();
+        // Where that role was taken away, a refusal is an answer, too.
+        let is_refusal = matches!(status.as_u16(), 401 | 403 | 404);
+        if status.is_success() || is_refusal {
+            return Ok(());
+        }
+        let text = answer.into_body().collect_bytes().await.unwrap_or_default();
+        Err(failing(&String::from_utf8_lossy(&text)).unwrap_or_else(|| status.to_string()))
+    }
+}
+
+/// The checks that fail, of what the API server answers: a line for each check, and `[-]` before those.
+fn failing(text: &str) -> Option<String> {
+    let failing: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("[-]")).collect();
+    (!failing.is_empty()).then(|| failing.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    /// An API server that answers so, and how often it was asked.
+    fn answering(code: u16, text: &'static str) -> (Reach, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            assert_eq!(request.uri(), "/readyz");
+            counted.fetch_add(1, Ordering::Relaxed);
+            let answer = http::Response::builder().status(code).body(text.to_owned()).unwrap();
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        (Reach::new(&Client::new(service, "default")), asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_api_server_says_counts_for_a_moment() {
+        let (reach, asked) = answering(200, "ok");
+        for seconds in [0, 0, 2, 0] {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            assert_eq!(reach.check().await, Ok(()));
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_fails_in_an_api_server_is_told() {
+        let text = "[+]ping ok\n[-]etcd failed: reason withheld\n[-]shutdown failed\nreadyz check failed\n";
+        let cases = [
+            (500, text, Err("etcd failed: reason withheld, shutdown failed".to_owned())),
+            (502, "bad gateway", Err("502 Bad Gateway".to_owned())),
+            (429, "", Err("429 Too Many Requests".to_owned())),
+            (403, "", Ok(())),
+        ];
+        for (code, text, expected) in cases {
+            assert_eq!(answering(code, text).0.check().await, expected, "{code}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_does_not_answer_is_not_waited_for() {
+        let service = tower::service_fn(async |_: Request<Body>| {
+            std::future::pending::<Result<http::Response<String>, Infallible>>().await
+        });
+        let reach = Reach::new(&Client::new(service, "default"));
+        assert_eq!(reach.check().await, Err("no answer within 3s".to_owned()));
+    }
+}
