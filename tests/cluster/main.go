@@ -21,6 +21,8 @@ const usage = `A Kubernetes control plane for tests.
   down DIR            end it; what it holds stays in DIR
   kill PART DIR       end a part at once (SIGKILL)
   start PART DIR      start a part and return when it is ready
+  compact DIR         make etcd forget all former states of what it holds: watches from then are told that it is gone, once
+                      kube-apiserver was started again
   crds istio          print Istio's definitions of its kinds
 
 PART is one of %s. The log of each is DIR/PART.log, what was asked of the
@@ -34,7 +36,7 @@ API is in DIR/audit.log. The options of up:
 // A command of this program, with the arguments after its name.
 type command func(ctx context.Context, arguments []string) error
 
-var commands = map[string]command{"up": runUp, "down": runDown, "kill": runKill, "start": runStart, "crds": runCRDs, "run": runPart}
+var commands = map[string]command{"up": runUp, "down": runDown, "kill": runKill, "start": runStart, "compact": runCompact, "crds": runCRDs, "run": runPart}
 
 func main() {
 	ctx, stop := context.WithCancel(context.Background())
@@ -54,7 +56,7 @@ func dispatch(ctx context.Context, arguments []string) error {
 	}
 	run, known := commands[arguments[0]]
 	if !known {
-		return fmt.Errorf("unknown command `%s`, expected up, down, kill, start or crds", arguments[0])
+		return fmt.Errorf("unknown command `%s`, expected up, down, kill, start, compact or crds", arguments[0])
 	}
 	return run(ctx, arguments[1:])
 }
@@ -107,6 +109,17 @@ func runStart(ctx context.Context, arguments []string) error {
 		return err
 	}
 	return start(ctx, part, cluster)
+}
+
+func runCompact(ctx context.Context, arguments []string) error {
+	if len(arguments) != 1 {
+		return errors.New("expected `compact DIR`")
+	}
+	cluster, err := openCluster(arguments[0])
+	if err != nil {
+		return err
+	}
+	return compact(ctx, cluster)
 }
 
 // runPart is what `start` runs: the process of a part.

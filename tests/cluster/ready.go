@@ -62,18 +62,26 @@ func isHealthy(part, path string) func(context.Context, cluster) error {
 
 // httpClient is one that trusts the parts, and that they take for the administrator.
 func (c cluster) httpClient() (*http.Client, error) {
+	config, err := c.tlsAs(administrator)
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, nil
+}
+
+// tlsAs trusts the parts, and shows them one of the certificates.
+func (c cluster) tlsAs(name string) (*tls.Config, error) {
 	authority, err := os.ReadFile(c.certificate(certificateAuthority))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the authority's certificate: %w", err)
 	}
-	own, err := tls.LoadX509KeyPair(c.certificate(administrator), c.key(administrator))
+	own, err := tls.LoadX509KeyPair(c.certificate(name), c.key(name))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the administrator's certificate: %w", err)
+		return nil, fmt.Errorf("cannot read the certificate `%s`: %w", name, err)
 	}
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(authority)
-	config := &tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{own}}
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config}}, nil
+	return &tls.Config{RootCAs: trusted, Certificates: []tls.Certificate{own}}, nil
 }
 
 // makeNode makes the node that kwok simulates, unless it is there.

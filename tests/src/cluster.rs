@@ -91,6 +91,15 @@ pub async fn own() -> Result<Option<Cluster>> {
     own_of(process::id()).await
 }
 
+/// One that is nobody else's, in which as little happens by itself as in [`bare`].
+///
+/// # Errors
+///
+/// As for [`own`].
+pub async fn own_bare() -> Result<Option<Cluster>> {
+    blocking(|| Cluster::start(Form::Bare, process::id())).await
+}
+
 /// One that ends with another process than this.
 ///
 /// # Errors
@@ -272,9 +281,24 @@ impl Cluster {
         self.command("start", part).await
     }
 
-    async fn command(&self, command: &'static str, part: Part) -> Result<()> {
+    /// Makes etcd forget all former states of what it holds. Who watches from one of them is told so once the API server, which
+    /// remembers some by itself, was killed and started again.
+    ///
+    /// # Errors
+    ///
+    /// An etcd that does not run.
+    pub async fn compact(&self) -> Result<()> {
+        self.command("compact", None).await
+    }
+
+    async fn command(&self, command: &'static str, part: impl Into<Option<Part>>) -> Result<()> {
         let (program, folder) = (self.program.clone(), self.folder.text()?.to_owned());
-        blocking(move || run(&program, [command, part.name(), &folder]).map(drop)).await
+        let part = part.into().map(Part::name);
+        blocking(move || {
+            let words = [Some(command), part, Some(&folder)].into_iter().flatten();
+            run(&program, words).map(drop)
+        })
+        .await
     }
 }
 

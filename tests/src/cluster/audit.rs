@@ -16,6 +16,9 @@ use uuid::Uuid;
 /// How often the log is looked at while something is awaited that was just asked.
 const GLANCE: Duration = Duration::from_millis(10);
 
+/// How each event begins.
+const BEGINNING: &str = r#"{"kind":"Event","#;
+
 /// Reads the log from where it stood when this was made.
 pub struct Audit {
     path: PathBuf,
@@ -122,9 +125,15 @@ impl Audit {
         file.read_to_string(&mut text).with_context(|| format!("cannot read {path}"))?;
         // The last line may be on its way.
         let whole = text.rfind('\n').map_or("", |end| text.get(..end).unwrap_or_default());
+        // What a server was writing when it was killed has no end: the next one's first event follows it.
+        let last =
+            |line: &str| line.rfind(BEGINNING).and_then(|at| line.get(at..).map(str::to_owned));
         whole
             .lines()
-            .map(|line| serde_json::from_str(line).with_context(|| format!("not an event: {line}")))
+            .filter_map(last)
+            .map(|line| {
+                serde_json::from_str(&line).with_context(|| format!("not an event: {line}"))
+            })
             .collect()
     }
 }
