@@ -3,11 +3,16 @@
 mod faults;
 mod forward;
 mod harness;
+mod interrupted;
+mod killed;
+mod leases;
+mod line;
 mod log;
 #[path = "../../host/embedded-api/tests/scenarios/normalise.rs"]
 mod normalise;
 mod permissions;
 mod processors;
+mod program;
 mod random;
 mod rights;
 mod roles;
@@ -15,6 +20,7 @@ mod roles;
 mod run;
 mod scenarios;
 mod serve;
+mod shop;
 mod stage;
 mod strict;
 

@@ -1,0 +1,358 @@
+//! A control plane with APIRules, for hosts that are processes of their own, and for what goes wrong between the two.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use futures::{StreamExt as _, stream};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
+};
+use mortise_host::{
+    api::definition,
+    cluster::{Account, Cluster},
+    desk,
+};
+use mortise_tests::{
+    cluster::{self, Event},
+    definitions, guest, loaded,
+    rules::{self, NAMESPACE},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    line::Line,
+    program::{GLANCE, GUARD, Ports, Program, get},
+};
+
+const GUEST: &str = "guests/api-rule";
+const RULES: (&str, &str, &str) = ("gateway.kyma-project.io", "v2", "APIRule");
+const SERVICES: (&str, &str, &str) = ("networking.istio.io", "v1", "VirtualService");
+/// What is made for a rule, and the rules.
+const KINDS: [(&str, &str, &str); 4] = [
+    RULES,
+    SERVICES,
+    ("security.istio.io", "v1", "AuthorizationPolicy"),
+    ("security.istio.io", "v1", "RequestAuthentication"),
+];
+/// How many objects are made for one rule.
+const MADE: usize = 6;
+/// How much an administrator asks for at once.
+const PARALLEL: usize = 8;
+/// How soon one change follows the other.
+const PACE: Duration = Duration::from_millis(20);
+/// Where the Processor is, and its account.
+pub(super) const HOME: &str = "kyma-system";
+const PROCESSOR: &str = "api-rule";
+
+/// A control plane of one test, with a Processor that no host looks after yet.
+pub(super) struct Shop {
+    pub(super) plane: cluster::Cluster,
+    client: Client,
+    folder: TempDir,
+}
+
+/// All rules and all that is made for any, by kind, namespace and name, without what is different each time.
+pub(super) type State = BTreeMap<String, Value>;
+
+/// Changes that follow each other without end.
+pub(super) struct Load {
+    stop: CancellationToken,
+    task: JoinHandle<usize>,
+}
+
+// === impl Shop ===
+
+impl Shop {
+    /// None without Go.
+    pub(super) async fn open() -> Option<Self> {
+        let plane = cluster::own_bare().await.unwrap()?;
+        plane.install(&cluster::istio().await.unwrap()?).await.unwrap();
+        plane.install(&definitions(GUEST).unwrap()).await.unwrap();
+        plane.install(&[definition::processors()]).await.unwrap();
+        let client = plane.client().await.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("modules")).unwrap();
+        let module = tokio::task::spawn_blocking(|| guest(GUEST)).await.unwrap().unwrap();
+        std::fs::copy(module, folder.path().join("modules/api-rule.wasm")).unwrap();
+        let shop = Self { plane, client, folder };
+        shop.set_up().await;
+        Some(shop)
+    }
+
+    async fn set_up(&self) {
+        let admin = Cluster::new(self.client.clone());
+        let account = Account { namespace: HOME.to_owned(), name: PROCESSOR.to_owned() };
+        let description = loaded(GUEST, "{}").await.unwrap().description;
+        // Pods need it, and no controller makes it here.
+        let default = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": NAMESPACE, "name": "default"},
+        });
+        let (namespaces, mut objects): (Vec<_>, Vec<_>) =
+            rules::surroundings().unwrap().into_iter().partition(|of| of["kind"] == "Namespace");
+        desk::apply(&admin, namespaces).await.unwrap();
+        desk::apply(&admin, vec![default]).await.unwrap();
+        objects.extend(rules::rights(&admin, &account, &description).await.unwrap());
+        objects.push(json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
+            "metadata": {"namespace": HOME, "name": PROCESSOR},
+            "spec": {"module": {"path": "api-rule.wasm"}, "serviceAccountName": PROCESSOR},
+        }));
+        desk::apply(&admin, objects).await.unwrap();
+    }
+
+    /// A host that asks over a line.
+    pub(super) fn host(&self, line: &Line, cache: &Path, arguments: &[&str]) -> Program {
+        self.host_with(&line.kubeconfig(self.folder.path()), cache, arguments)
+    }
+
+    /// A host that asks for itself.
+    pub(super) fn host_with(&self, kubeconfig: &Path, cache: &Path, arguments: &[&str]) -> Program {
+        let modules = self.folder.path().join("modules");
+        let home = ["--namespace", HOME].into_iter().chain(arguments.iter().copied());
+        Program::start(kubeconfig, &modules, cache, home)
+    }
+
+    /// A folder for a host's cache, the same for the same name; nothing is in it at first.
+    pub(super) fn cache(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("cache-{name}"))
+    }
+
+    /// Lets a host reconcile all that there is, over the line that is returned.
+    pub(super) async fn reconcile_once(&self, cache: &Path) -> Line {
+        let line = Line::to(&self.plane).await;
+        let (status, said) = self.host(&line, cache, &["--once"]).ended().await;
+        assert_eq!(status.code(), Some(0), "{said}");
+        line
+    }
+
+    pub(super) async fn make(&self, rules: impl IntoIterator<Item = usize>) {
+        let api = &self.rules();
+        let make = |rule| async move {
+            let rule = serde_json::from_value(rules::rule(rule)).unwrap();
+            api.create(&PostParams::default(), &rule).await.unwrap();
+        };
+        in_parallel(rules.into_iter().map(make)).await;
+    }
+
+    pub(super) async fn delete(&self, rules: impl IntoIterator<Item = usize>) {
+        let api = &self.rules();
+        let delete = |rule| async move {
+            api.delete(&name(rule), &DeleteParams::default()).await.unwrap();
+        };
+        in_parallel(rules.into_iter().map(delete)).await;
+    }
+
+    /// Gives a rule another host, which is in all that is made for it.
+    async fn change(rules: &Api<DynamicObject>, rule: usize, number: usize) -> kube::Result<()> {
+        let host = format!("shop-{rule}-{number}.local.kyma.dev");
+        let patch = Patch::Merge(json!({"spec": {"hosts": [host]}}));
+        rules.patch(&name(rule), &PatchParams::default(), &patch).await.map(drop)
+    }
+
+    /// Changes rules in turn until it is told to stop; what is not answered is asked for again.
+    pub(super) fn load(&self, of: std::ops::Range<usize>) -> Load {
+        let stop = CancellationToken::new();
+        let (rules, stopped) = (self.rules(), stop.clone());
+        let task = tokio::spawn(async move {
+            let (mut made, mut due) = (0, tokio::time::interval(PACE));
+            for rule in of.cycle() {
+                while Self::change(&rules, rule, made).await.is_err() {
+                    tokio::time::sleep(GLANCE).await;
+                }
+                made += 1;
+                due.tick().await;
+                if stopped.is_cancelled() {
+                    break;
+                }
+            }
+            made
+        });
+        Load { stop, task }
+    }
+
+    fn rules(&self) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), NAMESPACE, &resource(RULES))
+    }
+
+    async fn all(&self) -> kube::Result<Vec<Value>> {
+        let mut objects = Vec::new();
+        for kind in KINDS {
+            let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource(kind));
+            for mut object in api.list(&ListParams::default()).await?.items {
+                object.types = Some(kube::core::TypeMeta {
+                    api_version: format!("{}/{}", kind.0, kind.1),
+                    kind: kind.2.to_owned(),
+                });
+                objects.push(serde_json::to_value(object).unwrap());
+            }
+        }
+        Ok(objects)
+    }
+
+    pub(super) async fn state(&self) -> State {
+        let all = self.all().await.unwrap();
+        all.into_iter().map(|object| (place(&object), without_chance(object))).collect()
+    }
+
+    /// The resourceVersions of all that belongs to some rules.
+    pub(super) async fn versions(&self, of: impl Fn(usize) -> bool) -> BTreeMap<String, String> {
+        let mut all = self.all().await.unwrap();
+        all.retain(|object| of(rule_of(object)));
+        let version = |object: &Value| {
+            (place(object), object["metadata"]["resourceVersion"].as_str().unwrap().to_owned())
+        };
+        all.iter().map(version).collect()
+    }
+
+    /// What is not as the rules want it now.
+    async fn wrong(&self) -> kube::Result<Vec<String>> {
+        let all = self.all().await?;
+        let (rules, made): (Vec<_>, Vec<_>) = all.iter().partition(|of| of["kind"] == RULES.2);
+        let known: BTreeSet<usize> = rules.iter().map(|rule| rule_of(rule)).collect();
+        let mut wrong = Vec::new();
+        for rule in rules {
+            let host = rule["spec"]["hosts"][0].as_str().unwrap();
+            let of_rule: Vec<_> =
+                made.iter().filter(|object| rule_of(object) == rule_of(rule)).collect();
+            let has_host = |object: &&&&Value| object["spec"].to_string().contains(host);
+            let services = of_rule.iter().filter(|object| object["kind"] == SERVICES.2);
+            if rule["status"]["state"] != "Ready"
+                || of_rule.len() != MADE
+                || services.filter(has_host).count() != 1
+            {
+                wrong.push(place(rule));
+            }
+        }
+        let orphans = made.iter().filter(|object| !known.contains(&rule_of(object)));
+        wrong.extend(orphans.map(|object| place(object)));
+        Ok(wrong)
+    }
+
+    /// Waits until all is as the rules want it, and the host has nothing left to do: how long that took.
+    pub(super) async fn until_right(&self, ports: &Ports) -> Duration {
+        let begun = Instant::now();
+        loop {
+            let wrong = match self.wrong().await {
+                Ok(wrong) => wrong,
+                Err(error) => vec![error.to_string()],
+            };
+            if wrong.is_empty() && is_idle(ports).await {
+                return begun.elapsed();
+            }
+            assert!(begun.elapsed() < GUARD, "these are not as they should be: {wrong:?}");
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    /// What is written for the processor, among what was asked of the API server. Events do not count.
+    pub(super) fn is_write(event: &Event) -> bool {
+        let account = format!("system:serviceaccount:{HOME}:{PROCESSOR}");
+        event.account() == account
+            && ["create", "update", "patch", "delete"].contains(&event.verb.as_str())
+            && event.resource() != "events"
+            && (200..300).contains(&event.code())
+    }
+}
+
+async fn in_parallel(requests: impl Iterator<Item = impl Future<Output = ()>>) {
+    stream::iter(requests).buffer_unordered(PARALLEL).collect::<()>().await;
+}
+
+/// Whether nothing of the host's keys is to be done now, or again after a failure.
+async fn is_idle(ports: &Ports) -> bool {
+    let (code, body) = get(&ports.admin, "/processors").await;
+    assert_eq!(code, 200, "{body}");
+    let processors: Value = serde_json::from_str(&body).unwrap();
+    let of = &processors[0];
+    ["ready", "running", "backingOff"].iter().all(|count| of[count] == 0)
+}
+
+/// Waits until a host says that it is ready, or that it is not; what it says.
+pub(super) async fn until_ready(ports: &Ports, ready: bool) -> String {
+    let begun = Instant::now();
+    loop {
+        let (code, body) = get(&ports.public, "/readyz").await;
+        if (code == 200) == ready {
+            return body;
+        }
+        assert!(begun.elapsed() < GUARD, "/readyz: {code} {body}");
+        tokio::time::sleep(GLANCE).await;
+    }
+}
+
+fn name(rule: usize) -> String {
+    format!("shop-{rule}")
+}
+
+/// The number of the rule that an object is, or was made for.
+fn rule_of(object: &Value) -> usize {
+    let metadata = &object["metadata"];
+    let owner = metadata["labels"]["apirule.gateway.kyma-project.io/name"].as_str();
+    let name = owner.or(metadata["name"].as_str()).unwrap();
+    let number = name.strip_prefix("shop-").and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("whose is {object}"))
+}
+
+fn resource((group, version, kind): (&str, &str, &str)) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+fn place(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    format!(
+        "{} {}/{}",
+        text(&object["kind"]),
+        text(&metadata["namespace"]),
+        text(&metadata["name"])
+    )
+}
+
+/// Without uids, times and resourceVersions; who owns which fields is in one order.
+fn without_chance(mut object: Value) -> Value {
+    let metadata = object["metadata"].as_object_mut().unwrap();
+    for field in ["uid", "resourceVersion", "creationTimestamp"] {
+        metadata.remove(field);
+    }
+    for owner in
+        metadata.get_mut("ownerReferences").and_then(Value::as_array_mut).into_iter().flatten()
+    {
+        owner.as_object_mut().unwrap().remove("uid");
+    }
+    if let Some(entries) = metadata.get_mut("managedFields").and_then(Value::as_array_mut) {
+        for entry in entries.iter_mut() {
+            entry.as_object_mut().unwrap().remove("time");
+        }
+        entries.sort_by_key(Value::to_string);
+    }
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut) {
+        status.remove("lastProcessedTime");
+    }
+    object
+}
+
+/// Compares what there is with what there should be, object by object.
+pub(super) fn assert_same(there: &State, expected: &State) {
+    let places: BTreeSet<&String> = there.keys().chain(expected.keys()).collect();
+    for place in places {
+        assert_eq!(there.get(place), expected.get(place), "{place}");
+    }
+}
+
+// === impl Load ===
+
+impl Load {
+    /// How many changes there were.
+    pub(super) async fn stop(self) -> usize {
+        self.stop.cancel();
+        tokio::time::timeout(GUARD, self.task).await.expect("the API answers again").unwrap()
+    }
+}

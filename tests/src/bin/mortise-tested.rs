@@ -1,0 +1,13 @@
+//! The program `mortise`, built with the tests that start it, so that it is never an older one: cargo does not build the programs
+//! of other packages for a test. Its `main` is that of `host/src/main.rs`.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    match mortise_host::args::Args::try_parse() {
+        Ok(args) => mortise_host::cli::run(&args),
+        Err(answer) => mortise_host::cli::print_usage(&answer),
+    }
+}
