@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::cluster::Account;
+use crate::{cluster::Account, processor::CompileLimits};
 
 mod help;
 mod run;
@@ -47,6 +47,9 @@ pub enum Command {
     /// Measures what calls of a processor cost, on given objects; two modules side by side.
     #[command(after_long_help = help::BENCH)]
     Bench(BenchArgs),
+    /// Makes machine code of a component, within limits: what `mortise run` starts for each module.
+    #[command(after_long_help = help::COMPILE)]
+    Compile(CompileArgs),
     /// Prints a script with which a shell completes the command line.
     #[command(after_long_help = help::COMPLETION)]
     Completion(CompletionArgs),
@@ -164,6 +167,20 @@ pub struct InspectArgs {
     /// How it is printed: for people if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Structured>,
+}
+
+/// `mortise compile`.
+#[derive(Debug, clap::Args)]
+pub struct CompileArgs {
+    /// How much memory it may use, in MiB.
+    #[arg(long, value_name = "N", default_value_t = CompileLimits::default().memory_mib, value_parser = value::mebibytes())]
+    pub memory_mib: u32,
+    /// How much CPU time it may use, in seconds, all threads together.
+    #[arg(long, value_name = "N", default_value_t = CompileLimits::default().seconds, value_parser = value::compile_seconds())]
+    pub seconds: u32,
+    /// Ends when this process ends, which has to be the one that has started it.
+    #[arg(long, value_name = "PROCESS", hide = true)]
+    pub parent: Option<u32>,
 }
 
 /// `mortise completion`.

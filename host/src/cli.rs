@@ -6,8 +6,9 @@ use anyhow::Context as _;
 
 use crate::{
     args::{Args, Command, LogFormat},
-    bench, completion, dev, inspect, log, new,
+    bench, compile, completion, dev, inspect, log, new,
     print::RED,
+    processor::Compiler,
     serve, simulate, test,
 };
 
@@ -36,6 +37,10 @@ pub fn print_usage(answer: &clap::Error) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
+    // Before there is any thread.
+    if let Command::Compile(args) = &args.command {
+        return compile::run(args);
+    }
     log::init(args.log_filter(), args.log_format())?;
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     if let Some(workers) = args.workers() {
@@ -43,7 +48,10 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let runtime = threads.enable_all().build().context("cannot start threads")?;
     let code = match &args.command {
-        Command::Run(run) => runtime.block_on(serve::run(run, args.cache().as_deref())),
+        Command::Run(run) => {
+            let compiler = Compiler::this_program(run.compile_limits());
+            runtime.block_on(serve::run(run, args.cache().as_deref(), compiler))
+        }
         Command::Dev(dev) => runtime.block_on(dev::run(dev, args.cache().as_deref())),
         Command::Simulate(simulate) => {
             runtime.block_on(simulate::run(simulate, args.cache().as_deref()))
@@ -51,6 +59,7 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Inspect(inspect) => {
             runtime.block_on(inspect::run(inspect, args.cache().as_deref()))
         }
+        Command::Compile(compile) => compile::run(compile),
         Command::Completion(completion) => completion::run(completion),
         Command::Bench(bench) => runtime.block_on(bench::run(bench, args.cache().as_deref())),
         Command::New(new) => runtime.block_on(new::run(new)),

@@ -1,13 +1,14 @@
 //! What `dev` and `simulate` share: a processor from a file, objects in an order that works, kinds without a CRD.
 
-use std::{io::Write as _, os::unix::fs::DirBuilderExt as _, path::Path};
+use std::{io::Write as _, path::Path};
 
 use anyhow::Context as _;
-use cap_std::{ambient_authority, fs::Dir};
 use mortise_embedded_api::EmbeddedApi;
 use serde_json::Value;
 
 use crate::{
+    cache_dir::CacheDir,
+    chain,
     cluster::{Cluster, Kinds, Method, Outgoing},
     contract::{Description, Kind},
     files, print,
@@ -47,9 +48,9 @@ pub async fn load(module: &Path, config: String, cache: Option<&Path>) -> anyhow
 ///
 /// A folder that cannot be used, a machine that cannot give what the engine needs.
 pub fn engine(cache: Option<&Path>, repeatable: bool) -> anyhow::Result<Engine> {
-    let cache = cache.map(open_cache).transpose()?;
-    Engine::new(processor::Options { cache, repeatable })
-        .context("cannot set up the WebAssembly engine")
+    // Whoever waits for the answer would wait longer for another process; and the module is their own.
+    let cache = open_cache(cache)?;
+    Ok(Engine::new(processor::Options { cache, repeatable, ..processor::Options::default() })?)
 }
 
 /// As [`load`], with an engine that is there.
@@ -84,12 +85,20 @@ pub async fn component(engine: &Engine, module: &Path) -> anyhow::Result<Process
     Ok(Processor::load(engine, &name, bytes.into(), Limits::default()).await?)
 }
 
-/// The folder of compiled modules, made if it is not there. Only its owner may write to it: what is in it is run.
-fn open_cache(folder: &Path) -> anyhow::Result<Dir> {
-    let cannot =
-        || format!("cannot open the cache `{}`: name another with --cache", folder.display());
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(cannot)?;
-    Dir::open_ambient_dir(folder, ambient_authority()).with_context(cannot)
+/// Opens the directory of what would cost time to make again. None, which is said, where there is none and none can be made.
+///
+/// # Errors
+///
+/// A directory that is not ours, or that others may write to: what is in it is run.
+pub fn open_cache(path: Option<&Path>) -> anyhow::Result<Option<CacheDir>> {
+    match path.map(CacheDir::open).transpose() {
+        Ok(cache) => Ok(cache),
+        Err(error) if error.is_unwritable() => {
+            tracing::warn!(error = chain::whole(&error), "nothing is kept for the next start");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Where an object stands in an order that works: namespaces, then CRDs, then the others.

@@ -16,7 +16,7 @@
 //! | [`grant`] → [`outcome`] → [`write`] | what may be written, what is wanted, and how it gets there |
 //! | [`api`] | the kinds that the host owns, as Kubernetes objects |
 //! | [`admin`], [`metrics`] | what those who run the host are told |
-//! | [`serve`], [`lease`] | the command that runs a host in a cluster; which of several hosts writes |
+//! | [`serve`], [`lease`], [`compile`] | the command that runs a host in a cluster; which of several hosts writes; the command that compiles for it |
 //! | [`cache_dir`] | the directory of what would cost time to make again |
 //! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
 
@@ -30,6 +30,7 @@ pub mod cache_dir;
 mod chain;
 pub mod cli;
 pub mod cluster;
+pub mod compile;
 pub mod completion;
 pub mod contract;
 pub mod desk;

@@ -3,7 +3,7 @@
 //! Labels are processor, kind, verb, reason and the like, all of them few; never an object's name, of which there is no bound.
 //! What happens is counted where it happens; what is, is sampled when somebody asks.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text},
@@ -37,6 +37,10 @@ const SHORTEST_SECONDS: f64 = 0.0005;
 /// Up to 16 s, each bucket twice as long as the one before.
 const BUCKETS: u16 = 16;
 
+/// A small module is compiled in a fraction of a second, a large one in minutes.
+const SHORTEST_COMPILE_SECONDS: f64 = 0.05;
+const COMPILE_BUCKETS: u16 = 14;
+
 /// The metrics of a host. Clones are handles of the same ones.
 #[derive(Clone)]
 pub struct Metrics(Arc<All>);
@@ -69,6 +73,8 @@ struct All {
     denied: Family<Denied, Counter>,
     watch_restarts: Family<Stored, Counter>,
     log_lines_dropped: Family<OfProcessor, Counter>,
+    code_lookups: Family<LookedUp, Counter>,
+    compile_duration: Family<Compiled, Histogram, fn() -> Histogram>,
     leading: Gauge,
 }
 
@@ -114,6 +120,16 @@ struct Denied {
     processor: Arc<str>,
     verb: String,
     kind: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LookedUp {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Compiled {
+    result: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -193,6 +209,17 @@ impl Metrics {
         self.0.watch_restarts.get_or_create(&Stored { kind: shown(kind) }).inc();
     }
 
+    /// A module's code was looked for in the cache: `hit`, `miss`, or `refused` if what is there is not to be used.
+    pub fn looked_for_code(&self, result: &'static str) {
+        self.0.code_lookups.get_or_create(&LookedUp { result }).inc();
+    }
+
+    /// A module was compiled: `success`, or in one word why it was not.
+    pub fn compiled(&self, took: Duration, result: &'static str) {
+        let compiled = Compiled { result };
+        self.0.compile_duration.get_or_create(&compiled).observe(took.as_secs_f64());
+    }
+
     /// All of them in the text form that Prometheus reads.
     pub fn text(&self, sample: &Sample) -> Result<String, fmt::Error> {
         let Self(all) = self;
@@ -232,6 +259,8 @@ impl All {
     fn new() -> Self {
         let histogram: fn() -> Histogram =
             || Histogram::new(exponential_buckets(SHORTEST_SECONDS, 2.0, BUCKETS));
+        let compile: fn() -> Histogram =
+            || Histogram::new(exponential_buckets(SHORTEST_COMPILE_SECONDS, 2.0, COMPILE_BUCKETS));
         let mut all = Self {
             registry: Registry::with_prefix("mortise"),
             reconciles: Family::default(),
@@ -249,6 +278,8 @@ impl All {
             denied: Family::default(),
             watch_restarts: Family::default(),
             log_lines_dropped: Family::default(),
+            code_lookups: Family::default(),
+            compile_duration: Family::new_with_constructor(compile),
             leading: Gauge::default(),
         };
         all.register();
@@ -328,6 +359,17 @@ impl All {
             "watch_restarts",
             "Watches that failed and were begun again",
             self.watch_restarts.clone(),
+        );
+        registry.register(
+            "code_lookups",
+            "Modules whose code was looked for in the cache, by what was found",
+            self.code_lookups.clone(),
+        );
+        registry.register_with_unit(
+            "compile_duration",
+            "How long modules took to compile, by what came of it",
+            Unit::Seconds,
+            self.compile_duration.clone(),
         );
         registry.register(
             "leading",

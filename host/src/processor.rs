@@ -5,6 +5,7 @@
 //! away. What a guest does wrong ends its call with an [`Error`] and nothing else.
 
 mod cache;
+mod compiler;
 mod component;
 mod engine;
 mod error;
@@ -18,8 +19,9 @@ mod wasi;
 
 pub mod bindings;
 
+pub use compiler::{CompileError, CompileLimits, Compiler};
 pub use component::{Digest, LoadError, Names};
-pub use engine::{Engine, EngineError, Options};
+pub use engine::{Engine, EngineError, Options, compile};
 pub use error::{Error, Next, Trace};
 pub use limits::Limits;
 pub use log::{Line, Source};
@@ -35,7 +37,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::contract::{Description, Failure, Outcome, Request};
 use crate::record::Asked;
 use crate::view::View;
-use component::Linked;
+use component::{Found, Linked};
 use imports::Reading;
 use state::State;
 use wasi::Chance;
@@ -89,22 +91,33 @@ pub struct Called {
 impl Processor {
     /// Loads a module: `name` is what it is called in messages.
     ///
-    /// Compiles on another thread, or takes the code from the engine's cache.
+    /// Takes its code from the engine's cache, or has it compiled; nothing of this on a thread that runs calls. To drop the future
+    /// is no harm: a compiler that was started already ends by itself.
     ///
     /// # Errors
     ///
-    /// When it is not a component, not one for this contract, or imports what it may not.
+    /// When it is not a component, not one for this contract, imports what it may not, or takes too much to compile.
     pub async fn load(
         engine: &Engine,
         name: &str,
         module: Bytes,
         limits: Limits,
     ) -> Result<Self, LoadError> {
-        let (shared_engine, shared_name) = (engine.clone(), name.to_owned());
-        let compile = move || component::load(&shared_engine, &shared_name, &module);
-        let linked = match tokio::task::spawn_blocking(compile).await {
-            Ok(loaded) => loaded?,
-            Err(source) => return Err(LoadError::BrokenOff { module: name.to_owned(), source }),
+        let find = {
+            let (engine, name, module) = (engine.clone(), name.to_owned(), module.clone());
+            move || component::find(&engine, &name, &module)
+        };
+        let linked = match elsewhere(name, find).await? {
+            Found::Linked(linked) => linked,
+            Found::Missing(missing) => {
+                let place = engine.compiling().await;
+                let (engine, of) = (engine.clone(), name.to_owned());
+                let make = move || {
+                    let _place = place;
+                    component::make(&engine, &of, missing, &module)
+                };
+                elsewhere(name, make).await?
+            }
         };
         let shared = Shared { name: name.to_owned(), engine: engine.clone(), linked, limits };
         Ok(Self { shared: Arc::new(shared) })
@@ -213,6 +226,17 @@ impl Processor {
     fn error(&self, store: &Store<State>, source: wasmtime::Error) -> Error {
         let log = store.data().log.lock();
         Error::of_call(self.name(), &self.shared.limits, &log, source)
+    }
+}
+
+/// Does what takes long in a thread of its own.
+async fn elsewhere<T: Send + 'static>(
+    module: &str,
+    work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
+) -> Result<T, LoadError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(source) => Err(LoadError::BrokenOff { module: module.to_owned(), source }),
     }
 }
 

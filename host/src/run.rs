@@ -47,6 +47,7 @@ use crate::{
     cluster::{Cluster, Reach},
     contract::{Description, Kind, ObjectRef},
     lease::Guard,
+    metrics::Metrics,
     processor::Processor,
     queue::{self, Key, Run},
     reconciler::{Parts, Report},
@@ -72,6 +73,8 @@ pub struct Options {
     pub concurrency: usize,
     /// What says whether this host may run something: until then its watches are open and its processors loaded, and that is all.
     pub lease: Guard,
+    /// Where it is counted what happens.
+    pub metrics: Metrics,
 }
 
 /// Who runs what is ready.
@@ -117,6 +120,7 @@ impl Default for Options {
             drive: Drive::Host,
             concurrency: 4,
             lease: Guard::none(),
+            metrics: Metrics::new(),
         }
     }
 }
@@ -209,7 +213,8 @@ impl Host {
         open: mpsc::UnboundedSender<Opened>,
         reports: mpsc::Receiver<Report>,
     ) -> Self {
-        let parts = Parts::new(cluster, &Stores::new(), &options.now);
+        let metrics = options.metrics.clone();
+        let parts = Parts { metrics, ..Parts::new(cluster, &Stores::new(), &options.now) };
         Self {
             options: options.clone(),
             shared: Arc::new(Shared::new(parts, open)),

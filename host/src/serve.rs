@@ -36,6 +36,8 @@ use crate::{
     contract::Kind,
     desk,
     lease::{self, Guard, Lease, Lost, Times},
+    metrics::Metrics,
+    processor::{self, Compiler, Engine},
     run::{Host, Options},
     supervisor::{self, Progress, Supervisor},
 };
@@ -72,10 +74,14 @@ struct Ports {
 /// # Errors
 ///
 /// Bad input, a cluster that we cannot work with; a Lease that was lost, a task that has ended.
-pub async fn run(args: &RunArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
+pub async fn run(
+    args: &RunArgs,
+    cache: Option<&Path>,
+    compiler: Compiler,
+) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::open()?;
     let server = tokio::select! {
-        server = Server::start(args, cache) => server?,
+        server = Server::start(args, cache, compiler) => server?,
         signal = signals.next() => {
             info!(signal, "ended before anything was started");
             return Ok(ExitCode::SUCCESS);
@@ -87,20 +93,30 @@ pub async fn run(args: &RunArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
 // === impl Server ===
 
 impl Server {
-    async fn start(args: &RunArgs, cache: Option<&Path>) -> anyhow::Result<Self> {
+    async fn start(
+        args: &RunArgs,
+        cache: Option<&Path>,
+        compiler: Compiler,
+    ) -> anyhow::Result<Self> {
         let times = args.lease.times()?;
         let home = Home::connect(args).await?;
         check_definition(&Cluster::new(home.client.clone())).await?;
         home.check(&needs(args, lease_namespace(args, &home))).await?;
         info!(cluster = home.address, version = home.version, user = home.user, "connected");
-        let engine = desk::engine(cache, false)?;
+        let metrics = Metrics::new();
+        let engine = Engine::new(processor::Options {
+            cache: desk::open_cache(cache)?,
+            compiler,
+            metrics: metrics.clone(),
+            ..processor::Options::default()
+        })?;
         let ports = Ports::open(args).await?;
         let (lease, guard) = match args.leader_elect.then(|| strive(args, &home, times)) {
             Some((lease, guard)) => (Some(lease), guard),
             None => (None, Guard::none()),
         };
         let cluster = Cluster::new(home.client.clone()).guarded(&guard);
-        let options = Options { lease: guard.clone(), ..Options::default() };
+        let options = Options { lease: guard.clone(), metrics, ..Options::default() };
         let host = Arc::new(Host::start(&cluster, Vec::new(), &options)?);
         let supervisor = supervisor::Options {
             namespace: args.namespace.clone(),

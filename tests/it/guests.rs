@@ -11,7 +11,7 @@ mod sandbox;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use cap_std::fs::Dir;
+use mortise_host::cache_dir::CacheDir;
 use mortise_host::contract::{Kind, ObjectRef, Outcome, Request};
 use mortise_host::processor::{Called, Engine, Error, Limits, Moment, Options, Processor};
 use mortise_host::view::View;
@@ -27,8 +27,7 @@ fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("code");
-        std::fs::create_dir_all(&path).unwrap();
-        let cache = Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap();
+        let cache = CacheDir::open(&path).unwrap();
         Engine::new(Options { cache: Some(cache), ..Options::default() }).unwrap()
     })
 }

@@ -97,6 +97,19 @@ Exit codes:
   1  bad input: the message says what would be accepted
   3  a call failed";
 
+pub(super) const COMPILE: &str = "\
+The module is read from standard input, its code written to standard output. The code is for this version of the program, on a CPU like
+this one, and is trusted by who loads it: it is machine code. It runs at a low priority.
+
+Examples:
+  mortise compile < my.wasm > my.code
+  mortise compile --memory-mib 512 --seconds 30 < my.wasm > /dev/null   # does it fit the limits of a host?
+
+Exit codes:
+  0  well
+  1  bad input: the message says what is wrong with it
+  none: a signal has ended it. SIGABRT, where it takes more memory than it may; SIGXCPU, where it takes more time";
+
 pub(super) const COMPLETION: &str = "\
 Examples:
   mortise completion bash > /etc/bash_completion.d/mortise

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::ValueEnum;
 
 use super::value;
-use crate::lease::Times;
+use crate::{lease::Times, processor::CompileLimits};
 
 /// `mortise run`.
 #[derive(Debug, clap::Args)]
@@ -47,6 +47,25 @@ pub struct RunArgs {
     /// How long running calls and their writes may take to end once the host is told to.
     #[arg(long, env = "MORTISE_DRAIN_SECONDS", value_name = "N", default_value_t = 25, value_parser = value::count)]
     pub drain_seconds: u32,
+    /// How much memory it may take to compile a module, in MiB: a process of its own does it, and two may run at once. A module that
+    /// takes more is not loaded.
+    #[arg(
+        long,
+        env = "MORTISE_COMPILE_MEMORY_MIB",
+        value_name = "N",
+        default_value_t = CompileLimits::default().memory_mib,
+        value_parser = value::mebibytes()
+    )]
+    pub compile_memory_mib: u32,
+    /// How much CPU time it may take to compile a module, in seconds. A module that takes more is not loaded.
+    #[arg(
+        long,
+        env = "MORTISE_COMPILE_SECONDS",
+        value_name = "N",
+        default_value_t = CompileLimits::default().seconds,
+        value_parser = value::compile_seconds()
+    )]
+    pub compile_seconds: u32,
     /// Writes only while this host holds a Lease, so that several hosts can run: one leads, the others are ready to.
     #[arg(long, env = "MORTISE_LEADER_ELECT")]
     pub leader_elect: bool,
@@ -89,6 +108,15 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+// === impl RunArgs ===
+
+impl RunArgs {
+    /// What compiling one module may use.
+    pub fn compile_limits(&self) -> CompileLimits {
+        CompileLimits { memory_mib: self.compile_memory_mib, seconds: self.compile_seconds }
+    }
 }
 
 // === impl LeaseArgs ===

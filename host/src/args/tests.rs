@@ -17,7 +17,7 @@ fn every_command_has_examples_and_says_its_exit_codes() {
         );
         assert!(help.contains("Exit codes:\n  0  "), "{name}");
         for example in help.lines().filter_map(|line| line.strip_prefix("  mortise ")) {
-            let example = example.split(['#', '|', '>']).next().unwrap_or_default();
+            let example = example.split(['#', '|', '<', '>']).next().unwrap_or_default();
             let words = ["mortise"].into_iter().chain(example.split_whitespace());
             Args::try_parse_from(words)
                 .unwrap_or_else(|error| panic!("{name}: {example}: {error}"));

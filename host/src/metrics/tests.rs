@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::*;
@@ -45,6 +47,8 @@ fn busy() -> Metrics {
     metrics.log_dropped(&key("hidden"), 7);
     metrics.forced(&key("hidden"), &kind("Thing"));
     metrics.watch_restarted(&kind("Thing"));
+    metrics.looked_for_code("miss");
+    metrics.compiled(Duration::from_secs(1), "memory");
     metrics
 }
 
@@ -73,6 +77,8 @@ fn what_a_run_did_is_counted() {
         r#"mortise_conflicts_forced_total{processor="p",kind="Thing.g"} 1"#,
         r#"mortise_watch_restarts_total{kind="Thing.g"} 1"#,
         r#"mortise_log_lines_dropped_total{processor="p"} 7"#,
+        r#"mortise_code_lookups_total{result="miss"} 1"#,
+        r#"mortise_compile_duration_seconds_count{result="memory"} 1"#,
     ];
     for line in expected {
         assert!(text.iter().any(|held| held == line), "{line} is not in\n{}", text.join("\n"));
@@ -103,7 +109,7 @@ fn every_metric_says_what_it_means() {
     let text = busy().text(&sample()).unwrap();
     let helps: Vec<&str> = text.lines().filter(|line| line.starts_with("# HELP ")).collect();
     let types = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
-    assert_eq!((helps.len(), types), (15, 15), "{text}");
+    assert_eq!((helps.len(), types), (17, 17), "{text}");
     assert!(helps.iter().all(|help| help.starts_with("# HELP mortise_")), "{text}");
 }
 

@@ -1,32 +1,62 @@
 //! Compiled code, kept between starts.
 //!
 //! An entry is named by the digest of the module and by a hash of everything about the engine and the machine that the code
-//! depends on, and ends with its own digest: one that was cut short or damaged is compiled again. The directory is reached
-//! through a handle, so no name can lead out of it. Entries are never changed where they lie, only replaced: running
-//! components have them mapped.
+//! depends on: wasmtime's version, its settings, the features of the CPU. It ends with a digest of its name and its code: one that was
+//! cut short, damaged, or put under another name is compiled again, and so is one that others could have written. Entries are never
+//! changed where they lie, only replaced: running components have them mapped.
+//!
+//! What was used last stays: when the entries become too large together, the others go.
 
-use std::hash::{Hash, Hasher};
-use std::io::{self, Read as _, Write as _};
+mod trim;
 
-use cap_std::fs::{Dir, File};
-use sha2::{Digest as _, Sha256};
+use std::{
+    fs::File,
+    hash::{Hash, Hasher},
+    io::{self, Read, Write as _},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use tracing::{debug, warn};
-use wasmtime::component::Component;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::component::Digest;
-use super::precompiled;
+use crate::cache_dir::{CacheDir, is_unwritable};
 
+/// Where entries are, in the directory of all that is kept.
+const FOLDER: &str = "code";
+/// How their names end.
+const ENDING: &str = ".code";
+/// What all entries together may take: the code of a hundred large processors.
+const LIMIT: u64 = 2 << 30;
 /// Bytes of the digest behind the code.
-const CHECKSUM: usize = 32;
+const CHECKSUM: u64 = SHA256_OUTPUT_LEN as u64;
+/// What is read at once.
+const CHUNK: usize = 256 << 10;
 
 /// A directory of compiled components.
 #[derive(Debug)]
 pub(super) struct Cache {
-    dir: Dir,
+    dir: CacheDir,
+    /// The hash of what all code depends on.
+    settings: u64,
+    limit: u64,
+    /// Whether it was said that nothing can be kept.
+    told: AtomicBool,
 }
 
-/// A file of code as this program wrote it: made only by [`verify`].
+/// What was looked for.
+pub(super) enum Found {
+    /// A file of code as this program wrote it.
+    Code(Verified),
+    /// There is none.
+    Nothing,
+    /// There is one that is not to be used; why was said.
+    Refused,
+}
+
+/// A file of code as this program wrote it: from here, or just now.
 pub(super) struct Verified {
     pub(super) file: File,
 }
@@ -34,130 +64,148 @@ pub(super) struct Verified {
 // === impl Cache ===
 
 impl Cache {
-    pub(super) fn new(dir: Dir) -> Self {
-        Self { dir }
+    /// One in this directory; none, which is said, if it cannot be made there.
+    ///
+    /// # Errors
+    ///
+    /// A directory that others may write to.
+    pub(super) fn open(
+        dir: &CacheDir,
+        engine: &wasmtime::Engine,
+    ) -> Result<Option<Self>, crate::cache_dir::Error> {
+        match dir.subdir(FOLDER) {
+            Ok(dir) => Ok(Some(Self::new(dir, engine, LIMIT))),
+            Err(error) if error.is_unwritable() => {
+                warn!(error = crate::chain::whole(&error), "compiled code is not kept");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// The compiled component, if it is there and whole.
-    pub(super) fn get(&self, engine: &wasmtime::Engine, module: Digest) -> Option<Component> {
-        let name = entry_name(engine, module);
-        let code = match self.dir.open(&name).and_then(verify) {
-            Ok(Some(code)) => code,
-            Ok(None) => {
-                warn!(%module, "damaged entry of the code cache, compiling again");
-                return None;
-            }
+    fn new(dir: CacheDir, engine: &wasmtime::Engine, limit: u64) -> Self {
+        let mut hasher = Xxh3::new();
+        engine.precompile_compatibility_hash().hash(&mut hasher);
+        Self { dir, settings: hasher.finish(), limit, told: AtomicBool::new(false) }
+    }
+
+    /// The compiled code, if it is there, ours and whole.
+    pub(super) fn get(&self, module: Digest) -> Found {
+        let name = self.entry_name(module);
+        let file = match self.dir.open_file(&name) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Nothing,
             Err(error) => {
-                if error.kind() != io::ErrorKind::NotFound {
-                    warn!(%module, %error, "cannot read the code cache");
-                }
-                return None;
+                warn!(%module, %error, "an entry of the code cache is refused, compiling again");
+                return Found::Refused;
             }
         };
-        match precompiled::component(engine, &code) {
-            Ok(component) => Some(component),
+        match is_whole(&name, &file) {
+            Ok(true) => {
+                used(&file);
+                Found::Code(Verified { file })
+            }
+            Ok(false) => {
+                warn!(%module, "damaged entry of the code cache, compiling again");
+                Found::Refused
+            }
             Err(error) => {
-                warn!(%module, error = format!("{error:#}"), "useless entry of the code cache, compiling again");
-                None
+                warn!(%module, %error, "cannot read the code cache");
+                Found::Refused
             }
         }
     }
 
-    /// Keeps a compiled component. Not to keep it costs a compilation at the next start, nothing else.
-    pub(super) fn put(&self, engine: &wasmtime::Engine, module: Digest, component: &Component) {
-        let kept = component.serialize().map_err(|error| format!("{error:#}")).and_then(|code| {
-            self.write(&entry_name(engine, module), &code).map_err(|error| error.to_string())
-        });
-        match kept {
+    /// Keeps compiled code; whether it did. Not to keep it costs a compilation at the next start, nothing else.
+    pub(super) fn put(&self, module: Digest, code: impl Read) -> bool {
+        let name = self.entry_name(module);
+        let written = self.write(&name, code);
+        match &written {
             Ok(()) => debug!(%module, "kept compiled code"),
-            Err(error) => warn!(%module, error, "cannot write the code cache"),
+            Err(error) if is_unwritable(error) && self.told.swap(true, Relaxed) => {
+                debug!(%module, %error, "compiled code is not kept");
+            }
+            Err(error) => {
+                let directory = self.dir.path().display();
+                warn!(%module, %directory, %error, "compiled code is not kept");
+            }
         }
+        trim::trim(&self.dir, &name, self.limit);
+        written.is_ok()
     }
 
-    /// Writes beside the entry first, so that nobody sees half of it. Two hosts that write the same write the same bytes.
-    fn write(&self, name: &str, code: &[u8]) -> io::Result<()> {
-        let unfinished = format!("{name}.{}", std::process::id());
-        let mut file = self.dir.create(&unfinished)?;
-        file.write_all(code)?;
-        file.write_all(&Sha256::digest(code))?;
-        drop(file);
-        self.dir.rename(&unfinished, &self.dir, name)
+    /// Two hosts that write the same write code that does the same. It is not forced to the disk: what a crash of the machine leaves
+    /// of it does not carry its digest.
+    fn write(&self, name: &str, mut code: impl Read) -> io::Result<()> {
+        let mut entry = self.dir.begin_file()?;
+        let mut digest = digest_for(name);
+        copy(&mut code, |chunk| {
+            digest.update(chunk);
+            entry.file().write_all(chunk)
+        })?;
+        entry.file().write_all(digest.finish().as_ref())?;
+        entry.finish(name)
+    }
+
+    fn entry_name(&self, module: Digest) -> String {
+        format!("{}-{:016x}{ENDING}", module.to_string().replace(':', "-"), self.settings)
     }
 }
 
-/// The file, if it is as it was written.
-fn verify(mut file: File) -> io::Result<Option<Verified>> {
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    let whole = bytes
-        .split_last_chunk::<CHECKSUM>()
-        .is_some_and(|(code, checksum)| Sha256::digest(code).as_slice() == checksum);
-    Ok(whole.then_some(Verified { file }))
+fn is_entry(name: &str) -> bool {
+    name.ends_with(ENDING)
 }
 
-fn entry_name(engine: &wasmtime::Engine, module: Digest) -> String {
-    let mut hasher = Xxh3::new();
-    engine.precompile_compatibility_hash().hash(&mut hasher);
-    let module = module.to_string().replace(':', "-");
-    format!("{module}-{:016x}.code", hasher.finish())
+// === impl Verified ===
+
+impl Verified {
+    /// What a compiler that we have started has written into a file that nobody else has.
+    pub(super) fn just_compiled(file: File) -> Self {
+        Self { file }
+    }
+}
+
+/// Notes that an entry was used just now. Where that cannot be noted, others may go first.
+fn used(file: &File) {
+    let at = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    let times = Timestamps { last_access: at(UTIME_OMIT), last_modification: at(UTIME_NOW) };
+    if let Err(error) = futimens(file, &times) {
+        debug!(%error, "the use of an entry of the code cache is not noted");
+    }
+}
+
+/// Whether what is behind the code is the digest of the name and the code.
+fn is_whole(name: &str, file: &File) -> io::Result<bool> {
+    let Some(code) = file.metadata()?.len().checked_sub(CHECKSUM) else { return Ok(false) };
+    let mut digest = digest_for(name);
+    copy(&mut file.take(code), |chunk| {
+        digest.update(chunk);
+        Ok(())
+    })?;
+    let mut checksum = Vec::new();
+    file.take(CHECKSUM + 1).read_to_end(&mut checksum)?;
+    Ok(checksum == digest.finish().as_ref())
+}
+
+fn digest_for(name: &str) -> Context {
+    let mut digest = Context::new(&SHA256);
+    digest.update(name.as_bytes());
+    digest
+}
+
+/// Hands on what is read, piece by piece: code can be large.
+fn copy(from: &mut impl Read, mut to: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let read = match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        to(buffer.get(..read).unwrap_or_default())?;
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The smallest component there is: `(component)`.
-    const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
-
-    struct Fixture {
-        directory: tempfile::TempDir,
-        cache: Cache,
-        engine: wasmtime::Engine,
-    }
-
-    fn fixture() -> Fixture {
-        let directory = tempfile::tempdir().unwrap();
-        let dir = Dir::open_ambient_dir(directory.path(), cap_std::ambient_authority()).unwrap();
-        Fixture { directory, cache: Cache::new(dir), engine: wasmtime::Engine::default() }
-    }
-
-    #[test]
-    fn compiled_code_is_found_again() {
-        let Fixture { directory, cache, engine } = fixture();
-        let module = Digest::of(EMPTY);
-        assert!(cache.get(&engine, module).is_none());
-        cache.put(&engine, module, &Component::new(&engine, EMPTY).unwrap());
-        assert!(cache.get(&engine, module).is_some());
-        assert!(cache.get(&engine, Digest::of(b"other")).is_none());
-        assert_eq!(directory.path().read_dir().unwrap().count(), 1);
-    }
-
-    #[test]
-    fn code_for_other_settings_is_not_taken() {
-        let Fixture { cache, engine, .. } = fixture();
-        let module = Digest::of(EMPTY);
-        cache.put(&engine, module, &Component::new(&engine, EMPTY).unwrap());
-        let mut config = wasmtime::Config::new();
-        config.epoch_interruption(true);
-        let other = wasmtime::Engine::new(&config).unwrap();
-        assert!(cache.get(&other, module).is_none());
-    }
-
-    #[test]
-    fn a_damaged_entry_is_not_taken() {
-        let Fixture { directory, cache, engine } = fixture();
-        let module = Digest::of(EMPTY);
-        cache.put(&engine, module, &Component::new(&engine, EMPTY).unwrap());
-        let path = directory.path().join(entry_name(&engine, module));
-        let whole = std::fs::read(&path).unwrap();
-        let mut flipped = whole.clone();
-        flipped[whole.len() / 2] ^= 1;
-        let cut = &whole[..whole.len() - 1];
-        for (case, bytes) in [("flipped", flipped.as_slice()), ("cut", cut), ("empty", &[])] {
-            std::fs::write(&path, bytes).unwrap();
-            assert!(cache.get(&engine, module).is_none(), "{case}");
-        }
-        std::fs::write(&path, &whole).unwrap();
-        assert!(cache.get(&engine, module).is_some());
-    }
-}
+mod tests;

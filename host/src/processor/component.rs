@@ -2,12 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Instant;
 
-use sha2::{Digest as _, Sha256};
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use tracing::warn;
 use wasmtime::component::Component;
 
 use super::bindings::ProcessorPre;
+use super::cache::{self, Verified};
+use super::compiler::CompileError;
 use super::engine::{Engine, Lane, Size};
+use super::precompiled;
 use super::state::State;
 
 /// Why a module was not loaded.
@@ -49,6 +54,10 @@ pub enum LoadError {
     #[error("module `{module}` does not fit the contract `{contract}`")]
     OtherTypes { module: String, contract: &'static str, source: wasmtime::Error },
 
+    /// There is no code of it, though it may well be a component.
+    #[error("module `{module}` cannot be compiled")]
+    CompileFailed { module: String, source: CompileError },
+
     /// The thread that compiled it ended.
     #[error("compiling module `{module}` was broken off")]
     BrokenOff { module: String, source: tokio::task::JoinError },
@@ -56,7 +65,7 @@ pub enum LoadError {
 
 /// The SHA-256 of a module's bytes: its identity.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Digest([u8; 32]);
+pub struct Digest([u8; SHA256_OUTPUT_LEN]);
 
 /// A component with its imports linked.
 pub(super) struct Linked {
@@ -69,6 +78,8 @@ pub(super) struct Linked {
 /// What starts every WebAssembly file; then comes the version of the form.
 const MAGIC: &[u8] = b"\0asm";
 const CORE_MODULE: &[u8] = &[1, 0, 0, 0];
+/// How it is counted that an entry of the cache was not used.
+const REFUSED: &str = "refused";
 const CONTRACT: &str = "mortise:host@0.1.0";
 const CONTRACT_PACKAGE: &str = "mortise:host";
 const CONTRACT_TRACK: &str = "0.1.";
@@ -78,19 +89,145 @@ const WASI: [&str; 6] =
 const WASI_TRACK: &str = "0.2.";
 const ACCEPTED: &str = "`mortise:host@0.1.0` (cluster, clock, log, types) and WASI 0.2 (io, clocks, random, cli, filesystem, sockets)";
 
-/// Looks at a module, compiles it and links it. Takes a while; not for a thread that serves others.
-pub(super) fn load(engine: &Engine, module: &str, bytes: &[u8]) -> Result<Linked, LoadError> {
+/// What is there before anything is compiled.
+pub(super) enum Found {
+    /// Its code was in the cache.
+    Linked(Linked),
+    /// It has to be compiled.
+    Missing(Missing),
+}
+
+/// A module whose code is not at hand.
+pub(super) struct Missing {
+    digest: Digest,
+    /// Whether the cache holds something for it that is not to be used.
+    is_refused: bool,
+}
+
+/// Looks at a module, and takes its code from the cache if it is there. Not for a thread that serves others, as [`make`].
+pub(super) fn find(engine: &Engine, module: &str, bytes: &[u8]) -> Result<Found, LoadError> {
     look(module, bytes)?;
     let digest = Digest::of(bytes);
-    let (size, component) = compile(engine, digest, bytes)
-        .map_err(|source| LoadError::Malformed { module: module.to_owned(), source })?;
+    let (found, result) = match engine.cache().map(|cache| cache.get(digest)) {
+        Some(cache::Found::Code(code)) => match from_code(engine, bytes.len(), &code) {
+            Ok(found) => (Some(found), "hit"),
+            Err(error) => {
+                let error = format!("{error:#}");
+                warn!(%digest, error, "useless entry of the code cache, compiling again");
+                (None, REFUSED)
+            }
+        },
+        Some(cache::Found::Refused) => (None, REFUSED),
+        Some(cache::Found::Nothing) | None => (None, "miss"),
+    };
+    engine.metrics().looked_for_code(result);
+    match found {
+        Some(found) => Ok(Found::Linked(link(engine, module, digest, found)?)),
+        None => Ok(Found::Missing(Missing { digest, is_refused: result == REFUSED })),
+    }
+}
+
+/// Compiles a module, and links it.
+pub(super) fn make(
+    engine: &Engine,
+    module: &str,
+    Missing { digest, is_refused }: Missing,
+    bytes: &[u8],
+) -> Result<Linked, LoadError> {
+    // While this one waited for its turn, the same module may have been compiled for another processor.
+    if !is_refused && let Some(found) = kept(engine, digest, bytes.len()) {
+        return link(engine, module, digest, found);
+    }
+    let start = Instant::now();
+    let compiled = compile(engine, module, digest, bytes);
+    let result = match &compiled {
+        Ok(_) => "success",
+        Err(LoadError::CompileFailed { source, .. }) => source.reason(),
+        Err(_) => "refused",
+    };
+    engine.metrics().compiled(start.elapsed(), result);
+    link(engine, module, digest, compiled?)
+}
+
+fn compile(
+    engine: &Engine,
+    module: &str,
+    digest: Digest,
+    bytes: &[u8],
+) -> Result<Placed, LoadError> {
+    let malformed = |source| LoadError::Malformed { module: module.to_owned(), source };
+    let Some(code) = engine.compiler().run_child(bytes) else {
+        return compile_here(engine, digest, bytes).map_err(malformed);
+    };
+    let code = match code {
+        Ok(file) => Verified::just_compiled(file),
+        Err(CompileError::Refused(cause)) => return Err(malformed(wasmtime::Error::msg(cause))),
+        Err(source) => return Err(LoadError::CompileFailed { module: module.to_owned(), source }),
+    };
+    // The memory that a mapped entry takes can be given back to the system; that of a file without a name cannot.
+    if engine.cache().is_some_and(|cache| cache.put(digest, &code.file))
+        && let Some(found) = kept(engine, digest, bytes.len())
+    {
+        return Ok(found);
+    }
+    from_code(engine, bytes.len(), &code).map_err(malformed)
+}
+
+fn compile_here(engine: &Engine, digest: Digest, bytes: &[u8]) -> wasmtime::Result<Placed> {
+    let compiled =
+        in_a_lane(engine, bytes.len(), |lane| Component::from_binary(&lane.engine, bytes))?;
+    let Some(cache) = engine.cache() else { return Ok(compiled) };
+    // What comes from the cache is mapped from a file and takes less memory than what was just compiled.
+    let is_kept = cache.put(digest, compiled.component.serialize()?.as_slice());
+    let found = is_kept.then(|| kept(engine, digest, bytes.len())).flatten();
+    Ok(found.unwrap_or(compiled))
+}
+
+/// A component in the lane that it runs in.
+struct Placed {
+    size: Size,
+    component: Component,
+}
+
+/// What the cache holds now, if that can be used.
+fn kept(engine: &Engine, digest: Digest, bytes: usize) -> Option<Placed> {
+    match engine.cache()?.get(digest) {
+        cache::Found::Code(code) => from_code(engine, bytes, &code).ok(),
+        cache::Found::Nothing | cache::Found::Refused => None,
+    }
+}
+
+fn from_code(engine: &Engine, bytes: usize, code: &Verified) -> wasmtime::Result<Placed> {
+    in_a_lane(engine, bytes, |lane| precompiled::component(&lane.engine, code))
+}
+
+/// The lane is chosen by the size of the module; but the pool has limits of its own (tables, parts of a component), the big lane none.
+fn in_a_lane(
+    engine: &Engine,
+    bytes: usize,
+    component: impl Fn(&Lane) -> wasmtime::Result<Component>,
+) -> wasmtime::Result<Placed> {
+    let place = |size| Ok(Placed { size, component: component(engine.lane(size))? });
+    match Size::of_module(bytes) {
+        Size::Small => place(Size::Small).or_else(|_| place(Size::Big)),
+        Size::Big => place(Size::Big),
+    }
+}
+
+fn link(
+    engine: &Engine,
+    module: &str,
+    digest: Digest,
+    Placed { size, component }: Placed,
+) -> Result<Linked, LoadError> {
     let lane = engine.lane(size);
     let names = Names::of(lane, &component);
     check_names(module, &names)?;
-    let pre =
-        lane.linker.instantiate_pre(&component).and_then(ProcessorPre::new).map_err(|source| {
-            LoadError::OtherTypes { module: module.to_owned(), contract: CONTRACT, source }
-        })?;
+    let unfit =
+        |source| LoadError::OtherTypes { module: module.to_owned(), contract: CONTRACT, source };
+    let pre = lane.linker.instantiate_pre(&component).and_then(ProcessorPre::new).map_err(unfit)?;
+    // Else the first call would do it, on a thread that serves others: for a large module's data it takes its time.
+    component.initialize_copy_on_write_image().map_err(unfit)?;
     Ok(Linked { digest, size, names, pre })
 }
 
@@ -107,34 +244,6 @@ fn look(module: &str, bytes: &[u8]) -> Result<(), LoadError> {
         return Err(LoadError::NotAComponent { module });
     }
     Ok(())
-}
-
-fn compile(engine: &Engine, digest: Digest, bytes: &[u8]) -> wasmtime::Result<(Size, Component)> {
-    let size = Size::of_module(bytes.len());
-    match compile_for(engine, size, digest, bytes) {
-        // The pool has limits of its own (tables, parts of a component); the big lane has none.
-        Err(_) if size == Size::Small => {
-            Ok((Size::Big, compile_for(engine, Size::Big, digest, bytes)?))
-        }
-        compiled => Ok((size, compiled?)),
-    }
-}
-
-fn compile_for(
-    engine: &Engine,
-    size: Size,
-    digest: Digest,
-    bytes: &[u8],
-) -> wasmtime::Result<Component> {
-    let lane = &engine.lane(size).engine;
-    if let Some(component) = engine.cache().and_then(|cache| cache.get(lane, digest)) {
-        return Ok(component);
-    }
-    let component = Component::from_binary(lane, bytes)?;
-    let Some(cache) = engine.cache() else { return Ok(component) };
-    cache.put(lane, digest, &component);
-    // What comes from the cache is mapped from a file and takes less memory than what was just compiled.
-    Ok(cache.get(lane, digest).unwrap_or(component))
 }
 
 /// What a component imports and exports, by name: `mortise:host/cluster@0.1.0`.
@@ -227,7 +336,9 @@ fn quoted(names: &[&str]) -> String {
 impl Digest {
     /// The digest of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        Self(Sha256::digest(bytes).into())
+        let mut of = Self([0; SHA256_OUTPUT_LEN]);
+        of.0.copy_from_slice(digest(&SHA256, bytes).as_ref());
+        of
     }
 }
 

@@ -5,17 +5,20 @@
 
 mod ticker;
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use cap_std::fs::Dir;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::cache::Cache;
+use super::compiler::{CompileError, Compiler};
 use super::state::State;
 use super::{imports, wasi};
+use crate::cache_dir::{self, CacheDir};
+use crate::metrics::Metrics;
 use ticker::Ticker;
 
 /// Why no engine could be made.
@@ -31,6 +34,10 @@ pub enum EngineError {
         source: wasmtime::Error,
     },
 
+    /// The directory of compiled code is not to be trusted.
+    #[error(transparent)]
+    Cache(cache_dir::Error),
+
     /// The thread that interrupts calls could not be started.
     #[error("cannot start the thread that interrupts calls")]
     Ticker(#[source] std::io::Error),
@@ -39,9 +46,13 @@ pub enum EngineError {
 /// What an engine is made with.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Where compiled code is kept between starts. Nobody but this program may be able to write there: what lies in it is
-    /// run as machine code (host/decisions/0005-code-cache.md). None: every start compiles.
-    pub cache: Option<Dir>,
+    /// Where compiled code is kept between starts: what lies there is run as machine code
+    /// (host/decisions/0028-what-lies-in-the-cache.md). None: every start compiles.
+    pub cache: Option<CacheDir>,
+    /// Who compiles.
+    pub compiler: Compiler,
+    /// Where it is counted what was compiled.
+    pub metrics: Metrics,
     /// Whether all random bytes follow from the call's seed and object, so that a call can be repeated. For simulations: what
     /// is drawn so is no secret.
     pub repeatable: bool,
@@ -57,6 +68,10 @@ struct Shared {
     small: Lane,
     big: Lane,
     cache: Option<Cache>,
+    compiler: Compiler,
+    /// One permit for each module that can be compiled at the same time.
+    compiling: Arc<Semaphore>,
+    metrics: Metrics,
     repeatable: bool,
     ticker: Ticker,
 }
@@ -82,6 +97,9 @@ const SMALL_MODULE: usize = 8 << 20;
 const SMALL_CALLS: u32 = 128;
 /// Calls at the same time in the big lane, each of which may take its memory limit.
 const BIG_CALLS: u32 = 16;
+/// Modules that are compiled at the same time, each of which may take the compiler's limit of memory. Not one: a module that takes
+/// as long as it may shall not keep all others waiting.
+const COMPILING: usize = 2;
 /// Core instances, memories and tables that one component may consist of. A guest built for wasm32-wasip2 has 3 to 5, 1 and 2.
 const PARTS: u32 = 16;
 const MEMORIES: u32 = 2;
@@ -109,9 +127,12 @@ impl Engine {
         let big = Lane::new("big", &InstanceAllocationStrategy::OnDemand, BIG_CALLS)?;
         let engines = vec![small.engine.clone(), big.engine.clone()];
         let ticker = Ticker::start(engines).map_err(EngineError::Ticker)?;
-        let cache = options.cache.map(Cache::new);
-        let repeatable = options.repeatable;
-        Ok(Self { shared: Arc::new(Shared { small, big, cache, repeatable, ticker }) })
+        let Options { cache, compiler, metrics, repeatable } = options;
+        let cache = cache.map(|dir| Cache::open(&dir, &big.engine)).transpose();
+        let cache = cache.map_err(EngineError::Cache)?.flatten();
+        let compiling = Arc::new(Semaphore::new(COMPILING));
+        let shared = Shared { small, big, cache, compiler, compiling, metrics, repeatable, ticker };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     pub(super) fn lane(&self, size: Size) -> &Lane {
@@ -123,6 +144,22 @@ impl Engine {
 
     pub(super) fn cache(&self) -> Option<&Cache> {
         self.shared.cache.as_ref()
+    }
+
+    pub(super) fn compiler(&self) -> &Compiler {
+        &self.shared.compiler
+    }
+
+    /// A place among those that compile.
+    pub(super) async fn compiling(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.shared.compiling)
+            .acquire_owned()
+            .await
+            .expect("the places are never closed")
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
     }
 
     /// Whether random bytes follow from the call.
@@ -167,6 +204,17 @@ impl Size {
     }
 }
 
+/// Makes machine code of a component, for both lanes: where the memory of instances comes from makes no difference to it.
+///
+/// # Errors
+///
+/// What is not a component that [`Engine`] could run.
+pub fn compile(module: &[u8]) -> Result<Vec<u8>, CompileError> {
+    let engine = wasmtime::Engine::new(&config(&InstanceAllocationStrategy::OnDemand));
+    let engine = engine.map_err(|error| CompileError::NotRun(io::Error::other(error)))?;
+    engine.precompile_component(module).map_err(|error| CompileError::Refused(format!("{error:#}")))
+}
+
 fn config(allocation: &InstanceAllocationStrategy) -> Config {
     let mut config = Config::new();
     config
@@ -202,6 +250,10 @@ fn pooling() -> InstanceAllocationStrategy {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{Hash as _, Hasher as _};
+
+    use xxhash_rust::xxh3::Xxh3;
+
     use super::*;
 
     #[test]
@@ -210,6 +262,17 @@ mod tests {
         let other = engine.clone();
         drop(engine);
         drop(other);
+    }
+
+    #[test]
+    fn code_is_the_same_for_both_lanes() {
+        let engine = Engine::new(Options::default()).unwrap();
+        let hash = |size| {
+            let mut hasher = Xxh3::new();
+            engine.lane(size).engine.precompile_compatibility_hash().hash(&mut hasher);
+            hasher.finish()
+        };
+        assert_eq!(hash(Size::Small), hash(Size::Big));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The one place where the host trusts machine code that it did not compile in this run. See
-//! host/decisions/0005-code-cache.md.
+//! host/decisions/0028-what-lies-in-the-cache.md.
 
 use wasmtime::component::Component;
 
@@ -16,9 +16,10 @@ use super::cache::Verified;
 pub(super) fn component(engine: &wasmtime::Engine, code: &Verified) -> wasmtime::Result<Component> {
     use std::os::fd::AsRawFd as _;
     let path = format!("/proc/self/fd/{}", code.file.as_raw_fd());
-    // SAFETY: the file holds what `Component::serialize` gave to this program: it lies in a directory that only it may write,
-    // and carries its digest, so it was not damaged either. It does not change while it is mapped: the cache only ever
-    // replaces files as a whole. wasmtime checks by itself that the code was made by the same version with the same settings.
+    // SAFETY: the file holds what a compiler of ours has written. If it comes from the cache, it is a file of ours in a directory of
+    // ours, neither of which others may write to, and it carries its digest, so it was not damaged either; else it has no name and
+    // nobody else has it open. It does not change while it is mapped: the cache only ever replaces files as a whole. wasmtime checks
+    // by itself that the code was made by the same version with the same settings.
     unsafe { Component::deserialize_file(engine, path) }
 }
 
@@ -34,8 +35,6 @@ pub(super) fn component(engine: &wasmtime::Engine, code: &Verified) -> wasmtime:
     let mut bytes = Vec::new();
     file.rewind()?;
     file.read_to_end(&mut bytes)?;
-    // SAFETY: the bytes are what `Component::serialize` gave to this program: they lie in a directory that only it may write,
-    // and carry their digest, so they were not damaged either. wasmtime checks by itself that they were made by the same
-    // version with the same settings.
+    // SAFETY: the bytes are what a compiler of ours has written: as above.
     unsafe { Component::deserialize(engine, bytes) }
 }

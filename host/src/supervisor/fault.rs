@@ -50,9 +50,14 @@ impl Fault {
         let reason = match error {
             LoadError::OtherVersion { .. } | LoadError::OtherTypes { .. } => "ModuleOtherVersion",
             LoadError::NotGranted { .. } => "ImportsNotGranted",
+            LoadError::CompileFailed { .. } => "CompileFailed",
             _ => "ModuleInvalid",
         };
-        let passes = matches!(error, LoadError::BrokenOff { .. });
+        let passes = match error {
+            LoadError::BrokenOff { .. } => true,
+            LoadError::CompileFailed { source, .. } => source.passes(),
+            _ => false,
+        };
         Self { passes, ..Self::new(reason, chain::whole(error)) }
     }
 

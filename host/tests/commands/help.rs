@@ -8,7 +8,7 @@ const UPDATE: &str = "MORTISE_UPDATE_HELP";
 #[test]
 fn help_is_as_it_was_reviewed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/commands/help");
-    for command in ["run", "simulate", "inspect", "bench", "completion"] {
+    for command in ["run", "simulate", "inspect", "bench", "compile", "completion"] {
         let output = mortise()
             .args([command, "--help"])
             .env_remove("MORTISE_LOG")

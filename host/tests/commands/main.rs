@@ -11,6 +11,8 @@
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
+mod compile;
+#[cfg(test)]
 mod completion;
 #[cfg(test)]
 mod dev;

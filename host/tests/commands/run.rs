@@ -1,6 +1,7 @@
 //! `mortise run` against an API over HTTP.
 
 mod api;
+mod compile;
 mod end;
 mod lease;
 mod pace;

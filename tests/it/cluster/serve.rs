@@ -15,7 +15,9 @@ use kube::{
 use mortise_host::{
     args::{Args, Command},
     cluster::Cluster,
-    desk, files, serve,
+    desk, files,
+    processor::Compiler,
+    serve,
 };
 use mortise_tests::{cluster, guest};
 use serde_json::{Value, json};
@@ -122,7 +124,7 @@ async fn a_host_with_the_role_of_deploy_does_all_that_it_has_to_and_is_refused_n
     let Command::Run(run) = Args::try_parse_from(words).unwrap().command else {
         panic!("another command")
     };
-    let code = serve::run(&run, None).await.unwrap();
+    let code = serve::run(&run, None, Compiler::InProcess).await.unwrap();
     assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::SUCCESS));
 
     let copies: Api<Secret> = Api::namespaced(client.clone(), &target);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Api, Run, bare, command, get};
 
 /// Runs it to its end: the code is 1, and the last line is an error, the only one. What it says.
-fn refused(command: &mut Command) -> String {
+pub(super) fn refused(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -71,6 +71,8 @@ async fn every_option_can_be_an_environment_variable() {
         ("MORTISE_WORKERS", "1"),
         ("MORTISE_LOG_FORMAT", "json"),
         ("MORTISE_DRAIN_SECONDS", "20"),
+        ("MORTISE_COMPILE_MEMORY_MIB", "500"),
+        ("MORTISE_COMPILE_SECONDS", "60"),
         ("MORTISE_LEADER_ELECT", "true"),
         ("MORTISE_LEASE_NAMESPACE", "default"),
         ("MORTISE_LEASE_NAME", "elected"),

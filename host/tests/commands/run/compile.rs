@@ -1,0 +1,125 @@
+//! How a host compiles, and where it keeps what comes of it.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt as _, chown},
+    path::Path,
+    process::Command,
+};
+
+use serde_json::{Value, json};
+
+use super::{Api, Run, command, start::refused};
+use crate::compile::{component, modules};
+
+/// What a condition of a Processor says.
+fn condition(api: &Api, processor: &str, of: &str) -> Value {
+    let processors = api.of_kind("Processor");
+    let mut named = processors.iter().filter(|object| object["metadata"]["name"] == processor);
+    let conditions = named.next().unwrap()["status"]["conditions"].as_array().unwrap();
+    conditions.iter().find(|condition| condition["type"] == of).unwrap().clone()
+}
+
+fn add(api: &Api, name: &str, module: &[u8]) {
+    let metadata =
+        json!({"name": name, "namespace": "platform", "labels": {"mortise.dev/processor": name}});
+    let spec = json!({"module": {"path": format!("{name}.wasm")}, "serviceAccountName": name});
+    fs::write(api.modules().join(format!("{name}.wasm")), module).unwrap();
+    for object in [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        json!({"apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": metadata, "spec": spec}),
+    ] {
+        api.embedded.load(object, true).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_module_that_takes_too_much_to_compile_harms_no_other() {
+    let api = Api::with_secret_copy().await;
+    add(&api, "hostile", &modules::hostile(component(), 6_000, 6_000));
+    let run = Run::start(&api, &["--once", "--compile-memory-mib", "400"]);
+    let done = run.event("all is reconciled");
+    assert_eq!((&done["processors"], &done["faulty"]), (&1.into(), &1.into()), "{done}");
+    let (status, said) = run.wait();
+    assert_eq!(status.code(), Some(3), "{said}");
+    let loaded = condition(&api, "hostile", "Loaded");
+    assert_eq!((&loaded["status"], &loaded["reason"]), (&"False".into(), &"CompileFailed".into()));
+    let message = loaded["message"].as_str().unwrap();
+    assert!(
+        message.contains("`hostile.wasm` cannot be compiled: it takes more than the 400 MiB"),
+        "{message}"
+    );
+    assert_eq!(condition(&api, "secret-copy", "Ready")["status"], "True");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cache_that_others_may_write_to_is_refused_before_anything_runs() {
+    let api = Api::start().await;
+    let cache = api.folder().join("cache");
+    fs::create_dir(&cache).unwrap();
+    fs::set_permissions(&cache, Permissions::from_mode(0o777)).unwrap();
+    let refusal = |cache: &Path| refused(command(&api).arg("--cache").arg(cache));
+    let message = refusal(&cache);
+    assert!(message.contains("(mode 0777)") && message.contains("chmod go-w"), "{message}");
+    // Who is not root cannot give a directory away, but does not own root's either.
+    let theirs = match chown(&cache, Some(12_345), None) {
+        Ok(()) => cache,
+        Err(_) => "/usr".into(),
+    };
+    let message = refusal(&theirs);
+    assert!(message.contains("is owned by user") && message.contains("--cache"), "{message}");
+}
+
+/// A host whose cache is in a file system of its own.
+fn with_mount(api: &Api, options: &str) -> Command {
+    let cache = api.folder().join("cache");
+    fs::create_dir_all(&cache).unwrap();
+    let inner = command(api);
+    let mut outer = Command::new("unshare");
+    outer.args(["--map-root-user", "--mount", "sh", "-c"]);
+    outer.arg("mount -t tmpfs -o \"$1\" cache \"$2\" && shift && MORTISE_CACHE=\"$1\" && export MORTISE_CACHE && shift && exec \"$@\"");
+    outer.args(["sh", options]).arg(&cache).arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer.arg("--once");
+    outer
+}
+
+/// Whether this machine lets us mount in a namespace of our own.
+fn can_mount() -> bool {
+    let try_it = "mount -t tmpfs none /mnt";
+    let tried =
+        Command::new("unshare").args(["--map-root-user", "--mount", "sh", "-c", try_it]).output();
+    let can = tried.is_ok_and(|output| output.status.success());
+    if !can {
+        eprintln!("not tested: there is no `unshare` with which a file system can be mounted here");
+        assert_ne!(std::env::var("MORTISE_TOOLS").as_deref(), Ok("required"));
+    }
+    can
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_runs_without_a_cache_where_that_is_full_or_read_only() {
+    if !can_mount() {
+        return;
+    }
+    for (options, expected) in
+        [("size=16k,mode=700", "No space left"), ("ro,mode=700", "Read-only file system")]
+    {
+        let api = Api::with_secret_copy().await;
+        let (status, said) = Run::spawn(&mut with_mount(&api, options)).wait();
+        assert_eq!(status.code(), Some(0), "{options}: {said}");
+        let warnings: Vec<&str> =
+            said.lines().filter(|line| line.contains("is not kept")).collect();
+        assert_eq!(warnings.len(), 1, "{options}: {said}");
+        assert!(
+            warnings[0].contains("\"WARN\"") && warnings[0].contains(expected),
+            "{options}: {warnings:?}"
+        );
+        assert_eq!(condition(&api, "secret-copy", "Ready")["status"], "True");
+    }
+}
