@@ -203,7 +203,7 @@ const COMPLETION: [Case; 2] = [
 ];
 
 /// What is wrong with the cluster is tested with `mortise run`.
-const RUN: [Case; 14] = [
+const RUN: [Case; 16] = [
     ("run", &["--modules <DIR>"]),
     ("run --modules empty --kubeconfig absent", &["the kubeconfig `absent`"]),
     ("run --modules empty --kubeconfig theirs", &["`theirs`", "--context", "there is: `kind`"]),
@@ -214,6 +214,11 @@ const RUN: [Case; 14] = [
     ("run --modules empty --listen here", &["'here'", "--listen", "`127.0.0.1:9090`"]),
     ("run --modules empty --admin here", &["'here'", "--admin", "`127.0.0.1:9090`"]),
     ("run --modules empty --workers 0", &["'0'", "--workers", "1..=1024"]),
+    (
+        "run --modules empty --compile-memory-mib 8",
+        &["'8'", "--compile-memory-mib", "64..=1048576"],
+    ),
+    ("run --modules empty --compile-seconds 0", &["'0'", "--compile-seconds", "1..=86400"]),
     ("run --modules empty --log-format xml", &["'xml'", "[possible values: text, json]"]),
     ("run --modules empty --drain-seconds few", &["'few'", "--drain-seconds", "a whole number"]),
     ("run --modules empty --lease-seconds 0", &["'0'", "--lease-seconds", "1..=3600"]),
@@ -232,12 +237,19 @@ const RUN: [Case; 14] = [
     ("run --modules empty --once --kubeconfig list.yaml", &["the kubeconfig `list.yaml`"]),
 ];
 
+const COMPILE: [Case; 4] = [
+    ("compile --memory-mib 8", &["'8'", "--memory-mib", "64..=1048576"]),
+    ("compile --seconds 0", &["'0'", "--seconds", "1..=86400"]),
+    ("compile --parent me", &["'me'", "--parent"]),
+    ("compile", &["cannot compile the module: "]),
+];
+
 /// Names, of which any text is one.
 const ANY_TEXT: [&str; 3] = ["run --namespace", "run --lease-namespace", "run --lease-name"];
 
 fn cases() -> impl Iterator<Item = &'static Case> {
-    let commands: [&[Case]; 9] =
-        [&GLOBAL, &NEW, &DEV, &SIMULATE, &INSPECT, &BENCH, &TEST, &COMPLETION, &RUN];
+    let commands: [&[Case]; 10] =
+        [&GLOBAL, &NEW, &DEV, &SIMULATE, &INSPECT, &BENCH, &TEST, &COMPILE, &COMPLETION, &RUN];
     commands.into_iter().flatten()
 }
 

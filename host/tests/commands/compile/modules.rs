@@ -21,7 +21,7 @@ pub(crate) fn with_code(component: &[u8], functions: usize) -> Vec<u8> {
         let step = |index: usize| {
             let constant = leb((seed * 31 + index * 7) % 60);
             // local.get 0, i32.const, i32.rotl, local.get 1, i32.xor, local.set 0; the two in turn.
-            let (a, b) = ((index % 2) as u8, ((index + 1) % 2) as u8);
+            let (a, b) = if index.is_multiple_of(2) { (0, 1) } else { (1, 0) };
             [&[0x20, a, 0x41], &constant[..], &[0x77, 0x20, b, 0x73, 0x21, a]].concat()
         };
         let steps: Vec<u8> = (0..200).flat_map(step).collect();
@@ -37,7 +37,7 @@ pub(crate) fn with_data(component: &[u8], bytes: usize) -> Vec<u8> {
     // One memory, no maximum; one segment, at 0.
     let memory = section(MEMORIES, &[&[1, 0], &pages[..]].concat());
     let start = [1, 0, 0x41, 0, 0x0b];
-    let content: Vec<u8> = (0..bytes).map(|index| (index % 251) as u8).collect();
+    let content: Vec<u8> = (0..=250).cycle().take(bytes).collect();
     let data = section(DATA, &[&start[..], &leb(bytes), &content].concat());
     add(component, CORE_MODULE, &[HEADER, &memory, &data].concat())
 }
@@ -88,7 +88,7 @@ fn section(id: u8, content: &[u8]) -> Vec<u8> {
 fn leb(mut number: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
-        let low = (number & 0x7f) as u8;
+        let low = number.to_le_bytes()[0] & 0x7f;
         number >>= 7;
         if number == 0 {
             bytes.push(low);
