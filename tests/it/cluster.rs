@@ -3,6 +3,7 @@
 mod faults;
 mod forward;
 mod harness;
+mod install;
 mod interrupted;
 mod killed;
 mod leases;
@@ -19,7 +20,6 @@ mod roles;
 #[path = "../../host/embedded-api/tests/scenarios/run.rs"]
 mod run;
 mod scenarios;
-mod serve;
 mod shop;
 mod stage;
 mod strict;

@@ -47,7 +47,7 @@ impl Access {
                 Ok(Event::Init | Event::InitApply(_)) => {}
                 Err(watcher::Error::InitialListFailed(error)) => late(&kind, &error),
                 Err(watcher::Error::WatchStartFailed(error)) if is_refused(&error) => {
-                    late(&kind, &error)
+                    late(&kind, &error);
                 }
                 Err(error) => debug!(kind, %error, "a watch of rights failed, trying again"),
             }

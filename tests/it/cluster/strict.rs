@@ -110,7 +110,7 @@ fn without_what_one_server_knows(mut object: Value, namespace: &str) -> Value {
 }
 
 /// Where an answer lacks what was sent. What is sent empty may be left out.
-fn lacks(sent: &Value, answer: &Value, at: &str, lost: &mut Vec<String>) {
+pub(super) fn lacks(sent: &Value, answer: &Value, at: &str, lost: &mut Vec<String>) {
     match (sent, answer) {
         (Value::Null, _) => {}
         (Value::Object(sent), _) => {

@@ -1,0 +1,259 @@
+//! `deploy/install.yaml` and `deploy/example.yaml` on a control plane: taken as they are; enough for a host as in a pod; no more than is
+//! needed; gone without a trace. `tests/whole-run` goes the same way with kubectl, and swaps versions on it.
+
+mod objects;
+mod pod;
+mod rights;
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment, authentication::v1::TokenRequest, coordination::v1::Lease,
+        core::v1::ServiceAccount, policy::v1::PodDisruptionBudget,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client,
+    api::{DynamicObject, ListParams, PostParams},
+    core::{ApiResource, GroupVersionKind},
+    runtime::{conditions::is_crd_established, wait::await_condition},
+};
+use mortise_host::files;
+use mortise_tests::{
+    cluster::{self, Audit},
+    definitions, guest, loaded,
+};
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+
+use self::{
+    objects::{All, Objects},
+    pod::Pod,
+    rights::Right,
+};
+use super::program::{GLANCE, GUARD, Program, get};
+
+const INSTALLATION: &str = "deploy/install.yaml";
+const EXAMPLE: &str = "deploy/example.yaml";
+const GUEST: &str = "guests/api-rule";
+/// The host's account, and the namespace that it is in.
+const HOST: &str = "mortise";
+/// The example: its Processor, its account, and the namespace that both are in.
+const PROCESSOR: &str = "api-rule";
+const USER: &str = "system:serviceaccount:mortise:mortise";
+const ACTS_AS: &str = "system:serviceaccount:api-rule:api-rule";
+/// The finalizers that a host or the example puts on objects.
+const FINALIZERS: [&str; 2] = ["mortise.dev/processor", "gateway.kyma-project.io/subresources"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn documents(file: &str) -> Vec<Value> {
+    files::load(&root().join(file)).unwrap()
+}
+
+/// A control plane of one's own, on which users have their objects and nothing of ours is.
+struct Site {
+    plane: cluster::Cluster,
+    client: Client,
+    objects: Objects,
+}
+
+// === impl Site ===
+
+impl Site {
+    async fn open() -> Option<Self> {
+        let plane = cluster::own().await.unwrap()?;
+        let istio = cluster::istio().await.unwrap()?;
+        plane.install(&[istio, definitions(GUEST).unwrap()].concat()).await.unwrap();
+        let client = plane.client().await.unwrap();
+        let site = Self { objects: Objects::new(client.clone()), plane, client };
+        for object in documents(&format!("{GUEST}/examples")) {
+            site.objects.apply(&object).await;
+        }
+        Some(site)
+    }
+
+    fn api<K: kube::Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>>(
+        &self,
+        namespace: &str,
+    ) -> Api<K> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Applies the installation as it stands there, and waits until its Pods are ready.
+    async fn install(&self) {
+        for object in documents(INSTALLATION) {
+            self.objects.apply(&object).await;
+        }
+        let kinds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        until(await_condition(kinds, "processors.mortise.dev", is_crd_established())).await;
+        let ready = |found: Option<&Deployment>| {
+            found.and_then(|found| found.status.as_ref()?.ready_replicas) == Some(2)
+        };
+        until(Box::pin(await_condition(self.api::<Deployment>(HOST), HOST, ready))).await;
+        // The budget finds these Pods, and lets one of them go.
+        let allows = |found: Option<&PodDisruptionBudget>| {
+            found.and_then(|found| Some(found.status.as_ref()?.disruptions_allowed)) == Some(1)
+        };
+        until(await_condition(self.api::<PodDisruptionBudget>(HOST), HOST, allows)).await;
+    }
+
+    /// A container of the Deployment, with the example's module where the Deployment mounts them.
+    async fn start_host(&self) -> (Program, Pod) {
+        let deployment = self.api::<Deployment>(HOST).get(HOST).await.unwrap();
+        let pod = Pod::of(&deployment);
+        std::fs::copy(guest(GUEST).unwrap(), pod.volume("modules").join("api-rule.wasm")).unwrap();
+        let token = token(&self.client, HOST, HOST).await;
+        pod.let_be(&token, HOST, &self.plane.kubeconfig());
+        let address = self.plane.config().await.unwrap().cluster_url;
+        (Program::spawn(pod.command(&address)), pod)
+    }
+
+    fn kind(&self, group: &str, version: &str, kind: &str, namespace: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        Api::namespaced_with(self.client.clone(), namespace, &ApiResource::from_gvk(&kind))
+    }
+
+    fn processors(&self) -> Api<DynamicObject> {
+        self.kind("mortise.dev", "v1alpha1", "Processor", PROCESSOR)
+    }
+
+    /// Until the Processor runs, every APIRule is ready and has its `VirtualService`.
+    async fn settled(&self) {
+        let runs = |found: Option<&DynamicObject>| found.is_some_and(is_ready);
+        until(await_condition(self.processors(), PROCESSOR, runs)).await;
+        let rules = self.kind("gateway.kyma-project.io", "v2", "APIRule", "shop");
+        let names: Vec<String> = names(&rules).await;
+        assert!(!names.is_empty(), "the examples of {GUEST} have rules");
+        for name in &names {
+            let ready = |found: Option<&DynamicObject>| {
+                found.is_some_and(|found| found.data["status"]["state"] == "Ready")
+            };
+            until(await_condition(rules.clone(), name, ready)).await;
+        }
+        let made = self.kind("networking.istio.io", "v1", "VirtualService", "shop");
+        assert_eq!(self::names(&made).await.len(), names.len());
+    }
+
+    /// Takes all away as the README says: the Processors, each of which sees to its objects; the example; the host.
+    async fn uninstall(&self, mut host: Program) {
+        let processors = self.objects.delete(&documents(EXAMPLE), |kind| kind == "Processor").await;
+        assert_eq!(processors, 1);
+        self.objects.delete(&documents(EXAMPLE), |kind| kind != "Processor").await;
+        host.terminate();
+        let (status, said) = host.ended().await;
+        assert_eq!(status.code(), Some(0), "{said}");
+        let lease = self.api::<Lease>(HOST).get(HOST).await.unwrap().spec.unwrap();
+        assert_eq!(lease.holder_identity, None, "it was given back");
+        self.objects.delete(&documents(INSTALLATION), |_| true).await;
+    }
+}
+
+async fn until<T, E: std::fmt::Debug>(what: impl Future<Output = Result<T, E>>) -> T {
+    timeout(GUARD, what).await.expect("only a fault takes longer").unwrap()
+}
+
+async fn names(api: &Api<DynamicObject>) -> Vec<String> {
+    let found = api.list(&ListParams::default()).await.unwrap();
+    found.into_iter().filter_map(|object| object.metadata.name).collect()
+}
+
+fn is_ready(processor: &DynamicObject) -> bool {
+    let conditions = processor.data["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|of| of["type"] == "Ready" && of["status"] == "True")
+}
+
+async fn token(admin: &Client, namespace: &str, account: &str) -> String {
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
+    let (asked, params) = (TokenRequest::default(), PostParams::default());
+    let answer = accounts.create_token_request(account, &params, &asked).await.unwrap();
+    answer.status.unwrap().token
+}
+
+/// What the host asked for was allowed, and as itself it asked for nothing but what is stated; all that is stated was needed.
+async fn requests_are_as_stated(audit: &Audit) {
+    let mut events = audit.events().await.unwrap();
+    events.retain(|event| event.user.username == USER);
+    let refused: Vec<_> = events
+        .iter()
+        .filter(|event| matches!(event.code(), 401 | 403))
+        .map(|event| (event.account(), &event.verb, event.resource()))
+        .collect();
+    assert_eq!(refused, [], "nothing more is needed");
+    let (own, acting): (Vec<_>, Vec<_>) =
+        events.into_iter().partition(|event| event.impersonated_user.is_none());
+    let accounts: BTreeSet<&str> = acting.iter().map(cluster::Event::account).collect();
+    assert_eq!(accounts, [ACTS_AS].into());
+
+    let used: BTreeSet<Right> = own.iter().filter_map(Right::of_request).collect();
+    let stated: BTreeSet<Right> = rights::stated();
+    let unnamed = |rights: BTreeSet<Right>| -> BTreeSet<Right> {
+        rights.into_iter().map(Right::whatever_the_name).collect()
+    };
+    let (used, stated) = (unnamed(used), unnamed(stated));
+    let of_all: BTreeSet<Right> = rights::of_every_account().into();
+    let more: Vec<_> = used.difference(&stated).filter(|of| !of_all.contains(of)).collect();
+    assert_eq!(more, Vec::<&Right>::new(), "asked for, and not stated");
+    let less: Vec<_> = stated.difference(&used).filter(|of| !of.is_for_the_unusual()).collect();
+    assert_eq!(less, Vec::<&Right>::new(), "stated, and not asked for");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_installed_is_enough_and_leaves_nothing_behind() {
+    if !pod::is_possible() {
+        return;
+    }
+    let Some(site) = Site::open().await else { return };
+    let before = site.objects.all().await;
+    site.install().await;
+    for object in documents(EXAMPLE) {
+        site.objects.apply(&object).await;
+    }
+    let audit = site.plane.audit().await.unwrap();
+    let (mut host, pod) = site.start_host().await;
+    let ports = host.ports().await;
+    let (_, about) = get(&ports.admin, "/host").await;
+    assert!(about.contains(&format!("\"{USER}\"")), "{about}");
+    site.settled().await;
+    for path in pod.probes() {
+        assert_eq!(get(&ports.public, &path).await, (200, "ok\n".to_owned()), "{path}");
+    }
+    requests_are_as_stated(&audit).await;
+    rights::are_no_more_than_stated(&site).await;
+
+    site.uninstall(host).await;
+    let gone = async {
+        while !left(&before, &site.objects.all().await).is_empty() {
+            sleep(GLANCE).await;
+        }
+    };
+    let is_gone = timeout(GUARD, gone).await.is_ok();
+    assert!(is_gone, "left over: {:?}", left(&before, &site.objects.all().await));
+}
+
+/// What there was not before, and what holds a finalizer of ours.
+fn left(before: &All, after: &All) -> Vec<String> {
+    let is_ours = |held: &BTreeSet<String>| FINALIZERS.iter().any(|ours| held.contains(*ours));
+    let left = after.iter().filter(|(title, held)| !before.contains_key(*title) || is_ours(held));
+    left.map(|(title, held)| format!("{title} {held:?}")).collect()
+}
+
+#[tokio::test]
+async fn the_example_s_roles_are_those_that_inspect_prints() {
+    let loaded = loaded(GUEST, "{}").await.unwrap();
+    let account = format!("{PROCESSOR}/{PROCESSOR}").parse().unwrap();
+    let crds = definitions(GUEST).unwrap();
+    let printed = mortise_host::inspect::rbac(&loaded.description, crds, Some(&account), None);
+    let printed: Vec<Value> = serde_saphyr::from_multiple(&printed.await.unwrap()).unwrap();
+    let mut example = documents(EXAMPLE);
+    example.retain(|object| object["metadata"]["name"] == printed[0]["metadata"]["name"]);
+    assert_eq!(json!(example), json!(printed), "put what `mortise inspect` prints into {EXAMPLE}");
+}

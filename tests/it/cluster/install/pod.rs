@@ -1,0 +1,133 @@
+//! A container as the installation has it, without a container engine: its arguments, and a root that cannot be written to. In the root
+//! are the program, its volumes, credentials where Kubernetes puts them, and `/proc`. A program that is not linked statically
+//! finds the libraries of this machine, too; with [`STATIC`] one that is, as `deploy/Dockerfile` makes it, finds nothing else.
+
+use std::{
+    env, fs,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use k8s_openapi::{
+    ByteString,
+    api::{apps::v1::Deployment, core::v1::Container},
+};
+use kube::config::Kubeconfig;
+use mortise_tests::tool;
+use serde_json::json;
+use tempfile::TempDir;
+
+/// Names a program that is run instead of the one that is built with the tests.
+const STATIC: &str = "MORTISE_STATIC";
+/// Where a pod finds who it is.
+const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
+const LIBRARIES: &str = "/lib /lib64 /usr";
+
+/// In a mount namespace of its own: `PROGRAM FOLDER LIBRARIES VOLUME... -- ARGUMENT...`. The root is made in memory, since not every
+/// file system can be mounted anew by whom it does not belong to.
+const ENTER: &str = r#"
+set -e
+program=$1 folder=$2 libraries=$3
+shift 3
+root=$folder/root
+bind() { mkdir -p "$2"; mount --rbind "$1" "$2"; }
+mount -t tmpfs tmpfs "$root"
+: > "$root/mortise"
+mount --bind "$program" "$root/mortise"
+for path in /proc $libraries; do
+    if [ -d "$path" ]; then bind "$path" "$root$path"; fi
+done
+while [ "$1" != -- ]; do
+    bind "$folder/volumes/$1" "$root/$1"
+    shift
+done
+shift
+mount -o remount,ro "$root"
+exec chroot "$root" /mortise "$@"
+"#;
+
+/// A pod of the installation.
+pub(super) struct Pod {
+    /// With the mount point of the root, and the volumes by their paths in it.
+    folder: TempDir,
+    container: Container,
+}
+
+/// Whether this process may have a root of its own; if not, that is said.
+pub(super) fn is_possible() -> bool {
+    let tried = Command::new("unshare").args(["--map-root-user", "--mount", "true"]).output();
+    let is_possible = tried.is_ok_and(|tried| tried.status.success());
+    if !is_possible {
+        let line = "`unshare --map-root-user --mount` is not there or not allowed: the test of the installation as a pod not run";
+        tool::say("unshare", line);
+    }
+    is_possible
+}
+
+// === impl Pod ===
+
+impl Pod {
+    pub(super) fn of(deployment: &Deployment) -> Self {
+        let template = deployment.spec.as_ref().unwrap().template.spec.as_ref().unwrap();
+        let [container] = template.containers.as_slice() else { panic!("one container") };
+        let pod = Self { folder: tempfile::tempdir().unwrap(), container: container.clone() };
+        fs::create_dir(pod.folder.path().join("root")).unwrap();
+        for volume in pod.volumes() {
+            // An emptyDir may be written by all.
+            let made =
+                fs::DirBuilder::new().recursive(true).mode(0o777).create(pod.volume(&volume));
+            made.unwrap();
+        }
+        pod
+    }
+
+    /// The paths at which something is mounted.
+    fn volumes(&self) -> Vec<String> {
+        let mounts = self.container.volume_mounts.iter().flatten();
+        let paths = mounts.map(|mount| mount.mount_path.trim_start_matches('/').to_owned());
+        paths.chain([ACCOUNT.to_owned()]).collect()
+    }
+
+    /// What is mounted at a path, outside of the pod.
+    pub(super) fn volume(&self, path: &str) -> PathBuf {
+        self.folder.path().join("volumes").join(path)
+    }
+
+    /// What `kubelet` gives a pod of this account.
+    pub(super) fn let_be(&self, token: &str, namespace: &str, kubeconfig: &Path) {
+        let config = Kubeconfig::read_from(kubeconfig).unwrap();
+        let cluster = config.clusters[0].cluster.as_ref().unwrap();
+        let authority = json!(cluster.certificate_authority_data);
+        let authority: ByteString = serde_json::from_value(authority).unwrap();
+        let write = |name: &str, content: &[u8]| {
+            fs::write(self.volume(ACCOUNT).join(name), content).unwrap();
+        };
+        write("token", token.as_bytes());
+        write("namespace", namespace.as_bytes());
+        write("ca.crt", &authority.0);
+    }
+
+    /// The container's process, before the API at this address. The ports are free ones; all else is as the installation says it.
+    pub(super) fn command(&self, api: &http::Uri) -> Command {
+        let given = env::var_os(STATIC).map(PathBuf::from);
+        let libraries = if given.is_some() { "" } else { LIBRARIES };
+        let program = given.unwrap_or_else(|| env!("CARGO_BIN_EXE_mortise-tested").into());
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", ENTER, "sh"]);
+        command.arg(program).arg(self.folder.path()).arg(libraries).args(self.volumes()).arg("--");
+        command.args(self.container.args.iter().flatten());
+        command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_default());
+        command.envs([("MORTISE_LISTEN", "127.0.0.1:0"), ("MORTISE_ADMIN", "127.0.0.1:0")]);
+        command.env("KUBERNETES_SERVICE_HOST", api.host().unwrap());
+        command.env("KUBERNETES_SERVICE_PORT", api.port_u16().unwrap().to_string());
+        command
+    }
+
+    /// The path and the status that the probes ask for.
+    pub(super) fn probes(&self) -> Vec<String> {
+        let probes = [&self.container.liveness_probe, &self.container.readiness_probe];
+        let paths = probes.map(|probe| probe.as_ref()?.http_get.as_ref()?.path.clone());
+        paths.map(|path| path.expect("a probe asks for a path")).into()
+    }
+}
