@@ -40,7 +40,7 @@ use crate::{
 const PUPPET: &str = "tests/guests/puppet";
 const NAMESPACE: &str = "default";
 /// Objects, each of which is changed so often; those who change them wait each for one object at a time.
-const OBJECTS: usize = 800;
+const OBJECTS: usize = 400;
 const CHANGES: usize = 10;
 const PEOPLE: usize = 8;
 const EVERY: Duration = Duration::from_millis(200);
