@@ -39,7 +39,7 @@ struct Bench {
 }
 
 const SHORT: Extent = Extent { rules: 12, lasts: Duration::from_secs(3) };
-const LONG: Extent = Extent { rules: 200, lasts: Duration::from_secs(15) };
+const LONG: Extent = Extent { rules: 60, lasts: Duration::from_secs(15) };
 
 // === impl Bench ===
 
