@@ -1,4 +1,4 @@
-//! What calls, reads, stores, whole reconciles, the embedded API, the desk, swaps, and a host on a real control plane cost:
+//! What calls, reads, stores, whole reconciles, the embedded API, the desk, swaps, starts, and a host on a real control plane cost:
 //! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`. It prints a table for each and
 //! judges nothing; the budgets are for who reads it. What listens does so on free ports of the loopback interface.
 
@@ -12,6 +12,7 @@ mod process;
 mod reads;
 mod rules;
 mod samples;
+mod start;
 mod swap;
 mod table;
 
@@ -21,7 +22,7 @@ use table::Table;
 
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
-const PARTS: [(&str, Part); 8] = [
+const PARTS: [(&str, Part); 9] = [
     ("memory", samples::memory),
     ("calls", calls::run),
     ("reads", reads::run),
@@ -29,6 +30,7 @@ const PARTS: [(&str, Part); 8] = [
     ("api", api::run),
     ("desk", desk::run),
     ("swap", swap::run),
+    ("start", start::run),
     ("cluster", cluster::run),
 ];
 
