@@ -47,8 +47,10 @@ pub enum Priority {
     Change,
     /// Nothing changed, but it is time.
     Resync,
-    /// When there is nothing else to do.
+    /// When there is little else to do.
     Background,
+    /// When there is nothing else to do: not before all others that could run have, of any processor.
+    Idle,
 }
 
 /// A key that was given out; `Queue::done` must follow.

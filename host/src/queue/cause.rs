@@ -37,6 +37,8 @@ pub enum Cause {
     Requeue,
     /// The reconciler's resync.
     Resync,
+    /// Its last run asked for the time, or read what it then wrote: what comes of a run when nothing has changed is not known yet.
+    Confirmation,
     /// Its last run failed.
     Retry,
     /// Changes that came within the least interval between runs.
@@ -98,6 +100,7 @@ impl fmt::Display for Cause {
             Self::Overrun => to.write_str("too many changes during the run"),
             Self::Requeue => to.write_str("requeue"),
             Self::Resync => to.write_str("resync"),
+            Self::Confirmation => to.write_str("once more, with nothing changed"),
             Self::Retry => to.write_str("retry"),
             Self::Coalesced => to.write_str("changes taken together"),
             Self::Asked => to.write_str("asked for"),

@@ -32,6 +32,8 @@ pub(super) struct Core {
     tickets: Ticket,
     ready: usize,
     running: usize,
+    /// Of those that run, the ones that run since there was nothing else to do.
+    running_idle: usize,
 }
 
 /// What is known of one key.
@@ -40,6 +42,8 @@ struct Slot {
     ready: Option<(Priority, Ticket)>,
     delay: Option<Delay>,
     running: bool,
+    /// It runs since there was nothing else to do.
+    runs_idle: bool,
     /// Its processor was removed while it ran: how it ends does not matter.
     dropped: bool,
     /// Added while it ran.
@@ -103,8 +107,8 @@ impl Core {
                 return true;
             }
             self.ready -= usize::from(slot.ready.is_some());
-            let running = slot.running;
-            *slot = Slot { running, dropped: running, ..Slot::default() };
+            let (running, runs_idle) = (slot.running, slot.runs_idle);
+            *slot = Slot { running, runs_idle, dropped: running, ..Slot::default() };
             running
         });
     }
@@ -137,10 +141,21 @@ impl Core {
         self.delay(key, Delay { due, cause, priority });
     }
 
-    /// Gives out a key: each processor in turn, within one by priority.
+    /// Gives out a key: each processor in turn, within one by priority. What has time until there is nothing else to do waits until
+    /// nothing else runs, either: more may come of that.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         self.fire(now);
-        let mut earliest = self.timers.peek().map(|Reverse((due, _))| *due);
+        let earliest = self.timers.peek().map(|Reverse((due, _))| *due);
+        let mut next = self.next_of(now, false);
+        if !matches!(next, Next::Run(_)) && self.running == self.running_idle {
+            let later = if let Next::At(time) = next { Some(time) } else { None };
+            next = sooner(self.next_of(now, true), later);
+        }
+        sooner(next, earliest)
+    }
+
+    fn next_of(&mut self, now: Instant, idle: bool) -> Next {
+        let mut earliest = None;
         for step in 0..self.lanes.len() {
             let at = (self.turn + step) % self.lanes.len();
             let Some(lane) = self.lanes.get_mut(at) else { continue };
@@ -148,12 +163,12 @@ impl Core {
             let is_valid = |key: &Key, ticket| {
                 slots.get(key).and_then(|slot| slot.ready).is_some_and(|(_, held)| held == ticket)
             };
-            match lane.take(now, is_valid) {
+            match lane.take(now, idle, is_valid) {
                 Offer::Key(key) => {
                     self.turn = at + 1;
                     return Next::Run(self.start(key));
                 }
-                Offer::At(time) => earliest = Some(earliest.map_or(time, |held| held.min(time))),
+                Offer::At(time) => earliest = Some(earliest.map_or(time, |held: Instant| held.min(time))),
                 Offer::Nothing => {}
             }
         }
@@ -179,11 +194,13 @@ impl Core {
 
     fn start(&mut self, key: Key) -> Run {
         let slot = self.slots.entry(key.clone()).or_default();
-        slot.ready = None;
+        let ready = slot.ready.take();
         slot.delay = None;
         slot.running = true;
+        slot.runs_idle = matches!(ready, Some((Priority::Idle, _)));
         self.ready -= 1;
         self.running += 1;
+        self.running_idle += usize::from(slot.runs_idle);
         let causes = std::mem::take(&mut slot.causes);
         Run {
             key,
@@ -198,6 +215,7 @@ impl Core {
         let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.running) else { return };
         slot.running = false;
         self.running -= 1;
+        self.running_idle -= usize::from(std::mem::take(&mut slot.runs_idle));
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.processor == *key.processor()) {
             lane.running -= 1;
         }
@@ -355,6 +373,16 @@ impl Core {
             self.timers.push(Reverse((delay.due, key.clone())));
             slot.delay = Some(delay);
         }
+    }
+}
+
+/// The next key, or the earlier one of two times.
+fn sooner(next: Next, earliest: Option<Instant>) -> Next {
+    match (next, earliest) {
+        (Next::Run(run), _) => Next::Run(run),
+        (Next::At(time), Some(earliest)) => Next::At(time.min(earliest)),
+        (Next::At(time), None) | (Next::Nothing, Some(time)) => Next::At(time),
+        (Next::Nothing, None) => Next::Nothing,
     }
 }
 

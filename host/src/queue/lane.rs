@@ -29,6 +29,8 @@ pub(super) struct Lane {
     pub(super) running: usize,
     limits: Limits,
     lines: [VecDeque<(Key, Ticket)>; 3],
+    /// What has no share.
+    idle: VecDeque<(Key, Ticket)>,
     taken: u32,
     /// Runs that may start now, of `rate`.
     tokens: f64,
@@ -56,12 +58,12 @@ impl Default for Limits {
 impl Lane {
     pub(super) fn new(processor: &Arc<str>, limits: Limits, now: Instant) -> Self {
         let tokens = limits.rate.unwrap_or(0.0).max(1.0);
-        let lines = Default::default();
         Self {
             processor: Arc::clone(processor),
             running: 0,
             limits,
-            lines,
+            lines: Default::default(),
+            idle: VecDeque::new(),
             taken: 0,
             tokens,
             filled: now,
@@ -79,18 +81,26 @@ impl Lane {
             Priority::Change => change,
             Priority::Resync => resync,
             Priority::Background => background,
+            Priority::Idle => &mut self.idle,
         };
         line.push_back((key, ticket));
     }
 
-    /// Takes the next key whose entry is not stale, if the limits allow one.
-    pub(super) fn take(&mut self, now: Instant, is_valid: impl Fn(&Key, Ticket) -> bool) -> Offer {
-        for line in &mut self.lines {
+    /// Takes the next key whose entry is not stale, if the limits allow one; `idle`: of those that have no share.
+    pub(super) fn take(
+        &mut self,
+        now: Instant,
+        idle: bool,
+        is_valid: impl Fn(&Key, Ticket) -> bool,
+    ) -> Offer {
+        let lines =
+            if idle { std::slice::from_mut(&mut self.idle) } else { self.lines.as_mut_slice() };
+        for line in &mut *lines {
             while line.front().is_some_and(|(key, ticket)| !is_valid(key, *ticket)) {
                 line.pop_front();
             }
         }
-        if self.running >= self.limits.concurrency || self.lines.iter().all(VecDeque::is_empty) {
+        if self.running >= self.limits.concurrency || lines.iter().all(VecDeque::is_empty) {
             return Offer::Nothing;
         }
         self.fill(now);
@@ -98,7 +108,9 @@ impl Lane {
             return later(now, (1.0 - self.tokens) / rate);
         }
         let low_first = self.taken % SHARE_OF_LOW == SHARE_OF_LOW - 1;
-        let mut lines = self.lines.iter_mut().filter(|line| !line.is_empty());
+        let lines =
+            if idle { std::slice::from_mut(&mut self.idle) } else { self.lines.as_mut_slice() };
+        let mut lines = lines.iter_mut().filter(|line| !line.is_empty());
         let line = if low_first { lines.next_back() } else { lines.next() };
         let Some((key, _)) = line.and_then(VecDeque::pop_front) else { return Offer::Nothing };
         self.taken = self.taken.wrapping_add(1);
