@@ -24,7 +24,7 @@ pub struct Args {
     /// `warn` if absent, of `mortise run` `info`.
     #[arg(long, global = true, display_order = 100, env = "MORTISE_LOG", value_name = "FILTER")]
     pub log: Option<String>,
-    /// Where compiled modules are kept; `mortise` in the user's cache folder if absent.
+    /// Where compiled modules are kept, and records of the runs of `mortise run`; `mortise` in the user's cache folder if absent.
     #[arg(long, global = true, display_order = 100, env = "MORTISE_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }

@@ -9,7 +9,7 @@
 //! | [`watch`] → [`store`] → [`triggers`] → [`queue`] | what is known, and who must run because it changed |
 //! | [`reconciler`] | one reconcile: read, call, check, write, requeue |
 //! | [`view`] | the reads of one call |
-//! | [`record`] | what a run read and what came of it, as plain data |
+//! | [`record`], [`kept`] | what a run read and what came of it, as plain data; for the next start, in the cache directory |
 //! | [`processor`], [`contract`] | loaded components, and all that names wasmtime; the contract's types without it |
 //! | [`rbac`] | the Roles that a processor needs |
 //! | [`access`] | what the accounts of processors may do |
@@ -41,6 +41,7 @@ mod fixture;
 pub mod grant;
 pub mod guest;
 pub mod inspect;
+pub mod kept;
 pub mod labels;
 pub mod lease;
 pub mod log;

@@ -21,7 +21,7 @@ use crate::{
     contract::Kind,
     queue::{self, Key},
     reconciler::Report,
-    record::Ending,
+    record::{Ending, MustRun},
     store::Memory,
     write::Change,
 };
@@ -60,6 +60,8 @@ struct All {
     registry: Registry,
     reconciles: Family<Ended, Counter>,
     reconcile_duration: Family<OfKind, Histogram, fn() -> Histogram>,
+    reconciles_skipped: Family<OfKind, Counter>,
+    reconciles_not_skipped: Family<NotSkipped, Counter>,
     queue_keys: Family<Keys, Gauge>,
     queue_retries: Family<OfProcessor, Counter>,
     calls_trapped: Family<Trapped, Counter>,
@@ -94,6 +96,12 @@ struct Ended {
     processor: Arc<str>,
     kind: String,
     result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct NotSkipped {
+    processor: Arc<str>,
+    reason: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -177,6 +185,20 @@ impl Metrics {
             let written = Written { processor, kind, verb: action.to_string() };
             all.writes.get_or_create(&written).inc();
         }
+    }
+
+    /// A reconcile was left out, since it is known what would have come of it.
+    pub fn skipped(&self, report: &Report) {
+        let processor = Arc::clone(report.key.processor());
+        let of_kind = OfKind { processor, kind: shown(&report.kind) };
+        self.0.reconciles_skipped.get_or_create(&of_kind).inc();
+    }
+
+    /// A reconcile was made though nothing has changed that the host knows of.
+    pub fn not_skipped(&self, key: &Key, why: MustRun) {
+        let processor = Arc::clone(key.processor());
+        let not_skipped = NotSkipped { processor, reason: why.label() };
+        self.0.reconciles_not_skipped.get_or_create(&not_skipped).inc();
     }
 
     /// A call has ended without an answer.
@@ -265,6 +287,8 @@ impl All {
             registry: Registry::with_prefix("mortise"),
             reconciles: Family::default(),
             reconcile_duration: Family::new_with_constructor(histogram),
+            reconciles_skipped: Family::default(),
+            reconciles_not_skipped: Family::default(),
             queue_keys: Family::default(),
             queue_retries: Family::default(),
             calls_trapped: Family::default(),
@@ -290,6 +314,16 @@ impl All {
     fn register(&mut self) {
         let registry = &mut self.registry;
         registry.register("reconciles", "Reconciles by result", self.reconciles.clone());
+        registry.register(
+            "reconciles_skipped",
+            "Resyncs and first reconciles that were left out: what they would see and what was written is as the last one left it",
+            self.reconciles_skipped.clone(),
+        );
+        registry.register(
+            "reconciles_not_skipped",
+            "Resyncs and first reconciles that were made, by what the last one did or what has changed since",
+            self.reconciles_not_skipped.clone(),
+        );
         registry.register_with_unit(
             "reconcile_duration",
             "How long reconciles took, writes included",

@@ -3,6 +3,7 @@
 mod done;
 mod ending;
 mod report;
+mod skip;
 mod trial;
 
 pub use done::Ended;
@@ -28,10 +29,10 @@ use crate::{
     processor::{self, Moment},
     queue::{Again, Cause, Done, Key, Run},
     record::{self, Basis, Digest, Ending, Records},
-    run::{Clock, Loaded, Mode},
+    run::{Clock, Loaded, Mode, Settings},
     store::Stores,
     triggers::Triggers,
-    view::{self, Readable, Reads, View},
+    view::{self, Answers, Readable, Reads, View},
     write::{self, Writer, Written},
 };
 
@@ -51,6 +52,8 @@ pub struct Reconciler {
     cluster: Cluster,
     /// What the account may do; none at the desk, where the rights are the host's own.
     rights: Option<Arc<Rights>>,
+    /// What its keys were answered when they were looked at.
+    answers: Answers,
     parts: Parts,
 }
 
@@ -71,6 +74,8 @@ pub struct Parts {
     pub metrics: Metrics,
     /// What accounts may do.
     pub access: Access,
+    /// Whether runs are left out of which it is known what would come of them.
+    pub skips: bool,
 }
 
 /// A checked answer of a processor.
@@ -101,6 +106,26 @@ struct Turn<'a> {
     reads: Reads,
 }
 
+/// Notes what a plan wrote, which counts as read.
+fn note_written(written: &Written, plan: &Plan, turn: &mut Turn<'_>) {
+    let reads = &mut turn.reads;
+    for write::Wrote { of, manager, own, absent } in &written.wrote {
+        reads.wrote(of, manager, *own);
+        if *absent {
+            reads.must_be_absent();
+        }
+    }
+    written.pruned.iter().for_each(|(of, manager)| reads.pruned(of, manager));
+    plan.evict.iter().chain(&plan.delete).for_each(|deletion| reads.removed(&deletion.of));
+    if let Some((manager, own)) = &written.status {
+        reads.wrote_status(&turn.reconciled.reference, manager, *own);
+    }
+    if let Some(outcome::Finalizers { wanted, released }) = &plan.finalizers {
+        let (held, released) = (wanted.as_slice().into(), released.as_slice().into());
+        reads.finalized(record::Finalizers { held, released });
+    }
+}
+
 type Answer = Result<Result<Outcome, Failure>, processor::Error>;
 
 // === impl Parts ===
@@ -117,6 +142,7 @@ impl Parts {
             records: Arc::default(),
             metrics: Metrics::new(),
             access: Access::new(cluster),
+            skips: false,
         }
     }
 }
@@ -137,17 +163,21 @@ impl Reconciler {
         let grant = Grant::new(&loaded.description)?;
         let contract::Description { reconcilers, reads, writes, .. } = &*loaded.description;
         let granted = format!("{:?}", (reconcilers, reads, writes));
+        let Settings { namespace, name, account, mode, take_over, .. } = &loaded.settings;
+        let settings = format!("{:?}", (namespace, name, account, mode, take_over));
         let basis = Basis {
             module: loaded.processor.digest().to_string().into(),
             config: Digest::of(false, [loaded.config.as_bytes()]),
             grant: Digest::of(false, [granted.as_bytes()]),
+            settings: Digest::of(false, [settings.as_bytes()]),
             now_ms: 0,
             seed: 0,
         };
         let account = loaded.settings.account.as_ref();
         let rights = account.map(|account| parts.access.of(account, &loaded.description));
         let cluster = rights.as_ref().map_or(&parts.cluster, |rights| rights.cluster()).clone();
-        Ok(Self { loaded, readable, grant, basis, cluster, rights, parts })
+        let answers = Answers::default();
+        Ok(Self { loaded, readable, grant, basis, cluster, rights, answers, parts })
     }
 
     /// What the processor's account may do; none where it runs with the host's own rights.
@@ -198,9 +228,13 @@ impl Reconciler {
             return (report, Ended::nothing());
         };
         report.kind = reference.kind.clone();
-        let began = triggers.lock().begin(&run.key);
         let span = report::span(&run.key, &report.kind, Some(self.loaded.processor.digest()));
-        let reconcile = self.reconcile(run, reference, &mut report);
+        let skip = self.skip(run, &reference, triggers, &mut report).instrument(span.clone());
+        let began = match skip.await {
+            Ok(ended) => return (report, ended),
+            Err(began) => began.unwrap_or_else(|| triggers.lock().begin(&run.key)),
+        };
+        let reconcile = self.reconcile(run, reference.clone(), &mut report);
         let (done, mut reads) = reconcile.instrument(span.clone()).await;
         // What this run has mended itself is not news to it.
         feed();
@@ -212,7 +246,10 @@ impl Reconciler {
         self.keep_record(&mut report, &done, &mut reads);
         self.parts.metrics.ran(&report);
         span.in_scope(|| debug!(took = ?report.took, failure = report.failure, "reconciled"));
-        (report, Ended { done, causes, demands })
+        // What has changed runs it again anyway.
+        let is_last = reads.is_last() || !causes.is_empty();
+        let confirm = !is_last && self.is_to_be_confirmed(run, &reference, &report).await;
+        (report, Ended { done, causes, demands, confirm })
     }
 
     /// Completes the record, which stays until the key's next run, or until its object is gone.
@@ -220,6 +257,7 @@ impl Reconciler {
         let record = report.record_mut();
         reads.hand_over(record);
         record.requeue = matches!(done, Done::Success { requeue: Some((_, Cause::Requeue)) });
+        record.resync = matches!(done, Done::Success { requeue: Some((_, Cause::Resync)) });
         record.ending = match done {
             Done::Success { .. } => Ending::Success,
             Done::Failure(_) => Ending::Failure,
@@ -442,11 +480,7 @@ impl Reconciler {
         turn.report.unchanged += written.skipped;
         written.forced.iter().for_each(|kind| self.parts.metrics.forced(turn.key, kind));
         turn.report.notes.append(&mut written.warnings);
-        written
-            .wrote
-            .iter()
-            .for_each(|wrote| turn.reads.wrote(&wrote.of, &wrote.manager, wrote.own));
-        written.pruned.iter().for_each(|(of, manager)| turn.reads.pruned(of, manager));
+        note_written(&written, plan, turn);
         // Where it is the kind that is not there, the key runs again as soon as it is, and not when the back-off is over.
         let not_found = written.failures.iter().filter(|failed| failed.code == 404);
         not_found.for_each(|failed| turn.reads.not_written(&failed.ref_.kind));

@@ -4,15 +4,19 @@
 //! last one did, and it is what explanations, replays and comparisons of versions are made from. No I/O.
 
 mod digest;
+mod last;
+mod skip;
 #[cfg(test)]
 mod tests;
 
 pub use digest::{Digest, NoDigest};
 pub(crate) use digest::{asked_text, is_secret, of_returned};
+pub use last::Records;
+pub(crate) use last::{Held, Unwritten};
+pub use skip::{MustRun, NotSkippable};
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -42,10 +46,22 @@ pub struct Record {
     pub outcome: Option<Digest>,
     /// What it wrote or found as it is to be, in the order of writing.
     pub wrote: Box<[Wrote]>,
+    /// What it wanted gone: deleted or evicted.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub removed: Box<[Object]>,
+    /// What it pruned.
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    pub pruned: Box<[Pruned]>,
+    /// Which finalizers its object holds since then, and which it does not; none where it did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finalizers: Option<Finalizers>,
     /// How many of its writes were refused.
     pub refused: usize,
     /// Whether it asked to be called again after a time.
     pub requeue: bool,
+    /// Whether it comes back after the reconciler's resync.
+    #[serde(default)]
+    pub resync: bool,
     /// Bytes of memory that the instance had at the end, which is the most that it ever had.
     pub memory: usize,
     /// How it ended.
@@ -62,6 +78,8 @@ pub struct Basis {
     pub config: Digest,
     /// The declaration and what is granted of it.
     pub grant: Digest,
+    /// What else the Processor says of how it runs: as whom, and what becomes of what it wants.
+    pub settings: Digest,
     /// The time of the run, in milliseconds of Unix time.
     pub now_ms: u64,
     /// Where insecure random numbers started.
@@ -98,7 +116,7 @@ pub struct Stood {
 }
 
 /// A question.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "verb")]
 pub enum Question {
     /// For one object.
@@ -120,7 +138,7 @@ pub enum Question {
 }
 
 /// An object's name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Object {
     /// The cluster; empty: the home cluster.
     #[serde(default, skip_serializing_if = "str::is_empty")]
@@ -135,7 +153,7 @@ pub struct Object {
 
 /// Which objects of a kind, and what of them. Where these are Secrets, or the run had read of a Secret before, a keyed [`Digest`]
 /// stands for each text that they are compared with.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Selection {
     /// The cluster; empty: the home cluster.
     #[serde(default, skip_serializing_if = "str::is_empty")]
@@ -172,8 +190,32 @@ pub struct Wrote {
     pub of: Object,
     /// The field manager.
     pub manager: Arc<str>,
+    /// `status`, or empty for the object itself.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub subresource: Box<str>,
     /// What the manager owns of it since then; none where that does not count, or where the write was refused.
     pub own: Option<Own>,
+    /// Whether some of its fields must be absent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub absent: bool,
+}
+
+/// A selection of which nothing is left that a field manager has applied and the run did not write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pruned {
+    /// The selection.
+    pub of: Selection,
+    /// The field manager.
+    pub manager: Arc<str>,
+}
+
+/// What a run decided about the finalizers of its object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finalizers {
+    /// The object holds these.
+    pub held: Box<[String]>,
+    /// It does not hold these.
+    pub released: Box<[String]>,
 }
 
 /// What a manager owns of an object.
@@ -195,42 +237,6 @@ pub enum Ending {
     Failure,
 }
 
-/// Why a key has to run again though nothing that it read differs from its last run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotSkippable {
-    /// The processor was not called.
-    #[error("it was not called the last time")]
-    NotCalled,
-    /// The last run failed.
-    #[error("its last run failed")]
-    Failed,
-    /// The last run was told that those before it had failed: one that is not told so may answer something else.
-    #[error("its last run came after a failure")]
-    AfterFailure,
-    /// Some of what it wanted was refused, though that was no failure.
-    #[error("a write of its last run was refused")]
-    Refused,
-    /// It asked to be called again.
-    #[error("its last run asked to be called again after a time")]
-    Requeue,
-    /// It asked for the time.
-    #[error("its last run asked for the time")]
-    Clock,
-    /// It asked for random bytes.
-    #[error("its last run asked for random bytes")]
-    Random,
-    /// It asked somebody outside of the cluster.
-    #[error("its last run used the network")]
-    Network,
-    /// It read what may have changed without anybody being told.
-    #[error("its last run read objects live")]
-    Live,
-}
-
-/// The last record of each key.
-#[derive(Debug, Default)]
-pub struct Records(Mutex<HashMap<Key, Arc<Record>>>);
-
 // === impl Record ===
 
 impl Record {
@@ -245,8 +251,12 @@ impl Record {
             asked: Asked::default(),
             outcome: None,
             wrote: Box::default(),
+            removed: Box::default(),
+            pruned: Box::default(),
+            finalizers: None,
             refused: 0,
             requeue: false,
+            resync: false,
             memory: 0,
             ending: Ending::Success,
         }
@@ -255,26 +265,6 @@ impl Record {
     /// How many bytes all reads together gave.
     pub fn read_bytes(&self) -> usize {
         self.reads.iter().map(|read| read.bytes).sum()
-    }
-
-    /// Whether a run that would see the same as this one can be left out.
-    ///
-    /// # Errors
-    ///
-    /// Why not, whatever the next run would see.
-    pub fn skippable(&self) -> Result<(), NotSkippable> {
-        let reasons = [
-            (self.ran_on.is_none(), NotSkippable::NotCalled),
-            (self.ending == Ending::Failure, NotSkippable::Failed),
-            (self.attempt > 0, NotSkippable::AfterFailure),
-            (self.refused > 0, NotSkippable::Refused),
-            (self.requeue, NotSkippable::Requeue),
-            (self.asked.clock, NotSkippable::Clock),
-            (self.asked.random, NotSkippable::Random),
-            (self.asked.network, NotSkippable::Network),
-            (self.reads.iter().any(|read| read.live), NotSkippable::Live),
-        ];
-        reasons.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, reason)| Err(reason))
     }
 }
 
@@ -301,6 +291,16 @@ impl Object {
             name: of.name.as_str().into(),
         }
     }
+
+    /// As the contract has it.
+    pub(crate) fn reference(&self) -> ObjectRef {
+        ObjectRef {
+            cluster: self.cluster.to_string(),
+            kind: Kind::clone(&self.kind),
+            namespace: self.namespace.as_deref().map(str::to_owned),
+            name: self.name.to_string(),
+        }
+    }
 }
 
 // === impl Selection ===
@@ -324,6 +324,43 @@ impl Selection {
             name: of.name.as_deref().map(Into::into),
             fields,
         }
+    }
+
+    /// As the contract has it; none where digests stand for texts, which nobody can ask for.
+    pub(crate) fn selection(&self) -> Option<contract::Selection> {
+        let texts = self.matching.iter().map(|(_, text)| text.as_str());
+        if texts.chain([&*self.labels]).any(is_digest) {
+            return None;
+        }
+        Some(contract::Selection {
+            cluster: self.cluster.to_string(),
+            kind: Kind::clone(&self.kind),
+            namespace: self.namespace.as_deref().map(str::to_owned),
+            name: self.name.as_deref().map(str::to_owned),
+            labels: self.labels.to_string(),
+            matching: self.matching.to_vec(),
+            fields: self.fields.to_vec(),
+        })
+    }
+}
+
+/// Whether a text of a question may be one that stands for another.
+pub(crate) fn is_digest(text: &str) -> bool {
+    text.parse::<Digest>().is_ok()
+}
+
+// === impl Basis ===
+
+impl Basis {
+    /// Why a run on another basis may come to something else; none where it would not.
+    pub(crate) fn differs(&self, other: &Self) -> Option<MustRun> {
+        let parts = [
+            (self.module == other.module, MustRun::Module),
+            (self.config == other.config, MustRun::Config),
+            (self.grant == other.grant, MustRun::Grant),
+            (self.settings == other.settings, MustRun::Settings),
+        ];
+        parts.into_iter().find(|(same, _)| !same).map(|(_, why)| why)
     }
 }
 
@@ -351,35 +388,9 @@ impl Own {
         };
         Self { fields: digest(pair.fields), values: digest(pair.values) }
     }
-}
 
-// === impl Records ===
-
-impl Records {
-    /// Keeps the record of a key's newest run, in the place of the one before.
-    pub fn keep(&self, record: &Arc<Record>) {
-        self.0.lock().insert(record.key.clone(), Arc::clone(record));
-    }
-
-    /// The record of a key's last run.
-    pub fn get(&self, key: &Key) -> Option<Arc<Record>> {
-        self.0.lock().get(key).cloned()
-    }
-
-    /// Forgets a key whose object is gone.
-    pub fn forget(&self, key: &Key) {
-        self.0.lock().remove(key);
-    }
-
-    /// Forgets all keys of a reconciler.
-    pub fn forget_reconciler(&self, processor: &str, reconciler: &str) {
-        let is_its =
-            |key: &Key| &**key.processor() == processor && &**key.reconciler() == reconciler;
-        self.0.lock().retain(|key, _| !is_its(key));
-    }
-
-    /// Forgets all keys of a processor.
-    pub fn forget_processor(&self, processor: &str) {
-        self.0.lock().retain(|key, _| &**key.processor() != processor);
+    /// What they were made of; none where they are keyed.
+    pub(crate) fn pair(self) -> Option<Pair> {
+        Some(Pair { fields: self.fields.plain_value()?, values: self.values.plain_value()? })
     }
 }

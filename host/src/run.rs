@@ -44,14 +44,17 @@ use self::{
 };
 use crate::{
     admin::Admin,
+    cache_dir::CacheDir,
+    chain,
     cluster::{Cluster, Reach},
     contract::{Description, Kind, ObjectRef},
+    kept::{self, Kept},
     lease::Guard,
     metrics::Metrics,
     processor::Processor,
     queue::{self, Key, Run},
     reconciler::{Parts, Report},
-    record::Record,
+    record::{Record, Records},
     store::Stores,
     watch::{self, Watch},
 };
@@ -71,10 +74,24 @@ pub struct Options {
     pub drive: Drive,
     /// How many calls of one processor run at once.
     pub concurrency: usize,
+    /// Whether runs are left out of which it is known what would come of them.
+    pub skip: Skip,
     /// What says whether this host may run something: until then its watches are open and its processors loaded, and that is all.
     pub lease: Guard,
     /// Where it is counted what happens.
     pub metrics: Metrics,
+}
+
+/// Which runs are left out that are due though nothing has changed, since what came of the last one would come of them.
+#[derive(Debug, Clone, Default)]
+pub enum Skip {
+    /// None: the caller counts them.
+    #[default]
+    Never,
+    /// Those of which the last one was made in this start of the host.
+    WhileRunning,
+    /// Also the first ones, by what former starts have kept in this directory.
+    BetweenStarts(CacheDir),
 }
 
 /// Who runs what is ready.
@@ -119,8 +136,29 @@ impl Default for Options {
             now: Arc::new(Timestamp::now),
             drive: Drive::Host,
             concurrency: 4,
+            skip: Skip::Never,
             lease: Guard::none(),
             metrics: Metrics::new(),
+        }
+    }
+}
+
+// === impl Skip ===
+
+impl Skip {
+    /// Begins with what former starts have kept. A directory that cannot be used costs the runs after a restart, nothing else.
+    fn open(&self, records: &Records) -> Option<Arc<tokio::sync::Mutex<Kept>>> {
+        let Self::BetweenStarts(dir) = self else { return None };
+        match Kept::open(dir.clone()) {
+            Ok((kept, read)) => {
+                records.begin_with(read.records);
+                Some(Arc::new(tokio::sync::Mutex::new(kept)))
+            }
+            Err(error) => {
+                let error = chain::whole(&error);
+                tracing::warn!(error, "records of runs are not kept: all keys run after a restart");
+                None
+            }
         }
     }
 }
@@ -203,6 +241,16 @@ impl Host {
         }
         host.spawn(forever(Arc::clone(&host.shared).pump()));
         host.spawn(host.work(report));
+        if let Some(kept) = &host.shared.kept {
+            let written = kept::run(Arc::clone(kept), Arc::clone(&host.shared.parts.records));
+            let lease = options.lease.clone();
+            // Nothing runs before that, and nothing is past before something runs.
+            let written = async move {
+                lease.held().await;
+                written.await;
+            };
+            host.spawn(ended("what writes down records of runs", written));
+        }
         Ok(host)
     }
 
@@ -213,11 +261,13 @@ impl Host {
         open: mpsc::UnboundedSender<Opened>,
         reports: mpsc::Receiver<Report>,
     ) -> Self {
-        let metrics = options.metrics.clone();
-        let parts = Parts { metrics, ..Parts::new(cluster, &Stores::new(), &options.now) };
+        let (metrics, skips) = (options.metrics.clone(), !matches!(options.skip, Skip::Never));
+        let parts = Parts::new(cluster, &Stores::new(), &options.now);
+        let parts = Parts { metrics, skips, ..parts };
+        let kept = options.skip.open(&parts.records);
         Self {
             options: options.clone(),
-            shared: Arc::new(Shared::new(parts, open)),
+            shared: Arc::new(Shared::new(parts, kept, open)),
             tasks: Mutex::default(),
             reports: tokio::sync::Mutex::new(reports),
             turns: Mutex::default(),
@@ -304,6 +354,10 @@ impl Host {
         let ended = self.task_ended().await;
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.shutdown().await;
+        if let Some(kept) = &self.shared.kept {
+            // What could not be written was said.
+            kept.lock().await.write(&self.shared.parts.records).await;
+        }
         ended
     }
 

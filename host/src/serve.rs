@@ -32,13 +32,15 @@ use crate::{
     admin::{self, Admin, Also, Objects, Reports},
     api::Processor,
     args::RunArgs,
+    cache_dir::CacheDir,
+    chain,
     cluster::Cluster,
     contract::Kind,
     desk,
     lease::{self, Guard, Lease, Lost, Times},
     metrics::Metrics,
     processor::{self, Compiler, Engine},
-    run::{Host, Options},
+    run::{Host, Options, Skip},
     supervisor::{self, Progress, Supervisor},
 };
 use home::{Home, Need};
@@ -104,8 +106,9 @@ impl Server {
         home.check(&needs(args, lease_namespace(args, &home))).await?;
         info!(cluster = home.address, version = home.version, user = home.user, "connected");
         let metrics = Metrics::new();
+        let cache = desk::open_cache(cache)?;
         let engine = Engine::new(processor::Options {
-            cache: desk::open_cache(cache)?,
+            cache: cache.clone(),
             compiler,
             metrics: metrics.clone(),
             ..processor::Options::default()
@@ -116,7 +119,8 @@ impl Server {
             None => (None, Guard::none()),
         };
         let cluster = Cluster::new(home.client.clone()).guarded(&guard);
-        let options = Options { lease: guard.clone(), metrics, ..Options::default() };
+        let skip = skip(cache.as_ref())?;
+        let options = Options { skip, lease: guard.clone(), metrics, ..Options::default() };
         let host = Arc::new(Host::start(&cluster, Vec::new(), &options)?);
         let supervisor = supervisor::Options {
             namespace: args.namespace.clone(),
@@ -252,6 +256,20 @@ async fn check_definition(cluster: &Cluster) -> anyhow::Result<()> {
         "the cluster does not know Processors: `kubectl apply --server-side -f deploy/install.yaml` defines them"
     );
     Ok(())
+}
+
+/// Which runs are left out: with a directory for what former starts knew, also the first ones.
+fn skip(cache: Option<&CacheDir>) -> anyhow::Result<Skip> {
+    let Some(cache) = cache else { return Ok(Skip::WhileRunning) };
+    match cache.subdir("records") {
+        Ok(records) => Ok(Skip::BetweenStarts(records)),
+        Err(error) if error.is_unwritable() => {
+            let error = chain::whole(&error);
+            warn!(error, "records of runs are not kept: all keys run after a restart");
+            Ok(Skip::WhileRunning)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn lease_namespace<'a>(args: &'a RunArgs, home: &'a Home) -> &'a str {

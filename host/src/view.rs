@@ -1,6 +1,7 @@
 //! One call's reads: answered from snapshots that are taken on first use of a kind, checked against what was declared, and
 //! recorded, so that a change of anything that was read can trigger the run again.
 
+mod again;
 mod allowed;
 mod page;
 mod readable;
@@ -8,6 +9,7 @@ mod reads;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use again::Answers;
 pub use readable::{Demand, Readable};
 pub(crate) use reads::{Anchor, Concern, Wait};
 pub use reads::{Interest, Reads};
@@ -55,6 +57,14 @@ pub struct Reconciled {
 
 /// The objects of a page, and the token of the next one.
 type Paged = (Vec<Rendered>, Option<String>);
+
+/// What a page is taken from: the selected objects after a place.
+struct Listing {
+    query: Query,
+    fields: Arc<Fields>,
+    after: Option<(String, String)>,
+    answering: Answering,
+}
 
 /// A store that can answer.
 struct Answering {
@@ -119,7 +129,7 @@ impl View {
         };
         let rendered = Cut::new(&part.fields).give(entry);
         self.reads.answered(&answering.kind, entry);
-        self.reads.record_object(&of.kind, &rendered);
+        self.reads.record_object(&of.kind, &rendered, asked_for(entry).as_deref());
         let (selected, held) = (part.selects(entry), part.holds_finalizer(entry));
         if !selected && !held {
             self.reads.object_is_gone();
@@ -203,13 +213,19 @@ impl View {
         Ok(Page { objects: objects.into_iter().map(|rendered| rendered.json).collect(), next })
     }
 
-    fn page(&mut self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Paged, ReadError> {
+    /// What a page is taken from.
+    fn listing(&mut self, of: &Selection, from: Option<&str>) -> Result<Listing, ReadError> {
         let query = Query::new(of).map_err(ReadError::Invalid)?;
         let readable = Arc::clone(&self.readable);
         let fields = readable.list(of, &query)?;
         let after = from.map(|token| page::read(of, token)).transpose()?;
         let answering = self.answering(&of.kind, &query, &fields)?;
         self.note(&answering, Concern::Read { query: query.clone(), fields: Arc::clone(&fields) });
+        Ok(Listing { query, fields, after, answering })
+    }
+
+    fn page(&mut self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Paged, ReadError> {
+        let Listing { query, fields, after, answering } = self.listing(of, from)?;
         let most = if limit == 0 { usize::MAX } else { limit as usize };
         let (mut objects, mut bytes, mut last) = (Vec::new(), 0, None);
         let mut cut = Cut::new(&fields);
@@ -276,6 +292,17 @@ impl View {
             concern,
         });
     }
+}
+
+/// What the annotation says by which people ask for a run.
+fn asked_for(entry: &Entry) -> Option<String> {
+    // Few objects have it: it is cheaper to look for the name than to parse all of them.
+    if !entry.json().contains(readable::RECONCILE) {
+        return None;
+    }
+    let value = entry.value();
+    let held = value.get("metadata")?.get("annotations")?.get(readable::RECONCILE)?;
+    held.as_str().map(str::to_owned)
 }
 
 fn answering(all: &KindSnapshot, query: &Query, fields: &Fields) -> Result<Answering, ReadError> {

@@ -106,6 +106,8 @@ pub struct Written {
     pub wrote: Vec<Wrote>,
     /// What counts as read because it was pruned: the selection, and the manager of what has to go.
     pub pruned: Vec<(contract::Selection, String)>,
+    /// The manager of the status, and what is its own of it now; none where there was none to write.
+    pub status: Option<(String, Option<Pair>)>,
 }
 
 /// A change in the cluster.
@@ -156,6 +158,8 @@ pub struct Wrote {
     pub manager: String,
     /// What is ours now. None: only whether the object is there counts.
     pub own: Option<Pair>,
+    /// Whether some of its fields must be absent.
+    pub absent: bool,
 }
 
 /// Why a write was not done.
@@ -236,6 +240,11 @@ impl Writer {
     /// What the keys of a processor and others want of the same fields.
     pub fn disputes_of(&self, processor: &str) -> Vec<String> {
         self.disputes.of(processor)
+    }
+
+    /// Remembers whose field managers these are, of a key that has not written in this start.
+    pub fn introduce(&self, context: &Context<'_>) {
+        self.disputes.begin(FieldManagers::new(context).hash(), context.key);
     }
 
     /// Forgets what was remembered of a reconciled object that is gone.
@@ -344,6 +353,7 @@ impl Run<'_> {
             of: manifest.to.clone(),
             manager: manager.to_owned(),
             own,
+            absent: !manifest.absent.is_empty(),
         });
     }
 }

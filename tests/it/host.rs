@@ -17,6 +17,7 @@ mod records;
 mod relabel;
 mod restart;
 mod rights;
+mod skipped;
 mod tap;
 mod writes;
 
@@ -37,7 +38,7 @@ use mortise_host::{
     desk,
     queue::Run,
     reconciler::Report,
-    run::{Clock, Drive, Host, Loaded, Options},
+    run::{Clock, Drive, Host, Loaded, Options, Skip},
     simulate::caught_up,
     write::Action,
 };
@@ -69,6 +70,7 @@ struct Stage {
     cluster: Cluster,
     loaded: Vec<Loaded>,
     drive: Drive,
+    skip: Skip,
     /// What passes between the host and the API.
     tap: Tap,
     host: Host,
@@ -177,16 +179,24 @@ impl Scene {
     }
 
     fn start(self, drive: Drive) -> Stage {
+        self.start_skipping(drive, Skip::Never)
+    }
+
+    fn start_skipping(self, drive: Drive, skip: Skip) -> Stage {
         let Self { api, cluster, loaded } = self;
         let tap = Tap::default();
-        let host = start(&tap.cluster(&api), &loaded, drive);
-        Stage { api, cluster, loaded, drive, tap, host }
+        let host = start_skipping(&tap.cluster(&api), &loaded, drive, skip.clone());
+        Stage { api, cluster, loaded, drive, skip, tap, host }
     }
 }
 
 /// A host knows of the cluster what it has found out itself: the cluster must be a new one.
 fn start(cluster: &Cluster, loaded: &[Loaded], drive: Drive) -> Host {
-    let options = Options { now: now(), drive, ..Options::default() };
+    start_skipping(cluster, loaded, drive, Skip::Never)
+}
+
+fn start_skipping(cluster: &Cluster, loaded: &[Loaded], drive: Drive, skip: Skip) -> Host {
+    let options = Options { now: now(), drive, skip, ..Options::default() };
     Host::start(cluster, loaded.to_vec(), &options).unwrap()
 }
 
@@ -384,10 +394,16 @@ impl Stage {
 
     /// The host ends, and another one starts.
     async fn restart(self) -> Self {
-        let Self { api, cluster, loaded, drive, tap, host } = self;
-        host.stop().await.unwrap();
-        let host = start(&tap.cluster(&api), &loaded, drive);
-        Self { api, cluster, loaded, drive, tap, host }
+        self.host.stop().await.unwrap();
+        self.kill()
+    }
+
+    /// The host is dropped with all that it does, and another one starts.
+    fn kill(self) -> Self {
+        let Self { api, cluster, loaded, drive, skip, tap, host } = self;
+        drop(host);
+        let host = start_skipping(&tap.cluster(&api), &loaded, drive, skip.clone());
+        Self { api, cluster, loaded, drive, skip, tap, host }
     }
 
     /// Whether a rule says that it is.

@@ -18,6 +18,9 @@ pub(super) const RUN: &str = "\
 Every option can be given as an environment variable, too. SIGTERM and SIGINT end it: nothing new is run, what runs ends and is
 written, the Lease is given back. A second one ends it at once.
 
+What lies in --cache spares the next start work: without it (no folder is named and there is no home, or nothing can be written there)
+each start compiles its modules and runs every key once, which writes nothing that is so already.
+
 Examples:
   mortise run --modules /modules                                    # in a pod
   mortise run --kubeconfig ~/.kube/config --modules modules/ --namespace shop

@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     fixture::{key, kind, reference},
     queue::{Run, State},
+    record::NotSkippable,
     write::Action,
 };
 
@@ -43,6 +44,9 @@ fn busy() -> Metrics {
     record.ending = Ending::Failure;
     second.record = Arc::new(record);
     metrics.ran(&second);
+    metrics.skipped(&first);
+    metrics.not_skipped(&key("hidden"), MustRun::Record(NotSkippable::Clock));
+    metrics.not_skipped(&key("hidden"), MustRun::Written);
     metrics.trapped(&key("hidden"), "panicked");
     metrics.log_dropped(&key("hidden"), 7);
     metrics.forced(&key("hidden"), &kind("Thing"));
@@ -68,6 +72,9 @@ fn what_a_run_did_is_counted() {
         r#"mortise_reconciles_total{processor="p",kind="Rule.g",result="success"} 1"#,
         r#"mortise_reconciles_total{processor="p",kind="Rule.g",result="failure"} 1"#,
         r#"mortise_reconcile_duration_seconds_count{processor="p",kind="Rule.g"} 2"#,
+        r#"mortise_reconciles_skipped_total{processor="p",kind="Rule.g"} 1"#,
+        r#"mortise_reconciles_not_skipped_total{processor="p",reason="clock"} 1"#,
+        r#"mortise_reconciles_not_skipped_total{processor="p",reason="written"} 1"#,
         r#"mortise_queue_retries_total{processor="p"} 1"#,
         r#"mortise_calls_trapped_total{processor="p",reason="panicked"} 1"#,
         r#"mortise_reads_total{processor="p"} 0"#,

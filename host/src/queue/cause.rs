@@ -37,7 +37,8 @@ pub enum Cause {
     Requeue,
     /// The reconciler's resync.
     Resync,
-    /// Its last run asked for the time, or read what it then wrote: what comes of a run when nothing has changed is not known yet.
+    /// Its last run asked for the time, came after a failure, or read what it then wrote: what comes of a run when nothing has
+    /// changed is not known yet.
     Confirmation,
     /// Its last run failed.
     Retry,

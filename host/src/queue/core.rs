@@ -168,7 +168,9 @@ impl Core {
                     self.turn = at + 1;
                     return Next::Run(self.start(key));
                 }
-                Offer::At(time) => earliest = Some(earliest.map_or(time, |held: Instant| held.min(time))),
+                Offer::At(time) => {
+                    earliest = Some(earliest.map_or(time, |held: Instant| held.min(time)));
+                }
                 Offer::Nothing => {}
             }
         }

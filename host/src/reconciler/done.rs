@@ -18,6 +18,8 @@ pub struct Ended {
     pub causes: Vec<Cause>,
     /// What it would have read, had it been watched.
     pub demands: Vec<Demand>,
+    /// Whether the key is to run once more when there is nothing else to do.
+    pub confirm: bool,
 }
 
 // === impl Reconciler ===
@@ -49,7 +51,7 @@ impl Reconciler {
 impl Ended {
     pub(super) fn nothing() -> Self {
         let done = Done::Success { requeue: None };
-        Self { done, causes: Vec::new(), demands: Vec::new() }
+        Self { done, causes: Vec::new(), demands: Vec::new(), confirm: false }
     }
 }
 

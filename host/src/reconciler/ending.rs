@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Stops the reconciles of an object while it is `true`.
-const PAUSED: &str = "mortise.dev/paused";
+pub(super) const PAUSED: &str = "mortise.dev/paused";
 
 /// What is done with the reconciled object.
 pub(super) enum Met {
@@ -94,7 +94,7 @@ fn deleted(mut object: Value, now: Timestamp) -> Value {
     object
 }
 
-fn is_paused(object: &Value) -> bool {
+pub(super) fn is_paused(object: &Value) -> bool {
     let annotations = object.pointer("/metadata/annotations");
     annotations.and_then(|annotations| annotations.get(PAUSED)).and_then(Value::as_str)
         == Some("true")

@@ -53,6 +53,8 @@ pub struct Report {
     pub broke: bool,
     /// When it runs again though nothing changes.
     pub again: Option<Duration>,
+    /// Whether it was left out, since it is known what would have come of it: then the record is that of its last run.
+    pub skipped: bool,
     /// What it read, and what came of it, as plain data.
     pub record: Arc<Record>,
 }
@@ -79,6 +81,7 @@ impl Report {
             failure: None,
             broke: false,
             again: None,
+            skipped: false,
             record: Arc::new(Record::new(&run.key, run.attempt)),
         }
     }

@@ -61,6 +61,11 @@ impl Digest {
         Self { keyed: false, bytes: digest.to_be_bytes() }
     }
 
+    /// The one that was taken elsewhere; none if it is keyed.
+    pub(super) fn plain_value(self) -> Option<u128> {
+        (!self.keyed).then(|| u128::from_be_bytes(self.bytes))
+    }
+
     /// Of parts whose borders count, with the key of this start.
     pub(crate) fn keyed<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         Self::keyed_with(&KEY, parts)

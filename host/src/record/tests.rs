@@ -217,11 +217,17 @@ fn a_record_is_read_back_as_it_was_written() {
         module: "sha256:0".into(),
         config: digest,
         grant: digest,
+        settings: digest,
         now_ms: 1,
         seed: 2,
     });
     record.outcome = Some(digest);
     record.ending = Ending::Failure;
+    record.resync = true;
+    record.removed = [record.wrote[0].of.clone()].into();
+    record.finalizers =
+        Some(Finalizers { held: ["a".into()].into(), released: ["b".into()].into() });
+    (record.wrote[0].subresource, record.wrote[0].absent) = ("status".into(), true);
     let text = serde_json::to_string_pretty(&record).unwrap();
     assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record, "{text}");
     for bad in [
@@ -247,10 +253,78 @@ fn what_many_records_hold_is_held_once() {
     assert!(Arc::ptr_eq(&one.wrote[0].manager, &one.wrote[1].manager));
 }
 
+fn basis() -> Basis {
+    let digest = Digest::of(false, []);
+    let (config, grant, settings) = (digest, digest, digest);
+    Basis { module: "m".into(), config, grant, settings, now_ms: 0, seed: 0 }
+}
+
+#[test]
+fn what_is_known_in_one_start_only_does_not_outlive_it() {
+    let (stores, readable) = readable();
+    let ran = |read: &dyn Fn(&mut View), wrote: &dyn Fn(&mut Reads)| {
+        let mut view = View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+        view.reconciled(&reference("Rule", "r"), "r").unwrap();
+        read(&mut view);
+        let mut reads = view.finish();
+        wrote(&mut reads);
+        let mut record = Record { ran_on: Some(basis()), ..Record::new(&key("r"), 0) };
+        reads.hand_over(&mut record);
+        record
+    };
+    let (none, nothing) = (|_: &mut View| {}, |_: &mut Reads| {});
+    let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
+    let get_secret = |view: &mut View| drop(view.get(&secret, &[]).unwrap());
+    let own = Some(Pair { fields: 1, values: 2 });
+    let selected = matching(fields(all("Thing"), &["spec.a"]), "spec.a", "x");
+    let cases = [
+        ("nothing", ran(&none, &nothing), true),
+        (
+            "a list",
+            ran(
+                &|view| drop(view.list(&fields(all("Thing"), &["spec.a"]), 0, None).unwrap()),
+                &nothing,
+            ),
+            true,
+        ),
+        (
+            "what it wrote",
+            ran(&none, &|reads| reads.wrote(&reference("Thing", "a"), "m", own)),
+            true,
+        ),
+        ("a Secret", ran(&get_secret, &nothing), false),
+        (
+            "a text from a Secret",
+            ran(
+                &|view| {
+                    get_secret(view);
+                    drop(view.list(&selected, 0, None));
+                },
+                &nothing,
+            ),
+            false,
+        ),
+        ("what it wrote of a Secret", ran(&none, &|reads| reads.wrote(&secret, "m", own)), false),
+        (
+            "what must be absent",
+            ran(&none, &|reads| {
+                reads.wrote(&reference("Thing", "a"), "m", own);
+                reads.must_be_absent();
+            }),
+            false,
+        ),
+    ];
+    for (case, record, outlives) in cases {
+        assert_eq!(record.skippable(), Ok(()), "{case}");
+        assert_eq!(record.outlives_its_start(), outlives, "{case}");
+    }
+    let failed = Record { ending: Ending::Failure, ..Record::new(&key("r"), 0) };
+    assert!(!failed.outlives_its_start());
+}
+
 #[test]
 fn only_a_run_that_would_be_the_same_again_is_skippable() {
-    let digest = Digest::of(false, []);
-    let basis = Basis { module: "m".into(), config: digest, grant: digest, now_ms: 0, seed: 0 };
+    let basis = basis();
     let ran = || Record { ran_on: Some(basis.clone()), ..Record::new(&key("a"), 0) };
     assert_eq!(ran().skippable(), Ok(()));
     let asked = |asked: Asked| Record { asked, ..ran() };

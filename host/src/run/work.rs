@@ -18,7 +18,8 @@ use super::{
 };
 use crate::{
     access::Denials,
-    queue::{self, Priority, Queue, Run},
+    kept::Kept,
+    queue::{self, Cause, Priority, Queue, Run},
     reconciler::{Parts, Report},
     triggers::Triggers,
     watch::Watch,
@@ -30,6 +31,8 @@ const FIRST_LISTS: Duration = Duration::from_secs(10);
 /// What the tasks of a host share. Locked in this order: triggers, registry, watches; each for a few lines.
 pub(super) struct Shared {
     pub(super) parts: Parts,
+    /// What writes down records; none where nothing is to outlive this start.
+    pub(super) kept: Option<Arc<tokio::sync::Mutex<Kept>>>,
     pub(super) triggers: Arc<Mutex<Triggers>>,
     pub(super) queue: Queue,
     pub(super) registry: Mutex<Registry>,
@@ -49,9 +52,14 @@ pub(super) struct Shared {
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(parts: Parts, opened: mpsc::UnboundedSender<Opened>) -> Self {
+    pub(super) fn new(
+        parts: Parts,
+        kept: Option<Arc<tokio::sync::Mutex<Kept>>>,
+        opened: mpsc::UnboundedSender<Opened>,
+    ) -> Self {
         Self {
             parts,
+            kept,
             opened,
             denials: Denials::default(),
             triggers: Arc::default(),
@@ -100,8 +108,11 @@ impl Shared {
             tokio::select! {
                 () = stop.cancelled() => break,
                 Some(ran) = runs.join_next() => {
-                    // Nobody reads any more: the host is about to stop.
-                    let _ = reports.send(ran.context("a reconcile failed")?).await;
+                    let report = ran.context("a reconcile failed")?;
+                    if !report.skipped {
+                        // Nobody reads any more: the host is about to stop.
+                        let _ = reports.send(report).await;
+                    }
                 }
                 run = self.queue.next() => {
                     let shared = Arc::clone(&self);
@@ -130,7 +141,7 @@ impl Shared {
         let _ = tokio::time::timeout(FIRST_LISTS, complete).await;
     }
 
-    /// Runs a key to its end, on the version of its processor that is current at its beginning.
+    /// Runs a key to its end, on the version of its processor that is current at its beginning; or leaves that out.
     pub(super) async fn run(&self, run: Run) -> Report {
         let active = self.registry.lock().begin(run.key.processor(), Instant::now());
         let Some(active) = active else {
@@ -149,8 +160,11 @@ impl Shared {
         for cause in again.causes {
             self.queue.add(&run.key, cause, Priority::Change);
         }
+        if again.confirm {
+            self.queue.add(&run.key, Cause::Confirmation, Priority::Idle);
+        }
         let at = (self.parts.now)();
-        if active.called(&report, at, Instant::now()) {
+        if !report.skipped && active.called(&report, at, Instant::now()) {
             self.verdicts.send_modify(|count| *count += 1);
         }
         let over = {

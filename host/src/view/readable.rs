@@ -10,6 +10,9 @@ use crate::grant::{self, Declared};
 use crate::path::{Fields, Path};
 use crate::store::{Entry, Query, Scope, Stores, Wanted};
 
+/// The annotation by which people ask for a run: any new value does.
+pub(super) const RECONCILE: &str = "mortise.dev/reconcile";
+
 /// What of a reconciled object the host itself looks at.
 const LOOKED_AT: [&str; 3] = [
     "metadata.finalizers",

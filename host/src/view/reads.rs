@@ -7,7 +7,7 @@ use crate::access::Denial;
 use crate::contract::{Kind, ObjectRef, ReadError, Selection};
 use crate::own_fields::Pair;
 use crate::path::{Extent, Fields};
-use crate::record::{self, Digest, Question, Stood, Wrote};
+use crate::record::{self, Digest, Pruned, Question, Stood, Wrote};
 use crate::store::{Entry, Query, Rendered, Snapshot, StoreId, Stores, hashed};
 
 /// All that one run read, and what it wrote, which counts as read.
@@ -19,6 +19,9 @@ pub struct Reads {
     object: Option<Digest>,
     records: Vec<record::Read>,
     wrote: Vec<Wrote>,
+    removed: Vec<record::Object>,
+    pruned: Vec<Pruned>,
+    finalizers: Option<record::Finalizers>,
     answered: Vec<(Arc<Kind>, Arc<Entry>)>,
     saw_secret: bool,
     /// The object that the run is about is no longer one of the reconciler's.
@@ -87,6 +90,9 @@ impl Reads {
             object: None,
             records: Vec::new(),
             wrote: Vec::new(),
+            removed: Vec::new(),
+            pruned: Vec::new(),
+            finalizers: None,
             answered: Vec::new(),
             saw_secret: false,
             gone: false,
@@ -106,6 +112,33 @@ impl Reads {
         record.object = self.object;
         record.reads = std::mem::take(&mut self.records).into();
         record.wrote = std::mem::take(&mut self.wrote).into();
+        record.removed = std::mem::take(&mut self.removed).into();
+        record.pruned = std::mem::take(&mut self.pruned).into();
+        record.finalizers = self.finalizers.take();
+    }
+
+    /// Takes in what an earlier run has left, as if this one had. What that run owned is known from its record: nothing of it is keyed.
+    pub(crate) fn resume(&mut self, record: &record::Record) {
+        for wrote in &record.wrote {
+            let (of, own) = (wrote.of.reference(), wrote.own.and_then(record::Own::pair));
+            if wrote.subresource.is_empty() {
+                self.wrote(&of, &wrote.manager, own);
+            } else {
+                self.record_wrote(&of, &wrote.manager, &wrote.subresource, own);
+            }
+        }
+        for record::Pruned { of, manager } in &record.pruned {
+            if let Some(of) = of.selection() {
+                self.pruned(&of, manager);
+            }
+        }
+        record.removed.iter().for_each(|removed| self.removed(&removed.reference()));
+        self.finalizers.clone_from(&record.finalizers);
+    }
+
+    /// The digest of the object of the request; none where it is gone.
+    pub(crate) fn object(&self) -> Option<Digest> {
+        self.object
     }
 
     /// Whether something of a Secret was read.
@@ -137,13 +170,50 @@ impl Reads {
         let query = Query::object(of.namespace.as_deref(), &of.name);
         let concern = Concern::Written { query, manager: manager.into(), own };
         self.note_at_end(&of.kind, concern);
-        // One run writes under few managers.
-        let same = self.wrote.iter().find(|wrote| &*wrote.manager == manager);
-        let manager = same.map_or_else(|| manager.into(), |wrote| Arc::clone(&wrote.manager));
+        self.record_wrote(of, manager, "", own);
+    }
+
+    /// The run wrote the status of its object under a manager. Who changes it triggers nothing by that; the record tells it.
+    pub fn wrote_status(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
+        self.record_wrote(of, manager, "status", own);
+    }
+
+    /// What was written last must not have some fields.
+    pub fn must_be_absent(&mut self) {
+        if let Some(last) = self.wrote.last_mut() {
+            last.absent = true;
+        }
+    }
+
+    /// The run wanted an object gone.
+    pub fn removed(&mut self, of: &ObjectRef) {
+        self.removed.push(record::Object::of(of, self.stores.shared_kind(&of.kind)));
+    }
+
+    /// The run decided which finalizers its object holds.
+    pub(crate) fn finalized(&mut self, finalizers: record::Finalizers) {
+        self.finalizers = Some(finalizers);
+    }
+
+    fn record_wrote(
+        &mut self,
+        of: &ObjectRef,
+        manager: &str,
+        subresource: &str,
+        own: Option<Pair>,
+    ) {
+        let manager = self.shared_manager(manager);
         let object = record::Object::of(of, self.stores.shared_kind(&of.kind));
         let secret = self.saw_secret || record::is_secret(&of.kind);
         let own = own.map(|pair| record::Own::of(pair, secret));
-        self.wrote.push(Wrote { of: object, manager, own });
+        let subresource = subresource.into();
+        self.wrote.push(Wrote { of: object, manager, subresource, own, absent: false });
+    }
+
+    /// One run writes under few managers.
+    fn shared_manager(&self, manager: &str) -> Arc<str> {
+        let same = self.wrote.iter().find(|wrote| &*wrote.manager == manager);
+        same.map_or_else(|| manager.into(), |wrote| Arc::clone(&wrote.manager))
     }
 
     /// The run pruned a selection: an object in it that the manager has applied, and which the run did not write, is one to
@@ -151,6 +221,10 @@ impl Reads {
     pub fn pruned(&mut self, of: &Selection, manager: &str) {
         if let Ok(query) = Query::new(of) {
             self.note_at_end(&of.kind, Concern::Pruned { query, manager: manager.into() });
+            let secret = self.saw_secret || record::is_secret(&of.kind);
+            let (kind, fields) = (self.stores.shared_kind(&of.kind), of.fields.as_slice().into());
+            let of = record::Selection::of(of, kind, fields, secret);
+            self.pruned.push(Pruned { of, manager: self.shared_manager(manager) });
         }
     }
 
@@ -170,6 +244,9 @@ impl Reads {
         }
         self.records.extend(later.records);
         self.wrote.extend(later.wrote);
+        self.removed.extend(later.removed);
+        self.pruned.extend(later.pruned);
+        self.finalizers = later.finalizers.or(self.finalizers.take());
         self.answered.extend(later.answered);
         self.saw_secret |= later.saw_secret;
         self.demands(later.demands);
@@ -264,10 +341,15 @@ impl Reads {
         std::mem::take(&mut self.denials)
     }
 
-    /// Writes down the object of the request.
-    pub(super) fn record_object(&mut self, kind: &Kind, object: &Rendered) {
-        let counted = object.counted().as_bytes();
-        self.object = Some(Digest::of(record::is_secret(kind), [counted]));
+    /// Writes down an answer that was found before.
+    pub(super) fn record_known(&mut self, known: record::Read) {
+        self.records.push(known);
+    }
+
+    /// Writes down the object of the request, and what was asked for with its annotation.
+    pub(super) fn record_object(&mut self, kind: &Kind, object: &Rendered, asked: Option<&str>) {
+        let parts = [Some(object.counted()), asked].into_iter().flatten().map(str::as_bytes);
+        self.object = Some(Digest::of(record::is_secret(kind), parts));
     }
 
     pub(super) fn object_is_gone(&mut self) {

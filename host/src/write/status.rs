@@ -37,7 +37,10 @@ impl Run<'_> {
             Target { resource: &resource, to: of, manager: &manager, subresource: "status" };
         self.take_over(&target).await?;
         match self.apply_to(target, &object).await {
-            Ok(_) => Ok(()),
+            Ok(applied) => {
+                self.written.status = Some((manager.clone(), applied.own));
+                Ok(())
+            }
             Err(Stop::Failed { refusal, managers })
                 if matches!(refusal.code, 404 | 409 | 422) && managers.is_empty() =>
             {

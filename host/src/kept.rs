@@ -1,0 +1,247 @@
+//! Records of runs in the cache directory, so that the next start can leave out what it knows the result of.
+//!
+//! They lie in one file, to which lines are appended; it is written anew, beside its place, when it has become twice as long as it
+//! would have to be. A line that is not whole is no line: see [`line`]. So a host can be killed at any moment, and what is lost or
+//! damaged costs a run of its key, nothing else. A file that another version of mortise or of this format has written is not read.
+//! Of two hosts with one directory, the second one keeps nothing.
+
+mod line;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    fs::{File, TryLockError},
+    io::{self, Read as _, Write as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use cap_std::fs::OpenOptions;
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::{debug, info, warn};
+
+use crate::{
+    cache_dir::CacheDir,
+    queue::Key,
+    record::{Records, Unwritten},
+};
+use line::HEADER;
+
+pub(crate) use line::record;
+
+const LOG: &str = "log";
+const LOCK: &str = "lock";
+/// A file of which nobody would want to wait for the end: 100,000 keys take a third of it.
+const LONGEST: u64 = 1 << 30;
+/// How much longer than twice its least length a file may be.
+const SLACK: u64 = 1 << 20;
+/// So many lines are written before others have their turn: about a millisecond's work.
+const AT_ONCE: usize = 64;
+/// What follows within this time is written together.
+const GATHER: Duration = Duration::from_millis(50);
+/// When it is tried again to write where it was in vain.
+const AGAIN: Duration = Duration::from_mins(1);
+/// Every key that there is has been looked at by then: what was read of others is of objects or processors that are gone.
+const LOOKED_AT: Duration = Duration::from_hours(1);
+
+/// Why records are not kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Another host does.
+    #[error("another host keeps its records in `{0}`")]
+    InUse(String),
+
+    /// The file that says so cannot be made or locked.
+    #[error("cannot use `{path}`")]
+    Unusable {
+        /// Of the directory.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// The file, while this host writes to it.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    dir: CacheDir,
+    /// As long as it is open, it is locked.
+    _lock: File,
+    /// None: it has to be written anew.
+    file: Option<File>,
+    bytes: u64,
+    /// When it is written anew.
+    bound: u64,
+    is_told: bool,
+}
+
+/// What was in the file.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    /// By key, as [`record`] reads it.
+    pub(crate) records: HashMap<Key, Box<str>>,
+    /// How many lines were not whole.
+    pub(crate) damaged: usize,
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// Opens the directory, and reads what is there.
+    ///
+    /// # Errors
+    ///
+    /// Another host uses it, or nothing can be written there. What cannot be read is told in the log, and is as if it were not there.
+    pub(crate) fn open(dir: CacheDir) -> Result<(Self, Read), Error> {
+        let lock = lock(&dir)?;
+        sweep(&dir);
+        let read = match dir.open_file(LOG).and_then(read) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Read::default(),
+            Err(error) => {
+                warn!(path = %dir.path().display(), %error, "the records of former runs are not read");
+                Read::default()
+            }
+        };
+        if read.damaged > 0 {
+            let path = dir.path().display();
+            warn!(%path, damaged = read.damaged, "damaged records of former runs: their keys run once more");
+        }
+        info!(path = %dir.path().display(), records = read.records.len(), "records of runs are kept");
+        let kept = Self { dir, _lock: lock, file: None, bytes: 0, bound: 0, is_told: false };
+        Ok((kept, read))
+    }
+
+    /// Writes down what has changed. What could not be written is said once, and is tried again with the next call.
+    pub(crate) async fn write(&mut self, records: &Records) -> bool {
+        let written = if self.file.is_some() && self.bytes <= self.bound {
+            self.append(records).await
+        } else {
+            self.write_anew(records).await
+        };
+        match written {
+            Ok(()) => {
+                self.is_told = false;
+                true
+            }
+            Err(error) => {
+                // Whatever is there now, the next try begins with a new file.
+                self.file = None;
+                if !std::mem::replace(&mut self.is_told, true) {
+                    let path = self.dir.path().display();
+                    warn!(%path, %error, "records of runs cannot be written: what runs now runs once more after a restart");
+                }
+                false
+            }
+        }
+    }
+
+    async fn append(&mut self, records: &Records) -> io::Result<()> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        loop {
+            let unwritten = records.take_unwritten(AT_ONCE);
+            if unwritten.is_empty() {
+                return Ok(());
+            }
+            let lines = line::lines(&unwritten);
+            if let Err(error) = file.write_all(lines.as_bytes()) {
+                records.written_in_vain(unwritten.iter().map(Unwritten::key).cloned());
+                return Err(error);
+            }
+            self.bytes += lines.len() as u64;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Puts a file with nothing but what counts into the place of the former one.
+    async fn write_anew(&mut self, records: &Records) -> io::Result<()> {
+        self.file = None;
+        let all = records.take_all();
+        match self.try_write_anew(&all).await {
+            Ok((file, bytes)) => {
+                debug!(records = all.len(), bytes, "the records of runs are written anew");
+                (self.file, self.bytes) = (Some(file), bytes);
+                self.bound = 2 * bytes + SLACK;
+                // What has changed meanwhile.
+                self.append(records).await
+            }
+            Err(error) => {
+                records.written_in_vain(all.iter().map(Unwritten::key).cloned());
+                Err(error)
+            }
+        }
+    }
+
+    async fn try_write_anew(&self, all: &[Unwritten]) -> io::Result<(File, u64)> {
+        let mut new = self.dir.begin_file()?;
+        new.file().write_all(HEADER.as_bytes())?;
+        let mut bytes = HEADER.len() as u64;
+        for some in all.chunks(AT_ONCE) {
+            let lines = line::lines(some);
+            new.file().write_all(lines.as_bytes())?;
+            bytes += lines.len() as u64;
+            tokio::task::yield_now().await;
+        }
+        // The same file, by whatever name.
+        let file = new.file().try_clone()?;
+        new.finish(LOG)?;
+        Ok((file, bytes))
+    }
+}
+
+/// Writes down what changes, as long as the host runs.
+pub(crate) async fn run(kept: Arc<tokio::sync::Mutex<Kept>>, records: Arc<Records>) {
+    let looked_at = Instant::now() + LOOKED_AT;
+    let mut looks = true;
+    loop {
+        tokio::select! {
+            () = records.changed() => sleep(GATHER).await,
+            () = sleep_until(looked_at), if looks => {
+                looks = false;
+                records.forget_former();
+                continue;
+            }
+        }
+        if !kept.lock().await.write(&records).await {
+            sleep(AGAIN).await;
+        }
+    }
+}
+
+/// Says to others that the directory is used.
+fn lock(dir: &CacheDir) -> Result<File, Error> {
+    let path = || dir.path().display().to_string();
+    let unusable = |source| Error::Unusable { path: path(), source };
+    let mut options = OpenOptions::new();
+    options.create(true).write(true);
+    let lock = dir.dir().open_with(LOCK, &options).map_err(unusable)?.into_std();
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse(path())),
+        Err(TryLockError::Error(error)) => Err(unusable(error)),
+    }
+}
+
+/// Removes what a host has left that was killed while it wrote.
+fn sweep(dir: &CacheDir) {
+    let Ok(entries) = dir.dir().entries() else { return };
+    for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+        if CacheDir::is_unfinished(&name)
+            && let Err(error) = dir.dir().remove_file(&name)
+        {
+            warn!(path = %dir.path().display(), name, %error, "an unfinished file is not removed");
+        }
+    }
+}
+
+fn read(mut file: File) -> io::Result<Read> {
+    let length = file.metadata()?.len();
+    if length > LONGEST {
+        return Err(io::Error::other(format!("it is {length} bytes long, {LONGEST} are read")));
+    }
+    let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+    file.read_to_end(&mut text)?;
+    Ok(line::read(&text))
+}

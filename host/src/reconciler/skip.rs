@@ -1,0 +1,258 @@
+//! Runs that are left out: what their keys saw the last time, and what they left, is as it was, so the same would come of them.
+//!
+//! *Guarantee.* A key is left out only if it is due though nothing has changed that the host knows of, and if everything that its
+//! last run was recorded to have seen and left has the same digest now. *Why that is enough*: a processor is a function of what it
+//! reads; what is no function of that (the time, random bytes, the network) makes a record that is not skippable.
+//!
+//! A key that was looked at in this start is left as it is: what it read goes on to trigger it. For one that was not, what it read is
+//! handed to the triggers as if it had run.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tracing::debug;
+
+use super::{
+    Ended, Reconciler, Report,
+    ending::{PAUSED, is_paused},
+};
+use crate::{
+    contract::ObjectRef,
+    kept,
+    outcome::Reconciled,
+    queue::{Cause, Done, Key, Run},
+    record::{self, Held, MustRun, NotSkippable, Own, Pruned, Record, Wrote},
+    run::Mode,
+    store::{Entry, Known},
+    triggers::{Began, Triggers},
+    view::{Reads, View},
+};
+
+/// What a key is known to have seen and left, and how that was found out.
+struct Standing {
+    record: Arc<Record>,
+    /// What it reads, to be handed to the triggers; none where they have it.
+    reads: Option<Reads>,
+}
+
+// === impl Reconciler ===
+
+impl Reconciler {
+    /// Leaves a run out, if it is known what would come of it. Else gives back what the triggers were told of its beginning.
+    pub(super) async fn skip(
+        &self,
+        run: &Run,
+        reference: &ObjectRef,
+        triggers: &Mutex<Triggers>,
+        report: &mut Report,
+    ) -> Result<Ended, Option<Began>> {
+        let held = self.parts.records.held(&run.key);
+        let is_former = matches!(held, Some(Held::Former(_)));
+        let is_known = matches!(held, Some(Held::Known(_)));
+        if !self.parts.skips || !is_due(run, is_known) {
+            return Err(None);
+        }
+        // What changes from now on, and is not seen by what follows, is told at the end.
+        let began = is_former.then(|| triggers.lock().begin(&run.key));
+        match self.standing(&run.key, reference, held).await {
+            Ok(standing) => Ok(self.leave_out(reference, standing, began, triggers, report)),
+            Err(why) => {
+                debug!(key = %run.key, %why, "not skipped");
+                self.parts.metrics.not_skipped(&run.key, why);
+                Err(began)
+            }
+        }
+    }
+
+    async fn standing(
+        &self,
+        key: &Key,
+        reference: &ObjectRef,
+        held: Option<Held>,
+    ) -> Result<Standing, MustRun> {
+        let (record, is_former) = match held {
+            None => return Err(MustRun::NoRecord),
+            Some(Held::Known(record)) => (record, false),
+            Some(Held::Former(text)) => {
+                (Arc::new(kept::record(key, &text).ok_or(MustRun::NoRecord)?), true)
+            }
+        };
+        let reads = self.look(reference, &record).await?;
+        Ok(Standing { record, reads: is_former.then_some(reads) })
+    }
+
+    /// Whether all that a run has seen and left is so now; what it reads, if so.
+    async fn look(&self, reference: &ObjectRef, record: &Record) -> Result<Reads, MustRun> {
+        record.skippable()?;
+        let settings = &self.loaded.settings;
+        if settings.ending.is_some() || settings.mode != Mode::Reconcile {
+            return Err(MustRun::Mode);
+        }
+        let ran_on = record.ran_on.as_ref().ok_or(NotSkippable::NotCalled)?;
+        if let Some(why) = self.basis(ran_on.now_ms).differs(ran_on) {
+            return Err(why);
+        }
+        let mut view = self.view();
+        let object = self.look_at_object(&mut view, reference, record).await?;
+        for read in &record.reads {
+            match view.ask_again(&read.question, &self.answers).await {
+                None => return Err(MustRun::Secret),
+                Some(answer) if answer != read.answer => return Err(MustRun::Read),
+                Some(_) => {}
+            }
+        }
+        record.wrote.iter().try_for_each(|wrote| self.look_at_written(wrote))?;
+        record.pruned.iter().try_for_each(|pruned| self.look_at_pruned(pruned, record))?;
+        record.removed.iter().try_for_each(|removed| self.look_at_removed(removed))?;
+        look_at_finalizers(record, &object)?;
+        Ok(view.finish())
+    }
+
+    async fn look_at_object(
+        &self,
+        view: &mut View,
+        reference: &ObjectRef,
+        record: &Record,
+    ) -> Result<Arc<Entry>, MustRun> {
+        // The run says why it cannot be read.
+        view.check_reconciled(reference).await.map_err(|_| MustRun::Unreadable)?;
+        let known = view.reconciled(reference, record.key.reconciler());
+        let known = known.map_err(|_| MustRun::Unreadable)?;
+        let is_its = known.selected || known.held;
+        let entry = known.entry.filter(|_| is_its).ok_or(MustRun::Object)?;
+        if entry.json().contains(PAUSED) && is_paused(&entry.value()) {
+            return Err(MustRun::Unreadable);
+        }
+        if view.object_digest() == record.object { Ok(entry) } else { Err(MustRun::Object) }
+    }
+
+    fn look_at_written(&self, wrote: &Wrote) -> Result<(), MustRun> {
+        let Known::Present(entry) = self.parts.stores.known(&wrote.of.reference()) else {
+            return Err(MustRun::Written);
+        };
+        let own = || entry.own().get(&wrote.manager, &wrote.subresource);
+        let is_so = wrote.own.is_none_or(|left| {
+            own().is_some_and(|own| Own::of(own, left.fields.is_keyed()) == left)
+        });
+        let breaks = entry.breaks_absence_of(&wrote.manager);
+        if is_so && !breaks { Ok(()) } else { Err(MustRun::Written) }
+    }
+
+    fn look_at_pruned(&self, pruned: &Pruned, record: &Record) -> Result<(), MustRun> {
+        let of = pruned.of.selection().ok_or(MustRun::Secret)?;
+        let stores = &self.parts.stores;
+        if stores.is_unknown(&of.kind) {
+            return Ok(());
+        }
+        let there = stores.candidates(&of).ok().flatten().ok_or(MustRun::Pruned)?;
+        let mut left = there.iter().filter(|entry| entry.own().holds(&pruned.manager));
+        if left.all(|entry| is_written(record, pruned, entry)) {
+            Ok(())
+        } else {
+            Err(MustRun::Pruned)
+        }
+    }
+
+    fn look_at_removed(&self, removed: &record::Object) -> Result<(), MustRun> {
+        let (stores, of) = (&self.parts.stores, removed.reference());
+        let is_gone = stores.is_unknown(&of.kind) || matches!(stores.known(&of), Known::Absent);
+        if is_gone { Ok(()) } else { Err(MustRun::Removed) }
+    }
+
+    /// Ends a run that is not made.
+    fn leave_out(
+        &self,
+        reference: &ObjectRef,
+        standing: Standing,
+        began: Option<Began>,
+        triggers: &Mutex<Triggers>,
+        report: &mut Report,
+    ) -> Ended {
+        let Standing { record, reads } = standing;
+        let resync = self.description(&record.key).map_or(0, |reconciler| reconciler.resync);
+        let after = (record.resync && resync > 0).then(|| Duration::from_millis(resync));
+        report.skipped = true;
+        report.again = after;
+        let done = Done::Success { requeue: after.map(|after| (after, Cause::Resync)) };
+        let mut ended = Ended { done, ..Ended::nothing() };
+        if let (Some(began), Some(mut reads)) = (began, reads) {
+            reads.resume(&record);
+            ended.causes = triggers.lock().ran(began, &reads);
+            ended.demands = reads.take_demands(&self.readable);
+            report.denied.append(&mut reads.take_denials());
+            let mut adopted = Record::clone(&record);
+            reads.hand_over(&mut adopted);
+            report.record = Arc::new(adopted);
+            self.parts.records.adopt(&report.record);
+            self.introduce(&record.key, reference);
+        } else {
+            report.record = record;
+        }
+        self.parts.metrics.skipped(report);
+        debug!("skipped");
+        ended
+    }
+
+    /// Those who want what is this key's are told its name.
+    fn introduce(&self, key: &Key, reference: &ObjectRef) {
+        let reconciled = Reconciled { reference: reference.clone(), object: None };
+        self.parts.writer.introduce(&self.context(key, &reconciled));
+    }
+
+    /// Whether a key is to run once more when there is nothing else to do, so that a later run of it can be left out: since it asked
+    /// for the time, which it may not do when nothing has changed, since it was told that it had failed before, or since it read what
+    /// it then wrote itself.
+    pub(super) async fn is_to_be_confirmed(
+        &self,
+        run: &Run,
+        reference: &ObjectRef,
+        report: &Report,
+    ) -> bool {
+        let is_confirmation = run.causes.iter().all(|cause| *cause == Cause::Confirmation);
+        if !self.parts.skips || is_confirmation || self.loaded.settings.mode != Mode::Reconcile {
+            return false;
+        }
+        // With nothing changed it has asked then, too: one that always asks is not run twice at each resync.
+        let is_resync = || run.causes.iter().all(|cause| *cause == Cause::Resync);
+        match report.record.skippable() {
+            Err(NotSkippable::Clock | NotSkippable::AfterFailure) => !is_resync(),
+            Ok(()) if !report.changes.is_empty() => {
+                self.look(reference, &report.record).await.is_err()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a key was given out though nothing has changed that the host knows of. Of one that was not looked at in this start it knows
+/// nothing: what it is told of may be the first lists, and what has changed before those shows itself.
+fn is_due(run: &Run, is_known: bool) -> bool {
+    let is_no_change = |cause: &Cause| match cause {
+        Cause::Start | Cause::Resync => true,
+        Cause::Object { .. } | Cause::KindKnown(_) | Cause::Complete(_) => !is_known,
+        _ => false,
+    };
+    let are_all = run.more_causes == 0 && !run.causes.is_empty();
+    run.attempt == 0 && are_all && run.causes.iter().all(is_no_change)
+}
+
+/// Whether the run has applied an object itself.
+fn is_written(record: &Record, pruned: &Pruned, entry: &Entry) -> bool {
+    let kind = &pruned.of.kind;
+    record.wrote.iter().any(|wrote| {
+        wrote.manager == pruned.manager
+            && (&wrote.of.kind.group, &wrote.of.kind.kind) == (&kind.group, &kind.kind)
+            && wrote.of.namespace.as_deref() == entry.namespace()
+            && *wrote.of.name == *entry.name()
+    })
+}
+
+fn look_at_finalizers(record: &Record, object: &Entry) -> Result<(), MustRun> {
+    let Some(finalizers) = &record.finalizers else { return Ok(()) };
+    let object = object.value();
+    let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+    let holds = |name: &String| held.into_iter().flatten().any(|held| held == name.as_str());
+    let is_so = finalizers.held.iter().all(holds) && !finalizers.released.iter().any(holds);
+    if is_so { Ok(()) } else { Err(MustRun::Finalizers) }
+}

@@ -1,0 +1,183 @@
+//! Which runs are left out since it is known what would come of them: what a record says of that by itself. What has changed since
+//! is found out elsewhere.
+
+use super::{Digest, Ending, Own, Question, Record, is_digest};
+
+/// Why a key has to run again though nothing that it read differs from its last run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotSkippable {
+    /// The processor was not called.
+    #[error("it was not called the last time")]
+    NotCalled,
+    /// The last run failed.
+    #[error("its last run failed")]
+    Failed,
+    /// The last run was told that those before it had failed: one that is not told so may answer something else.
+    #[error("its last run came after a failure")]
+    AfterFailure,
+    /// Some of what it wanted was refused, though that was no failure.
+    #[error("a write of its last run was refused")]
+    Refused,
+    /// It asked to be called again.
+    #[error("its last run asked to be called again after a time")]
+    Requeue,
+    /// It asked for the time.
+    #[error("its last run asked for the time")]
+    Clock,
+    /// It asked for random bytes.
+    #[error("its last run asked for random bytes")]
+    Random,
+    /// It asked somebody outside of the cluster.
+    #[error("its last run used the network")]
+    Network,
+    /// It read what may have changed without anybody being told.
+    #[error("its last run read objects live")]
+    Live,
+}
+
+/// Why a key was run that was due though nothing had changed that the host knew of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MustRun {
+    /// Nothing is known of a run of it.
+    #[error("no run of it is known")]
+    NoRecord,
+    /// Its last run cannot stand for another.
+    #[error(transparent)]
+    Record(#[from] NotSkippable),
+    /// The module is another one.
+    #[error("its last run was one of another module")]
+    Module,
+    /// So is its configuration.
+    #[error("its last run had another configuration")]
+    Config,
+    /// So is its grant.
+    #[error("its last run had another grant")]
+    Grant,
+    /// It runs as somebody else, or something else becomes of what it wants.
+    #[error("its Processor said something else of how it runs")]
+    Settings,
+    /// Its processor only observes, or is to go.
+    #[error("what its processor wants is not written")]
+    Mode,
+    /// The object cannot be read, or is to be left alone.
+    #[error("its object cannot be read, or is paused")]
+    Unreadable,
+    /// The object is not as the run was given it.
+    #[error("its object has changed")]
+    Object,
+    /// A question would have another answer.
+    #[error("what it read has changed")]
+    Read,
+    /// A question was made of what stood in a Secret.
+    #[error("it asked with what it had read of a Secret")]
+    Secret,
+    /// An object that it wrote is not as it left it.
+    #[error("what it wrote has changed")]
+    Written,
+    /// An object is there that it wanted gone.
+    #[error("what it wanted gone is there")]
+    Removed,
+    /// An object is there that it would prune.
+    #[error("there is something that it would prune")]
+    Pruned,
+    /// Its object's finalizers are not as it left them.
+    #[error("the finalizers of its object have changed")]
+    Finalizers,
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Whether a run that would see the same as this one can be left out.
+    ///
+    /// # Errors
+    ///
+    /// Why not, whatever the next run would see.
+    pub fn skippable(&self) -> Result<(), NotSkippable> {
+        let reasons = [
+            (self.ran_on.is_none(), NotSkippable::NotCalled),
+            (self.ending == Ending::Failure, NotSkippable::Failed),
+            (self.attempt > 0, NotSkippable::AfterFailure),
+            (self.refused > 0, NotSkippable::Refused),
+            (self.requeue, NotSkippable::Requeue),
+            (self.asked.clock, NotSkippable::Clock),
+            (self.asked.random, NotSkippable::Random),
+            (self.asked.network, NotSkippable::Network),
+            (self.reads.iter().any(|read| read.live), NotSkippable::Live),
+        ];
+        reasons.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, reason)| Err(reason))
+    }
+
+    /// Whether another start of the host can tell by it what has changed: it is skippable, no digest in it is one of this start, and
+    /// nothing has to be absent (whether that is so is known of objects only that were seen after the run).
+    pub fn outlives_its_start(&self) -> bool {
+        self.skippable().is_ok()
+            && !self.wrote.iter().any(|wrote| wrote.absent)
+            && !self.digests().any(|digest| digest.is_keyed())
+            && !self.texts().any(is_digest)
+    }
+
+    fn digests(&self) -> impl Iterator<Item = Digest> {
+        let answers = self.reads.iter().map(|read| read.answer);
+        let own = self.wrote.iter().filter_map(|wrote| wrote.own);
+        let own = own.flat_map(|Own { fields, values }| [fields, values]);
+        self.object.into_iter().chain(answers).chain(own)
+    }
+
+    /// The texts that objects were compared with.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let asked = self.reads.iter().filter_map(|read| match &read.question {
+            Question::Get { .. } => None,
+            Question::List { of, from, .. } => Some((&**of, from.as_deref())),
+        });
+        let pruned = self.pruned.iter().map(|pruned| (&pruned.of, None));
+        asked.chain(pruned).flat_map(|(of, from)| {
+            let texts = of.matching.iter().map(|(_, text)| text.as_str());
+            texts.chain([&*of.labels]).chain(from)
+        })
+    }
+}
+
+// === impl NotSkippable ===
+
+impl NotSkippable {
+    /// As a metric names it.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::NotCalled => "not-called",
+            Self::Failed => "failed",
+            Self::AfterFailure => "after-failure",
+            Self::Refused => "write-refused",
+            Self::Requeue => "requeue",
+            Self::Clock => "clock",
+            Self::Random => "random",
+            Self::Network => "network",
+            Self::Live => "live-read",
+        }
+    }
+}
+
+// === impl MustRun ===
+
+impl MustRun {
+    /// As a metric names it.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::NoRecord => "no-record",
+            Self::Record(why) => why.label(),
+            Self::Module => "module",
+            Self::Config => "config",
+            Self::Grant => "grant",
+            Self::Settings => "settings",
+            Self::Mode => "mode",
+            Self::Unreadable => "object-unreadable",
+            Self::Object => "object",
+            Self::Read => "read",
+            Self::Secret => "asked-with-secret",
+            Self::Written => "written",
+            Self::Removed => "removed",
+            Self::Pruned => "prunable",
+            Self::Finalizers => "finalizers",
+        }
+    }
+}

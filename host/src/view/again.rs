@@ -1,0 +1,227 @@
+//! Recorded questions, asked again: would a run be told what the last one was?
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use super::View;
+use crate::{
+    access::Place,
+    contract::Selection,
+    record::{self, Digest, Question, is_digest},
+    store::StoreId,
+};
+
+/// More lists than the keys of a processor have in common.
+const REMEMBERED: usize = 1024;
+
+/// Answers to lists, for all keys of one version of a processor: what many ask is looked for once as long as nothing changes.
+#[derive(Debug, Default)]
+pub(crate) struct Answers(Mutex<HashMap<Question, Answer>>);
+
+/// What a store answered at a moment. Numbers of changes are never used twice, so it is the same as long as the store's is.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    store: StoreId,
+    sequence: u64,
+    digest: Digest,
+    objects: usize,
+    bytes: usize,
+}
+
+// === impl Answers ===
+
+impl Answers {
+    fn get(&self, question: &Question, store: StoreId, sequence: u64) -> Option<Answer> {
+        let answers = self.0.lock();
+        answers.get(question).filter(|of| of.store == store && of.sequence == sequence).copied()
+    }
+
+    fn keep(&self, question: &Question, answer: Answer) {
+        let mut answers = self.0.lock();
+        if answers.len() >= REMEMBERED && !answers.contains_key(question) {
+            answers.clear();
+        }
+        answers.insert(question.clone(), answer);
+    }
+}
+
+// === impl View ===
+
+impl View {
+    /// Asks a recorded question once more, and says what the digest of its answer is now; none where it cannot be asked, since
+    /// nobody but a run knows its texts. It is noted and recorded as the run would have it.
+    pub(crate) async fn ask_again(
+        &mut self,
+        asked: &Question,
+        answers: &Answers,
+    ) -> Option<Digest> {
+        match asked {
+            Question::Get { of, fields } => {
+                // What is found, or why nothing is, stands in the record.
+                let _ = self.get_allowed(&of.reference(), fields).await;
+            }
+            Question::List { of, limit, from } => {
+                let from = from.as_deref();
+                let selection = of.selection().filter(|_| !from.is_some_and(is_digest))?;
+                let place = Place::list(of.namespace.as_deref(), of.name.as_deref());
+                let is_shared = !record::is_secret(&of.kind);
+                if is_shared && self.is_at_hand(&selection.kind, place) {
+                    self.list_shared(asked, &selection, (*limit, from), answers);
+                } else {
+                    let _ = self.list_allowed(&selection, *limit, from).await;
+                }
+            }
+        }
+        self.reads.records().last().map(|read| read.answer)
+    }
+
+    /// As [`View::list`], where nobody needs the objects.
+    fn list_shared(
+        &mut self,
+        asked: &Question,
+        of: &Selection,
+        (limit, from): (u32, Option<&str>),
+        answers: &Answers,
+    ) {
+        // What is not answered is recorded by who says why.
+        let Ok(listing) = self.listing(of, from) else { return drop(self.list(of, limit, from)) };
+        let store = listing.answering.store;
+        let sequence = listing.answering.snapshot.sequence();
+        if let Some(known) = answers.get(asked, store, sequence) {
+            let Answer { digest: answer, objects, bytes, .. } = known;
+            let (question, stood) = (self.as_recorded(asked), self.stood.take());
+            let live = false;
+            self.reads.record_known(record::Read { question, answer, stood, live, objects, bytes });
+            return;
+        }
+        if self.list(of, limit, from).is_ok()
+            && let Some(read) = self.reads.records().last()
+        {
+            let (digest, objects, bytes) = (read.answer, read.objects, read.bytes);
+            answers.keep(asked, Answer { store, sequence, digest, objects, bytes });
+        }
+    }
+
+    /// The question with what all records share.
+    fn as_recorded(&self, asked: &Question) -> Question {
+        let mut question = asked.clone();
+        if let Question::List { of, .. } = &mut question {
+            of.kind = self.stores.shared_kind(&of.kind);
+            of.fields = self.readable.shared(&of.fields);
+        }
+        question
+    }
+}
+
+impl View {
+    /// What a run of the object would be recorded to have been given; see [`View::reconciled`].
+    pub(crate) fn object_digest(&self) -> Option<Digest> {
+        self.reads.object()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::FutureExt as _;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        contract::Kind,
+        fixture::{all, description, fields, kind, labelled, object, reference, with},
+        store::{Scope, Stores},
+        view::Readable,
+    };
+
+    /// What happens to one of three things, or to nothing that is looked at.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Set { name: u8, label: u8, value: u8 },
+        Delete { name: u8 },
+        Other,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0_u8..3, 0_u8..2, 0_u8..2).prop_map(|(name, label, value)| Step::Set {
+                name,
+                label,
+                value
+            }),
+            (0_u8..3).prop_map(|name| Step::Delete { name }),
+            Just(Step::Other),
+        ]
+    }
+
+    fn carry_out(stores: &Stores, step: &Step, revision: u64) {
+        let feed = |of: &Kind| stores.feed(of, &Scope::default()).unwrap();
+        let thing = |name: &u8| object("Thing", &format!("t{name}"), revision);
+        match step {
+            Step::Set { name, label, value } => {
+                let set = with(thing(name), "metadata/labels", json!({"l": label.to_string()}));
+                feed(&kind("Thing")).upsert(&with(set, "spec/a", json!(value)));
+            }
+            Step::Delete { name } => feed(&kind("Thing")).delete(&thing(name)),
+            Step::Other => feed(&kind("Rule")).upsert(&object("Rule", "r", revision)),
+        }
+    }
+
+    fn asked(view: &mut View) {
+        let of = || fields(all("Thing"), &["spec.a"]);
+        view.get(&reference("Thing", "t0"), &["spec.a".to_owned()]).unwrap();
+        view.list(&of(), 0, None).unwrap();
+        view.list(&labelled(of(), "l=1"), 0, None).unwrap();
+        let first = view.list(&of(), 1, None).unwrap();
+        if let Some(next) = first.next {
+            view.list(&of(), 0, Some(&next)).unwrap();
+        }
+        assert!(view.list(&all("Denied"), 0, None).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_question_that_is_asked_again_is_answered_as_a_run_would_be(
+            steps in prop::collection::vec(step(), 1..24),
+        ) {
+            let readable =
+                Arc::new(Readable::new(&description(all("Rule"), vec![all("Thing")])).unwrap());
+            let stores = Stores::new();
+            for (of, scope, wanted) in readable.wanted() {
+                let feed = stores.open(of, scope, wanted).unwrap();
+                feed.begin_list();
+                feed.end_list();
+            }
+            let new = || View::new(stores.clone(), Arc::clone(&readable), super::super::PAGE_BYTES);
+            // The same for all steps: what was known of a former state must not be told of a later one.
+            let answers = Answers::default();
+            let mut first = new();
+            asked(&mut first);
+            let questions = first.finish();
+            for (step, revision) in steps.iter().zip(100..) {
+                carry_out(&stores, step, revision);
+                for _ in 0..2 {
+                    let (mut again, mut plain) = (new(), new());
+                    for read in questions.records() {
+                        let now = again.ask_again(&read.question, &answers);
+                        let now = now.now_or_never().flatten().unwrap();
+                        match &read.question {
+                            Question::Get { of, fields } => drop(plain.get(&of.reference(), fields)),
+                            Question::List { of, limit, from } => {
+                                drop(plain.list(&of.selection().unwrap(), *limit, from.as_deref()));
+                            }
+                        }
+                        prop_assert_eq!(now, plain.reads.records().last().unwrap().answer);
+                    }
+                    let (again, plain) = (again.finish(), plain.finish());
+                    prop_assert_eq!(again.records(), plain.records());
+                    let of = |reads: &crate::view::Reads| format!("{:?}", reads.interests());
+                    prop_assert_eq!(of(&again), of(&plain));
+                }
+            }
+        }
+    }
+}
