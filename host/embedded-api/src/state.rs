@@ -66,10 +66,16 @@ impl State {
         if resource.shows_as_stored(image.stamp) {
             return Shown::Image { image: image.clone(), resource: resource.clone() };
         }
-        Shown::Value(Self::view(resource, image))
+        Self::shown(resource, Self::view(resource, image))
     }
 
-    /// The same as a value.
+    /// An object of this version as it is shown.
+    pub(crate) fn shown(resource: &Resource, mut object: Value) -> Shown {
+        resource.conceal(&mut object);
+        Shown::Value(object)
+    }
+
+    /// An object in this version as it is stored: what a write finds.
     pub(crate) fn view(resource: &Resource, image: &Image) -> Value {
         let stored = image.value(&resource.storage_api_version(), &resource.kind);
         if resource.shows_as_stored(image.stamp) && resource.version == resource.storage_version {
@@ -98,6 +104,7 @@ impl State {
     ) -> Arc<Image> {
         let previous = self.storage.get(place).cloned();
         let mut stored = resource.to_stored(object);
+        let stamp = resource.stamp_of(&stored, stamp);
         let image = self.storage.put(place, &mut stored, stamp);
         Self::note_committed(resource, previous.as_deref(), Some(&stored));
         let refers_anew =

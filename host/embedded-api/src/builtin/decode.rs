@@ -211,6 +211,7 @@ fn scalar(shape: &Shape, value: &Value) -> Option<Value> {
             Some(value.clone())
         }
         (Shape::Bytes, Value::String(text)) => bytes(text).map(Value::from),
+        (Shape::Bytes, Value::Array(items)) => listed_bytes(items).map(Value::from),
         (Shape::Time { micro }, Value::String(text)) => time(text, *micro).map(Value::from),
         (Shape::Quantity, Value::String(text)) => {
             Quantity::parse(text).map(|quantity| quantity.text().into())
@@ -241,6 +242,16 @@ fn whole(number: &serde_json::Number) -> Option<Value> {
 fn bytes(text: &str) -> Option<String> {
     let text: String = text.chars().filter(|letter| !matches!(letter, '\r' | '\n')).collect();
     STANDARD.decode(&text).ok().map(|bytes| STANDARD.encode(bytes))
+}
+
+/// Bytes as a list of numbers, which the decoder of Go takes too.
+fn listed_bytes(items: &[Value]) -> Option<String> {
+    let byte = |item: &Value| match item {
+        Value::Null => Some(0),
+        item => item.as_u64().and_then(|number| u8::try_from(number).ok()),
+    };
+    let bytes: Option<Vec<u8>> = items.iter().map(byte).collect();
+    bytes.map(|bytes| STANDARD.encode(bytes))
 }
 
 /// A time in UTC.

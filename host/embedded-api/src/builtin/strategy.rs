@@ -87,6 +87,11 @@ pub(crate) fn prepare_update(
     }
 }
 
+/// The field of the spec that is stored and not shown, if the object has one.
+pub(crate) fn concealed(definition: &str, object: &Value) -> Option<&'static str> {
+    if definition == "api.core.v1.Service" { service::concealed(object) } else { None }
+}
+
 /// Which parts of an object its generation counts the changes of.
 #[derive(Clone, Copy)]
 enum Counted {
@@ -186,7 +191,8 @@ fn namespace(object: &mut Value) {
     }
 }
 
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+/// Counts the changes of a template.
+pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 fn set_template_generation(object: &mut Value, generation: i64) {
     if let Some(annotations) =

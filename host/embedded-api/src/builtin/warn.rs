@@ -7,6 +7,9 @@ use super::quantity::Quantity;
 use crate::field_error::FieldPath;
 use crate::name;
 
+/// Where containers are.
+const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
+
 /// The doubts about an object; on an update only if what is doubtful is new.
 pub(crate) fn warnings(definition: &str, new: &Value, old: Option<&Value>) -> Vec<String> {
     let places: &[&str] = match definition {
@@ -24,12 +27,24 @@ pub(crate) fn warnings(definition: &str, new: &Value, old: Option<&Value>) -> Ve
     if old.is_none() {
         warnings.extend(about_name(definition, text(&new["metadata"], "name")));
     }
-    let template = at(new, places);
-    if old.is_none_or(|old| at(old, places)["spec"] != template["spec"]) {
+    if old.is_none_or(|old| is_new(definition, new, old)) {
         let prefix: Vec<_> = places.iter().copied().chain(["spec"]).collect();
-        about_pod(&template["spec"], &FieldPath::new(&prefix.join(".")), &mut warnings);
+        let spec = &at(new, places)["spec"];
+        about_pod(spec, &FieldPath::new(&prefix.join(".")), &mut warnings);
     }
     warnings
+}
+
+/// Whether a pod is doubted again: a workload when its generation, or that of its template, has grown; a pod itself never is.
+fn is_new(definition: &str, new: &Value, old: &Value) -> bool {
+    let generation: &[&str] = match definition {
+        "api.core.v1.Pod" => return false,
+        "api.apps.v1.DaemonSet" => {
+            &["metadata", "annotations", super::strategy::TEMPLATE_GENERATION]
+        }
+        _ => &["metadata", "generation"],
+    };
+    at(new, generation) != at(old, generation)
 }
 
 /// Fields of a Service that count for nothing.
@@ -81,12 +96,13 @@ fn about_pod(spec: &Value, path: &FieldPath<'_>, warnings: &mut Vec<String>) {
             warnings.push(format!("{}.name: duplicate name \"{name}\"", here.index(index)));
         }
     }
-    for list in ["initContainers", "containers"] {
+    for list in CONTAINERS {
         let path = path.child(list);
         for (index, container) in items(&spec[list]).iter().enumerate() {
             about_container(container, &path.index(index), warnings);
         }
     }
+    about_ports(spec, path, warnings);
 }
 
 fn about_container(container: &Value, path: &FieldPath<'_>, warnings: &mut Vec<String>) {
@@ -106,7 +122,10 @@ fn about_container(container: &Value, path: &FieldPath<'_>, warnings: &mut Vec<S
     let variables = items(&container["env"]);
     for (index, variable) in variables.iter().enumerate() {
         let name = text(variable, "name");
-        let refers = text(variable, "value").contains(&format!("$({name})"));
+        let reference = format!("$({name})");
+        let value = text(variable, "value");
+        let refers =
+            value.contains(&reference) && value != reference && variable["valueFrom"].is_null();
         if !refers && variables.iter().take(index).any(|other| text(other, "name") == name) {
             warnings.push(format!(
                 "{}: hides previous definition of \"{name}\", which may be dropped when using apply",
@@ -114,21 +133,50 @@ fn about_container(container: &Value, path: &FieldPath<'_>, warnings: &mut Vec<S
             ));
         }
     }
-    let here = path.child("ports");
-    let ports = items(&container["ports"]);
-    for (index, port) in ports.iter().enumerate() {
-        let same = |other: &&Value| {
-            ["containerPort", "protocol", "hostPort", "hostIP"]
-                .iter()
-                .all(|key| other[key] == port[key])
-        };
-        if let Some(first) = ports.iter().take(index).position(|other| same(&other)) {
+}
+
+/// Ports and names of ports that are there twice, in whatever containers.
+fn about_ports(spec: &Value, path: &FieldPath<'_>, warnings: &mut Vec<String>) {
+    let mut ports: Vec<(String, &Value)> = Vec::new();
+    for list in CONTAINERS {
+        let path = path.child(list);
+        for (index, container) in items(&spec[list]).iter().enumerate() {
+            let path = path.index(index);
+            let path = path.child("ports");
+            let of_container = items(&container["ports"]).iter().enumerate();
+            ports.extend(of_container.map(|(index, port)| (path.index(index).to_string(), port)));
+        }
+    }
+    for (index, (place, port)) in ports.iter().enumerate() {
+        for (first, other) in ports.iter().take(index) {
+            if let Some(how) = overlap(port, other) {
+                warnings.push(format!("{place}: {how} port definition with {first}"));
+            }
+        }
+    }
+    for (index, (place, port)) in ports.iter().enumerate() {
+        let name = text(port, "name");
+        let first = ports.iter().take(index).find(|(_, other)| text(other, "name") == name);
+        if let Some((first, _)) = first.filter(|_| !name.is_empty()) {
             warnings.push(format!(
-                "{}: duplicate port definition with {}",
-                here.index(index),
-                here.index(first)
+                "{place}: duplicate port name \"{name}\" with {first}, services and probes that select ports by name will use {first}"
             ));
         }
+    }
+}
+
+/// How two ports of a pod are in each other's way.
+fn overlap(port: &Value, other: &Value) -> Option<&'static str> {
+    if ["containerPort", "protocol"].iter().any(|key| port[key] != other[key]) {
+        return None;
+    }
+    let [host, other_host] = [port, other].map(|port| port["hostPort"].as_u64().unwrap_or(0));
+    let [ip, other_ip] = [port, other].map(|port| text(port, "hostIP"));
+    match host == other_host {
+        true if ip == other_ip => Some("duplicate"),
+        _ if host == 0 || other_host == 0 => Some("overlapping"),
+        true if ip.is_empty() != other_ip.is_empty() => Some("dangerously ambiguous"),
+        _ => None,
     }
 }
 
@@ -155,6 +203,57 @@ mod tests {
         ];
         assert_eq!(super::warnings("api.apps.v1.Deployment", &object, None), expected);
         assert!(super::warnings("api.apps.v1.Deployment", &object, Some(&object)).is_empty());
+        let mut scaled = object.clone();
+        scaled["metadata"]["generation"] = json!(2);
+        assert_eq!(super::warnings("api.apps.v1.Deployment", &scaled, Some(&object)), expected);
+    }
+
+    #[test]
+    fn ports_are_compared_across_containers() {
+        let port = |more: Value| {
+            let mut port = json!({"containerPort": 80, "protocol": "TCP"});
+            port.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            port
+        };
+        let cases = [
+            (json!({}), json!({}), Some("duplicate port definition with")),
+            (json!({"hostPort": 80}), json!({}), Some("overlapping port definition with")),
+            (
+                json!({"hostPort": 80, "hostIP": "192.0.2.1"}),
+                json!({"hostPort": 80}),
+                Some("dangerously ambiguous port definition with"),
+            ),
+            (json!({"hostPort": 80}), json!({"hostPort": 81}), None),
+            (json!({}), json!({"protocol": "UDP"}), None),
+        ];
+        for (first, second, expected) in cases {
+            let containers = json!([{"ports": [port(first)]}, {"ports": [port(second.clone())]}]);
+            let object = json!({"metadata": {"name": "a"}, "spec": {"template": {"spec": {"containers": containers}}}});
+            let place = "spec.template.spec.containers";
+            let expected: Vec<String> = expected
+                .map(|how| format!("{place}[1].ports[0]: {how} {place}[0].ports[0]"))
+                .into_iter()
+                .collect();
+            assert_eq!(
+                super::warnings("api.apps.v1.Deployment", &object, None),
+                expected,
+                "{second}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_of_ports_are_told_when_they_are_there_twice() {
+        let container = json!({"ports": [
+            {"name": "x", "containerPort": 80, "protocol": "TCP"},
+            {"name": "x", "containerPort": 81, "protocol": "TCP"},
+        ]});
+        let warnings = super::warnings("api.apps.v1.Deployment", &deployment(&container), None);
+        let place = "spec.template.spec.containers[0].ports";
+        let expected = format!(
+            "{place}[1]: duplicate port name \"x\" with {place}[0], services and probes that select ports by name will use {place}[0]"
+        );
+        assert_eq!(warnings, [expected]);
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::builtin::edit::{at, child, copy, members, remove, set, text};
 use crate::builtin::{self, Conversion, admission, decode, default, definition, strategy};
 use crate::structural::integral_floats;
 
+/// The stamp of a built-in object that is stored with something that is not shown.
+const CONCEALING: u64 = 1;
+
 /// An object that was read, and the paths of the fields in it that the schema does not know.
 #[derive(Debug)]
 pub(crate) struct Decoded {
@@ -173,6 +176,23 @@ impl Resource {
         object
     }
 
+    /// The field of the spec that is stored and not shown, if the object has one.
+    fn concealed(&self, object: &Value) -> Option<&'static str> {
+        match &self.form {
+            Form::BuiltIn(definition) => strategy::concealed(definition, object),
+            Form::Custom(_) | Form::Untyped => None,
+        }
+    }
+
+    /// Takes out of an object what is stored and not shown.
+    pub(crate) fn conceal(&self, object: &mut Value) {
+        if let Some(field) = self.concealed(object)
+            && let Some(spec) = child(object, "spec")
+        {
+            remove(spec, field);
+        }
+    }
+
     /// A number that differs when objects stored before may show otherwise; zero where they never do.
     pub(crate) fn stamp(&self) -> u64 {
         match &self.form {
@@ -181,10 +201,15 @@ impl Resource {
         }
     }
 
+    /// The stamp under which this object is stored, where others of its kind have the given one.
+    pub(crate) fn stamp_of(&self, object: &Value, others: u64) -> u64 {
+        if self.concealed(object).is_some() { CONCEALING } else { others }
+    }
+
     /// Whether an object stored under a stamp shows in this version as it is, but for `apiVersion` and `kind`.
     pub(crate) fn shows_as_stored(&self, stamp: u64) -> bool {
         match &self.form {
-            Form::BuiltIn(_) => self.conversion().is_none(),
+            Form::BuiltIn(_) => self.conversion().is_none() && stamp != CONCEALING,
             Form::Untyped => true,
             Form::Custom(custom) => custom.stamp == stamp && custom.storage_schema.is_none(),
         }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::entries::{Entry, InvalidEntries, Operation};
 use crate::fields::{Set, path_text};
 use crate::status::{Cause, Failure};
@@ -42,10 +44,7 @@ impl Conflict {
     /// The conflicts with one manager.
     pub(super) fn all<'a>(entry: &'a Entry, set: &Set) -> impl Iterator<Item = Self> + use<'a> {
         let manager = manager_text(entry);
-        let order = format!(
-            "{} {:?} {} {}",
-            entry.manager, entry.operation, entry.api_version, entry.subresource
-        );
+        let order = identifier(entry);
         set.paths().into_iter().map(move |path| Self {
             order: order.clone(),
             manager: manager.clone(),
@@ -70,6 +69,24 @@ impl From<ApplyError> for Failure {
             }
         }
     }
+}
+
+/// What Kubernetes sorts managers by: a manager as JSON, without its fields and its time, and an applier without its version.
+fn identifier(entry: &Entry) -> String {
+    let (operation, version) = match entry.operation {
+        Operation::Apply => ("Apply", ""),
+        Operation::Update => ("Update", entry.api_version.as_str()),
+    };
+    let parts = [
+        ("manager", entry.manager.as_str()),
+        ("operation", operation),
+        ("apiVersion", version),
+        ("subresource", &entry.subresource),
+    ];
+    let parts = parts.iter().filter(|(_, text)| !text.is_empty());
+    let parts: Vec<String> =
+        parts.map(|(key, text)| format!("\"{key}\":{}", Value::from(*text))).collect();
+    format!("{{{}}}", parts.join(","))
 }
 
 fn manager_text(entry: &Entry) -> String {

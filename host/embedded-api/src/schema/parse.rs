@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{Atom, Field, List, Map, OBJECT_META, Relation, Scalar, Strategy, Type, UNTYPED};
 
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
+const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 
 /// Defaults of keys of list maps that only the newer `OpenAPI` document publishes: definition, field, default.
@@ -29,6 +30,8 @@ struct Context {
 pub(super) fn definition(name: &str, source: &Value) -> Atom {
     match name {
         QUANTITY => Atom { scalar: Some(Scalar::Untyped), ..Atom::default() },
+        // The newer `OpenAPI` document, which Kubernetes reads, gives it no type: whether it is a number or a text is seen later.
+        INT_OR_STRING => atom(&Value::Null, Context { preserve_unknown: false, built_in: true }),
         // Decoded and encoded as it stands, whatever it is.
         RAW_EXTENSION => UNTYPED.clone(),
         _ => {

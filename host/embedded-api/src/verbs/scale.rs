@@ -6,7 +6,7 @@ use super::Call;
 use super::decode::{Part, complaints};
 use super::metadata::{check_name, text};
 use super::patch::{Mechanism, complain, live};
-use super::write::Writer;
+use super::write::{Live, Writer};
 use crate::Failure;
 use crate::answer::{Answer, Shown};
 use crate::field_error::FieldError;
@@ -75,18 +75,7 @@ fn write(
     let mut state = call.shared.state.write();
     let live = live(call, &state, &place)?;
     let replicas = checked_replicas(sent, &call.path.name)?;
-    let version = text(sent, "resourceVersion");
-    let uid = text(sent, "uid");
-    if !matches!(version.as_str(), "" | "0") && version != live.image.head.resource_version {
-        return Err(Failure::modified(call.named(&call.path.name)));
-    }
-    if !uid.is_empty() && uid != live.image.head.uid {
-        let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-            live.image.head.uid
-        );
-        return Err(Failure::conflict(call.named(&call.path.name), &why));
-    }
+    check_uid(call, sent, &live)?;
     let mut new = live.value.clone();
     // A scale of none says nothing of replicas: whoever owned them owns them no more, and nobody else does.
     let is_none = replicas == 0;
@@ -96,13 +85,42 @@ fn write(
         set_at(&mut new, &scale.spec_replicas, Value::from(replicas));
     }
     let was_none = at(&live.value, &scale.spec_replicas).and_then(Value::as_i64).unwrap_or(0) == 0;
-    let mut writer = Writer::new(&mut state, call, options);
+    let writer = Writer::new(&mut state, call, options);
     if is_tracked(&live.value, scale, call.resource) && !(is_none && was_none) {
         new = writer.track(Some(&live.value), new, Some(SCALE));
     }
     set_at(&mut new, &scale.spec_replicas, Value::from(replicas));
-    let shown = writer.update(&place, &live, new, Some(SCALE))?;
+    store(call, writer, scale, sent, &live, new)
+}
+
+/// Stores an object with other replicas, if it is of the version that the scale says, and answers its scale.
+fn store(
+    call: &mut Call<'_>,
+    writer: Writer<'_>,
+    scale: &Scale,
+    sent: &Value,
+    live: &Live,
+    mut new: Value,
+) -> Result<Answer, Failure> {
+    let version = text(sent, "resourceVersion");
+    if let Some(fields) = new.as_object_mut().filter(|_| !version.is_empty()) {
+        metadata_mut(fields).insert("resourceVersion".to_owned(), Value::from(version));
+    }
+    let shown = writer.change(call, live, new)?;
     Ok(answer(shown, scale))
+}
+
+/// The uid of a scale of a built-in kind, if it says one, must be that of the object.
+fn check_uid(call: &Call<'_>, sent: &Value, live: &Live) -> Result<(), Failure> {
+    let (uid, of_live) = (text(sent, "uid"), &live.image.head.uid);
+    if call.resource.is_custom() || uid.is_empty() || uid == *of_live {
+        return Ok(());
+    }
+    let why =
+        format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {of_live}");
+    let Resource { group, plural, .. } = &**call.resource;
+    let scales = format!("{plural}/{SCALE}");
+    Err(Failure::conflict(Named::new(group, &scales, &call.path.name), &why))
 }
 
 /// Applies a scale: its replicas are applied to the object.
@@ -133,7 +151,7 @@ fn apply(
         json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": metadata});
     set_at(&mut applied, &scale.spec_replicas, Value::from(replicas));
     let before = before_apply(&live.value, scale, resource)?;
-    let mut writer = Writer::new(&mut state, call, options);
+    let writer = Writer::new(&mut state, call, options);
     let path = format!(".{}", scale.spec_replicas.join("."));
     let own = format!("using {}", resource.api_version());
     // Conflicts are told in the words of the scale.
@@ -142,8 +160,8 @@ fn apply(
     let new = writer
         .apply(Some(&before), &applied, Some(SCALE))
         .map_err(|failure| failure.map_texts(in_words))?;
-    let shown = writer.update(&place, &live, new, Some(SCALE))?;
-    Ok(answer(shown, scale))
+    check_uid(call, sent, &live)?;
+    store(call, writer, scale, sent, &live, new)
 }
 
 /// Whether somebody owns the replicas, of a custom resource in this version. Kubernetes tracks the scale of an object only then.

@@ -70,14 +70,24 @@ impl<'a> Writer<'a> {
 
     /// Stores a changed object, the same, and answers it.
     pub(super) fn answer_changed(
-        mut self,
+        self,
         call: &mut Call<'_>,
         live: &Live,
         new: Value,
     ) -> Result<Answer, Failure> {
+        Ok(Answer::object(200, self.change(call, live, new)?))
+    }
+
+    /// The same for an answer that shows it otherwise.
+    pub(super) fn change(
+        mut self,
+        call: &mut Call<'_>,
+        live: &Live,
+        new: Value,
+    ) -> Result<Shown, Failure> {
         let shown = self.update(&call.place(), live, new, call.subresource())?;
         call.warnings.append(&mut self.doubts);
-        Ok(Answer::object(200, shown))
+        Ok(shown)
     }
 
     /// Stores a new object.
@@ -104,10 +114,9 @@ impl<'a> Writer<'a> {
         let faults = resource.validate_create(&object);
         self.refuse(&name, &object, faults)?;
         self.doubts.extend(resource.warnings(&object, None));
-        // Who only asks what would be is told first that the name is taken.
-        let is_taken = self.options.dry_run && self.state.storage.get(&place).is_some();
+        // Only what stores an object looks at its version: nothing is stored for who only asks what would be.
         if !self.by_update
-            && !is_taken
+            && !self.options.dry_run
             && !matches!(text(&object, "resourceVersion").as_str(), "" | "0")
         {
             return Err(Failure::unclassified(
@@ -124,7 +133,7 @@ impl<'a> Writer<'a> {
             });
         }
         if self.options.dry_run {
-            return Ok(Shown::Value(object));
+            return Ok(State::shown(&resource, object));
         }
         let shown = State::show(&resource, &self.state.commit(&resource, &place, object));
         self.state.after_write(&resource, &place, self.now);
@@ -204,19 +213,19 @@ impl<'a> Writer<'a> {
         let faults =
             resource.validate_update(&new, &live.value, subresource, found, &mut self.doubts);
         self.refuse(&name, &new, faults)?;
-        if subresource.is_none() {
+        if matches!(subresource, None | Some(super::scale::SCALE)) {
             self.doubts.extend(resource.warnings(&new, Some(&live.value)));
         }
         if self.options.dry_run {
-            return Ok(Shown::Value(new));
+            return Ok(State::shown(&resource, new));
         }
         if goes_now(&new, &live.image) {
             self.state.take(&resource, place);
             self.state.settle(self.now);
-            return Ok(Shown::Value(new));
+            return Ok(State::shown(&resource, new));
         }
         if is_same(&resource, &new, live) {
-            return Ok(Shown::Value(new));
+            return Ok(State::shown(&resource, new));
         }
         // Through the scale only the replicas are written, without the defaults of what is beside them.
         let stamp = if subresource == Some(super::scale::SCALE) { 0 } else { resource.stamp() };

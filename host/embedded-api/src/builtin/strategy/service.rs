@@ -9,9 +9,6 @@ pub(super) fn create(object: &mut Value, addresses: &Addresses) {
     let Some(spec) = child(object, "spec") else { return };
     one_address(spec, None);
     allot(spec, true, addresses);
-    if !needs_address(spec) {
-        remove(spec, "internalTrafficPolicy");
-    }
 }
 
 /// As Kubernetes does it: what was given before is put back, what is still needed is given, then what is needed no more is dropped.
@@ -25,9 +22,13 @@ pub(super) fn update(new: &mut Value, old: &Value, addresses: &Addresses) {
     }
     allot(spec, !needs_address(old), addresses);
     forget(spec, old);
-    if !needs_address(spec) {
-        remove(spec, "internalTrafficPolicy");
-    }
+}
+
+/// The field of a spec that Kubernetes stores, since it once was a default of all Services, and does not show.
+pub(super) fn concealed(object: &Value) -> Option<&'static str> {
+    const POLICY: &str = "internalTrafficPolicy";
+    let spec = object.get("spec")?;
+    (text(spec, "type") == "ExternalName" && spec.get(POLICY).is_some()).then_some(POLICY)
 }
 
 /// Whether a load balancer serves the Service.

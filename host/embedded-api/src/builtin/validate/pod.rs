@@ -9,6 +9,39 @@ use crate::name;
 const RESTART: [&str; 3] = ["Always", "Never", "OnFailure"];
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
 const DNS: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
+/// Where a volume comes from, in the order in which Kubernetes looks for them.
+const SOURCES: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
 
 pub(super) fn pod(object: &Value, errors: &mut Vec<FieldError>) {
     spec(&object["spec"], &FieldPath::new("spec"), errors);
@@ -117,13 +150,9 @@ fn volumes<'a>(
         let path = path.index(index);
         let here = path.child("name");
         let name = text(volume, "name");
-        let sources = volume.as_object().map_or(0, |volume| volume.len().saturating_sub(1));
-        if sources > 1 {
-            let second = volume.as_object().into_iter().flatten().map(|(key, _)| key);
-            if let Some(second) = second.filter(|key| *key != "name").nth(1) {
-                let fault = "may not specify more than 1 volume type";
-                errors.push(FieldError::forbidden(path.child(second), fault));
-            }
+        for source in SOURCES.iter().filter(|source| !volume[**source].is_null()).skip(1) {
+            let fault = "may not specify more than 1 volume type";
+            errors.push(FieldError::forbidden(path.child(source), fault));
         }
         if name.is_empty() {
             errors.push(FieldError::required(here, ""));
