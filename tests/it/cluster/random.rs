@@ -16,7 +16,6 @@ mod value;
 use std::{
     collections::BTreeMap,
     env,
-    fmt::Write as _,
     hash::{BuildHasher as _, RandomState},
     process,
     sync::atomic::{AtomicU64, Ordering},
@@ -32,7 +31,7 @@ use proptest::{
 use serde_json::{Value, json};
 
 use super::{normalise::Names, run};
-use play::{Played, Servers, play};
+use play::{Difference, Played, Servers, play};
 use step::Sequence;
 
 /// The variables.
@@ -46,6 +45,20 @@ const FIRST: u64 = 20_260_601;
 const AT_ONCE: usize = 8;
 /// How many of those that fail are made shorter: one takes some seconds.
 const SHRUNK: usize = 5;
+
+/// How many may differ and not do so again, without an explanation. Eight sequences run at once on two servers with clocks, caches and
+/// controllers of their own, so one that cannot be made to differ again says nothing about a rule of either; where there are many,
+/// one of the servers depends on what it does at the same time, and that is a fault.
+const AT_MOST_ONCE: usize = 3;
+
+/// What became of the sequences that differed.
+#[derive(Default)]
+struct Verdict {
+    /// Those that differ again when they are played alone; the first ones at their shortest.
+    again: Vec<String>,
+    /// Those that do not, without a reason that is known.
+    once: Vec<String>,
+}
 
 /// All that one run needs.
 struct Comparison {
@@ -69,29 +82,52 @@ async fn random_sequences_are_answered_as_by_a_real_api_server() {
     let mut played: Vec<(u64, Played)> = plays.buffer_unordered(AT_ONCE).collect().await;
     played.sort_by_key(|(seed, _)| *seed);
     println!("{}", summary(&played));
-    let failed: Vec<(u64, &str)> = played
-        .iter()
-        .filter_map(|(seed, played)| Some((*seed, played.difference.as_ref()?.0.as_str())))
-        .collect();
-    let (mut report, mut differ) = (String::new(), failed.len());
-    for (index, (seed, difference)) in failed.iter().enumerate() {
-        let again = if index < SHRUNK {
-            shrink::shortest(&comparison, *seed).await
-        } else {
-            Some(format!("{SEED}={seed}: {difference}"))
-        };
-        // Addresses and ports of Services are the whole server's: what another sequence held at that moment is no difference.
-        let Some(text) = again else {
-            println!("{SEED}={seed}: {difference}: not when it was played again");
-            differ -= 1;
-            continue;
-        };
-        writeln!(report, "{text}").expect("a String takes all");
+    let mut verdict = Verdict::default();
+    for (seed, played) in &played {
+        if let Some(difference) = &played.difference {
+            verdict.judge(&comparison, *seed, difference).await;
+        }
     }
-    assert!(differ == 0, "{differ} of {count} sequences differ:\n{report}");
+    verdict.pronounce(count);
     let occurred = |name| played.iter().any(|(_, played)| played.accepted.contains(&name));
     for accepted in accepted::ALL.iter().filter(|_| seed == FIRST && count == DEFAULT) {
         assert!(occurred(accepted.name), "`{}` never occurs any more", accepted.name);
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// Plays a sequence that differed again, and puts it where it belongs.
+    async fn judge(&mut self, comparison: &Comparison, seed: u64, difference: &Difference) {
+        let text = format!("{SEED}={seed}: {}", difference.text);
+        if shrink::fails_again(comparison, seed).await {
+            let is_shrunk = self.again.len() < SHRUNK;
+            let shortest = if is_shrunk { shrink::shortest(comparison, seed).await } else { None };
+            return self.again.push(shortest.unwrap_or(text));
+        }
+        let what = if difference.is_late_warning { "of an earlier state" } else { "unexplained" };
+        println!("{text}: not when it was played again, {what}");
+        if !difference.is_late_warning {
+            self.once.push(text);
+        }
+    }
+
+    /// Fails if there is a difference that is always there, or too many that come and go.
+    fn pronounce(&self, count: u64) {
+        let Self { again, once } = self;
+        assert!(
+            again.is_empty(),
+            "{} of {count} sequences differ:\n{}",
+            again.len(),
+            again.join("\n")
+        );
+        assert!(
+            once.len() <= AT_MOST_ONCE,
+            "{} of {count} sequences differed and did not when they were played again; more than {AT_MOST_ONCE} are no accident:\n{}",
+            once.len(),
+            once.join("\n")
+        );
     }
 }
 

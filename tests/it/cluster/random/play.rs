@@ -29,8 +29,19 @@ pub(super) struct Played {
     pub(super) accepted: Vec<&'static str>,
     /// How many requests were answered, by status.
     pub(super) statuses: Vec<u64>,
-    /// The first difference that nobody accepts, and the requests up to it as the steps of a scenario.
-    pub(super) difference: Option<(String, Value)>,
+    /// The first difference that nobody accepts.
+    pub(super) difference: Option<Difference>,
+}
+
+/// Where the answers parted.
+#[derive(Debug)]
+pub(super) struct Difference {
+    pub(super) text: String,
+    /// The requests up to it, as the steps of a scenario with the real server's answers.
+    pub(super) steps: Value,
+    /// Whether all of it is a warning of the real server about an earlier state. Kubernetes tries a write on what its watch cache
+    /// holds, and once more on what is stored if the first try was too late; what the first one warned of is told all the same.
+    pub(super) is_late_warning: bool,
 }
 
 /// One server's side of a sequence.
@@ -73,7 +84,9 @@ pub(super) async fn play(servers: &Servers, sequence: &Sequence, namespace: &str
         let difference = run::difference(&real, &embedded, "");
         let answers = Answers { kind, steps: &steps, embedded: &embedded, real: &real };
         let Some(Accepted { name, goes_on, .. }) = accepted::find(&answers) else {
-            played.difference = Some((difference, Value::Array(steps)));
+            let is_late_warning = is_late_warning(&answers);
+            let steps = Value::Array(steps);
+            played.difference = Some(Difference { text: difference, steps, is_late_warning });
             return played;
         };
         played.accepted.push(name);
@@ -82,6 +95,28 @@ pub(super) async fn play(servers: &Servers, sequence: &Sequence, namespace: &str
         }
     }
     played
+}
+
+/// Whether the real server warns of more than the embedded one, only of what it warned of before, and all else is the same.
+fn is_late_warning(answers: &Answers<'_>) -> bool {
+    let is_same = |key: &str| answers.embedded[key] == answers.real[key];
+    let Some(warnings) = answers.real["warnings"].as_array().filter(|_| !is_same("warnings"))
+    else {
+        return false;
+    };
+    let Some((_, earlier)) = answers.steps.split_last() else { return false };
+    let holds = |answer: &Value, warning: &Value| {
+        answer["warnings"].as_array().is_some_and(|warnings| warnings.contains(warning))
+    };
+    let is_explained = |warning: &Value| {
+        holds(answers.embedded, warning)
+            || earlier.iter().any(|step| holds(&step["answer"], warning))
+    };
+    let embedded = answers.embedded["warnings"].as_array().into_iter().flatten();
+    is_same("status")
+        && is_same("body")
+        && warnings.iter().all(is_explained)
+        && embedded.into_iter().all(|warning| warnings.contains(warning))
 }
 
 impl<'a> Side<'a> {

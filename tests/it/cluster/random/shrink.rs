@@ -1,12 +1,29 @@
-//! Makes a sequence that fails as short as it can be, and writes it down.
+//! Plays a sequence that failed again, makes it as short as it can be, and writes it down.
 
 use proptest::strategy::ValueTree as _;
 use serde_json::json;
 
-use super::{Comparison, SEED, SEQUENCES, play::Played};
+use super::{
+    Comparison, SEED, SEQUENCES,
+    play::{Difference, Played},
+};
 
 /// How often a sequence is played to make it shorter.
 const TRIES: usize = 100;
+
+/// How often a sequence that failed once is played alone before it counts as one that does not fail.
+const REPLAYS: usize = 3;
+
+/// Whether the sequence of a seed fails again.
+pub(super) async fn fails_again(comparison: &Comparison, seed: u64) -> bool {
+    let sequence = comparison.tree(seed).current();
+    for _ in 0..REPLAYS {
+        if comparison.play(&sequence).await.difference.is_some() {
+            return true;
+        }
+    }
+    false
+}
 
 /// What the sequence of a seed fails with at its shortest; none if it does not when it is played again.
 pub(super) async fn shortest(comparison: &Comparison, seed: u64) -> Option<String> {
@@ -24,10 +41,8 @@ pub(super) async fn shortest(comparison: &Comparison, seed: u64) -> Option<Strin
         }
     }
     let replay = format!("{SEED}={seed} {SEQUENCES}=1");
-    let (difference, steps) = shortest.and_then(|played| played.difference)?;
+    let Difference { text, steps, .. } = shortest.and_then(|played| played.difference)?;
     let scenario = serde_saphyr::to_string(&json!({"about": replay, "steps": steps}));
     let scenario = scenario.expect("a scenario is plain data");
-    Some(format!(
-        "{replay}\n{difference}\nas a scenario, with the real server's answers:\n{scenario}"
-    ))
+    Some(format!("{replay}\n{text}\nas a scenario, with the real server's answers:\n{scenario}"))
 }
