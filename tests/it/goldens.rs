@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use api_rule::{api::ApiRule, change::Change};
 use mortise_host::simulate::{End, Input, simulate};
-use mortise_sdk::testing::Stub;
+use mortise_sdk::testing::{Stub, request_for};
 use mortise_tests::{
     definitions,
     goldens::{self, Case, Tally, sorted, without_nulls},
@@ -101,6 +101,21 @@ pub(crate) fn applied() -> Vec<(String, Value)> {
         }
     }
     applied
+}
+
+/// What the guest says in the status of each rule of the cases that it covers, each with the name of the case.
+pub(crate) fn statuses() -> Vec<(String, Value)> {
+    let cases = goldens::cases(&goldens::root(), ORIGINAL).unwrap();
+    let mut statuses = Vec::new();
+    for case in cases.iter().filter(|case| case.input["mode"].as_str() == Some(V2)) {
+        let (_, stub) = natively(case);
+        let request = request_for(&objects(case)[0]);
+        let outcome = api_rule::reconcile::reconcile(&request, &stub.host());
+        let status = outcome.map_or_else(|failure| failure.status, |outcome| outcome.status);
+        let status = status.map(|status| serde_json::from_str(&status).unwrap());
+        statuses.extend(status.map(|status| (format!("golden {}", case.name), status)));
+    }
+    statuses
 }
 
 // === what goes in ===
