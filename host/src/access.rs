@@ -7,6 +7,7 @@
 //!
 //! Writes are not asked for: they are sent as the account ([`Rights::cluster`]), and the API server decides.
 
+mod answers;
 mod denial;
 mod news;
 mod question;
@@ -14,10 +15,13 @@ mod rights;
 #[cfg(test)]
 mod tests;
 
+use answers::{Fresh, Stale};
+pub(crate) use answers::{Permit, Place};
 pub use denial::{Denial, Denials};
 pub use question::Question;
+use rights::All;
 pub use rights::Rights;
-pub(crate) use rights::{Permit, Place, Unanswered};
+pub(crate) use rights::Unanswered;
 
 use std::{
     sync::{Arc, Weak},
@@ -52,8 +56,9 @@ pub struct Access(Arc<Shared>);
 struct Shared {
     /// Acting as the host itself.
     own: Cluster,
-    rights: Mutex<Vec<Weak<Rights>>>,
-    /// Answers may be others now.
+    rights: All,
+    /// Answers may be others now: which, and that somebody is to look.
+    stale: Mutex<Stale>,
     news: Notify,
     /// Whether there were rights ever.
     arrived: watch::Sender<bool>,
@@ -63,7 +68,10 @@ struct Shared {
 #[derive(Debug)]
 pub struct Renewals {
     access: Access,
+    /// When all answers are asked for again, whatever happens.
     due: Instant,
+    /// When some are before that.
+    again: Option<(Instant, Stale)>,
     /// How long the last one took.
     took: Duration,
 }
@@ -75,7 +83,8 @@ impl Access {
     pub fn new(own: &Cluster) -> Self {
         Self(Arc::new(Shared {
             own: own.clone(),
-            rights: Mutex::default(),
+            rights: All::default(),
+            stale: Mutex::default(),
             news: Notify::new(),
             arrived: watch::Sender::new(false),
         }))
@@ -83,14 +92,30 @@ impl Access {
 
     /// The rights of a processor's account, of which nothing was asked yet. Renewed until they are dropped.
     pub fn of(&self, account: &Account, description: &Arc<Description>) -> Arc<Rights> {
-        let rights = Arc::new(Rights::new(&self.0.own, account, description));
+        let rights = Arc::new(Rights::new(&self.0.own, account, description, &self.0.rights));
         self.0.rights.lock().push(Arc::downgrade(&rights));
         self.0.arrived.send_replace(true);
         rights
     }
 
-    /// Asks for a renewal: an answer may be another by now.
+    /// Asks for a renewal: any answer may be another by now.
     pub fn renew_soon(&self) {
+        self.ask_again(Stale::ALL);
+    }
+
+    /// Asks for what is needed by now and was not asked for: other kinds are served.
+    pub fn complete_soon(&self) {
+        self.ask_again(Stale::default());
+    }
+
+    /// What rights are made of is watched from now on: what was asked for before may have changed unseen.
+    fn watched_from_now(&self) {
+        self.ask_again(Stale { before: Some(Instant::now()), ..Stale::default() });
+    }
+
+    fn ask_again(&self, stale: Stale) {
+        let mut all = self.0.stale.lock();
+        *all = all.or(stale);
         self.0.news.notify_one();
     }
 
@@ -103,14 +128,16 @@ impl Access {
 
     /// Keeps the answers fresh; see [`Renewals::next`].
     pub fn renewals(&self) -> Renewals {
-        Renewals { access: self.clone(), due: Instant::now() + BELIEVED, took: Duration::ZERO }
+        let due = Instant::now() + BELIEVED;
+        Renewals { access: self.clone(), due, again: None, took: Duration::ZERO }
     }
 
-    /// Renews all answers. Says which rights have changed, and whether some answers are missing.
-    async fn renew(&self) -> (Vec<Arc<Rights>>, bool) {
+    /// Renews the answers that are stale. Says which rights have changed, and whether some answers are missing.
+    async fn renew(&self, stale: Stale) -> (Vec<Arc<Rights>>, bool) {
         let (mut differ, mut is_open) = (Vec::new(), false);
+        let mut fresh = Fresh::new();
         for rights in self.all() {
-            let renewed = rights.renew().await;
+            let renewed = rights.renew(stale, &mut fresh).await;
             is_open |= renewed.unanswered;
             if renewed.changed {
                 differ.push(rights);
@@ -136,17 +163,54 @@ impl Renewals {
     /// Waits until it is time for the next renewal, and makes it: soon after a change of what rights are made of, again a little
     /// later, and after a minute. Says whose answers have changed.
     pub async fn next(&mut self) -> Vec<Arc<Rights>> {
+        let again = self.again.map_or(self.due, |(at, _)| at.min(self.due));
         let is_news = tokio::select! {
             () = self.access.0.news.notified() => true,
-            () = sleep_until(self.due) => false,
+            () = sleep_until(again) => false,
         };
         if is_news {
             sleep((self.took * 4).clamp(TOGETHER, LONGEST)).await;
         }
+        let stale = self.take_stale(is_news);
         let begun = Instant::now();
-        let (changed, is_open) = self.access.renew().await;
+        let (changed, is_open) = self.access.renew(stale).await;
         self.took = begun.elapsed();
-        self.due = Instant::now() + if is_news || is_open { AGAIN } else { BELIEVED };
+        self.plan(stale, is_news, is_open);
         changed
+    }
+
+    /// What is asked again now.
+    fn take_stale(&mut self, is_news: bool) -> Stale {
+        let now = Instant::now();
+        let mut stale = if is_news {
+            std::mem::take(&mut *self.access.0.stale.lock())
+        } else {
+            Stale::default()
+        };
+        if let Some((_, again)) = self.again.take_if(|(at, _)| *at <= now) {
+            stale = stale.or(again);
+        }
+        if self.due <= now {
+            stale = stale.or(Stale::ALL);
+        }
+        stale
+    }
+
+    /// When what is asked next, after this was.
+    fn plan(&mut self, stale: Stale, is_news: bool, is_open: bool) {
+        let now = Instant::now();
+        if stale.all {
+            self.due = now + BELIEVED;
+        }
+        // After the first list of what rights are made of, an API server may have yet to hear of what was granted just before.
+        let later = Stale { all: stale.all, denied: stale.before.is_some(), before: None };
+        let mut again = if is_news { later } else { Stale::default() };
+        if is_open {
+            again = again.or(stale);
+        }
+        if again != Stale::default() || is_open {
+            let planned = self.again.map_or(again, |(_, planned)| planned.or(again));
+            self.again = Some((now + AGAIN, planned));
+        }
     }
 }

@@ -70,8 +70,23 @@ type Rule = (String, BTreeSet<String>, BTreeSet<String>, Vec<&'static str>);
 // === impl Roles ===
 
 impl Roles {
-    /// What a description needs. `served` says how its kinds are served.
+    /// All that a description may be used for. `served` says how its kinds are served.
     pub fn of(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
+        let mut roles = Self::needed(description, &served);
+        // Without an object that is reconciled, nothing is ever said of others.
+        if !description.reconcilers.is_empty() {
+            let read = description.reads.iter();
+            for of in read.chain(description.writes.iter().map(|rule| &rule.of)) {
+                roles.events(of, &served(&of.kind));
+            }
+            roles.drop_covered();
+        }
+        roles
+    }
+
+    /// The same without the events on objects that it reads or writes and does not reconcile: a processor that makes none of those
+    /// lacks nothing without them.
+    pub fn needed(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
         let mut roles = Self::default();
         for reconciler in &description.reconcilers {
             roles.reconcile(reconciler, &served(&reconciler.of.kind));
@@ -96,9 +111,13 @@ impl Roles {
         if !reconciler.finalizers.is_empty() {
             self.allow(of, served, "", &["patch"]);
         }
+        self.events(of, served);
+    }
+
+    /// Events on objects. They are made, and counted when they come again; their names are not known beforehand.
+    fn events(&mut self, of: &Selection, served: &Served) {
         let namespace =
             if served.namespaced { of.namespace.clone() } else { Some(EVENTS_OF_CLUSTER.into()) };
-        // Events are made, and counted when they come again; their names are not known beforehand.
         for verb in ["create", "patch"] {
             self.add(namespace.clone(), Allowed::new("", "events", None, verb));
         }

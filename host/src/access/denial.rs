@@ -79,3 +79,86 @@ impl Denials {
         self.0.lock().retain(|key, _| &**key.processor() != processor);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{Arc, Mutex as StdMutex},
+    };
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::fixture::v1;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<StdMutex<Vec<u8>>>);
+
+    impl io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Log {
+        fn lines(&self) -> Vec<Value> {
+            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        }
+    }
+
+    fn denial(name: &str) -> Denial {
+        let question = Question {
+            group: "".into(),
+            resource: "secrets".into(),
+            verb: "get".into(),
+            namespace: Some("shop".into()),
+            name: Some(name.into()),
+        };
+        Denial::new(question, &v1("", "Secret"))
+    }
+
+    #[test]
+    fn a_denial_is_one_line_that_names_who_what_and_for_which_object() {
+        let log = Log::default();
+        let to = log.clone();
+        let lines =
+            tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || to.clone());
+        let _listening = tracing::subscriber::set_default(lines.finish());
+        let (denials, metrics) = (Denials::default(), Metrics::default());
+        let account: Account = "shop/painter".parse().unwrap();
+        let key =
+            |name: &str| Key::new(&"shop/painter".into(), &"rules".into(), Some("shop"), name);
+        denials.keep(&key("a"), &account, &[denial("s")], &metrics);
+        // Neither what was said of this key before nor what is said of another one is said again.
+        denials.keep(&key("a"), &account, &[denial("s")], &metrics);
+        denials.keep(&key("b"), &account, &[denial("s")], &metrics);
+        let lines = log.lines();
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        let expected = [
+            ("level", "WARN"),
+            ("message", "denied: may not get secrets `shop/s`"),
+            ("processor", "shop/painter"),
+            ("account", "shop/painter"),
+            ("verb", "get"),
+            ("kind", "Secret"),
+        ];
+        for (field, value) in expected {
+            assert_eq!(lines[0][field], value, "{field}: {:#}", lines[0]);
+        }
+        assert_eq!(lines[0]["key"], key("a").to_string());
+        denials.keep(&key("b"), &account, &[denial("another")], &metrics);
+        assert_eq!(log.lines().len(), 2);
+        // What holds no longer is said when it holds again.
+        for key in [key("a"), key("b")] {
+            denials.keep(&key, &account, &[], &metrics);
+        }
+        denials.keep(&key("a"), &account, &[denial("s")], &metrics);
+        assert_eq!(log.lines().len(), 3);
+    }
+}

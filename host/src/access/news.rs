@@ -1,6 +1,8 @@
 //! Tells that somebody's rights may have changed: watches, with the host's own rights and of metadata alone, of what they are made
 //! of.
 
+use std::collections::HashSet;
+
 use futures::{StreamExt as _, stream};
 use kube::{
     Api,
@@ -35,6 +37,7 @@ impl Access {
             events(self.own(), &ApiResource::from_gvk_with_plural(&of, plural))
         });
         let mut all = stream::select_all(sources);
+        let mut listed = HashSet::new();
         while let Some((kind, event)) = all.next().await {
             match event {
                 Ok(Event::Apply(of) | Event::Delete(of)) => {
@@ -42,6 +45,7 @@ impl Access {
                         self.renew_soon();
                     }
                 }
+                Ok(Event::InitDone) if listed.insert(kind.clone()) => self.watched_from_now(),
                 // After an interruption: what happened meanwhile is not told one by one.
                 Ok(Event::InitDone) => self.renew_soon(),
                 Ok(Event::Init | Event::InitApply(_)) => {}

@@ -1,17 +1,21 @@
-//! What one processor's account may do: the answers that the processor relies on, and what follows from them for reads.
+//! What one processor's account may do: asks for it, and keeps the answers that the processor relies on.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
-    sync::Arc,
+    collections::HashMap,
+    sync::{Arc, Weak},
 };
 
 use futures::{StreamExt as _, stream};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
+use tokio::time::Instant;
 
-use super::Question;
+use super::{
+    Question,
+    answers::{Answer, Answers, Fresh, LIST, Permit, Place, Renewed, Stale, Told, rungs},
+};
 use crate::{
-    cluster::{Account, Cluster, Method, Outgoing, Resource, Unavailable},
+    cluster::{Account, Cluster, Method, Outgoing, Unavailable},
     contract::{Description, Kind},
     rbac::{Roles, Served},
     record::Digest,
@@ -21,12 +25,6 @@ use crate::{
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// How many questions are on their way at once.
 const AT_ONCE: usize = 16;
-/// How many answers are kept for a processor. One that may do things to single objects only has a question for each of them;
-/// past this number those for single objects are forgotten, and asked again by the next run.
-const MOST: usize = 20_000;
-/// What the host does for a processor to read a kind from the store: a get for each object, a list for selections, and the watch.
-const GET: [&str; 3] = ["get", "list", "watch"];
-const LIST: [&str; 2] = ["list", "watch"];
 
 /// What one processor's account may do, as far as that was asked. One for each loaded version of the processor.
 #[derive(Debug)]
@@ -38,60 +36,12 @@ pub struct Rights {
     cluster: Cluster,
     description: Arc<Description>,
     answers: RwLock<Answers>,
+    /// Of all processors: what one with the same account was answered is not asked again.
+    all: All,
 }
 
-#[derive(Debug, Default)]
-struct Answers {
-    known: BTreeMap<Question, Answer>,
-    /// Kinds of which every object may be read: what most reads are answered by.
-    whole: HashSet<Kind>,
-    /// What the description needs, of the kinds that are served.
-    needed: Vec<Question>,
-    /// Of the answers to that.
-    digest: Option<Digest>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    Allowed,
-    Denied,
-    /// The API server did not say; asked again soon.
-    Unanswered,
-}
-
-/// How a read may be answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Permit {
-    /// From the store.
-    Stored,
-    /// By a request as the account: it may get the object, but not list or watch it.
-    Live,
-    /// Not at all.
-    Denied(Question),
-    /// The cluster does not serve the kind.
-    Unserved,
-}
-
-/// What is read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
-    /// None: of all namespaces, or of what has none.
-    pub(crate) namespace: Option<&'a str>,
-    /// None: every object.
-    pub(crate) name: Option<&'a str>,
-    pub(crate) read: Read,
-}
-
-/// How something is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// One object; live where it cannot be watched.
-    Get,
-    /// A list.
-    List,
-    /// The object that a call is about: its changes must be seen.
-    Reconciled,
-}
+/// The rights of all processors of a host.
+pub(super) type All = Arc<Mutex<Vec<Weak<Rights>>>>;
 
 /// The API server did not say what an account may do.
 #[derive(Debug, thiserror::Error)]
@@ -108,13 +58,19 @@ pub(crate) enum Unanswered {
 // === impl Rights ===
 
 impl Rights {
-    pub(super) fn new(own: &Cluster, account: &Account, description: &Arc<Description>) -> Self {
+    pub(super) fn new(
+        own: &Cluster,
+        account: &Account,
+        description: &Arc<Description>,
+        all: &All,
+    ) -> Self {
         Self {
             account: account.clone(),
             own: own.clone(),
             cluster: own.acting_as(account),
             description: Arc::clone(description),
             answers: RwLock::default(),
+            all: Arc::clone(all),
         }
     }
 
@@ -167,7 +123,7 @@ impl Rights {
         description.reads.retain(|read| served.contains_key(&read.kind));
         description.writes.retain(|rule| served.contains_key(&rule.of.kind));
         let served = |kind: &Kind| served.get(kind).cloned().unwrap_or_else(Served::of_any);
-        Roles::of(&description, served).questions()
+        Roles::needed(&description, served).questions()
     }
 
     /// How a read may be answered, if that is known without asking.
@@ -225,10 +181,9 @@ impl Rights {
             // A kind that is not served is asked for when it is.
             let Ok(Some(resource)) = self.own.resolve(kind).await else { continue };
             let (namespace, name) = (scope.namespace.as_deref(), scope.name.as_deref());
-            for (namespace, name) in rungs(&resource, namespace, name) {
-                let of = |verb| Question::of(&resource, verb, namespace, name);
-                questions.extend(LIST.map(of));
-            }
+            // The answer for a part takes rights to the whole into account.
+            let of = |verb| Question::of(&resource, verb, namespace, name);
+            questions.extend(LIST.map(of));
         }
         self.ask(&questions).await;
     }
@@ -236,7 +191,7 @@ impl Rights {
     /// Notes that the API server has refused something, so that the answer is renewed with the others.
     pub(crate) fn relies_on(&self, refused: &Question) {
         let mut answers = self.answers.write();
-        answers.known.insert(refused.clone(), Answer::Denied);
+        answers.known.insert(refused.clone(), Told::now(Answer::Denied));
         answers.whole.clear();
         answers.settle();
     }
@@ -246,7 +201,8 @@ impl Rights {
     pub(crate) fn tell(&self, kind: &str, namespace: Option<&str>, is_allowed: bool) {
         let resource = self.own.known(&crate::fixture::v1("", kind)).unwrap();
         let answer = if is_allowed { Answer::Allowed } else { Answer::Denied };
-        let told = LIST.map(|verb| (Question::of(&resource, verb, namespace, None), answer));
+        let told = Told::now(answer);
+        let told = LIST.map(|verb| (Question::of(&resource, verb, namespace, None), told));
         self.answers.write().known.extend(told);
     }
 
@@ -255,18 +211,48 @@ impl Rights {
         let unknown: Vec<Question> = {
             let answers = self.answers.read();
             let is_unknown = |question: &&Question| {
-                matches!(answers.known.get(question), None | Some(Answer::Unanswered))
+                matches!(
+                    answers.known.get(question),
+                    None | Some(Told { answer: Answer::Unanswered, .. })
+                )
             };
             questions.iter().filter(is_unknown).cloned().collect()
         };
-        let told = self.answers(unknown).await;
+        let (mut told, open) = self.told_to_others(unknown);
+        told.extend(self.answers(open).await);
         let mut answers = self.answers.write();
         answers.known.extend(told);
         answers.settle();
     }
 
-    async fn answers(&self, questions: Vec<Question>) -> Vec<(Question, Answer)> {
-        let answers = questions.into_iter().map(|question| self.answer(question));
+    /// What other processors with the same account were told: the former version of this one is such. It is renewed with theirs.
+    fn told_to_others(&self, questions: Vec<Question>) -> (Vec<(Question, Told)>, Vec<Question>) {
+        let all: Vec<Arc<Self>> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
+        let is_other =
+            |one: &&Arc<Self>| one.account == self.account && !std::ptr::eq(&***one, self);
+        let others: Vec<&Arc<Self>> = all.iter().filter(is_other).collect();
+        let (mut told, mut open) = (Vec::new(), Vec::new());
+        for question in questions {
+            let known = others.iter().find_map(|other| other.told(&question));
+            match known {
+                Some(known) => told.push((question, known)),
+                None => open.push(question),
+            }
+        }
+        (told, open)
+    }
+
+    fn told(&self, question: &Question) -> Option<Told> {
+        let told = self.answers.read().known.get(question).copied();
+        told.filter(|told| told.answer != Answer::Unanswered)
+    }
+
+    async fn answers(&self, questions: Vec<Question>) -> Vec<(Question, Told)> {
+        let answers = questions.into_iter().map(async |question| {
+            let at = Instant::now();
+            let (question, answer) = self.answer(question).await;
+            (question, Told { answer, at })
+        });
         stream::iter(answers).buffer_unordered(AT_ONCE).collect().await
     }
 
@@ -289,138 +275,23 @@ impl Rights {
         (question, answer)
     }
 
-    /// Asks everything again. Where the API server does not answer, the former answer stands. Says whether one differs.
-    pub(super) async fn renew(&self) -> Renewed {
+    /// Asks again what is stale, and what is needed by now. Where the API server does not answer, the former answer stands. Says
+    /// whether one differs.
+    pub(super) async fn renew(&self, stale: Stale, fresh: &mut Fresh) -> Renewed {
         let needed = self.needed().await;
-        let mut questions: Vec<Question> = self.answers.read().known.keys().cloned().collect();
-        questions.extend(
-            needed
-                .iter()
-                .filter(|of| questions.binary_search(of).is_err())
-                .cloned()
-                .collect::<Vec<_>>(),
-        );
-        let told = self.answers(questions).await;
-        let mut answers = self.answers.write();
-        let mut renewed = Renewed { changed: answers.needed != needed, unanswered: false };
-        for (question, answer) in told {
-            renewed.unanswered |= answer == Answer::Unanswered;
-            let former = answers.known.get(&question).copied();
-            let stands = answer == Answer::Unanswered && former.is_some();
-            if !stands && former != Some(answer) {
-                renewed.changed = true;
-                answers.known.insert(question, answer);
-            }
+        let questions = self.answers.read().stale(stale, &needed);
+        let of_account = |question: &Question| (self.account.clone(), question.clone());
+        let (told, open): (Vec<Question>, Vec<Question>) =
+            questions.into_iter().partition(|question| fresh.contains_key(&of_account(question)));
+        let told = told.into_iter().filter_map(|question| {
+            let told = *fresh.get(&of_account(&question))?;
+            Some((question, told))
+        });
+        let mut told: Vec<(Question, Told)> = told.collect();
+        for (question, answer) in self.answers(open).await {
+            fresh.insert(of_account(&question), answer);
+            told.push((question, answer));
         }
-        answers.needed = needed;
-        if renewed.changed {
-            answers.whole.clear();
-        }
-        answers.settle();
-        renewed
-    }
-}
-
-/// What came of a renewal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Renewed {
-    /// Whether an answer differs from the one before.
-    pub(super) changed: bool,
-    /// Whether the API server has left something open.
-    pub(super) unanswered: bool,
-}
-
-/// Where a right to something may come from, the widest first: to all, to those in the namespace, to the object alone.
-fn rungs<'a>(
-    resource: &Resource,
-    namespace: Option<&'a str>,
-    name: Option<&'a str>,
-) -> Vec<(Option<&'a str>, Option<&'a str>)> {
-    let namespace = namespace.filter(|namespace| resource.namespaced && !namespace.is_empty());
-    let mut rungs = vec![(None, None), (namespace, None), (namespace, name)];
-    rungs.dedup();
-    rungs
-}
-
-// === impl Answers ===
-
-impl Answers {
-    fn is(&self, question: &Question, answer: Answer) -> bool {
-        self.known.get(question) == Some(&answer)
-    }
-
-    /// Whether something may be done: by a right to it, or to more. An error names the question that is open.
-    fn may(
-        &self,
-        resource: &Resource,
-        verb: &'static str,
-        namespace: Option<&str>,
-        name: Option<&str>,
-    ) -> Result<Result<(), Question>, Question> {
-        let of = |(namespace, name)| Question::of(resource, verb, namespace, name);
-        for rung in rungs(resource, namespace, name) {
-            if self.is(&of(rung), Answer::Allowed) {
-                return Ok(Ok(()));
-            }
-        }
-        // The API server's answer for the narrowest takes rights to more into account.
-        let narrowest = of((namespace, name));
-        if self.is(&narrowest, Answer::Denied) { Ok(Err(narrowest)) } else { Err(narrowest) }
-    }
-
-    fn permit(&self, resource: &Resource, place: Place<'_>) -> Result<Permit, Question> {
-        let may = |verb| self.may(resource, verb, place.namespace, place.name);
-        for verb in place.verbs() {
-            if let Err(denied) = may(verb)? {
-                let is_live = place.read == Read::Get && *verb != "get";
-                return Ok(if is_live { Permit::Live } else { Permit::Denied(denied) });
-            }
-        }
-        Ok(Permit::Stored)
-    }
-
-    fn may_read_all(&self, resource: &Resource) -> bool {
-        GET.iter().all(|verb| self.is(&Question::of(resource, verb, None, None), Answer::Allowed))
-    }
-
-    /// Checks again under the lock: the answers may have been renewed since they were looked at.
-    fn insert_whole(&mut self, resource: &Resource) {
-        if self.may_read_all(resource) {
-            self.whole.insert(resource.kind.clone());
-        }
-    }
-
-    /// After a change: what follows from the answers, and, where they are too many, those for single objects are forgotten.
-    fn settle(&mut self) {
-        if self.known.len() > MOST {
-            let needed: HashSet<&Question> = self.needed.iter().collect();
-            self.known.retain(|question, _| question.name.is_none() || needed.contains(question));
-        }
-        let told = |question: &Question| format!("{question:?} {:?}\n", self.known.get(question));
-        let told: Vec<String> = self.needed.iter().map(told).collect();
-        self.digest = Some(Digest::of(false, told.iter().map(String::as_bytes)));
-    }
-}
-
-// === impl Place ===
-
-impl<'a> Place<'a> {
-    /// One object.
-    pub(crate) fn object(namespace: Option<&'a str>, name: &'a str) -> Self {
-        Self { namespace, name: Some(name), read: Read::Get }
-    }
-
-    /// A list.
-    pub(crate) fn list(namespace: Option<&'a str>, name: Option<&'a str>) -> Self {
-        Self { namespace, name, read: Read::List }
-    }
-
-    /// The object that a call is about.
-    pub(crate) fn reconciled(namespace: Option<&'a str>, name: &'a str) -> Self {
-        Self { namespace, name: Some(name), read: Read::Reconciled }
-    }
-
-    fn verbs(&self) -> &'static [&'static str] {
-        if self.read == Read::List { &LIST } else { &GET }
+        self.answers.write().take(told, needed)
     }
 }

@@ -243,7 +243,7 @@ async fn what_is_declared_and_not_allowed_is_missing() {
     );
     let before = rights.digest();
     judge.0.lock().allowed.push("create events");
-    assert!(rights.renew().await.changed);
+    assert!(rights.renew(Stale::ALL, &mut Fresh::new()).await.changed);
     assert_ne!(rights.digest(), before);
     assert!(!rights.missing().iter().any(|line| line.contains("create events")));
 }
@@ -358,6 +358,52 @@ async fn a_scope_may_be_watched_by_who_may_list_and_watch_all_of_it() {
     rights.ask_watches(&scopes).await;
     let may = scopes.map(|(kind, scope)| rights.may_watch(&kind, &scope));
     assert_eq!(may, [Some(true), Some(false), Some(false)]);
+}
+
+#[tokio::test]
+async fn what_a_processor_with_the_same_account_was_told_is_not_asked_again() {
+    let (_api, judge, access) = scene();
+    judge.allows(&ALL_OF_PODS);
+    let former = access.of(&account(), &painter());
+    former.ask_needed().await;
+    let asked = judge.count();
+    let new = access.of(&account(), &painter());
+    new.ask_needed().await;
+    assert_eq!(judge.count(), asked);
+    assert_eq!(new.missing(), former.missing());
+    let of_another = access.of(&"shop/another".parse().unwrap(), &painter());
+    of_another.ask_needed().await;
+    assert_eq!(judge.count(), 2 * asked, "another account has other rights");
+
+    judge.allows(&[]);
+    let (changed, is_open) = access.renew(Stale::ALL).await;
+    assert_eq!((changed.len(), is_open), (3, false), "each has changed");
+    assert_eq!(judge.count(), 4 * asked, "each account is asked for once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_lists_renew_only_what_was_asked_before_them_and_then_what_is_denied() {
+    let (_api, judge, access) = scene();
+    judge.allows(&ALL_OF_PODS);
+    let rights = access.of(&account(), &painter());
+    rights.ask_needed().await;
+    let needed = judge.count();
+    let denied = rights.missing().len();
+    tokio::time::advance(Duration::from_millis(1)).await;
+    let of_another = access.of(&"shop/another".parse().unwrap(), &painter());
+    let within = BELIEVED - Duration::from_secs(1);
+    let ended = tokio::time::timeout(within, async {
+        let mut renewals = access.renewals();
+        tokio::select! {
+            () = access.watch_sources() => {}
+            () = async { loop { renewals.next().await; } } => {}
+        }
+    });
+    ended.await.expect_err("the watches go on");
+    let denied = denied + of_another.missing().len();
+    // The second account is asked for by the first renewal.
+    assert_eq!(judge.count(), needed + (needed + needed) + denied);
+    assert!(denied > 0 && denied < 2 * needed);
 }
 
 #[test]

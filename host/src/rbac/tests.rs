@@ -142,6 +142,25 @@ fn each_declaration_needs_the_verbs_of_its_requests() {
 }
 
 #[test]
+fn events_may_be_put_on_what_is_read_and_written_elsewhere_but_are_not_missed() {
+    let of = |namespace| selection("ConfigMap", Some(namespace), None);
+    let description = description(
+        vec![reconciler(of("a"), &[])],
+        vec![of("b"), selection("Zone", None, None)],
+        vec![(of("c"), Verbs::DELETE)],
+    );
+    let printed: Vec<String> =
+        text(&description).into_iter().filter(|rule| rule.contains("events")).collect();
+    let everywhere =
+        ["a", "b", "c", "default"].map(|place| format!("{place}:  events[] create,patch"));
+    assert_eq!(printed, everywhere);
+    let needed = Roles::needed(&description, served).questions();
+    let of_events: Vec<_> = needed.iter().filter(|one| &*one.resource == "events").collect();
+    assert!(of_events.iter().all(|one| one.namespace.as_deref() == Some("a")), "{of_events:?}");
+    assert_eq!(of_events.len(), 2);
+}
+
+#[test]
 fn rules_are_as_narrow_as_their_declarations() {
     let both = Verbs::CREATE | Verbs::UPDATE;
     let cases: [(&str, Description, &[&str]); 6] = [
@@ -322,18 +341,21 @@ fn is_needed(description: &Description, asked: &Asked) -> bool {
     let patches = asked.verb == "patch" && below.is_empty();
     let status = asked.verb == "patch" && below == "status";
     let on_events = asked.resource == "events" && ["create", "patch"].contains(&asked.verb);
+    let events = |of: &Selection| match (&of.namespace, served(&of.kind).namespaced) {
+        (Some(namespace), true) => Some(namespace.as_str()) == asked.namespace,
+        (None, true) => true,
+        (_, false) => asked.namespace == Some("default"),
+    };
+    let of_reconcilers = description.reconcilers.iter().map(|reconciler| &reconciler.of);
+    let of_writes = description.writes.iter().map(|rule| &rule.of);
+    let mut all = of_reconcilers.chain(&description.reads).chain(of_writes);
+    let says = on_events && !description.reconcilers.is_empty() && all.any(events);
     let reconciles = description.reconcilers.iter().any(|reconciler| {
         let served = served(&reconciler.of.kind);
-        let events = match (&reconciler.of.namespace, served.namespaced) {
-            (Some(namespace), true) => Some(namespace.as_str()) == asked.namespace,
-            (None, true) => true,
-            (_, false) => asked.namespace == Some("default"),
-        };
-        (on_events && events)
-            || (selects(&reconciler.of)
-                && (reads
-                    || (status && served.status)
-                    || (patches && !reconciler.finalizers.is_empty())))
+        selects(&reconciler.of)
+            && (reads
+                || (status && served.status)
+                || (patches && !reconciler.finalizers.is_empty()))
     });
     let writes = description.writes.iter().any(|rule| {
         let (of, has) = (&rule.of, |verb| rule.verbs.contains(verb));
@@ -349,7 +371,7 @@ fn is_needed(description: &Description, asked: &Asked) -> bool {
             || (asked.verb == "create" && below == "eviction" && has(Verbs::EVICT) && selects(of))
             || (status && has(Verbs::STATUS) && selects(of))
     });
-    reconciles || writes || (reads && description.reads.iter().any(selects))
+    says || reconciles || writes || (reads && description.reads.iter().any(selects))
 }
 
 /// Every request that there is in a small world.

@@ -110,7 +110,7 @@ impl Shared {
             while crds.changed().await.is_ok() {
                 // Answers are renewed a moment later, and then it is told once more.
                 self.circumstances.send_modify(|count| *count += 1);
-                access.renew_soon();
+                access.complete_soon();
             }
             // The end of the sender is the end of the host.
             pending::<()>().await;
