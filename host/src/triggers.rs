@@ -20,11 +20,13 @@ use std::sync::Arc;
 use self::compare::Compare;
 use self::index::{Index, Registered};
 use self::log::Log;
-use crate::contract::{Kind, Reconciler};
+use crate::contract::{Kind, ObjectRef, Reconciler};
+use crate::outcome::Reconciled;
 use crate::path::{Extent, Fields};
 use crate::queue::{Cause, Key, Role, What};
 use crate::store::{Change, Claim, Entry, Event, Query, StoreId, Stores};
 use crate::view::{Concern, Reads, Wait};
+use crate::write::{self, field_manager::FieldManagers};
 
 /// The interests of all keys.
 #[derive(Debug, Default)]
@@ -73,6 +75,11 @@ pub struct Standing {
     query: Query,
     fields: Arc<Fields>,
     extent: Extent,
+    /// The same without labels and fields: what an object can leave, holding a finalizer.
+    anywhere: Query,
+    has_finalizers: bool,
+    /// The namespace and name of the Processor in the names of field managers; none: it puts finalizers on nothing.
+    writes_as: Option<(Box<str>, Box<str>)>,
 }
 
 // === impl Triggers ===
@@ -84,7 +91,7 @@ impl Triggers {
     }
 
     /// Makes a key of each object of a reconciler from now on, in the place of a former one of that name. Gives back the keys
-    /// of those that are there already.
+    /// of those that are there already; one that has left the selection and holds a finalizer of the reconciler is among them.
     pub fn add_reconciler(&mut self, standing: Standing, stores: &Stores) -> Vec<Key> {
         let keys = standing.keys(stores);
         self.reconcilers
@@ -342,20 +349,65 @@ impl Standing {
         of.matching.retain(|(_, value)| value != "*");
         let extent =
             if reconciler.triggered_by_status { Extent::Counted } else { Extent::WithoutStatus };
+        let query = Query::new(&of)?;
         Ok(Self {
             processor: Arc::clone(processor),
             name: reconciler.name.as_str().into(),
-            query: Query::new(&of)?,
+            anywhere: query.anywhere(),
+            query,
             fields: Arc::new(Fields::parse(&of.fields).map_err(|invalid| invalid.to_string())?),
             kind: of.kind,
             extent,
+            has_finalizers: !reconciler.finalizers.is_empty(),
+            writes_as: None,
         })
     }
 
     /// The keys of the objects that are there, ordered by namespace and name.
     pub fn keys(&self, stores: &Stores) -> Vec<Key> {
-        let there = stores.selected(&self.kind, &self.query).unwrap_or_default();
-        there.iter().map(|entry| self.key(entry)).collect()
+        let query = if self.has_finalizers { &self.anywhere } else { &self.query };
+        let there = stores.selected(&self.kind, query).unwrap_or_default();
+        there.iter().filter(|entry| self.has(entry)).map(|entry| self.key(entry)).collect()
+    }
+
+    /// As the Processor of this namespace and name: its field managers tell the finalizers that it has put on objects.
+    pub fn writing_as(self, namespace: &str, processor: &str) -> Self {
+        Self { writes_as: Some((namespace.into(), processor.into())), ..self }
+    }
+
+    /// Whether an object is one of the reconciler's.
+    fn has(&self, entry: &Entry) -> bool {
+        self.query.matches(entry) || self.is_held(entry)
+    }
+
+    /// Whether an object that is not selected holds a finalizer that the reconciler has put there. Another reconciler may have a
+    /// finalizer of the same name on objects that this one never selects, so the name alone says nothing.
+    fn is_held(&self, entry: &Entry) -> bool {
+        let Some((namespace, processor)) = self.writes_as.as_ref().filter(|_| self.has_finalizers)
+        else {
+            return false;
+        };
+        if entry.own().is_empty() || !self.anywhere.matches(entry) {
+            return false;
+        }
+        let key = self.key(entry);
+        let reference = ObjectRef {
+            cluster: String::new(),
+            kind: self.kind.clone(),
+            namespace: entry.namespace().map(str::to_owned),
+            name: entry.name().to_owned(),
+        };
+        let reconciled = Reconciled { reference, object: None };
+        let managers = FieldManagers::new(&write::Context {
+            key: &key,
+            namespace,
+            processor,
+            reconciled: &reconciled,
+            take_over: &[],
+            rights: None,
+        });
+        // Of the reconciled object itself, this manager owns nothing but finalizers.
+        entry.own().iter().any(|own| *own.manager == *managers.edit)
     }
 
     fn key(&self, entry: &Entry) -> Key {
@@ -365,10 +417,10 @@ impl Standing {
     /// The key of a changed object, if it is one of the reconciler's, and has come in or differs in what it looks at.
     fn key_of(&self, compare: &mut Compare<'_>) -> Option<Key> {
         let new = compare.change.new.as_ref().filter(|_| *compare.change.kind == self.kind)?;
-        if !self.query.matches(new) {
+        if !self.has(new) {
             return None;
         }
-        let was_in = compare.change.old.as_ref().is_some_and(|old| self.query.matches(old));
+        let was_in = compare.change.old.as_ref().is_some_and(|old| self.has(old));
         (!was_in || compare.differ(&self.fields, self.extent)).then(|| self.key(new))
     }
 }

@@ -108,8 +108,13 @@ impl Host {
         let of = || format!("processor `{name}`");
         let readable = Readable::new(&description).with_context(of)?;
         let wanted = readable.wanted().to_vec();
+        let own_name = loaded.settings.name.as_deref().unwrap_or(&description.name);
+        let standing = |of| {
+            let standing = Standing::new(&name, of)?;
+            Ok(standing.writing_as(&loaded.settings.namespace, own_name))
+        };
         let standing: Result<Vec<Standing>, String> =
-            description.reconcilers.iter().map(|of| Standing::new(&name, of)).collect();
+            description.reconcilers.iter().map(standing).collect();
         let standing = standing.map_err(anyhow::Error::msg).with_context(of)?;
         let version = Version {
             processor: Arc::clone(&name),

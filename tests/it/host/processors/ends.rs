@@ -110,6 +110,39 @@ async fn an_object_that_has_left_the_selection_is_let_go_too_by_a_host_that_is_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_left_the_selection_while_no_host_ran_is_let_go_by_the_next_one() {
+    let mut place = Place::new().await;
+    let finalizers = json!({"finalizers": ["example.com/held"]});
+    // A finalizer of the same name on what another reconciler selects.
+    let theirs = object(CONFIG_MAP, "theirs", &json!({"metadata": finalizers}));
+    let play = |script: Value| {
+        Play::new("puppet")
+            .reconciles_with("objects", &selection(CONFIG_MAP, "play=yes"), &finalizers)
+            .script(script)
+    };
+    let holds = play(json!({"returns": outcome(&finalizers)}));
+    let ours = object(CONFIG_MAP, "a", &json!({"metadata": {"labels": {"play": "yes"}}}));
+    place.apply(&[ours, theirs]).await;
+    place.puppet("rules", &holds, &json!({})).await;
+    let is_held = |found: Option<&Value>| {
+        found.is_some_and(|found| found["metadata"]["finalizers"] == finalizers["finalizers"])
+    };
+    place.until_object(CONFIG_MAP, "a", "it is held", is_held).await;
+    place.tasks.shutdown().await;
+    place.change(CONFIG_MAP, "a", json!({"metadata": {"labels": {"play": "no"}}})).await;
+    let lets_go = play(json!({"returns": outcome(&json!({"finalizers": []}))}));
+    place.puppet("rules", &lets_go, &json!({})).await;
+    place.restart().await;
+    let is_free = |found: Option<&Value>| {
+        found.is_some_and(|found| found["metadata"]["finalizers"].is_null())
+    };
+    place.until_object(CONFIG_MAP, "a", "it is let go", is_free).await;
+    place.until_idle().await;
+    assert_eq!(place.host.status_of("a/rules").unwrap().objects, 0, "the other one is not its own");
+    place.until_object(CONFIG_MAP, "theirs", "it is left", is_held).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn while_it_only_observes_nothing_is_given_up_and_the_condition_says_so() {
     let place = copied(&json!({})).await;
     place.edit("copies", json!({"mode": "Observe"})).await;
