@@ -185,6 +185,17 @@ impl Reconciler {
         self.rights.as_ref()
     }
 
+    /// What is reconciled and may not be watched in all that is declared.
+    pub fn unwatched(&self) -> Vec<String> {
+        let Some(rights) = &self.rights else { return Vec::new() };
+        let reconcilers = self.loaded.description.reconcilers.iter();
+        let unwatched = reconcilers.filter(|reconciler| {
+            let scope = view::watched(&reconciler.of);
+            rights.may_watch(&reconciler.of.kind, &scope) == Some(false)
+        });
+        unwatched.map(|reconciler| grant::display_selection(&reconciler.of)).collect()
+    }
+
     /// Those of its reconcilers that another version has not, or has for other objects: their keys are not its keys.
     pub fn gone_from<'a>(
         &'a self,

@@ -168,12 +168,22 @@ fn synced(known: &Known<'_>) -> Said {
         State::Runs if !missing(running).0.is_empty() => {
             Said::unknown("KindNotServed", "what is reconciled is not served by the cluster")
         }
+        State::Runs if !status.unwatched.is_empty() => {
+            Said::unknown("NotWatched", not_watched(&status.unwatched))
+        }
         State::Runs if running.is_new => repeated(known, running)
             .unwrap_or_else(|| Said::unknown("Reconciling", "the first runs are being made")),
         State::Runs => {
             Said::yes("Synced", format!("all {} objects are reconciled", status.objects))
         }
     }
+}
+
+fn not_watched(unwatched: &[String]) -> String {
+    format!(
+        "nothing is reconciled of {}, since the ServiceAccount may not list and watch all of it: allow that, or have the processor declare less, as a namespace in its configuration",
+        listed(unwatched)
+    )
 }
 
 /// What was said of the same version and spec by a host that ran before: until the first runs are made, nothing is known to be
@@ -211,7 +221,10 @@ fn ready(known: &Known<'_>) -> Said {
     }
     if !running.status.missing_rights.is_empty() {
         let rights = listed(&running.status.missing_rights);
-        let message = format!("the ServiceAccount lacks what the processor declares: {rights}");
+        let mut message = format!("the ServiceAccount lacks what the processor declares: {rights}");
+        if !running.status.unwatched.is_empty() {
+            message = format!("{message}; {}", not_watched(&running.status.unwatched));
+        }
         return Said::no("RightsMissing", message);
     }
     works(known, running, &other)

@@ -10,6 +10,7 @@ mod reads;
 mod tests;
 
 pub(crate) use again::Answers;
+pub(crate) use readable::watched;
 pub use readable::{Demand, Readable};
 pub(crate) use reads::{Anchor, Concern, Wait};
 pub use reads::{Interest, Reads};

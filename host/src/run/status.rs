@@ -49,6 +49,9 @@ pub struct ProcessorStatus {
     /// What it declares and its account may not do, each in words: `may not patch services in all namespaces`. Of kinds that the
     /// cluster does not serve nothing is said.
     pub missing_rights: Vec<String>,
+    /// What it reconciles and its account may not watch in all that is declared, so that nothing of it is reconciled: the kind, and
+    /// where.
+    pub unwatched: Vec<String>,
     /// What the last runs of its keys were refused for want of rights, in the same words.
     pub denied: Vec<String>,
 }
@@ -128,6 +131,7 @@ impl Host {
             failures: tally.failures,
             last_failure: tally.last_failure,
             missing_rights: rights.map_or_else(Vec::new, |rights| rights.missing()),
+            unwatched: active.reconciler.unwatched(),
             denied: denied.iter().map(Denial::in_words).collect(),
             missing: active.kinds.iter().filter(is_missing).cloned().collect(),
             objects: objects.unwrap_or_default(),

@@ -62,6 +62,7 @@ fn host() -> run::ProcessorStatus {
         objects: 3,
         disputes: Vec::new(),
         missing_rights: Vec::new(),
+        unwatched: Vec::new(),
         denied: Vec::new(),
     }
 }

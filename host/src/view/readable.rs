@@ -90,8 +90,7 @@ impl Readable {
             part.finalizers.clone_from(&reconciler.finalizers);
             part.triggered_by_status = reconciler.triggered_by_status;
             part.kept = Arc::new(part.fields.union(&looked_at(&LOOKED_AT)));
-            // Without the labels: one that leaves the selection is still reconciled while it holds a finalizer.
-            let scope = Scope { labels: String::new(), ..scope(&reconciler.of) };
+            let scope = watched(&reconciler.of);
             let wanted = Wanted {
                 fields: part.kept.as_ref().clone(),
                 matching: part.paths(),
@@ -291,6 +290,12 @@ fn check(declared: Fields, asked: &[String], of: &str) -> Result<Fields, ReadErr
 
 fn looked_at(paths: &[&str]) -> Fields {
     Fields::of(paths.iter().filter_map(|path| path.parse().ok()))
+}
+
+/// What is watched of what is reconciled. Without the labels: one that leaves the selection is still reconciled while it holds a
+/// finalizer.
+pub(crate) fn watched(of: &Selection) -> Scope {
+    Scope { labels: String::new(), ..scope(of) }
 }
 
 fn scope(of: &Selection) -> Scope {

@@ -4,6 +4,7 @@ mod ends;
 mod fields;
 mod files;
 mod refused;
+mod rights;
 mod shared;
 mod swaps;
 
@@ -259,8 +260,9 @@ impl Place {
         };
         let waited = timeout(GUARD, await_condition(api, name, holds)).await;
         let Ok(waited) = waited else {
-            let processors = self.processors().list(&ListParams::default()).await.unwrap();
-            let status: Vec<_> = processors.iter().map(|processor| &processor.status).collect();
+            let objects = self.api.objects();
+            let processors = objects.iter().filter(|object| object["kind"] == "Processor");
+            let status: Vec<_> = processors.map(|processor| &processor["status"]).collect();
             panic!("not reached: {what}; {status:#?}")
         };
         waited.unwrap();

@@ -1,0 +1,164 @@
+//! Processors whose accounts may not all that is declared, and what the API server is asked for them.
+
+use mortise_embedded_api::Verb;
+use serde_json::json;
+
+use super::*;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// What `puppet()` needs in all namespaces.
+const NEEDED: [(&str, &[&str]); 2] = [
+    ("configmaps", &["get", "list", "watch", "create", "patch", "delete"]),
+    ("events", &["create", "patch"]),
+];
+
+impl Place {
+    /// An account that consents, and may what the `ClusterRole` of its name says.
+    async fn limited(&self, name: &str) {
+        let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE});
+        let consents = json!({"metadata": {"labels": {"mortise.dev/processor": name}}});
+        self.apply(&[
+            object("v1/ServiceAccount", name, &consents),
+            json!({
+                "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name}, "subjects": [subject],
+            }),
+        ])
+        .await;
+    }
+
+    /// What an account may do from now on.
+    async fn may(&self, name: &str, rules: &[(&str, Vec<&str>)]) {
+        let rules = rules.iter().map(
+            |(resource, verbs)| json!({"apiGroups": [""], "resources": [resource], "verbs": verbs}),
+        );
+        let rules: Vec<Value> = rules.collect();
+        self.apply(&[json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
+        })])
+        .await;
+    }
+
+    /// Waits until the condition Ready says this.
+    async fn until_ready_says(&self, name: &str, reason: &str, says: &str) -> String {
+        let is_it = |processor: &Processor| {
+            condition(processor, "Ready")
+                .is_some_and(|ready| ready.reason == reason && ready.message.contains(says))
+        };
+        let found = self.until(name, &format!("{reason}: {says}"), is_it).await;
+        condition(&found, "Ready").unwrap().message.clone()
+    }
+
+    /// How often the API server was asked what an account may do.
+    fn reviews(&self) -> u64 {
+        let requests = self.api.requests();
+        let reviews = requests
+            .iter()
+            .filter(|(of, _)| of.verb == Verb::Create && of.resource == "subjectaccessreviews");
+        reviews.map(|(_, count)| count).sum()
+    }
+}
+
+/// All that is needed, without one verb.
+fn without<'a>(taken: Option<(&str, &str)>) -> Vec<(&'a str, Vec<&'a str>)> {
+    let left = |resource: &str, verbs: &[&'static str]| -> Vec<&'static str> {
+        verbs.iter().copied().filter(|verb| Some((resource, *verb)) != taken).collect()
+    };
+    NEEDED.iter().map(|(resource, verbs)| (*resource, left(resource, verbs))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_verb_that_the_account_lacks_is_named_until_it_is_given() {
+    let place = Place::new().await;
+    place.limited("limited").await;
+    place.may("limited", &without(None)).await;
+    place.puppet("limited", &puppet(), &json!({"serviceAccountName": "limited"})).await;
+    place.until_ready_says("limited", "Runs", "runs").await;
+    for (resource, verbs) in NEEDED {
+        for verb in verbs {
+            place.may("limited", &without(Some((resource, verb)))).await;
+            let lacks = format!("may not {verb} {resource} in all namespaces");
+            let said = place.until_ready_says("limited", "RightsMissing", &lacks).await;
+            assert_eq!(
+                said.matches("may not ").count(),
+                1 + usize::from(said.contains("nothing is reconciled")),
+                "{said}"
+            );
+            place.may("limited", &without(None)).await;
+            place.until_ready_says("limited", "Runs", "runs").await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_be_watched_in_some_namespaces_only_is_not_reconciled_and_the_conditions_say_so() {
+    let place = Place::new().await;
+    place.limited("limited").await;
+    let (role, account) =
+        ("in-a", json!({"kind": "ServiceAccount", "name": "limited", "namespace": NAMESPACE}));
+    let rules = NEEDED.map(
+        |(resource, verbs)| json!({"apiGroups": [""], "resources": [resource], "verbs": verbs}),
+    );
+    let metadata = json!({"name": role, "namespace": NAMESPACE});
+    place
+        .apply(&[
+            json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": metadata, "rules": rules}),
+            json!({
+                "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": metadata,
+                "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": role}, "subjects": [account],
+            }),
+            scripted("a", &applies(&[made("b", &json!({}))])),
+        ])
+        .await;
+    place.puppet("limited", &puppet(), &json!({"serviceAccountName": "limited"})).await;
+    let (status, message) = place.reason("limited", "Ready", "RightsMissing").await;
+    assert_eq!(status, "False");
+    assert!(message.contains("may not list configmaps in all namespaces"), "{message}");
+    assert!(message.contains("nothing is reconciled of ConfigMap v1"), "{message}");
+    assert_eq!(place.reason("limited", "Synced", "NotWatched").await.0, "Unknown");
+
+    // What its users do: the processor declares the namespace that its account has rights in.
+    let mut of_namespace = selection(CONFIG_MAP, "play=yes");
+    merge(&mut of_namespace, &json!({"namespace": NAMESPACE}));
+    let mut writes = selection(CONFIG_MAP, "");
+    merge(&mut writes, &json!({"namespace": NAMESPACE}));
+    let play = Play::new("puppet")
+        .reconciles("objects", &of_namespace)
+        .writes(&writes, &["create", "update", "delete"]);
+    place.puppet("limited", &play, &json!({"serviceAccountName": "limited"})).await;
+    place.until_object(CONFIG_MAP, "b", "it is reconciled", |found| found.is_some()).await;
+    place.until_ready_says("limited", "Runs", "runs").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_start_each_account_is_asked_for_once() {
+    const PROCESSORS: u64 = 12;
+    let mut place = Place::new().await;
+    for number in 0..PROCESSORS {
+        let name = format!("p{number}");
+        place.limited(&name).await;
+        place.may(&name, &without(None)).await;
+        let play = Play::new(&name)
+            .reconciles("objects", &selection(CONFIG_MAP, &format!("play={name}")))
+            .writes(&selection(CONFIG_MAP, ""), &["create", "update", "delete"]);
+        place.puppet(&name, &play, &json!({"serviceAccountName": name})).await;
+    }
+    for number in 0..PROCESSORS {
+        place.until_ready_says(&format!("p{number}"), "Runs", "runs").await;
+    }
+    // Those that are asked when nothing changes any more are those of a new host.
+    place.tasks.shutdown().await;
+    place.api.reset_requests();
+    place.restart().await;
+    let needed: u64 = NEEDED.iter().map(|(_, verbs)| verbs.len() as u64).sum();
+    let all_run = || place.host.status().len() as u64 == PROCESSORS;
+    let mut activity = place.host.activity();
+    while !all_run() {
+        activity.changed().await.unwrap();
+    }
+    // Past all that follows from the first lists, and before answers are renewed since they are old.
+    tokio::time::sleep(std::time::Duration::from_secs(20)).await;
+    let asked = place.reviews();
+    let least = PROCESSORS * needed;
+    assert!((least..least * 3 / 2).contains(&asked), "{asked} for {PROCESSORS} times {needed}");
+}
