@@ -24,13 +24,15 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use futures::StreamExt as _;
 use kube::{
-    Api, Resource as _, ResourceExt as _,
+    Api, ResourceExt as _,
     api::{ApiResource, DynamicObject},
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event},
     },
 };
+use serde::Deserialize as _;
+use serde_json::Value;
 use tokio::{sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -42,7 +44,7 @@ use self::{
     progress::{Phase, Phases},
 };
 use crate::{
-    api::Processor,
+    api::{Processor, ProcessorSpec},
     cluster::Cluster,
     lease::Guard,
     processor::Engine,
@@ -210,13 +212,7 @@ impl Supervisor {
 
     fn upsert(&mut self, object: DynamicObject) {
         let name = name_of(&object);
-        let processor = match read(object) {
-            Ok(processor) => Arc::new(processor),
-            Err(error) => {
-                tracing::error!(processor = %name, %error, "a Processor is not of this host's version of the kind");
-                return;
-            }
-        };
+        let processor = Arc::new(read(object));
         // One whose keeper is about to leave is followed by another: the former has taken out what it ran by then.
         let alive =
             self.kept.get(&name).filter(|sender| !sender.is_closed() && sender.borrow().is_some());
@@ -242,14 +238,32 @@ fn name_of(object: &DynamicObject) -> Arc<str> {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()).into()
 }
 
-fn read(object: DynamicObject) -> serde_json::Result<Processor> {
-    let mut value = serde_json::to_value(object)?;
-    if let Some(fields) = value.as_object_mut() {
-        // Items of a list come without.
-        fields.insert("apiVersion".to_owned(), Processor::api_version(&()).into());
-        fields.insert("kind".to_owned(), Processor::kind(&()).into());
-    }
-    serde_json::from_value(value)
+/// A Processor as it is stored. One that was stored under another definition of the kind may not fit the type: then its status counts
+/// as none, or its spec says why it cannot be read.
+fn read(object: DynamicObject) -> Processor {
+    let metadata = object.metadata.clone();
+    let mut value = object.data;
+    let field =
+        |value: &mut Value, name: &str| value.get_mut(name).map_or(Value::Null, Value::take);
+    let status = serde_json::from_value(field(&mut value, "status")).unwrap_or_default();
+    let spec = field(&mut value, "spec");
+    let spec = ProcessorSpec::deserialize(&spec).unwrap_or_else(|error| ProcessorSpec {
+        unreadable: Some(unreadable(&spec, &error)),
+        ..ProcessorSpec::default()
+    });
+    Processor { metadata, spec, status }
+}
+
+/// What of a spec does not fit the type, where it is one field: without that, the fault is another one.
+fn unreadable(spec: &Value, fault: &serde_json::Error) -> String {
+    let fault = fault.to_string();
+    let is_at = |key: &&String| {
+        let mut others = spec.clone();
+        others.as_object_mut().map(|fields| fields.remove(*key));
+        ProcessorSpec::deserialize(&others).err().is_none_or(|other| other.to_string() != fault)
+    };
+    let field = spec.as_object().into_iter().flatten().map(|(key, _)| key).find(is_at);
+    field.map_or_else(|| format!("`spec`: {fault}"), |field| format!("`spec.{field}`: {fault}"))
 }
 
 /// A watch that fails is tried again, unless it has never worked and may not.
@@ -269,4 +283,47 @@ fn failed(what: &str, error: &watcher::Error, is_listed: bool) -> anyhow::Result
     }
     tracing::warn!(what, error = %cause, "a watch failed, trying again");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn stored(spec: &Value, status: &Value) -> DynamicObject {
+        let object = json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": {"name": "rules", "namespace": "shop"},
+            "spec": spec, "status": status,
+        });
+        serde_json::from_value(object).expect("it is an object")
+    }
+
+    #[test]
+    fn of_a_spec_that_does_not_fit_the_field_is_named() {
+        let well = json!({"module": {"path": "a.wasm"}, "serviceAccountName": "a"});
+        let processor = read(stored(&well, &json!({"conditions": "none"})));
+        assert_eq!((processor.spec.unreadable, processor.status), (None, None));
+        assert_eq!(processor.metadata.name.as_deref(), Some("rules"));
+        let cases = [
+            (
+                json!({"suspend": "yes"}),
+                "`spec.suspend`: invalid type: string \"yes\", expected a boolean",
+            ),
+            (
+                json!({"limits": {"concurrency": -1}}),
+                "`spec.limits`: invalid value: integer `-1`, expected u32",
+            ),
+            (json!({"serviceAccountName": null}), "`spec.serviceAccountName`: invalid type: null"),
+        ];
+        for (wrong, expected) in cases {
+            let mut spec = well.clone();
+            let fields = wrong.as_object().expect("it is an object").clone();
+            spec.as_object_mut().expect("it is an object").extend(fields);
+            let why = read(stored(&spec, &Value::Null)).spec.unreadable.expect("it does not fit");
+            assert!(why.starts_with(expected), "{why}");
+        }
+        let why = read(stored(&json!({}), &Value::Null)).spec.unreadable.expect("it is empty");
+        assert_eq!(why, "`spec`: missing field `module`");
+    }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::schema;
 
 /// What is run, as whom, and how.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "mortise.dev",
     version = "v1alpha1",
@@ -65,6 +65,9 @@ pub struct ProcessorSpec {
     /// Whether no runs begin. What is known and what waits is kept. The deletion of this Processor is carried out nevertheless.
     #[serde(default)]
     pub suspend: bool,
+    /// Why what is stored is no spec of this host's version of the kind, and all else here is empty: no part of the resource.
+    #[serde(skip)]
+    pub unreadable: Option<String>,
 }
 
 /// Where the component comes from.

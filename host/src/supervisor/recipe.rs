@@ -40,6 +40,12 @@ pub(super) fn check_supported(spec: &ProcessorSpec) -> Result<&str, Fault> {
     let fault = |what: &str, accepted: &str| {
         Err(Fault::new("NotSupported", format!("{what} is not supported yet: {accepted}")))
     };
+    if let Some(why) = &spec.unreadable {
+        let message = format!(
+            "the spec is not one of this host's version of the kind, as `kubectl explain processor.spec` shows it: {why}"
+        );
+        return Err(Fault::new("SpecInvalid", message));
+    }
     if spec.module.image.is_some() {
         return fault(
             "spec.module.image",

@@ -46,6 +46,20 @@ impl Place {
         assert_eq!(self.host.status().len(), 1, "only the one that is well runs");
     }
 
+    /// Waits until a condition of a Processor that does not fit its type has this reason and says this.
+    async fn raw_reason(&self, name: &str, kind: &str, reason: &str, says: &str) {
+        let is_it = |condition: &Value| {
+            condition["type"] == kind
+                && condition["reason"] == reason
+                && condition["message"].as_str().is_some_and(|message| message.contains(says))
+        };
+        let holds = |found: Option<&Value>| {
+            let conditions = found.and_then(|found| found["status"]["conditions"].as_array());
+            conditions.is_some_and(|conditions| conditions.iter().any(is_it))
+        };
+        self.until_object("mortise.dev/v1alpha1/Processor", name, says, holds).await;
+    }
+
     fn file(&self, name: &str, bytes: &[u8]) {
         fs::write(self.modules.path().join(name), bytes).unwrap();
     }
@@ -289,4 +303,53 @@ pub(super) fn widgets() -> Value {
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
         },
     })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_processor_of_another_definition_of_the_kind_is_told_which_field_is_wrong() {
+    let place = Place::new().await;
+    place.puppet("was-well", &puppet(), &json!({})).await;
+    place.reason("was-well", "Ready", "Runs").await;
+    // The definition of another release, in which anything may stand in a spec.
+    let mut other = definition::processors();
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    *other.pointer_mut(spec).unwrap() =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    place.apply(&[other]).await;
+    let spec = |wrong: &Value| {
+        let mut spec = json!({"module": {"path": "puppet.wasm"}, "serviceAccountName": "puppet"});
+        spec.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+        json!({"spec": spec})
+    };
+    let cases = [
+        (
+            "a-text",
+            json!({"suspend": "yes"}),
+            "`spec.suspend`: invalid type: string \"yes\", expected a boolean",
+        ),
+        (
+            "a-number",
+            json!({"limits": {"concurrency": -1}}),
+            "`spec.limits`: invalid value: integer `-1`",
+        ),
+        (
+            "no-object",
+            json!({"module": "puppet.wasm"}),
+            "`spec.module`: invalid type: string \"puppet.wasm\", expected struct Module",
+        ),
+    ];
+    for (name, wrong, _) in &cases {
+        let processor = object("mortise.dev/v1alpha1/Processor", name, &spec(wrong));
+        place.apply(&[processor]).await;
+    }
+    for (name, _, says) in &cases {
+        place.raw_reason(name, "Loaded", "SpecInvalid", says).await;
+        place.raw_reason(name, "Ready", "SpecInvalid", "nothing runs: ").await;
+    }
+    // One that runs goes on as it was, and says so.
+    place
+        .change("mortise.dev/v1alpha1/Processor", "was-well", json!({"spec": {"suspend": "yes"}}))
+        .await;
+    place.raw_reason("was-well", "Loaded", "SpecInvalid", "the former version 1.0.0 goes on").await;
+    assert_eq!(place.host.status().len(), 1);
 }
