@@ -8,6 +8,7 @@ mod interrupted;
 mod killed;
 mod leases;
 mod line;
+mod lives;
 mod log;
 #[path = "../../host/embedded-api/tests/scenarios/normalise.rs"]
 mod normalise;

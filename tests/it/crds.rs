@@ -233,13 +233,19 @@ async fn a_processor_that_is_to_run_otherwise_than_it_can_is_refused() {
 
 /// What is laid over the spec, and a part of what is said.
 async fn refuses_processors(cases: &[(&str, Value, &str)]) {
-    let api = api().await;
-    for (case, spec, expected) in cases {
-        let mut processor = processor();
-        let fields = spec.as_object().unwrap().clone();
-        processor["spec"].as_object_mut().unwrap().extend(fields);
-        let failure = create(&api, processor).await.expect_err(case);
-        assert!(failure.contains(expected), "{case}: {failure}");
+    let mut servers = vec![("embedded", api().await)];
+    if let Some(cluster) = mortise_tests::cluster::shared().await.unwrap() {
+        cluster.install(&[mortise_host::api::definition::processors()]).await.unwrap();
+        servers.push(("real", cluster.client().await.unwrap()));
+    }
+    for (server, client) in &servers {
+        for (case, spec, expected) in cases {
+            let mut processor = processor();
+            let fields = spec.as_object().unwrap().clone();
+            processor["spec"].as_object_mut().unwrap().extend(fields);
+            let failure = create(client, processor).await.expect_err(case);
+            assert!(failure.contains(expected), "{server}, {case}: {failure}");
+        }
     }
 }
 
