@@ -371,6 +371,7 @@ impl Standing {
     }
 
     /// As the Processor of this namespace and name: its field managers tell the finalizers that it has put on objects.
+    #[must_use]
     pub fn writing_as(self, namespace: &str, processor: &str) -> Self {
         Self { writes_as: Some((namespace.into(), processor.into())), ..self }
     }

@@ -229,7 +229,7 @@ impl Rights {
     fn told_to_others(&self, questions: Vec<Question>) -> (Vec<(Question, Told)>, Vec<Question>) {
         let all: Vec<Arc<Self>> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
         let is_other =
-            |one: &&Arc<Self>| one.account == self.account && !std::ptr::eq(&***one, self);
+            |one: &&Arc<Self>| one.account == self.account && !std::ptr::eq(Arc::as_ptr(one), self);
         let others: Vec<&Arc<Self>> = all.iter().filter(is_other).collect();
         let (mut told, mut open) = (Vec::new(), Vec::new());
         for question in questions {

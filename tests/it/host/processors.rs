@@ -12,7 +12,7 @@ use std::{fs, sync::Arc};
 
 use kube::{
     Api,
-    api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams},
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
     runtime::wait::await_condition,
 };
 use mortise_embedded_api::EmbeddedApi;

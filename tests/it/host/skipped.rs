@@ -9,6 +9,7 @@ use std::{
 
 use mortise_host::{
     cache_dir::CacheDir,
+    metrics::Sample,
     queue::Cause,
     reconciler::Report,
     record::NotSkippable,
@@ -26,6 +27,9 @@ use super::{
 /// How often the rules come back though nothing has changed.
 const RESYNC: Duration = Duration::from_mins(30);
 const RULES: [&str; 5] = ["r0", "r1", "r2", "r3", "r4"];
+
+/// The name of an object, which may be known only when it is there.
+type NameOf = fn(&Stage) -> String;
 
 /// A directory that outlives the hosts which keep their records in it.
 struct Cache(TempDir);
@@ -114,7 +118,7 @@ fn keys(reports: &[Report]) -> BTreeSet<&str> {
 /// The lines of the metrics of skipping, without what is the same in all.
 fn counted(stage: &Stage) -> BTreeMap<String, u64> {
     let admin = stage.host.admin();
-    let text = admin.metrics.text(&Default::default()).unwrap();
+    let text = admin.metrics.text(&Sample::default()).unwrap();
     let lines = text.lines().filter_map(|line| line.strip_prefix("mortise_reconciles_"));
     let lines = lines.filter(|line| line.contains("skipped_total"));
     let count = |line: &str| {
@@ -375,7 +379,7 @@ async fn damaged_records_cost_runs_and_nothing_else() {
     ];
     let cache = Cache::new();
     let mut stage = rules(cache.skip()).await;
-    let (state, revision) = (stage.state(), stage.api.revision());
+    let (end, revision) = (stage.state(), stage.api.revision());
     for (damage, apply, lost) in damages {
         stage.host.stop().await.unwrap();
         let mut log = fs::read(cache.log()).unwrap();
@@ -386,7 +390,7 @@ async fn damaged_records_cost_runs_and_nothing_else() {
         let runs = ran(stage.settle().await).len();
         assert_eq!(runs, lost.unwrap_or(RULES.len()), "{damage}");
         assert_eq!((stage.writes(), stage.api.revision()), (0, revision), "{damage}");
-        assert_eq!(stage.state(), state, "{damage}");
+        assert_eq!(stage.state(), end, "{damage}");
     }
     // Without the directory.
     stage.host.stop().await.unwrap();
@@ -433,13 +437,12 @@ async fn changed_meanwhile(
 async fn what_somebody_changes_while_no_host_is_there_runs_those_whom_it_concerns() {
     let all = RULES.as_slice();
     let one = &["r1"][..];
-    let of_virtual_service: fn(&Stage) -> String =
+    let of_virtual_service: NameOf =
         |stage| text(&stage.only(VIRTUAL_SERVICE, "r1-"), "/metadata/name").to_owned();
-    let of_policy: fn(&Stage) -> String =
-        |stage| text(&stage.only(POLICY, "r1-"), "/metadata/name").to_owned();
-    let of_rule: fn(&Stage) -> String = |_| "r1".to_owned();
-    let of_service: fn(&Stage) -> String = |_| "shop".to_owned();
-    let cases: [(&str, &str, fn(&Stage) -> String, Value, &[&str]); 11] = [
+    let of_policy: NameOf = |stage| text(&stage.only(POLICY, "r1-"), "/metadata/name").to_owned();
+    let of_rule: NameOf = |_| "r1".to_owned();
+    let of_service: NameOf = |_| "shop".to_owned();
+    let cases: [(&str, &str, NameOf, Value, &[&str]); 11] = [
         (
             "a field that was written",
             VIRTUAL_SERVICE,
@@ -515,7 +518,7 @@ fn all_deeds() -> Value {
     json!({
         "reads": [{"list": {"of": selection("v1/Service", "app=shop")}}],
         "returns": outcome(&json!({
-            "apply": [made("one"), merged(made("generated"), json!({"mode": "Create"}))],
+            "apply": [made("one"), merged(made("generated"), &json!({"mode": "Create"}))],
             "patch": [manifest(&theirs)],
             "delete": [deletion(&of("doomed"))],
             "prune": [selection(CONFIG_MAP, "of=play")],
@@ -542,7 +545,7 @@ async fn whatever_a_run_left_is_looked_at_before_the_next_one_is_left_out() {
     ];
     let cache = Cache::new();
     let mut stage = puppet(&all_deeds(), cache.skip()).await;
-    let state = stage.state();
+    let end = stage.state();
     for (case, kind, name, change) in cases {
         stage.host.stop().await.unwrap();
         if name == "restored" {
@@ -563,7 +566,7 @@ async fn whatever_a_run_left_is_looked_at_before_the_next_one_is_left_out() {
         assert!(!runs.is_empty(), "{case}");
         let mut there = stage.state();
         there.retain(|place, _| !place.starts_with("Service/"));
-        assert_eq!(there, state, "after: {case}");
+        assert_eq!(there, end, "after: {case}");
         stage = stage.restart().await;
         assert_eq!(ran(stage.settle().await).len(), 0, "settled after: {case}");
     }
@@ -647,7 +650,7 @@ async fn another_version_configuration_or_mode_runs_all() {
 }
 
 /// An object with another laid over it.
-fn merged(mut object: Value, over: Value) -> Value {
-    merge(&mut object, &over);
+fn merged(mut object: Value, over: &Value) -> Value {
+    merge(&mut object, over);
     object
 }
