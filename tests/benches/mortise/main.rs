@@ -10,6 +10,7 @@ mod cluster;
 mod desk;
 mod process;
 mod reads;
+mod restart;
 mod rules;
 mod samples;
 mod start;
@@ -22,11 +23,12 @@ use table::Table;
 
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 10] = [
     ("memory", samples::memory),
     ("calls", calls::run),
     ("reads", reads::run),
     ("rules", rules::run),
+    ("restart", restart::run),
     ("api", api::run),
     ("desk", desk::run),
     ("swap", swap::run),

@@ -29,11 +29,11 @@ const PRODUCED: [&str; 3] = ["VirtualService", "AuthorizationPolicy", "RequestAu
 const PER_RULE: usize = 6;
 
 /// An API, and a processor for hosts that work on it.
-struct Setting {
-    api: EmbeddedApi,
-    cluster: Cluster,
-    loaded: Loaded,
-    rules: usize,
+pub(crate) struct Setting {
+    pub(crate) api: EmbeddedApi,
+    pub(crate) cluster: Cluster,
+    pub(crate) loaded: Loaded,
+    pub(crate) rules: usize,
 }
 
 /// What it took until nothing was to be done any more.
@@ -81,7 +81,7 @@ fn settle(rules: usize, table: &mut Table) -> anyhow::Result<()> {
 // === impl Setting ===
 
 impl Setting {
-    async fn new(rules: usize, serving: tokio::runtime::Handle) -> anyhow::Result<Self> {
+    pub(crate) async fn new(rules: usize, serving: tokio::runtime::Handle) -> anyhow::Result<Self> {
         let api = EmbeddedApi::new(Options::default());
         let router = api.router();
         // On threads of its own, so that its CPU time can be told from the host's.
@@ -146,7 +146,8 @@ impl Setting {
         }
     }
 
-    fn requests(&self) -> BTreeMap<String, u64> {
+    /// How many requests there were since they were last counted anew, by verb.
+    pub(crate) fn requests(&self) -> BTreeMap<String, u64> {
         let mut requests = BTreeMap::new();
         for (request, count) in self.api.requests() {
             let verb = format!("{:?}", request.verb).to_lowercase();
@@ -156,7 +157,7 @@ impl Setting {
     }
 
     /// Every rule is ready, and all of its objects are there.
-    fn check(&self) -> anyhow::Result<()> {
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
         let objects = self.api.objects();
         let text = |object: &Value, at: &str| {
             object.pointer(at).and_then(Value::as_str).map(str::to_owned)

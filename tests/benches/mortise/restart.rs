@@ -1,0 +1,139 @@
+//! Settled APIRules: a resync of them all, and a new host with and without what the former one knew, beside the first run. Against the
+//! embedded API.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use mortise_host::{
+    cache_dir::CacheDir,
+    run::{Host, Options, Skip},
+};
+
+use crate::{
+    calls::runtime,
+    process::{self, API_THREAD},
+    rules::Setting,
+    table::Table,
+};
+
+/// Only a fault takes longer.
+const DEADLINE: Duration = Duration::from_mins(20);
+/// When every rule has come back, though nothing has changed.
+const RESYNC: Duration = Duration::from_mins(31);
+const BUDGET: &str = "no run, no write, < 1 s of CPU for 5,000";
+
+/// What it took until nothing was to be done any more.
+struct Took {
+    wall: Duration,
+    cpu: Duration,
+    runs: u64,
+    writes: u64,
+}
+
+/// Adds what restarts and resyncs of 1,000 and 5,000 rules cost.
+///
+/// # Errors
+///
+/// Rules that do not become ready, or a host that fails.
+pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
+    [1_000, 5_000].into_iter().try_for_each(|rules| restarts(rules, table))
+}
+
+fn restarts(rules: usize, table: &mut Table) -> anyhow::Result<()> {
+    let serving = runtime(2, API_THREAD)?;
+    let hosting = runtime(2, "host")?;
+    let result = hosting.block_on(async {
+        let setting = Setting::new(rules, serving.handle().clone()).await?;
+        let folder = tempfile::tempdir()?;
+        let records = CacheDir::open(folder.path())?.subdir("records")?;
+        let kept = Skip::BetweenStarts(records);
+
+        let (host, first) = start(&setting, kept.clone()).await?;
+        setting.check()?;
+        first.row(table, format!("{rules} rules, first time, each run once more when idle"), "");
+        let resync = resync(&setting, &host).await?;
+        resync.row(table, format!("{rules} rules, a resync"), BUDGET);
+        host.stop().await?;
+        let bytes = std::fs::metadata(folder.path().join("records/log"))?.len();
+        table.row("  the records in the cache directory", format!("{} KiB", bytes >> 10), "");
+
+        let (host, again) = start(&setting, kept).await?;
+        again.row(table, format!("{rules} rules, a new host with its cache directory"), BUDGET);
+        host.stop().await?;
+        let (host, without) = start(&setting, Skip::WhileRunning).await?;
+        without.row(table, format!("{rules} rules, a new host without"), "no write");
+        host.stop().await?;
+        setting.check()?;
+        setting.api.stop();
+        anyhow::Ok(())
+    });
+    serving.shutdown_background();
+    result
+}
+
+/// Starts a host, and waits until it has looked at every rule and nothing is left to do.
+async fn start(setting: &Setting, skip: Skip) -> anyhow::Result<(Host, Took)> {
+    setting.api.reset_requests();
+    let (cpu, start) = (process::cpu()?, Instant::now());
+    let options = Options { skip, ..Options::default() };
+    let host = Host::start(&setting.cluster, Vec::new(), &options)?;
+    host.exchange(setting.loaded.clone()).await?;
+    let took = settled(setting, &host, 0, start, cpu).await?;
+    Ok((host, took))
+}
+
+/// Lets so much time pass that every rule comes back.
+async fn resync(setting: &Setting, host: &Host) -> anyhow::Result<Took> {
+    setting.api.reset_requests();
+    let before = host.status().first().map_or(0, |status| status.runs);
+    host.stand_still();
+    let (cpu, start) = (process::cpu()?, Instant::now());
+    host.advance(RESYNC);
+    settled(setting, host, before, start, cpu).await
+}
+
+async fn settled(
+    setting: &Setting,
+    host: &Host,
+    before: u64,
+    start: Instant,
+    cpu: process::Cpu,
+) -> anyhow::Result<Took> {
+    let all = async {
+        let mut activity = host.activity();
+        loop {
+            tokio::select! {
+                report = host.next_report() => {
+                    let report = report?;
+                    ensure!(report.failure.is_none(), "{}: {:?}", report.key, report.failure);
+                }
+                () = host.settled() => {
+                    let status = host.status();
+                    let known = status.first().context("no processor")?.objects;
+                    if known == setting.rules && host.is_settled() {
+                        return anyhow::Ok(());
+                    }
+                    activity.changed().await?;
+                }
+            }
+        }
+    };
+    tokio::time::timeout(DEADLINE, all).await.context("the rules did not settle")??;
+    let (wall, cpu) = (start.elapsed(), (process::cpu()? - cpu).host);
+    let runs = host.status().first().map_or(0, |status| status.runs) - before;
+    let reads = ["get", "list", "watch"];
+    let mut requests = setting.requests();
+    requests.retain(|verb, _| !reads.contains(&verb.as_str()));
+    Ok(Took { wall, cpu, runs, writes: requests.values().sum() })
+}
+
+// === impl Took ===
+
+impl Took {
+    fn row(&self, table: &mut Table, what: String, budget: &str) {
+        let Self { wall, cpu, runs, writes } = self;
+        let (wall, cpu) = (wall.as_secs_f64(), cpu.as_secs_f64());
+        let figure = format!("CPU {cpu:.2} s, {wall:.2} s, {runs} runs, {writes} writes");
+        table.row(what, figure, budget);
+    }
+}
