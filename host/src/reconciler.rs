@@ -1,45 +1,41 @@
 //! One reconcile, from the key to the requeue: read, call, check, write, and say when to come again. The story of the program.
 
+mod carry_out;
 mod done;
 mod ending;
 mod report;
 mod skip;
 mod trial;
 
+use carry_out::{Answer, Planned, Refused, Turn};
 pub use done::Ended;
-use done::{delay, stale};
+use done::delay;
 use ending::Met;
 pub use report::Report;
-use report::{describe, shortened, why};
+use report::why;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tracing::{Instrument as _, debug};
 
 use crate::{
-    access::{Access, Denial, Question, Rights},
-    chain,
-    cluster::{Cluster, Unavailable},
-    contract::{self, Event, EventType, Failure, ObjectRef, Outcome, Request, Retry},
+    access::{Access, Rights},
+    cluster::Cluster,
+    contract::{self, ObjectRef, Request},
     grant::{self, Grant},
     metrics::Metrics,
-    outcome::{self, Plan, Reconciled},
-    processor::{self, Moment},
+    outcome::Reconciled,
+    processor::Moment,
     queue::{Again, Cause, Done, Key, Run},
-    record::{self, Basis, Digest, Ending, Records},
-    run::{Clock, Loaded, Mode, Settings},
+    record::{Basis, Digest, Ending, Records},
+    run::{Clock, Loaded, Settings},
     store::Stores,
     triggers::Triggers,
     view::{self, Answers, Readable, Reads, View},
-    write::{self, Writer, Written},
+    write::{self, Writer},
 };
-
-/// When a key comes back that waits for a namespace to go.
-const TERMINATING: Duration = Duration::from_secs(1);
-/// The reason of the event that says that a processor failed.
-const FAILED: &str = "ProcessorFailed";
 
 /// The host's loop around one processor.
 pub struct Reconciler {
@@ -77,56 +73,6 @@ pub struct Parts {
     /// Whether runs are left out of which it is known what would come of them.
     pub skips: bool,
 }
-
-/// A checked answer of a processor.
-struct Planned {
-    plan: Plan,
-    /// Of an answer that says that the reconcile could not be done.
-    retry: Option<Retry>,
-}
-
-/// Why nothing is written of an answer.
-#[derive(Debug, thiserror::Error)]
-enum Refused {
-    #[error(transparent)]
-    Processor(#[from] processor::Error),
-
-    #[error("the outcome is not valid")]
-    Outcome(#[from] outcome::Invalid),
-
-    #[error(transparent)]
-    Cluster(#[from] Unavailable),
-}
-
-/// What a run needs all the way.
-struct Turn<'a> {
-    key: &'a Key,
-    reconciled: &'a Reconciled,
-    report: &'a mut Report,
-    reads: Reads,
-}
-
-/// Notes what a plan wrote, which counts as read.
-fn note_written(written: &Written, plan: &Plan, turn: &mut Turn<'_>) {
-    let reads = &mut turn.reads;
-    for write::Wrote { of, manager, own, absent } in &written.wrote {
-        reads.wrote(of, manager, *own);
-        if *absent {
-            reads.must_be_absent();
-        }
-    }
-    written.pruned.iter().for_each(|(of, manager)| reads.pruned(of, manager));
-    plan.evict.iter().chain(&plan.delete).for_each(|deletion| reads.removed(&deletion.of));
-    if let Some((manager, own)) = &written.status {
-        reads.wrote_status(&turn.reconciled.reference, manager, *own);
-    }
-    if let Some(outcome::Finalizers { wanted, released }) = &plan.finalizers {
-        let (held, released) = (wanted.as_slice().into(), released.as_slice().into());
-        reads.finalized(record::Finalizers { held, released });
-    }
-}
-
-type Answer = Result<Result<Outcome, Failure>, processor::Error>;
 
 // === impl Parts ===
 
@@ -391,157 +337,5 @@ impl Reconciler {
             report.notes.push(format!("{} lines of log were over the limit", called.log_dropped));
         }
         (called.outcome, called.view.finish())
-    }
-
-    /// Writes what the processor wants. Where a write was refused, it is called once more at once and may say so.
-    async fn carry_out(&self, answer: Answer, mut request: Request, turn: &mut Turn<'_>) -> Done {
-        let planned = match self.plan(answer, turn).await {
-            Ok(planned) => planned,
-            Err(error) => return self.refused(&error, turn).await,
-        };
-        let mut written = self.write(&planned.plan, turn).await;
-        if !written.stale.is_empty() && written.failures.is_empty() {
-            return stale(&written.stale, turn.report);
-        }
-        let waits = !written.waits.is_empty();
-        turn.report.notes.append(&mut written.waits);
-        if written.failures.is_empty() {
-            let wait = Done::Success { requeue: Some((TERMINATING, Cause::Requeue)) };
-            return if waits { wait } else { self.done(&planned, turn) };
-        }
-        let is_failure = written.is_failure();
-        if is_failure {
-            turn.report.failure.get_or_insert_with(|| describe(&written.failures));
-        }
-        turn.report.record_mut().refused += written.failures.len();
-        request.failed_writes = written.failures;
-        let view = self.view().after(&turn.reads);
-        let (answer, reads) = self.call(view, &request, turn.report).await;
-        turn.reads.merge(reads);
-        let second = match self.plan(answer, turn).await {
-            Ok(Planned { plan, retry }) => Planned { plan: plan.only_report(), retry },
-            Err(error) => return self.refused(&error, turn).await,
-        };
-        let written = self.write(&second.plan, turn).await;
-        if !written.failures.is_empty() {
-            turn.report.failure.get_or_insert_with(|| describe(&written.failures));
-        }
-        if is_failure || !written.failures.is_empty() {
-            return Done::Failure(Again::BackOff);
-        }
-        self.done(&second, turn)
-    }
-
-    async fn plan(&self, answer: Answer, turn: &mut Turn<'_>) -> Result<Planned, Refused> {
-        let returned = answer?;
-        let named =
-            returned.as_ref().map(|outcome| outcome::kinds(outcome, &turn.reconciled.reference));
-        let named = named.unwrap_or_default();
-        let secret = turn.reads.saw_secret() || named.iter().any(record::is_secret);
-        turn.report.record_mut().outcome = Some(record::of_returned(&returned, secret));
-        match returned {
-            Ok(outcome) => {
-                let kinds = self.parts.cluster.resolve_all(&named).await?;
-                let read = |of: &ObjectRef| turn.reads.uid_of(of).map(str::to_owned);
-                let plan = Plan::build(&outcome, &self.against(turn, &kinds, &read))?;
-                Ok(Planned { plan, retry: None })
-            }
-            Err(failure) => {
-                turn.report.failure.get_or_insert_with(|| failure.message.clone());
-                let plan = self.plan_of_failure(&failure, turn).await?;
-                Ok(Planned { plan, retry: Some(failure.retry) })
-            }
-        }
-    }
-
-    async fn plan_of_failure(&self, failure: &Failure, turn: &Turn<'_>) -> Result<Plan, Refused> {
-        let kinds = self.parts.cluster.resolve_all([&turn.reconciled.reference.kind]).await?;
-        let read = |of: &ObjectRef| turn.reads.uid_of(of).map(str::to_owned);
-        Ok(Plan::build_of_failure(failure, &self.against(turn, &kinds, &read))?)
-    }
-
-    fn against<'a>(
-        &'a self,
-        turn: &'a Turn<'_>,
-        kinds: &'a crate::cluster::Kinds,
-        read: &'a dyn Fn(&ObjectRef) -> Option<String>,
-    ) -> outcome::Against<'a> {
-        outcome::Against {
-            grant: &self.grant,
-            reconciler: turn.key.reconciler(),
-            reconciled: turn.reconciled,
-            kinds,
-            read,
-            limits: outcome::Limits {
-                outcome: self.loaded.processor.limits().outcome,
-                ..outcome::Limits::default()
-            },
-        }
-    }
-
-    async fn write(&self, plan: &Plan, turn: &mut Turn<'_>) -> Written {
-        let context = self.context(turn.key, turn.reconciled);
-        if self.loaded.settings.mode == Mode::Observe {
-            turn.report.withheld.extend(self.parts.writer.foresee(plan, &context));
-            return Written::default();
-        }
-        let mut written = self.parts.writer.carry_out(plan, &self.cluster, &context).await;
-        self.note_forbidden(&written, turn.report);
-        turn.report.changes.append(&mut written.changes);
-        turn.report.unchanged += written.skipped;
-        written.forced.iter().for_each(|kind| self.parts.metrics.forced(turn.key, kind));
-        turn.report.notes.append(&mut written.warnings);
-        note_written(&written, plan, turn);
-        // Where it is the kind that is not there, the key runs again as soon as it is, and not when the back-off is over.
-        let not_found = written.failures.iter().filter(|failed| failed.code == 404);
-        not_found.for_each(|failed| turn.reads.not_written(&failed.ref_.kind));
-        written
-    }
-
-    /// What the account lacked the right to is asked for with all else that the processor relies on: when it is granted, all
-    /// keys run again.
-    fn note_forbidden(&self, written: &Written, report: &mut Report) {
-        let Some(rights) = &self.rights else { return };
-        for (kind, message) in &written.forbidden {
-            if let Some(question) = Question::refused(message, rights.account()) {
-                rights.relies_on(&question);
-                report.denied.push(Denial::new(question, kind));
-            }
-        }
-    }
-
-    /// Says on the object that its reconcile could not be done, and writes nothing else.
-    async fn refused(&self, error: &Refused, turn: &mut Turn<'_>) -> Done {
-        turn.report.broke = error.is_processors();
-        let mut message = chain::whole(error);
-        turn.report.failure.get_or_insert_with(|| message.clone());
-        if let Refused::Processor(error) = error
-            && let Some(trace) = error.backtrace()
-        {
-            turn.report.notes.push(format!("in the guest:\n{trace}"));
-            message = format!("{message}\n{trace}");
-        }
-        let event = Event {
-            on: None,
-            event_type: EventType::Warning,
-            reason: FAILED.to_owned(),
-            message: shortened(&message),
-        };
-        let failure = Failure { message, status: None, events: vec![event], retry: Retry::BackOff };
-        match self.plan_of_failure(&failure, turn).await {
-            Ok(plan) => {
-                let written = self.write(&plan, turn).await;
-                turn.report.notes.extend(
-                    written.failures.iter().map(|failed| format!("no event: {}", failed.message)),
-                );
-            }
-            Err(error) => turn.report.notes.push(format!("no event: {}", chain::whole(&error))),
-        }
-        match error {
-            Refused::Processor(error) if error.next() == processor::Next::Wait => {
-                Done::Failure(Again::OnChange)
-            }
-            _ => Done::Failure(Again::BackOff),
-        }
     }
 }
