@@ -67,8 +67,8 @@ pub enum Error {
 #[derive(Debug)]
 pub(crate) struct Kept {
     dir: CacheDir,
-    /// As long as it is open, it is locked.
-    _lock: File,
+    /// As long as it is open, it is locked. None once nothing is written any more.
+    lock: Option<File>,
     /// None: it has to be written anew.
     file: Option<File>,
     bytes: u64,
@@ -110,12 +110,22 @@ impl Kept {
             warn!(%path, damaged = read.damaged, "damaged records of former runs: their keys run once more");
         }
         info!(path = %dir.path().display(), records = read.records.len(), "records of runs are kept");
-        let kept = Self { dir, _lock: lock, file: None, bytes: 0, bound: 0, is_told: false };
+        let kept = Self { dir, lock: Some(lock), file: None, bytes: 0, bound: 0, is_told: false };
         Ok((kept, read))
+    }
+
+    /// Writes down what has changed, and leaves the directory to the next host.
+    pub(crate) async fn close(&mut self, records: &Records) {
+        // What could not be written was said.
+        self.write(records).await;
+        (self.file, self.lock) = (None, None);
     }
 
     /// Writes down what has changed. What could not be written is said once, and is tried again with the next call.
     pub(crate) async fn write(&mut self, records: &Records) -> bool {
+        if self.lock.is_none() {
+            return true;
+        }
         let written = if self.file.is_some() && self.bytes <= self.bound {
             self.append(records).await
         } else {

@@ -355,8 +355,7 @@ impl Host {
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.shutdown().await;
         if let Some(kept) = &self.shared.kept {
-            // What could not be written was said.
-            kept.lock().await.write(&self.shared.parts.records).await;
+            kept.lock().await.close(&self.shared.parts.records).await;
         }
         ended
     }

@@ -38,7 +38,7 @@
 //! - **nulls**: a null in a custom resource where null is not allowed, or what becomes of a map whose last field an apply gives up:
 //!   one of the two drops it, the other keeps or refuses it.
 //! - **addresses of Services**: which faults of ports and addresses are told when there are several, and what is kept of addresses
-//!   by a Service that was made by way of its status.
+//!   by a Service that was made by way of its status, or of its traffic policy by one that was an `ExternalName`.
 //! - **writes of scales**: a write of a scale that leaves the replicas as they are may be a change there; and who owned them by an
 //!   update has two entries then, of which the later one hides the other from an apply.
 //! - **repeated keys**: who owns the items of a list of a `ServiceAccount` in which one name stands twice.

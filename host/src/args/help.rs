@@ -12,7 +12,8 @@ Examples:
 Exit codes:
   0  well
   1  bad input: the message says what would be accepted
-  3  a reconcile failed";
+  3  a reconcile failed, or with `run --once` a Processor is not at work
+  4  `run` was ended before all was done";
 
 pub(super) const RUN: &str = "\
 Every option can be given as an environment variable, too. SIGTERM and SIGINT end it: nothing new is run, what runs ends and is

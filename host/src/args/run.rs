@@ -26,7 +26,7 @@ pub struct RunArgs {
     /// Answers `/livez`, `/readyz` and `/metrics` there; port 0: a free one.
     #[arg(long, env = "MORTISE_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = value::address)]
     pub listen: SocketAddr,
-    /// Answers there what names objects: `/processors`, `/keys`, `/reports`, `/records` and `/watches`, as JSON. Whoever reaches it
+    /// Answers there what names objects: `/host`, `/processors`, `/keys`, `/reports`, `/records` and `/watches`, as JSON. Whoever reaches it
     /// may read that.
     #[arg(long, env = "MORTISE_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8081", value_parser = value::address)]
     pub admin: SocketAddr,

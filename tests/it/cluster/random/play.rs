@@ -192,7 +192,8 @@ static QUOTED_VERSION: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"(resourceVersion\\+":\\+")\d+"#).expect("it is a pattern"));
 
 /// Takes out what the real server says differently each time: the order of several causes in a message, which of the faults
-/// of a typed object it met, versions in an object that it quotes, a generated name that is refused, ports that it chose.
+/// of a typed object it met, versions in an object that it quotes, a generated name that is refused, the
+/// order of generated names, ports that it chose.
 fn unstable(answer: &mut Value) {
     if let Some(Value::String(message)) = answer.pointer_mut("/body/message")
         && let Some((which, _)) = message.split_once("): ")
@@ -226,6 +227,10 @@ fn unstable(answer: &mut Value) {
             }
         }
         if let Some(items) = body.get_mut("items").and_then(Value::as_array_mut) {
+            // Generated names are in any order; the placeholders of uids are in that of their making.
+            if items.iter().any(|item| item["metadata"].get("generateName").is_some()) {
+                items.sort_by_key(|item| item["metadata"]["uid"].to_string());
+            }
             bodies.extend(items);
         }
     }
