@@ -20,7 +20,7 @@ use std::sync::Arc;
 use self::compare::Compare;
 use self::index::{Index, Registered};
 use self::log::Log;
-use crate::contract::{Kind, ObjectRef, Reconciler};
+use crate::contract::{Kind, Reconciler};
 use crate::outcome::Reconciled;
 use crate::path::{Extent, Fields};
 use crate::queue::{Cause, Key, Role, What};
@@ -392,13 +392,7 @@ impl Standing {
             return false;
         }
         let key = self.key(entry);
-        let reference = ObjectRef {
-            cluster: String::new(),
-            kind: self.kind.clone(),
-            namespace: entry.namespace().map(str::to_owned),
-            name: entry.name().to_owned(),
-        };
-        let reconciled = Reconciled { reference, object: None };
+        let reconciled = Reconciled { reference: entry.reference(&self.kind), object: None };
         let managers = FieldManagers::new(&write::Context {
             key: &key,
             namespace,

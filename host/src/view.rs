@@ -130,7 +130,8 @@ impl View {
         };
         let rendered = Cut::new(&part.fields).give(entry);
         self.reads.answered(&answering.kind, entry);
-        self.reads.record_object(&of.kind, &rendered, asked_for(entry).as_deref());
+        let asked_for = entry.annotation(readable::RECONCILE);
+        self.reads.record_object(&of.kind, &rendered, asked_for.as_deref());
         let (selected, held) = (part.selects(entry), part.holds_finalizer(entry));
         if !selected && !held {
             self.reads.object_is_gone();
@@ -293,17 +294,6 @@ impl View {
             concern,
         });
     }
-}
-
-/// What the annotation says by which people ask for a run.
-fn asked_for(entry: &Entry) -> Option<String> {
-    // Few objects have it: it is cheaper to look for the name than to parse all of them.
-    if !entry.json().contains(readable::RECONCILE) {
-        return None;
-    }
-    let value = entry.value();
-    let held = value.get("metadata")?.get("annotations")?.get(readable::RECONCILE)?;
-    held.as_str().map(str::to_owned)
 }
 
 fn answering(all: &KindSnapshot, query: &Query, fields: &Fields) -> Result<Answering, ReadError> {

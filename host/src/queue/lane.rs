@@ -93,14 +93,14 @@ impl Lane {
         idle: bool,
         is_valid: impl Fn(&Key, Ticket) -> bool,
     ) -> Offer {
-        let lines =
-            if idle { std::slice::from_mut(&mut self.idle) } else { self.lines.as_mut_slice() };
+        let is_full = self.running >= self.limits.concurrency;
+        let lines = self.lines_mut(idle);
         for line in &mut *lines {
             while line.front().is_some_and(|(key, ticket)| !is_valid(key, *ticket)) {
                 line.pop_front();
             }
         }
-        if self.running >= self.limits.concurrency || lines.iter().all(VecDeque::is_empty) {
+        if is_full || lines.iter().all(VecDeque::is_empty) {
             return Offer::Nothing;
         }
         self.fill(now);
@@ -108,15 +108,18 @@ impl Lane {
             return later(now, (1.0 - self.tokens) / rate);
         }
         let low_first = self.taken % SHARE_OF_LOW == SHARE_OF_LOW - 1;
-        let lines =
-            if idle { std::slice::from_mut(&mut self.idle) } else { self.lines.as_mut_slice() };
-        let mut lines = lines.iter_mut().filter(|line| !line.is_empty());
+        let mut lines = self.lines_mut(idle).iter_mut().filter(|line| !line.is_empty());
         let line = if low_first { lines.next_back() } else { lines.next() };
         let Some((key, _)) = line.and_then(VecDeque::pop_front) else { return Offer::Nothing };
         self.taken = self.taken.wrapping_add(1);
         self.tokens -= 1.0;
         self.running += 1;
         Offer::Key(key)
+    }
+
+    /// Those that have a share, the first one before the others; `idle`: the one that has none.
+    fn lines_mut(&mut self, idle: bool) -> &mut [VecDeque<(Key, Ticket)>] {
+        if idle { std::slice::from_mut(&mut self.idle) } else { &mut self.lines }
     }
 
     fn fill(&mut self, now: Instant) {

@@ -8,11 +8,12 @@ use crate::{
     outcome::{Finalizers, Plan},
     queue::{Again, Done, Key},
     run::Ending,
+    store::Entry,
     view,
 };
 
 /// Stops the reconciles of an object while it is `true`.
-pub(super) const PAUSED: &str = "mortise.dev/paused";
+const PAUSED: &str = "mortise.dev/paused";
 
 /// What is done with the reconciled object.
 pub(super) enum Met {
@@ -28,7 +29,8 @@ impl Reconciler {
     pub(super) fn meet(&self, known: view::Reconciled) -> Met {
         // One that has left the selection is reconciled on while it holds one of the reconciler's finalizers, then it is gone.
         let there = known.selected || known.held;
-        let (object, value) = match known.entry.filter(|_| there) {
+        let entry = known.entry.filter(|_| there);
+        let (object, value) = match &entry {
             Some(entry) => (known.json, Some(entry.value())),
             None => (None, None),
         };
@@ -39,7 +41,7 @@ impl Reconciler {
         if ending == Some(Ending::Release) {
             return Met::Released(value);
         }
-        if value.as_ref().is_some_and(is_paused) {
+        if entry.as_deref().is_some_and(is_paused) {
             return Met::Left(format!("paused by the annotation {PAUSED}"));
         }
         if ending.is_none() {
@@ -94,10 +96,9 @@ fn deleted(mut object: Value, now: Timestamp) -> Value {
     object
 }
 
-pub(super) fn is_paused(object: &Value) -> bool {
-    let annotations = object.pointer("/metadata/annotations");
-    annotations.and_then(|annotations| annotations.get(PAUSED)).and_then(Value::as_str)
-        == Some("true")
+/// Whether somebody has stopped the reconciles of an object.
+pub(super) fn is_paused(object: &Entry) -> bool {
+    object.annotation(PAUSED).as_deref() == Some("true")
 }
 
 #[cfg(test)]

@@ -13,10 +13,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::debug;
 
-use super::{
-    Ended, Reconciler, Report,
-    ending::{PAUSED, is_paused},
-};
+use super::{Ended, Reconciler, Report, ending::is_paused};
 use crate::{
     contract::ObjectRef,
     kept,
@@ -121,7 +118,7 @@ impl Reconciler {
         let known = known.map_err(|_| MustRun::Unreadable)?;
         let is_its = known.selected || known.held;
         let entry = known.entry.filter(|_| is_its).ok_or(MustRun::Object)?;
-        if entry.json().contains(PAUSED) && is_paused(&entry.value()) {
+        if is_paused(&entry) {
             return Err(MustRun::Unreadable);
         }
         if view.object_digest() == record.object { Ok(entry) } else { Err(MustRun::Object) }

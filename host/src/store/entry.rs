@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::absence::Managers;
 use super::hashed::{self, HashedSelector, Space};
+use crate::contract::{Kind, ObjectRef};
 use crate::labels::LabelSelector;
 use crate::own_fields::{self, Digests};
 use crate::path::{Extent, Fields, Part, Path};
@@ -207,6 +208,27 @@ impl Entry {
         Some(self.part(UID)).filter(|uid| !uid.is_empty())
     }
 
+    /// What it is called by, as an object of this kind in the home cluster.
+    pub(crate) fn reference(&self, kind: &Kind) -> ObjectRef {
+        ObjectRef {
+            cluster: String::new(),
+            kind: kind.clone(),
+            namespace: self.namespace().map(str::to_owned),
+            name: self.name().to_owned(),
+        }
+    }
+
+    /// What one of its annotations says.
+    pub(crate) fn annotation(&self, name: &str) -> Option<String> {
+        // Few objects have any one annotation: it is cheaper to look for the name than to parse all of them.
+        if !self.json().contains(name) {
+            return None;
+        }
+        let object = self.value();
+        let held = object.get("metadata")?.get("annotations")?.get(name)?;
+        held.as_str().map(str::to_owned)
+    }
+
     /// Its resource version.
     pub fn resource_version(&self) -> &str {
         let length = usize::from(self.version_length);
@@ -270,12 +292,12 @@ impl Entry {
         self.data.len() - self.json_at()
     }
 
-    /// The order of lists: by namespace and name.
     /// Its namespace, empty of a cluster-scoped one, and its name.
     pub(super) fn place(&self) -> (&str, &str) {
         (self.part(NAMESPACE), self.part(NAME))
     }
 
+    /// The order of lists: by namespace and name.
     pub(super) fn order(&self, namespace: &str, name: &str) -> Ordering {
         self.part(NAMESPACE).cmp(namespace).then_with(|| self.part(NAME).cmp(name))
     }

@@ -90,12 +90,7 @@ impl Foreseen<'_> {
         let Ok(Some(entries)) = self.writer.stores.candidates(&prune.of) else { return };
         let manager = self.managers.apply.clone();
         for entry in entries.iter().filter(|entry| entry.own().holds(&manager)) {
-            let of = ObjectRef {
-                cluster: String::new(),
-                kind: prune.of.kind.clone(),
-                namespace: entry.namespace().map(str::to_owned),
-                name: entry.name().to_owned(),
-            };
+            let of = entry.reference(&prune.of.kind);
             if !plan.apply.iter().any(|manifest| identity(&manifest.to) == identity(&of)) {
                 self.would(Action::Delete, &of);
             }

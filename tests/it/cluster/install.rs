@@ -142,6 +142,15 @@ impl Site {
         assert_eq!(self::names(&made).await.len(), names.len());
     }
 
+    /// Until the host has asked for all that it asks for at some time, and not at once: it renews its Lease.
+    async fn lease_is_renewed(&self) {
+        let renewed = |found: Option<&Lease>| {
+            let spec = found.and_then(|found| found.spec.as_ref());
+            spec.is_some_and(|spec| spec.renew_time > spec.acquire_time)
+        };
+        until(await_condition(self.api::<Lease>(HOST), HOST, renewed)).await;
+    }
+
     /// Takes all away as the README says: the Processors, each of which sees to its objects; the example; the host.
     async fn uninstall(&self, mut host: Program) {
         let processors = self.objects.delete(&documents(EXAMPLE), |kind| kind == "Processor").await;
@@ -226,6 +235,7 @@ async fn what_is_installed_is_enough_and_leaves_nothing_behind() {
     for path in pod.probes() {
         assert_eq!(get(&ports.public, &path).await, (200, "ok\n".to_owned()), "{path}");
     }
+    site.lease_is_renewed().await;
     requests_are_as_stated(&audit).await;
     rights::are_no_more_than_stated(&site).await;
 
