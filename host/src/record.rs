@@ -94,6 +94,9 @@ pub struct Read {
     pub question: Question,
     /// The answer, without what does not count as a change.
     pub answer: Digest,
+    /// All that the store kept of the objects in it, where that is more. As long as it is the same, so is the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Digest>,
     /// What the answer was taken from; none where there was none to take it from.
     pub stood: Option<Stood>,
     /// Whether it is the API server's own answer, of an object whose changes trigger nothing.

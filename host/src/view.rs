@@ -56,6 +56,9 @@ pub struct Reconciled {
     pub held: bool,
 }
 
+/// An object as it is kept, and what of it is to be given.
+type Kept = (Arc<Entry>, Arc<Fields>);
+
 /// The objects of a page, and the token of the next one.
 type Paged = (Vec<Rendered>, Option<String>);
 
@@ -161,6 +164,12 @@ impl View {
     }
 
     fn find(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Rendered>, ReadError> {
+        let found = self.find_kept(of, fields)?;
+        Ok(found.map(|(entry, fields)| Cut::new(&fields).give(&entry)))
+    }
+
+    /// One object as it is kept, and what of it is to be given.
+    fn find_kept(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Kept>, ReadError> {
         let readable = Arc::clone(&self.readable);
         let (namespace, mut found) = (of.namespace.as_deref(), None);
         for (part, fields) in readable.get(of, fields)? {
@@ -169,14 +178,12 @@ impl View {
                 |part| part.narrowed(namespace, &of.name),
             );
             let answering = self.answering(&of.kind, &query, &fields)?;
-            self.note(
-                &answering,
-                Concern::Read { query: query.clone(), fields: Arc::clone(&fields) },
-            );
+            let concern = Concern::Read { query: query.clone(), fields: Arc::clone(&fields) };
+            self.note(&answering, concern);
             let entry = answering.snapshot.select(&query, None).next();
             if let Some(entry) = entry.filter(|_| found.is_none()) {
                 self.reads.answered(&answering.kind, entry);
-                found = Some(Cut::new(&fields).give(entry));
+                found = Some((Arc::clone(entry), fields));
             }
         }
         Ok(found)

@@ -99,7 +99,7 @@ impl Declared {
     /// Whether every object of `narrower` is in this selection, as far as can be told from the two alone: labels and matching
     /// of this one must stand in the other too.
     pub fn covers(&self, narrower: &Selection) -> bool {
-        let Ok(labels) = LabelSelector::parse(&narrower.labels) else { return false };
+        // What is quickly told comes first: most declarations are of another kind.
         narrower.cluster.is_empty()
             && matches_kind(&self.kind, &narrower.kind)
             && self
@@ -107,7 +107,8 @@ impl Declared {
                 .as_ref()
                 .is_none_or(|namespace| Some(namespace) == narrower.namespace.as_ref())
             && self.name.as_ref().is_none_or(|name| Some(name) == narrower.name.as_ref())
-            && self.labels.covers(&labels)
+            && LabelSelector::parse(&narrower.labels)
+                .is_ok_and(|labels| self.labels.covers(&labels))
             && self.matching.iter().all(|(path, value)| {
                 narrower
                     .matching

@@ -10,7 +10,6 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use serde_json::Value;
 use tracing::debug;
 
 use super::{Ended, Reconciler, Report, ending::is_paused};
@@ -93,7 +92,7 @@ impl Reconciler {
         let mut view = self.view();
         let object = self.look_at_object(&mut view, reference, record).await?;
         for read in &record.reads {
-            match view.ask_again(&read.question, &self.answers).await {
+            match view.ask_again(read, &self.answers).await {
                 None => return Err(MustRun::Secret),
                 Some(answer) if answer != read.answer => return Err(MustRun::Read),
                 Some(_) => {}
@@ -247,9 +246,8 @@ fn is_written(record: &Record, pruned: &Pruned, entry: &Entry) -> bool {
 
 fn look_at_finalizers(record: &Record, object: &Entry) -> Result<(), MustRun> {
     let Some(finalizers) = &record.finalizers else { return Ok(()) };
-    let object = object.value();
-    let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
-    let holds = |name: &String| held.into_iter().flatten().any(|held| held == name.as_str());
+    let held = object.finalizers();
+    let holds = |name: &String| held.contains(name);
     let is_so = finalizers.held.iter().all(holds) && !finalizers.released.iter().any(holds);
     if is_so { Ok(()) } else { Err(MustRun::Finalizers) }
 }

@@ -1,7 +1,7 @@
 //! One object as it is kept: compact JSON, cut down to what is asked for, and what indexes need of the rest.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
@@ -227,6 +227,16 @@ impl Entry {
         let object = self.value();
         let held = object.get("metadata")?.get("annotations")?.get(name)?;
         held.as_str().map(str::to_owned)
+    }
+
+    /// Its finalizers.
+    pub(crate) fn finalizers(&self) -> Vec<String> {
+        static AT: LazyLock<Fields> =
+            LazyLock::new(|| Fields::of("metadata.finalizers".parse().ok()));
+        let object = AT.read(self.json());
+        let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+        let names = held.into_iter().flatten().filter_map(Value::as_str);
+        names.map(str::to_owned).collect()
     }
 
     /// Its resource version.

@@ -1,19 +1,21 @@
 //! Recorded questions, asked again: would a run be told what the last one was?
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::View;
+use super::{Cut, Kept, Listing, View, reads::of_kept};
 use crate::{
     access::Place,
-    contract::Selection,
+    contract::{ObjectRef, Selection},
     record::{self, Digest, Question, is_digest},
-    store::StoreId,
+    store::{Entry, StoreId},
 };
 
 /// More lists than the keys of a processor have in common.
 const REMEMBERED: usize = 1024;
+/// So many objects are looked at sooner than an answer is found again.
+const FEW: usize = 16;
 
 /// Answers to lists, for all keys of one version of a processor: what many ask is looked for once as long as nothing changes.
 #[derive(Debug, Default)]
@@ -25,6 +27,7 @@ struct Answer {
     store: StoreId,
     sequence: u64,
     digest: Digest,
+    kept: Option<Digest>,
     objects: usize,
     bytes: usize,
 }
@@ -53,21 +56,26 @@ impl View {
     /// nobody but a run knows its texts. It is noted and recorded as the run would have it.
     pub(crate) async fn ask_again(
         &mut self,
-        asked: &Question,
+        asked: &record::Read,
         answers: &Answers,
     ) -> Option<Digest> {
-        match asked {
+        match &asked.question {
             Question::Get { of, fields } => {
-                // What is found, or why nothing is, stands in the record.
-                let _ = self.get_allowed(&of.reference(), fields).await;
+                let reference = of.reference();
+                let place = Place::object(of.namespace.as_deref(), &of.name);
+                if self.is_at_hand(&of.kind, place) {
+                    self.get_again(asked, &reference, fields);
+                } else {
+                    // What is found, or why nothing is, stands in the record.
+                    let _ = self.get_allowed(&reference, fields).await;
+                }
             }
             Question::List { of, limit, from } => {
                 let from = from.as_deref();
                 let selection = of.selection().filter(|_| !from.is_some_and(is_digest))?;
                 let place = Place::list(of.namespace.as_deref(), of.name.as_deref());
-                let is_shared = !record::is_secret(&of.kind);
-                if is_shared && self.is_at_hand(&selection.kind, place) {
-                    self.list_shared(asked, &selection, (*limit, from), answers);
+                if self.is_at_hand(&selection.kind, place) {
+                    self.list_again(asked, &selection, (*limit, from), answers);
                 } else {
                     let _ = self.list_allowed(&selection, *limit, from).await;
                 }
@@ -76,42 +84,81 @@ impl View {
         self.reads.records().last().map(|read| read.answer)
     }
 
+    /// As [`View::get`], where nobody needs the object.
+    fn get_again(&mut self, asked: &record::Read, of: &ObjectRef, fields: &[String]) {
+        let answer = self.find_kept(of, fields);
+        if let Ok(found) = &answer
+            && is_as_kept(asked, found.iter().map(|(entry, _)| entry))
+        {
+            return self.record_again(asked.clone());
+        }
+        let given = |(entry, fields): Kept| Cut::new(&fields).give(&entry);
+        drop(self.record_get(of, fields, answer.map(|found| found.map(given))));
+    }
+
     /// As [`View::list`], where nobody needs the objects.
-    fn list_shared(
+    fn list_again(
         &mut self,
-        asked: &Question,
+        asked: &record::Read,
         of: &Selection,
         (limit, from): (u32, Option<&str>),
         answers: &Answers,
     ) {
         // What is not answered is recorded by who says why.
         let Ok(listing) = self.listing(of, from) else { return drop(self.list(of, limit, from)) };
-        let store = listing.answering.store;
-        let sequence = listing.answering.snapshot.sequence();
-        if let Some(known) = answers.get(asked, store, sequence) {
-            let Answer { digest: answer, objects, bytes, .. } = known;
-            let (question, stood) = (self.as_recorded(asked), self.stood.take());
-            let live = false;
-            self.reads.record_known(record::Read { question, answer, stood, live, objects, bytes });
-            return;
+        let Listing { query, after, answering, .. } = &listing;
+        let (store, sequence) = (answering.store, answering.snapshot.sequence());
+        let is_shared = asked.objects > FEW && !record::is_secret(&of.kind);
+        if is_shared && let Some(known) = answers.get(&asked.question, store, sequence) {
+            let Answer { digest: answer, kept, objects, bytes, .. } = known;
+            return self.record_again(record::Read {
+                answer,
+                kept,
+                objects,
+                bytes,
+                ..asked.clone()
+            });
         }
-        if self.list(of, limit, from).is_ok()
-            && let Some(read) = self.reads.records().last()
-        {
-            let (digest, objects, bytes) = (read.answer, read.objects, read.bytes);
-            answers.keep(asked, Answer { store, sequence, digest, objects, bytes });
+        let after = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+        let selected = answering.snapshot.select(query, after).take(asked.objects + 1);
+        let selected: Vec<&Arc<Entry>> = selected.collect();
+        if is_as_kept(asked, selected.iter().copied()) {
+            for entry in selected {
+                self.reads.answered(&answering.kind, entry);
+            }
+            self.record_again(asked.clone());
+        } else {
+            drop(self.list(of, limit, from));
+        }
+        if is_shared && let Some(read) = self.reads.records().last() {
+            let record::Read { answer: digest, kept, objects, bytes, .. } = *read;
+            let answer = Answer { store, sequence, digest, kept, objects, bytes };
+            answers.keep(&asked.question, answer);
         }
     }
 
-    /// The question with what all records share.
-    fn as_recorded(&self, asked: &Question) -> Question {
-        let mut question = asked.clone();
-        if let Question::List { of, .. } = &mut question {
-            of.kind = self.stores.shared_kind(&of.kind);
-            of.fields = self.readable.shared(&of.fields);
+    /// Writes down an answer, with what all records share.
+    fn record_again(&mut self, mut read: record::Read) {
+        read.stood = self.stood.take();
+        match &mut read.question {
+            Question::Get { of, fields } => {
+                of.kind = self.stores.shared_kind(&of.kind);
+                *fields = self.readable.shared(fields);
+            }
+            Question::List { of, .. } => {
+                of.kind = self.stores.shared_kind(&of.kind);
+                of.fields = self.readable.shared(&of.fields);
+            }
         }
-        question
+        self.reads.record_known(read);
     }
+}
+
+/// Whether these are the objects of a recorded answer, with all that was kept of them. Then nothing has to be made of them anew: what a
+/// processor is given follows from what is kept.
+fn is_as_kept<'a>(asked: &record::Read, now: impl Iterator<Item = &'a Arc<Entry>>) -> bool {
+    let secret = record::is_secret(asked.question.kind());
+    of_kept(secret, now) == asked.kept.unwrap_or(asked.answer)
 }
 
 impl View {
@@ -123,8 +170,6 @@ impl View {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use futures::FutureExt as _;
     use proptest::prelude::*;
     use serde_json::json;
@@ -206,7 +251,7 @@ mod tests {
                 for _ in 0..2 {
                     let (mut again, mut plain) = (new(), new());
                     for read in questions.records() {
-                        let now = again.ask_again(&read.question, &answers);
+                        let now = again.ask_again(read, &answers);
                         let now = now.now_or_never().flatten().unwrap();
                         match &read.question {
                             Question::Get { of, fields } => drop(plain.get(&of.reference(), fields)),

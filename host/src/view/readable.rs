@@ -165,6 +165,32 @@ impl Readable {
         Some(Demand { kind: kind.clone(), scopes, wanted })
     }
 
+    /// The objects of which nobody would take a finalizer any more, were this in the place of `former`: they hold one that only
+    /// `former` declares for their kind, which comes first.
+    pub(crate) fn abandoned(&self, former: &Self, stores: &Stores) -> Vec<(String, ObjectRef)> {
+        let mut abandoned = Vec::new();
+        for part in former.parts.iter().filter(|part| !part.finalizers.is_empty()) {
+            // In whatever version it reads them.
+            let is_same =
+                |kind: &Kind| (&kind.group, &kind.kind) == (&part.kind.group, &part.kind.kind);
+            let still = self.parts.iter().filter(|still| is_same(&still.kind));
+            let still: Vec<&String> = still.flat_map(|still| &still.finalizers).collect();
+            let dropped: Vec<&String> =
+                part.finalizers.iter().filter(|name| !still.contains(name)).collect();
+            if dropped.is_empty() {
+                continue;
+            }
+            let known = stores.selected(&part.kind, &part.query.anywhere());
+            for entry in known.iter().flatten() {
+                let held = entry.finalizers();
+                if let Some(name) = dropped.iter().find(|name| held.contains(name)) {
+                    abandoned.push(((*name).clone(), entry.reference(&part.kind)));
+                }
+            }
+        }
+        abandoned
+    }
+
     fn want(&mut self, kind: &Kind, scope: Scope, wanted: Wanted) {
         if kind.kind != "*" && kind.group != "*" {
             self.wanted.push((kind.clone(), scope, wanted));
@@ -182,13 +208,13 @@ impl Readable {
         asked: &[String],
     ) -> Result<Vec<Granted<'_>>, ReadError> {
         let fitting = self.fitting(|part| part.of.could_hold(of));
-        let shown = grant::display_ref(of);
+        let shown = || grant::display_ref(of);
         if fitting.is_empty() {
-            return Err(self.denied(&shown, &of.kind));
+            return Err(self.denied(&shown(), &of.kind));
         }
         let open = self.fitting(|part| part.of.could_hold(of) && part.of.unconditional());
         if !open.is_empty() {
-            let fields = self.fields(&open, asked, &shown);
+            let fields = self.fields(&open, asked, shown);
             if fields.is_ok() || open.len() == fitting.len() {
                 return fields.map(|fields| vec![(None, fields)]);
             }
@@ -196,14 +222,15 @@ impl Readable {
         let conditional = fitting.iter().filter(|at| !open.contains(at));
         let granted: Vec<_> = conditional
             .filter_map(|at| {
-                Some((Some(&self.parts.get(*at)?.query), self.fields(&[*at], asked, &shown).ok()?))
+                Some((Some(&self.parts.get(*at)?.query), self.fields(&[*at], asked, shown).ok()?))
             })
             .collect();
         if granted.is_empty() {
             // The message names the fields of all.
-            return self.fields(&fitting, asked, &shown).and_then(|_| {
+            return self.fields(&fitting, asked, shown).and_then(|_| {
                 Err(ReadError::Denied(format!(
-                    "these fields of {shown} are declared apart, not together"
+                    "these fields of {} are declared apart, not together",
+                    shown()
                 )))
             });
         }
@@ -213,16 +240,16 @@ impl Readable {
     /// Whether a selection may be listed, and what of its objects.
     pub(super) fn list(&self, of: &Selection, query: &Query) -> Result<Arc<Fields>, ReadError> {
         let fitting = self.fitting(|part| part.of.covers(of));
-        let shown = grant::display_selection(of);
+        let shown = || grant::display_selection(of);
         if fitting.is_empty() {
-            return Err(self.denied(&shown, &of.kind));
+            return Err(self.denied(&shown(), &of.kind));
         }
-        let fields = self.fields(&fitting, &of.fields, &shown)?;
+        let fields = self.fields(&fitting, &of.fields, shown)?;
         for (path, _) in query.matching() {
             let may = |at: &usize| self.parts.get(*at).is_some_and(|part| part.may_match(path));
             if !fitting.iter().any(may) {
                 let why = "is not declared, neither in `fields` nor in `matching`";
-                return Err(ReadError::Denied(format!("`{path}` of {shown} {why}")));
+                return Err(ReadError::Denied(format!("`{path}` of {} {why}", shown())));
             }
         }
         Ok(fields)
@@ -237,7 +264,7 @@ impl Readable {
         &self,
         fitting: &[usize],
         asked: &[String],
-        of: &str,
+        of: impl Fn() -> String,
     ) -> Result<Arc<Fields>, ReadError> {
         let question = (fitting.into(), asked.into());
         if let Some(held) = self.granted.lock().get(&question) {
@@ -275,7 +302,7 @@ impl Readable {
     }
 }
 
-fn check(declared: Fields, asked: &[String], of: &str) -> Result<Fields, ReadError> {
+fn check(declared: Fields, asked: &[String], of: impl Fn() -> String) -> Result<Fields, ReadError> {
     if asked.is_empty() {
         return Ok(declared);
     }
@@ -283,7 +310,8 @@ fn check(declared: Fields, asked: &[String], of: &str) -> Result<Fields, ReadErr
     match declared.first_missing(&asked) {
         None => Ok(asked),
         Some(path) => Err(ReadError::Denied(format!(
-            "`{path}` of {of} is not declared; declared of it: {declared}"
+            "`{path}` of {} is not declared; declared of it: {declared}",
+            of()
         ))),
     }
 }
@@ -344,11 +372,7 @@ impl Part {
         if self.finalizers.is_empty() {
             return false;
         }
-        let object = self.kept.read(entry.json());
-        let held = object.pointer("/metadata/finalizers").and_then(serde_json::Value::as_array);
-        held.into_iter()
-            .flatten()
-            .any(|held| self.finalizers.iter().any(|ours| held == ours.as_str()))
+        entry.finalizers().iter().any(|held| self.finalizers.contains(held))
     }
 
     fn wanted(&self) -> Wanted {

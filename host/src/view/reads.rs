@@ -23,6 +23,8 @@ pub struct Reads {
     pruned: Vec<Pruned>,
     finalizers: Option<record::Finalizers>,
     answered: Vec<(Arc<Kind>, Arc<Entry>)>,
+    /// How many of these are in answers that are written down.
+    recorded: usize,
     saw_secret: bool,
     /// The object that the run is about is no longer one of the reconciler's.
     gone: bool,
@@ -94,6 +96,7 @@ impl Reads {
             pruned: Vec::new(),
             finalizers: None,
             answered: Vec::new(),
+            recorded: 0,
             saw_secret: false,
             gone: false,
             demands: Vec::new(),
@@ -297,16 +300,21 @@ impl Reads {
         answer: Result<Vec<&Rendered>, &ReadError>,
     ) {
         let secret = record::is_secret(question.kind());
+        let mut kept = None;
         let (answer, objects, bytes) = match answer {
             Ok(objects) => {
                 let counted = objects.iter().map(|object| object.counted().as_bytes());
                 let bytes = objects.iter().map(|object| object.json.len()).sum();
+                let new = self.answered.get(self.recorded..).unwrap_or_default();
+                kept = Some(of_kept(secret, new.iter().map(|(_, entry)| entry)));
                 (Digest::of(secret, counted), objects.len(), bytes)
             }
             // No object begins like that.
             Err(error) => (Digest::of(secret, [format!("error {error:?}").as_bytes()]), 0, 0),
         };
-        self.records.push(record::Read { question, answer, stood, live: false, objects, bytes });
+        self.recorded = self.answered.len();
+        let (kept, live) = (kept.filter(|kept| *kept != answer), false);
+        self.records.push(record::Read { question, answer, kept, stood, live, objects, bytes });
     }
 
     /// The answer that was written down last came from the API server, not from a store.
@@ -343,6 +351,7 @@ impl Reads {
 
     /// Writes down an answer that was found before.
     pub(super) fn record_known(&mut self, known: record::Read) {
+        self.recorded = self.answered.len();
         self.records.push(known);
     }
 
@@ -403,6 +412,11 @@ impl Anchor {
             entry.label_terms().map(|(_, term)| term).chain(entry.matching_terms()).map(Self::Term);
         [object, namespace].into_iter().chain(terms)
     }
+}
+
+/// The digest of what is kept of objects.
+pub(super) fn of_kept<'a>(secret: bool, of: impl Iterator<Item = &'a Arc<Entry>>) -> Digest {
+    Digest::of(secret, of.map(|entry| entry.counted(Extent::Counted)))
 }
 
 fn place(namespace: &str, name: &str) -> u64 {
