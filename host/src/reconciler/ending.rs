@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{Reconciler, Turn, report::describe};
 use crate::{
+    contract::ObjectRef,
     outcome::{Finalizers, Plan},
     queue::{Again, Done, Key},
     run::Ending,
@@ -61,6 +62,13 @@ impl Reconciler {
         };
         let keys = holding.iter().map(|(of, entry)| key(of, entry.namespace(), entry.name()));
         Some(keys.collect())
+    }
+
+    /// The objects that hold a finalizer of a former version which this one does not declare; see [`Readable::abandoned`].
+    ///
+    /// [`Readable::abandoned`]: crate::view::Readable::abandoned
+    pub(crate) fn abandoned(&self, former: &Self) -> Vec<(String, ObjectRef)> {
+        self.readable.abandoned(&former.readable, &self.parts.stores)
     }
 
     /// Drops the finalizers that the processor may have put on the object, and does nothing else.

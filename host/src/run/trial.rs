@@ -11,7 +11,12 @@ use super::{
     probation::{Probation, Trust},
     registry::Active,
 };
-use crate::{cluster::Account, contract::Kind, grant::display_kind, queue::Key};
+use crate::{
+    cluster::Account,
+    contract::Kind,
+    grant::{display_kind, display_ref},
+    queue::Key,
+};
 
 /// How many keys a version is tried with.
 const KEYS: usize = 3;
@@ -37,6 +42,13 @@ pub enum NotExchanged {
     )]
     #[expect(missing_docs, reason = "the message says what the fields are")]
     RightsMissing { version: String, account: Account, missing: Vec<String> },
+
+    /// It does not declare a finalizer that objects hold because of the former version: nobody would ever take it away.
+    #[error(
+        "version {version} does not declare the finalizer `{finalizer}`, which {objects} objects hold, the first {first}: it has to be declared until the processor has given it up"
+    )]
+    #[expect(missing_docs, reason = "the message says what the fields are")]
+    FinalizersHeld { version: String, finalizer: String, objects: usize, first: String },
 
     /// It broke where it was tried.
     #[error("version {version} broke on {key} when it was tried, without writing: {message}")]
@@ -100,6 +112,15 @@ impl Host {
         }
         if !missing.is_empty() {
             return Err(NotExchanged::KindNotServed { version: version(), missing });
+        }
+        let abandoned = new.active.reconciler.abandoned(&former.reconciler);
+        if let Some((finalizer, first)) = abandoned.first() {
+            return Err(NotExchanged::FinalizersHeld {
+                version: version(),
+                finalizer: finalizer.clone(),
+                objects: abandoned.len(),
+                first: display_ref(first),
+            });
         }
         let Some(rights) = new.active.reconciler.rights() else { return Ok(()) };
         let lacked = former.reconciler.rights().map_or_else(Vec::new, |rights| rights.missing());

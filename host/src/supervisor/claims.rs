@@ -107,6 +107,16 @@ impl Claim {
         Self { since, of: held.collect() }
     }
 
+    /// What either claims.
+    pub(super) fn and(mut self, other: &Self) -> Self {
+        for held in &other.of {
+            if !self.of.contains(held) {
+                self.of.push(held.clone());
+            }
+        }
+        self
+    }
+
     /// What both declare.
     fn shares(&self, other: &Self) -> Option<&Held> {
         let is_shared = |mine: &&Held| {

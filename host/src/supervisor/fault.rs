@@ -68,6 +68,7 @@ impl Fault {
             NotExchanged::Invalid(_) => Self::new("DescriptionInvalid", message),
             NotExchanged::KindNotServed { .. } => Self::passing("KindNotServed", message),
             NotExchanged::RightsMissing { .. } => Self::passing("RightsMissing", message),
+            NotExchanged::FinalizersHeld { .. } => Self::passing("FinalizersHeld", message),
             // Another time, other objects or a freer machine can help.
             NotExchanged::TrialFailed { .. } => Self::passing("TrialFailed", message),
         }

@@ -64,7 +64,9 @@ impl Keeper {
         let as_named = (self.own_name.as_str(), pace);
         let loaded = load(&self.shared.engine, path, module.bytes, &recipe, as_named).await?;
         let claim = Claim::new(created(newest), &loaded.description);
-        self.shared.claims.claim(&self.name, &claim)?;
+        // Beside what runs claims: that may go on. It stays so as long as this is asked for, or each attempt would be news to others.
+        let all = self.running.iter().fold(claim.clone(), |all, running| all.and(&running.claim()));
+        self.shared.claims.claim(&self.name, &all)?;
         self.hold(newest, ending).await?;
         self.exchange(Served { recipe, loaded, claim }, pace).await
     }
@@ -81,7 +83,7 @@ impl Keeper {
             self.shared.host.set_pace(&self.name, pace.concurrency, pace.rate);
             running.pace = pace;
         }
-        self.shared.claims.claim(&self.name, &running.served.claim)?;
+        self.shared.claims.claim(&self.name, &running.claim())?;
         self.hold(newest, ending).await
     }
 
@@ -105,20 +107,18 @@ impl Keeper {
         } else {
             host.exchange(served.loaded.clone()).await.map_err(NotExchanged::from)
         };
-        if let Err(refused) = exchanged {
-            self.claim_for_running();
-            return Err(Fault::of_exchange(&refused));
-        }
+        exchanged.map_err(|refused| Fault::of_exchange(&refused))?;
         let former = self.running.take().filter(|_| is_tried);
         let former = former.map(|running| running.last_good(&trust));
         self.running = Some(Running::new(served, pace, former));
+        self.claim_for_running();
         Ok(())
     }
 
-    /// What runs holds what it has held, whatever a version wanted that was refused.
+    /// What runs, or may come back, holds what it has held, and no more.
     fn claim_for_running(&self) {
         let Some(running) = &self.running else { return };
-        if let Err(fault) = self.shared.claims.claim(&self.name, &running.served.claim) {
+        if let Err(fault) = self.shared.claims.claim(&self.name, &running.claim()) {
             tracing::warn!(processor = %self.name, message = fault.message, "two Processors hold one finalizer");
         }
     }
@@ -131,7 +131,10 @@ impl Keeper {
             return;
         }
         match self.shared.host.trust(&self.name) {
-            Trust::Proven => running.former = None,
+            Trust::Proven => {
+                running.former = None;
+                self.claim_for_running();
+            }
             Trust::OnProbation { until, .. } => self.proven_at = until,
             Trust::Broken(verdict) => self.roll_back(&verdict).await,
         }
@@ -186,6 +189,12 @@ impl Running {
     fn new(served: Served, pace: Pace, former: Option<Served>) -> Self {
         let former = former.map(Box::new);
         Self { served, pace, former, is_new: true, told_to_end: false }
+    }
+
+    /// What it claims, and what comes back if it is no good.
+    fn claim(&self) -> Claim {
+        let own = self.served.claim.clone();
+        self.former.iter().fold(own, |all, former| all.and(&former.claim))
     }
 
     /// What comes back if what takes its place now is no good: it, unless it is not known yet and has itself replaced another.

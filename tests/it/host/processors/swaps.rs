@@ -394,6 +394,43 @@ async fn a_version_that_declares_more_than_the_account_may_is_refused_until_it_m
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_version_that_would_leave_finalizers_to_nobody_is_refused_until_none_is_held() {
+    let held = json!({"finalizers": ["example.com/held"]});
+    let declares = |version: &str| {
+        Play::new("puppet").version(version).reconciles_with(
+            "objects",
+            &selection(CONFIG_MAP, "play=yes"),
+            &held,
+        )
+    };
+    let place = Place::new().await;
+    place.apply(&[played("a"), harmless("b")]).await;
+    let holds = declares("1.0.0").script(json!({"returns": outcome(&held)}));
+    place.puppet("rules", &holds, &json!({})).await;
+    place.reason("rules", "Synced", "Synced").await;
+
+    place.puppet("rules", &makes("2.0.0"), &json!({})).await;
+    let message = place.refused("rules", "FinalizersHeld").await;
+    assert!(
+        message.starts_with(
+            "version 2.0.0 does not declare the finalizer `example.com/held`, which 1 objects hold, the first ConfigMap v1 `a/a`: "
+        ),
+        "{message}"
+    );
+
+    // One that still declares it gives it up.
+    let gives_up =
+        declares("1.1.0").script(json!({"returns": outcome(&json!({"finalizers": []}))}));
+    place.puppet("rules", &gives_up, &json!({})).await;
+    let is_free = |found: Option<&Value>| {
+        found.is_some_and(|found| found["metadata"]["finalizers"].is_null())
+    };
+    place.until_object(CONFIG_MAP, "a", "given up", is_free).await;
+    place.puppet("rules", &makes("2.0.0"), &json!({})).await;
+    place.until_made_by("a", "2.0.0").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_that_are_exchanged_at_once_neither_waits_for_the_other() {
     let place = Place::with_first(&[played("a")]).await;
     let other = |version: &str| {
