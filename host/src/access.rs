@@ -17,7 +17,7 @@ mod tests;
 
 use answers::{Fresh, Stale};
 pub(crate) use answers::{Permit, Place};
-pub use denial::{Denial, Denials};
+pub use denial::{Denial, Denials, Lack};
 pub use question::Question;
 use rights::All;
 pub use rights::Rights;

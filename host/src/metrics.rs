@@ -219,9 +219,9 @@ impl Metrics {
         self.0.conflicts_forced.get_or_create(&of).inc();
     }
 
-    /// A processor was refused something that its account may not do.
+    /// A processor was refused something that its account may not do, or that it does not declare.
     pub fn denied(&self, processor: &Arc<str>, denial: &Denial) {
-        let verb = denial.question.verb.clone().into_owned();
+        let verb = denial.lack.verb().to_owned();
         let denied = Denied { processor: Arc::clone(processor), verb, kind: shown(&denial.kind) };
         self.0.denied.get_or_create(&denied).inc();
     }
@@ -369,7 +369,7 @@ impl All {
         );
         registry.register(
             "denied",
-            "Reads and writes that the accounts of processors may not do",
+            "Reads and writes that the accounts of processors may not do, and reads that are not declared",
             self.denied.clone(),
         );
         registry.register(

@@ -18,7 +18,7 @@ pub use reads::{Interest, Reads};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::access::Rights;
+use crate::access::{Denial, Rights};
 use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
 use crate::path::{Extent, Fields};
 use crate::record::{self, Question, Stood};
@@ -172,7 +172,7 @@ impl View {
     fn find_kept(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Kept>, ReadError> {
         let readable = Arc::clone(&self.readable);
         let (namespace, mut found) = (of.namespace.as_deref(), None);
-        for (part, fields) in readable.get(of, fields)? {
+        for (part, fields) in self.declared("get", &of.kind, readable.get(of, fields))? {
             let query = part.map_or_else(
                 || Query::object(namespace, &of.name),
                 |part| part.narrowed(namespace, &of.name),
@@ -234,7 +234,9 @@ impl View {
     }
 
     fn page(&mut self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Paged, ReadError> {
-        let Listing { query, fields, after, answering } = self.listing(of, from)?;
+        let listing = self.listing(of, from);
+        let Listing { query, fields, after, answering } =
+            self.declared("list", &of.kind, listing)?;
         let most = if limit == 0 { usize::MAX } else { limit as usize };
         let (mut objects, mut bytes, mut last) = (Vec::new(), 0, None);
         let mut cut = Cut::new(&fields);
@@ -286,6 +288,19 @@ impl View {
             }
         }
         answering
+    }
+
+    /// Notes where a read is refused since it is not declared.
+    fn declared<T>(
+        &mut self,
+        verb: &'static str,
+        kind: &Kind,
+        granted: Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        if let Err(ReadError::Denied(message)) = &granted {
+            self.reads.denied(Denial::of_declaration(verb, kind, message));
+        }
+        granted
     }
 
     fn note(&mut self, answering: &Answering, concern: Concern) {

@@ -1,19 +1,36 @@
-//! What processors were refused for want of rights: said once in the log, counted, and kept as long as it holds.
+//! What processors were refused, for want of a right or of a declaration: said once in the log, counted, and kept as long as it holds.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
 
 use parking_lot::Mutex;
 
 use super::Question;
 use crate::{cluster::Account, contract::Kind, metrics::Metrics, queue::Key};
 
-/// Something that a run was refused for want of a right.
+/// Something that a run was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// What the account may not do.
-    pub question: Question,
+    /// What it was refused for want of.
+    pub lack: Lack,
     /// The kind that was to be read or written.
     pub kind: Kind,
+}
+
+/// What is lacking where something is refused.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// The account may not do this.
+    Right(Question),
+    /// The processor's description does not declare it.
+    Declaration {
+        /// What was to be done, as a role has it: `get`.
+        verb: &'static str,
+        /// What the processor was told: it names what is declared.
+        message: Box<str>,
+    },
 }
 
 /// What is refused now, by the keys whose last run met it.
@@ -23,13 +40,41 @@ pub struct Denials(Mutex<HashMap<Key, Vec<Denial>>>);
 // === impl Denial ===
 
 impl Denial {
-    pub(crate) fn new(question: Question, kind: &Kind) -> Self {
-        Self { question, kind: kind.clone() }
+    /// The account lacks a right.
+    pub(crate) fn of_right(question: Question, kind: &Kind) -> Self {
+        Self { lack: Lack::Right(question), kind: kind.clone() }
     }
 
-    /// As a sentence without its subject: `may not get secrets in namespace …`.
+    /// The description lacks a declaration.
+    pub(crate) fn of_declaration(verb: &'static str, kind: &Kind, message: &str) -> Self {
+        let lack = Lack::Declaration { verb, message: message.into() };
+        Self { lack, kind: kind.clone() }
+    }
+
+    /// `may not get secrets in namespace …`, ``v1 Secret `a` is not declared; …``.
     pub fn in_words(&self) -> String {
-        format!("may not {}", self.question)
+        self.lack.to_string()
+    }
+}
+
+// === impl Lack ===
+
+impl Lack {
+    /// What was to be done, as a role has it: `get`, `patch`.
+    pub fn verb(&self) -> &str {
+        match self {
+            Self::Right(question) => &question.verb,
+            Self::Declaration { verb, .. } => verb,
+        }
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Right(question) => write!(to, "may not {question}"),
+            Self::Declaration { message, .. } => to.write_str(message),
+        }
     }
 }
 
@@ -48,10 +93,10 @@ impl Denials {
             of_processor.any(|(_, held)| held.contains(denial))
         };
         let new = denials.iter().filter(|denial| !is_told(denial));
-        let new: BTreeMap<&Question, &Denial> = new.map(|new| (&new.question, new)).collect();
-        for denial in new.into_values() {
-            let (kind, question) = (&denial.kind.kind, &denial.question);
-            tracing::warn!(processor = %key.processor(), %account, verb = %question.verb, kind, %key, "denied: may not {question}");
+        let new: BTreeMap<&Lack, &Denial> = new.map(|new| (&new.lack, new)).collect();
+        for Denial { lack, kind } in new.into_values() {
+            let (verb, kind) = (lack.verb(), &kind.kind);
+            tracing::warn!(processor = %key.processor(), %account, verb, kind, %key, "denied: {lack}");
         }
         if denials.is_empty() {
             all.remove(key);
@@ -64,8 +109,8 @@ impl Denials {
     pub fn of_processor(&self, processor: &str) -> Vec<Denial> {
         let all = self.0.lock();
         let of = all.iter().filter(|(key, _)| &**key.processor() == processor);
-        let denials: BTreeMap<&Question, &Denial> =
-            of.flat_map(|(_, denials)| denials).map(|denial| (&denial.question, denial)).collect();
+        let denials: BTreeMap<&Lack, &Denial> =
+            of.flat_map(|(_, denials)| denials).map(|denial| (&denial.lack, denial)).collect();
         denials.into_values().cloned().collect()
     }
 
@@ -120,7 +165,7 @@ mod tests {
             namespace: Some("shop".into()),
             name: Some(name.into()),
         };
-        Denial::new(question, &v1("", "Secret"))
+        Denial::of_right(question, &v1("", "Secret"))
     }
 
     #[test]

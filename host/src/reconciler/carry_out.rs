@@ -181,7 +181,7 @@ impl Reconciler {
         for (kind, message) in &written.forbidden {
             if let Some(question) = Question::refused(message, rights.account()) {
                 rights.relies_on(&question);
-                report.denied.push(Denial::new(question, kind));
+                report.denied.push(Denial::of_right(question, kind));
             }
         }
     }

@@ -43,7 +43,7 @@ pub struct Report {
     pub unchanged: usize,
     /// What people should know: who takes whose fields, what is waited for, that the object is paused.
     pub notes: Vec<String>,
-    /// What was refused for want of rights of the processor's account.
+    /// What was refused for want of rights of the processor's account, and the reads that are not declared.
     pub denied: Vec<Denial>,
     /// What the guest said.
     pub log: Vec<Line>,

@@ -52,7 +52,7 @@ pub struct ProcessorStatus {
     /// What it reconciles and its account may not watch in all that is declared, so that nothing of it is reconciled: the kind, and
     /// where.
     pub unwatched: Vec<String>,
-    /// What the last runs of its keys were refused for want of rights, in the same words.
+    /// What the last runs of its keys were refused: for want of rights, in the same words, and reads that are not declared.
     pub denied: Vec<String>,
 }
 

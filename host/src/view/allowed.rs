@@ -30,7 +30,7 @@ impl View {
                 answer
             }
             refused => {
-                let answer = readable.get(of, fields).map(|_| ());
+                let answer = self.declared("get", &of.kind, readable.get(of, fields).map(|_| ()));
                 let answer = answer.and_then(|()| Err(self.refuse(&of.kind, place, refused)));
                 self.record_get(of, fields, answer)
             }
@@ -53,7 +53,8 @@ impl View {
         match self.permit(&of.kind, place, || declared().is_ok()).await {
             Ok(Permit::Stored) => self.list(of, limit, from),
             refused => {
-                let answer = declared().and_then(|()| Err(self.refuse(&of.kind, place, refused)));
+                let answer = self.declared("list", &of.kind, declared());
+                let answer = answer.and_then(|()| Err(self.refuse(&of.kind, place, refused)));
                 self.record_list(of, limit, from, answer)
             }
         }
@@ -116,7 +117,7 @@ impl View {
     fn deny(&mut self, kind: &Kind, question: Question) -> ReadError {
         let account = self.rights.as_ref().map(|rights| rights.account().to_string());
         let message = format!("`{}` may not {question}", account.unwrap_or_default());
-        self.reads.denied(Denial::new(question, kind));
+        self.reads.denied(Denial::of_right(question, kind));
         ReadError::Denied(message)
     }
 
@@ -126,7 +127,7 @@ impl View {
         fields: &[String],
     ) -> Result<Option<Rendered>, ReadError> {
         let readable = Arc::clone(&self.readable);
-        let granted = readable.get(of, fields)?;
+        let granted = self.declared("get", &of.kind, readable.get(of, fields))?;
         let Some(entry) = self.live(of).await? else { return Ok(None) };
         let selects = |part: Option<&Query>| part.is_none_or(|part| part.matches(&entry));
         let Some((_, fields)) = granted.into_iter().find(|(part, _)| selects(*part)) else {

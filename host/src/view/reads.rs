@@ -339,12 +339,12 @@ impl Reads {
         std::mem::take(&mut self.demands)
     }
 
-    /// The run was refused something for want of a right.
+    /// The run was refused something.
     pub(crate) fn denied(&mut self, denial: Denial) {
         self.denials.push(denial);
     }
 
-    /// What the run was refused for want of rights.
+    /// What the run was refused.
     pub(crate) fn take_denials(&mut self) -> Vec<Denial> {
         std::mem::take(&mut self.denials)
     }

@@ -81,6 +81,11 @@ fn what_is_not_declared_is_denied_and_the_message_says_what_is() {
     let path = denied(view.list(&of, 0, None).unwrap_err());
     assert!(path.starts_with("`spec.secret` of "), "{path}");
     assert!(view.list(&labelled(all("Thing"), "app=x,!z"), 0, None).is_ok());
+    // What was refused is told of the run, too.
+    let denials = view.finish().take_denials();
+    let told: Vec<_> =
+        denials.iter().map(|denial| (denial.lack.verb(), denial.in_words())).collect();
+    assert_eq!(told, [("get", other), ("get", field), ("list", wide), ("list", path)]);
 }
 
 #[test]
