@@ -2,14 +2,15 @@
 
 mod faults;
 mod forward;
+mod ground;
 mod harness;
 mod install;
+mod installed;
 mod interrupted;
 mod killed;
 mod leases;
 mod line;
 mod lives;
-mod log;
 #[path = "../../host/embedded-api/tests/scenarios/normalise.rs"]
 mod normalise;
 mod permissions;

@@ -5,25 +5,18 @@ mod objects;
 mod pod;
 mod rights;
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::collections::BTreeSet;
 
 use k8s_openapi::{
-    api::{
-        apps::v1::Deployment, authentication::v1::TokenRequest, coordination::v1::Lease,
-        core::v1::ServiceAccount, policy::v1::PodDisruptionBudget,
-    },
+    api::{apps::v1::Deployment, coordination::v1::Lease, policy::v1::PodDisruptionBudget},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client,
-    api::{DynamicObject, ListParams, PostParams},
+    api::{DynamicObject, ListParams},
     core::{ApiResource, GroupVersionKind},
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
-use mortise_host::files;
 use mortise_tests::{
     cluster::{self, Audit},
     definitions, guest, loaded,
@@ -34,11 +27,13 @@ use tokio::time::{sleep, timeout};
 use self::{
     objects::{All, Objects},
     pod::Pod,
-    rights::Right,
 };
-use super::program::{GLANCE, GUARD, Program, get};
+use super::{
+    ground::token,
+    installed::{self, Right, documents, installation},
+    program::{GLANCE, GUARD, Program, get},
+};
 
-const INSTALLATION: &str = "deploy/install.yaml";
 const EXAMPLE: &str = "deploy/example.yaml";
 const GUEST: &str = "guests/api-rule";
 /// The host's account, and the namespace that it is in.
@@ -49,14 +44,6 @@ const USER: &str = "system:serviceaccount:mortise:mortise";
 const ACTS_AS: &str = "system:serviceaccount:api-rule:api-rule";
 /// The finalizers that a host or the example puts on objects.
 const FINALIZERS: [&str; 2] = ["mortise.dev/processor", "gateway.kyma-project.io/subresources"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn documents(file: &str) -> Vec<Value> {
-    files::load(&root().join(file)).unwrap()
-}
 
 /// A control plane of one's own, on which users have their objects and nothing of ours is.
 struct Site {
@@ -89,7 +76,7 @@ impl Site {
 
     /// Applies the installation as it stands there, and waits until its Pods are ready.
     async fn install(&self) {
-        for object in documents(INSTALLATION) {
+        for object in installation() {
             self.objects.apply(&object).await;
         }
         let kinds: Api<CustomResourceDefinition> = Api::all(self.client.clone());
@@ -161,7 +148,7 @@ impl Site {
         assert_eq!(status.code(), Some(0), "{said}");
         let lease = self.api::<Lease>(HOST).get(HOST).await.unwrap().spec.unwrap();
         assert_eq!(lease.holder_identity, None, "it was given back");
-        self.objects.delete(&documents(INSTALLATION), |_| true).await;
+        self.objects.delete(&installation(), |_| true).await;
     }
 }
 
@@ -180,13 +167,6 @@ fn is_ready(processor: &DynamicObject) -> bool {
     conditions.any(|of| of["type"] == "Ready" && of["status"] == "True")
 }
 
-async fn token(admin: &Client, namespace: &str, account: &str) -> String {
-    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
-    let (asked, params) = (TokenRequest::default(), PostParams::default());
-    let answer = accounts.create_token_request(account, &params, &asked).await.unwrap();
-    answer.status.unwrap().token
-}
-
 /// What the host asked for was allowed, and as itself it asked for nothing but what is stated; all that is stated was needed.
 async fn requests_are_as_stated(audit: &Audit) {
     let mut events = audit.events().await.unwrap();
@@ -202,16 +182,15 @@ async fn requests_are_as_stated(audit: &Audit) {
     let accounts: BTreeSet<&str> = acting.iter().map(cluster::Event::account).collect();
     assert_eq!(accounts, [ACTS_AS].into());
 
-    let used: BTreeSet<Right> = own.iter().filter_map(Right::of_request).collect();
-    let stated: BTreeSet<Right> = rights::stated();
-    let unnamed = |rights: BTreeSet<Right>| -> BTreeSet<Right> {
+    let more: Vec<_> = installed::beyond(&own, HOST).into_iter().map(Right::of_request).collect();
+    assert_eq!(more, [], "asked for, and not stated");
+    let of_all = |rights: Vec<Right>| -> BTreeSet<Right> {
         rights.into_iter().map(Right::whatever_the_name).collect()
     };
-    let (used, stated) = (unnamed(used), unnamed(stated));
-    let of_all: BTreeSet<Right> = rights::of_every_account().into();
-    let more: Vec<_> = used.difference(&stated).filter(|of| !of_all.contains(of)).collect();
-    assert_eq!(more, Vec::<&Right>::new(), "asked for, and not stated");
-    let less: Vec<_> = stated.difference(&used).filter(|of| !of.is_for_the_unusual()).collect();
+    let used = of_all(own.iter().filter_map(Right::of_request).collect());
+    let stated = of_all(installed::stated().into_iter().collect());
+    let less: Vec<_> =
+        stated.difference(&used).filter(|of| !rights::is_for_the_unusual(of)).collect();
     assert_eq!(less, Vec::<&Right>::new(), "stated, and not asked for");
 }
 

@@ -6,11 +6,13 @@ use mortise_sdk::{
     Description, Manifest, Outcome, Reconciler, Selection, Verbs,
     kubernetes::{ConfigMap, Secret},
 };
+use mortise_tests::cluster::Event;
 use serde_json::{Value, json};
 
 use super::{
+    ground::Rights,
     kind,
-    stage::{Rights, Stage, returns},
+    stage::{Stage, returns},
 };
 
 const PROCESSOR: &str = "mortise.dev/v1alpha1/Processor";
@@ -86,15 +88,14 @@ async fn a_denial_shows_in_the_conditions_until_the_right_is_given() {
     stage.until_said("Synced", "True", "Synced", "").await;
     stage.until_said("Ready", "True", "Runs", "runs").await;
 
-    let own = stage.requests().await;
-    let own = own.iter().filter(|request| request.impersonated_user.is_none());
-    let own: Vec<_> = own.filter(|request| request.object_ref.is_some()).collect();
-    assert!(own.iter().all(|request| super::stage::is_own_right(request)), "{own:#?}");
+    let requests = stage.requests().await;
+    assert_eq!(stage.beyond_installed(&requests), Vec::<String>::new());
+    let own = requests.iter().filter(|request| request.impersonated_user.is_none());
     let is_write = |verb: &str| !["get", "list", "watch"].contains(&verb);
     let written: BTreeSet<_> = own
-        .iter()
+        .filter(|request| request.object_ref.is_some())
         .filter(|request| is_write(&request.verb))
-        .map(|request| request.resource())
+        .map(Event::resource)
         .collect();
     let expected =
         ["processors", "processors/status", "subjectaccessreviews", "selfsubjectreviews"];

@@ -87,6 +87,14 @@ impl Program {
         }
     }
 
+    /// The events of its log until now.
+    pub(super) fn said(&mut self) -> Vec<Value> {
+        while let Ok(line) = self.lines.try_recv() {
+            self.said.push(line);
+        }
+        self.said.iter().map(|line| serde_json::from_str(line).unwrap_or_default()).collect()
+    }
+
     pub(super) async fn ports(&mut self) -> Ports {
         let listening = self.event("listening").await;
         let address = |name: &str| listening[name].as_str().unwrap().to_owned();

@@ -10,8 +10,10 @@ use mortise_sdk::{
 use serde_json::{Value, json};
 
 use super::{
-    answers, kind,
-    stage::{RBAC, Rights, Stage},
+    answers,
+    ground::{RBAC, Rights},
+    kind,
+    stage::Stage,
 };
 
 /// Within which what was taken away is not given any more.

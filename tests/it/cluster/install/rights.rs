@@ -6,126 +6,31 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::api::authorization::v1::{
     SelfSubjectRulesReview, SelfSubjectRulesReviewSpec, SubjectRulesReviewStatus,
 };
-use kube::{
-    Api, Client,
-    api::PostParams,
-    config::{AuthInfo, Kubeconfig},
-};
+use kube::{Api, Client, api::PostParams};
 use mortise_host::{api::definition, cluster::Cluster, desk};
-use mortise_tests::{
-    cluster::{self, Event},
-    guest,
-};
+use mortise_tests::{cluster, guest};
 use serde_json::{Value, json};
 
-use super::{HOST, INSTALLATION, PROCESSOR, Site, documents, token};
-use crate::cluster::{program::Program, stage::RBAC};
+use super::{HOST, PROCESSOR, Site};
+use crate::cluster::{
+    ground::{RBAC, client_with, kubeconfig_of},
+    installed::{Right, rules, stated},
+    program::Program,
+};
 
 /// A processor that does nothing, but has an account.
 const IDLE: &str = "tests/guests/idle";
 /// How many hosts are tried at once.
 const PARALLEL: usize = 3;
 
-/// One verb on one resource.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Right {
-    verb: String,
-    group: String,
-    /// The plural, with a subresource behind a slash.
-    resource: String,
-    /// Empty: whatever its name.
-    name: String,
+/// Needed only where somebody else writes a Processor at the same moment.
+pub(super) fn is_for_the_unusual(right: &Right) -> bool {
+    *right == Right::new("get", "mortise.dev", "processors", "")
 }
 
-// === impl Right ===
-
-impl Right {
-    fn new(verb: &str, group: &str, resource: &str, name: &str) -> Self {
-        let [verb, group, resource, name] = [verb, group, resource, name].map(str::to_owned);
-        Self { verb, group, resource, name }
-    }
-
-    /// What a request needs; nothing for what is no resource.
-    pub(super) fn of_request(request: &Event) -> Option<Self> {
-        let of = request.object_ref.as_ref()?;
-        Some(Self::new(&request.verb, &of.api_group, &request.resource(), &of.name))
-    }
-
-    /// The rights that a rule gives.
-    fn of_rule(rule: &Value) -> Vec<Self> {
-        let words = |key: &str| -> Vec<String> {
-            serde_json::from_value(rule[key].clone()).unwrap_or_default()
-        };
-        let mut names = words("resourceNames");
-        if names.is_empty() {
-            names.push(String::new());
-        }
-        let mut rights = Vec::new();
-        for group in &words("apiGroups") {
-            for resource in &words("resources") {
-                for verb in &words("verbs") {
-                    rights.extend(names.iter().map(|name| Self::new(verb, group, resource, name)));
-                }
-            }
-        }
-        rights
-    }
-
-    fn as_rule(&self) -> Value {
-        let names: Vec<&str> = [&*self.name].into_iter().filter(|name| !name.is_empty()).collect();
-        json!({"apiGroups": [self.group], "resources": [self.resource], "verbs": [self.verb], "resourceNames": names})
-    }
-
-    /// `processors.mortise.dev/status`.
-    fn title(&self) -> String {
-        let dot = if self.group.is_empty() { "" } else { "." };
-        match self.resource.split_once('/') {
-            Some((plural, subresource)) => format!("{plural}{dot}{}/{subresource}", self.group),
-            None => format!("{}{dot}{}", self.resource, self.group),
-        }
-    }
-
-    /// The same on all objects.
-    pub(super) fn whatever_the_name(self) -> Self {
-        Self { name: String::new(), ..self }
-    }
-
-    /// Needed only where somebody else writes a Processor at the same moment.
-    pub(super) fn is_for_the_unusual(&self) -> bool {
-        *self == Self::new("get", "mortise.dev", "processors", "")
-    }
-
-    /// A host can go on without it, only that it hears late of what changes.
-    fn is_for_haste(&self) -> bool {
-        self.group == "rbac.authorization.k8s.io"
-    }
-}
-
-/// The rules of a role of the installation.
-fn rules(kind: &str) -> Vec<Right> {
-    let mut roles = documents(INSTALLATION);
-    roles.retain(|object| object["kind"] == kind);
-    let [role] = roles.as_slice() else { panic!("one {kind}") };
-    role["rules"].as_array().unwrap().iter().flat_map(Right::of_rule).collect()
-}
-
-/// What the installation states.
-pub(super) fn stated() -> BTreeSet<Right> {
-    rules("ClusterRole").into_iter().chain(rules("Role")).collect()
-}
-
-/// What a host asks that every account may: `system:basic-user`.
-pub(super) fn of_every_account() -> [Right; 2] {
-    [("authentication", "selfsubjectreviews"), ("authorization", "selfsubjectaccessreviews")]
-        .map(|(group, resource)| Right::new("create", &format!("{group}.k8s.io"), resource, ""))
-}
-
-/// A client with a token of an account.
-async fn client_of(plane: &cluster::Cluster, namespace: &str, account: &str) -> Client {
-    let token = token(&plane.client().await.unwrap(), namespace, account).await;
-    let mut config = plane.config().await.unwrap();
-    config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
-    Client::try_from(config).unwrap()
+/// A host can go on without it, only that it hears late of what changes.
+fn is_for_haste(right: &Right) -> bool {
+    right.group == "rbac.authorization.k8s.io"
 }
 
 /// What an account may do in a namespace, as the API server says, and as JSON what is no resource.
@@ -142,8 +47,8 @@ async fn may(client: &Client, namespace: &str) -> (BTreeSet<Right>, BTreeSet<Str
 
 /// Beside another account that nothing was given: the host's may do what is stated, and act as the example's account where that is.
 pub(super) async fn are_no_more_than_stated(site: &Site) {
-    let host = client_of(&site.plane, HOST, HOST).await;
-    let nobody = client_of(&site.plane, "default", "default").await;
+    let host = client_with(kubeconfig_of(&site.plane, HOST, HOST).await).await;
+    let nobody = client_with(kubeconfig_of(&site.plane, "default", "default").await).await;
     let everywhere: BTreeSet<Right> = rules("ClusterRole").into_iter().collect();
     let acts = Right::new("impersonate", "", "serviceaccounts", PROCESSOR);
     let cases = [("default", vec![]), (HOST, rules("Role")), (PROCESSOR, vec![acts])];
@@ -185,17 +90,8 @@ async fn without(
             "roleRef": reference("Role", &name), "subjects": [subject],
         }),
     ];
-    let admin = plane.client().await.unwrap();
-    desk::apply(&Cluster::new(admin.clone()), objects).await.unwrap();
-    let mut config = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
-    let token = token(&admin, namespace, &name).await;
-    for user in &mut config.auth_infos {
-        let token = Some(token.clone().into());
-        user.auth_info = Some(AuthInfo { token, ..AuthInfo::default() });
-    }
-    for context in &mut config.contexts {
-        context.context.as_mut().unwrap().namespace = Some(namespace.to_owned());
-    }
+    desk::apply(&Cluster::new(plane.client().await.unwrap()), objects).await.unwrap();
+    let config = kubeconfig_of(plane, namespace, &name).await;
     serde_json::to_string(&config).unwrap()
 }
 
@@ -213,7 +109,7 @@ async fn fault(
     let (modules, cache) = (folder.path(), folder.path().join("cache"));
     let arguments = ["--leader-elect", "--namespace", namespace];
     let mut host = Program::start(&kubeconfig, modules, &cache, arguments);
-    if right.is_for_haste() {
+    if is_for_haste(right) {
         // Of which kind, and that it is refused, is in the event.
         let event = host.event("changes of rights are noticed late, after a minute").await;
         let refused = format!("cannot {} resource \"{}\"", right.verb, right.resource);

@@ -1,0 +1,270 @@
+//! A namespace of a control plane, with an account for a host, which may do what the installation states, and accounts for processors.
+
+use std::time::Duration;
+
+use k8s_openapi::api::{
+    authentication::v1::TokenRequest, authorization::v1::SubjectAccessReview,
+    core::v1::ServiceAccount,
+};
+use kube::{
+    Api, Client, Config,
+    api::{DeleteParams, DynamicObject, ListParams, PostParams},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
+};
+use mortise_host::{cluster::Cluster, contract::Kind, desk};
+use mortise_tests::cluster::{self, Audit, Event};
+use serde_json::{Value, json};
+
+use super::installed::{self, Right};
+
+/// The host's own account, in the namespace of the test.
+const HOST: &str = "mortise";
+/// Only a fault takes longer.
+pub(super) const GUARD: Duration = Duration::from_mins(3);
+/// How often something is looked at that nobody tells of.
+const GLANCE: Duration = Duration::from_millis(50);
+pub(super) const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
+/// A namespace of its own.
+pub(super) struct Ground {
+    pub(super) namespace: String,
+    /// As an administrator.
+    pub(super) cluster: Cluster,
+    audit: Audit,
+}
+
+/// Rights by resource (with its group and subresource, as `processors.mortise.dev/status`) and verbs, both with blanks between.
+pub(super) type Rights<'a> = &'a [(&'a str, &'a str)];
+
+// === impl Ground ===
+
+impl Ground {
+    /// On this control plane, with a host's account that may act as nobody yet.
+    pub(super) async fn on(plane: &cluster::Cluster, prefix: &str) -> Self {
+        let namespace = plane.namespace(prefix).await.unwrap();
+        let audit = plane.audit().await.unwrap();
+        let cluster = Cluster::new(plane.client().await.unwrap());
+        let ground = Self { namespace, cluster, audit };
+        ground.account_of_host().await;
+        ground
+    }
+
+    /// The host's account, with the roles of the installation.
+    async fn account_of_host(&self) {
+        let everywhere = format!("{HOST}-{}", self.namespace);
+        let rules = |kind: &str| -> Vec<Value> {
+            installed::rules(kind).iter().map(Right::as_rule).collect()
+        };
+        let at_home = "installed";
+        self.apply(vec![
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": self.named(HOST)}),
+            json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": everywhere}, "rules": rules("ClusterRole")}),
+            json!({
+                "apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": {"name": everywhere},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": everywhere},
+                "subjects": [self.subject(HOST)],
+            }),
+            json!({"apiVersion": RBAC, "kind": "Role", "metadata": self.named(at_home), "rules": rules("Role")}),
+            self.binding(at_home, "Role", at_home, &self.subject(HOST)),
+        ])
+        .await;
+    }
+
+    /// With credentials of the host's account.
+    pub(super) async fn kubeconfig_of_host(&self, plane: &cluster::Cluster) -> Kubeconfig {
+        kubeconfig_of(plane, &self.namespace, HOST).await
+    }
+
+    /// The host's account may act as these from now on.
+    pub(super) async fn let_act_as(&self, accounts: &[String]) {
+        let rule = json!({
+            "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": accounts, "verbs": ["impersonate"],
+        });
+        self.apply(vec![
+            json!({"apiVersion": RBAC, "kind": "Role", "metadata": self.named(HOST), "rules": [rule]}),
+            self.binding(HOST, "Role", HOST, &self.subject(HOST)),
+        ])
+        .await;
+    }
+
+    /// Makes an account that may do this in the namespace.
+    pub(super) async fn account(&self, name: &str, rights: Rights<'_>) {
+        self.apply(vec![
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": self.named(name)}),
+            self.binding(name, "Role", name, &self.subject(name)),
+        ])
+        .await;
+        self.grant(name, rights).await;
+    }
+
+    /// An account lets any Processor of the namespace act as it.
+    pub(super) async fn consent(&self, name: &str) {
+        let mut metadata = self.named(name);
+        super::merge(&mut metadata, &json!({"annotations": {"mortise.dev/processor": "*"}}));
+        self.apply(vec![
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        ])
+        .await;
+    }
+
+    /// What the account of this name may do in the namespace from now on, besides what other roles let it do.
+    pub(super) async fn grant(&self, name: &str, rights: Rights<'_>) {
+        self.apply(vec![json!({
+            "apiVersion": RBAC, "kind": "Role", "metadata": self.named(name), "rules": rules(rights),
+        })])
+        .await;
+    }
+
+    /// A `RoleBinding` of this name.
+    pub(super) fn binding(&self, name: &str, kind: &str, role: &str, subject: &Value) -> Value {
+        json!({
+            "apiVersion": RBAC, "kind": "RoleBinding", "metadata": self.named(name),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+            "subjects": [subject],
+        })
+    }
+
+    pub(super) fn subject(&self, account: &str) -> Value {
+        json!({"kind": "ServiceAccount", "namespace": self.namespace, "name": account})
+    }
+
+    pub(super) fn named(&self, name: &str) -> Value {
+        json!({"namespace": self.namespace, "name": name})
+    }
+
+    /// An administrator applies objects.
+    pub(super) async fn apply(&self, objects: Vec<Value>) {
+        desk::apply(&self.cluster, objects).await.unwrap();
+    }
+
+    /// An administrator deletes an object, of the namespace or of none.
+    pub(super) async fn delete(&self, kind: &Kind, name: &str) {
+        let resource = self.cluster.resolve(kind).await.unwrap().unwrap();
+        let client = self.cluster.client().clone();
+        let api: Api<DynamicObject> = if resource.namespaced {
+            Api::namespaced_with(client, &self.namespace, &resource.api_resource())
+        } else {
+            Api::all_with(client, &resource.api_resource())
+        };
+        api.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// As an administrator sees it.
+    pub(super) async fn get(&self, kind: &Kind, name: &str) -> Option<Value> {
+        let found = self.api(kind).await.get_opt(name).await.unwrap();
+        found.map(|object| serde_json::to_value(object).unwrap())
+    }
+
+    pub(super) async fn list(&self, kind: &Kind) -> Vec<Value> {
+        let found = self.api(kind).await.list(&ListParams::default()).await.unwrap();
+        found.items.iter().map(|object| serde_json::to_value(object).unwrap()).collect()
+    }
+
+    async fn api(&self, kind: &Kind) -> Api<DynamicObject> {
+        let resource = self.cluster.resolve(kind).await.unwrap().unwrap();
+        let client = self.cluster.client().clone();
+        Api::namespaced_with(client, &self.namespace, &resource.api_resource())
+    }
+
+    /// Waits until it holds; how long that took.
+    pub(super) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) -> Duration {
+        let begun = tokio::time::Instant::now();
+        while !holds().await {
+            assert!(begun.elapsed() < GUARD, "in vain: {what}");
+            tokio::time::sleep(GLANCE).await;
+        }
+        begun.elapsed()
+    }
+
+    /// What was asked of the API since this was made by the host's account, as itself or acting as others.
+    pub(super) async fn requests(&self) -> Vec<Event> {
+        let own = self.user(HOST);
+        let mut events = self.audit.events().await.unwrap();
+        events.retain(|event| event.user.username == own);
+        events
+    }
+
+    /// What of these requests the host's account asked for itself, and that is not among what the installation states.
+    pub(super) fn beyond_installed(&self, requests: &[Event]) -> Vec<String> {
+        let own = requests.iter().filter(|event| event.impersonated_user.is_none());
+        let beyond = installed::beyond(own, &self.namespace);
+        beyond.iter().map(|event| format!("{} {}", event.verb, event.request_uri)).collect()
+    }
+
+    /// Waits until the API server knows of the roles of accounts: all of them may watch `ConfigMaps`.
+    pub(super) async fn until_granted(&self, accounts: &[String]) {
+        for account in accounts {
+            self.until("the role of an account holds", async || {
+                self.may(account, "watch", "configmaps").await
+            })
+            .await;
+        }
+    }
+
+    /// Whether an account may do this in the namespace, as the API server says.
+    pub(super) async fn may(&self, account: &str, verb: &str, resource: &str) -> bool {
+        let review = json!({"spec": {
+            "user": self.user(account),
+            "groups": ["system:serviceaccounts", format!("system:serviceaccounts:{}", self.namespace)],
+            "resourceAttributes": {"namespace": self.namespace, "verb": verb, "resource": resource},
+        }});
+        let reviews: Api<SubjectAccessReview> = Api::all(self.cluster.client().clone());
+        let review = serde_json::from_value(review).unwrap();
+        let answer = reviews.create(&PostParams::default(), &review).await.unwrap();
+        answer.status.unwrap().allowed
+    }
+
+    pub(super) fn user(&self, account: &str) -> String {
+        format!("system:serviceaccount:{}:{account}", self.namespace)
+    }
+}
+
+/// Rules of a role.
+fn rules(rights: Rights<'_>) -> Vec<Value> {
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let rule = |(resource, verbs): (String, &str)| {
+        let (resource, subresource) = match resource.split_once('/') {
+            Some((resource, subresource)) => (resource.to_owned(), format!("/{subresource}")),
+            None => (resource, String::new()),
+        };
+        let (plural, group) = resource.split_once('.').unwrap_or((&resource, ""));
+        json!({"apiGroups": [group], "resources": [format!("{plural}{subresource}")], "verbs": words(verbs)})
+    };
+    let each = |(resources, verbs): &(&str, &'_ str)| -> Vec<Value> {
+        words(resources).into_iter().map(|resource| rule((resource, verbs))).collect()
+    };
+    rights.iter().flat_map(each).collect()
+}
+
+/// A token of an account.
+pub(super) async fn token(admin: &Client, namespace: &str, account: &str) -> String {
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
+    let (asked, params) = (TokenRequest::default(), PostParams::default());
+    let answer = accounts.create_token_request(account, &params, &asked).await.unwrap();
+    answer.status.unwrap().token
+}
+
+/// A kubeconfig with credentials of an account, in its namespace.
+pub(super) async fn kubeconfig_of(
+    plane: &cluster::Cluster,
+    namespace: &str,
+    account: &str,
+) -> Kubeconfig {
+    let mut config = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
+    let token = token(&plane.client().await.unwrap(), namespace, account).await;
+    for user in &mut config.auth_infos {
+        let token = Some(token.clone().into());
+        user.auth_info = Some(AuthInfo { token, ..AuthInfo::default() });
+    }
+    for context in &mut config.contexts {
+        context.context.as_mut().unwrap().namespace = Some(namespace.to_owned());
+    }
+    config
+}
+
+/// A client with a kubeconfig.
+pub(super) async fn client_with(kubeconfig: Kubeconfig) -> Client {
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    Client::try_from(config).unwrap()
+}

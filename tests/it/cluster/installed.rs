@@ -1,0 +1,126 @@
+//! What `deploy/install.yaml` lets the host's own account do.
+
+use std::{collections::BTreeSet, path::Path};
+
+use mortise_host::files;
+use mortise_tests::cluster::Event;
+use serde_json::{Value, json};
+
+const INSTALLATION: &str = "deploy/install.yaml";
+
+/// One verb on one resource.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Right {
+    pub(super) verb: String,
+    pub(super) group: String,
+    /// The plural, with a subresource behind a slash.
+    pub(super) resource: String,
+    /// Empty: whatever its name.
+    pub(super) name: String,
+}
+
+// === impl Right ===
+
+impl Right {
+    pub(super) fn new(verb: &str, group: &str, resource: &str, name: &str) -> Self {
+        let [verb, group, resource, name] = [verb, group, resource, name].map(str::to_owned);
+        Self { verb, group, resource, name }
+    }
+
+    /// What a request needs; nothing for what is no resource.
+    pub(super) fn of_request(request: &Event) -> Option<Self> {
+        let of = request.object_ref.as_ref()?;
+        Some(Self::new(&request.verb, &of.api_group, &request.resource(), &of.name))
+    }
+
+    /// The rights that a rule gives.
+    pub(super) fn of_rule(rule: &Value) -> Vec<Self> {
+        let words = |key: &str| -> Vec<String> {
+            serde_json::from_value(rule[key].clone()).unwrap_or_default()
+        };
+        let mut names = words("resourceNames");
+        if names.is_empty() {
+            names.push(String::new());
+        }
+        let mut rights = Vec::new();
+        for group in &words("apiGroups") {
+            for resource in &words("resources") {
+                for verb in &words("verbs") {
+                    rights.extend(names.iter().map(|name| Self::new(verb, group, resource, name)));
+                }
+            }
+        }
+        rights
+    }
+
+    pub(super) fn as_rule(&self) -> Value {
+        let names: Vec<&str> = [&*self.name].into_iter().filter(|name| !name.is_empty()).collect();
+        json!({"apiGroups": [self.group], "resources": [self.resource], "verbs": [self.verb], "resourceNames": names})
+    }
+
+    /// `processors.mortise.dev/status`.
+    pub(super) fn title(&self) -> String {
+        let dot = if self.group.is_empty() { "" } else { "." };
+        match self.resource.split_once('/') {
+            Some((plural, subresource)) => format!("{plural}{dot}{}/{subresource}", self.group),
+            None => format!("{}{dot}{}", self.resource, self.group),
+        }
+    }
+
+    /// The same on all objects.
+    pub(super) fn whatever_the_name(self) -> Self {
+        Self { name: String::new(), ..self }
+    }
+
+    /// Whether it is enough for what needs another.
+    fn gives(&self, needed: &Self) -> bool {
+        let is_named = self.name.is_empty() || self.name == needed.name;
+        is_named && self.clone().whatever_the_name() == needed.clone().whatever_the_name()
+    }
+}
+
+/// The objects of a file of the repository.
+pub(super) fn documents(file: &str) -> Vec<Value> {
+    files::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)).unwrap()
+}
+
+/// The objects that make up the installation.
+pub(super) fn installation() -> Vec<Value> {
+    documents(INSTALLATION)
+}
+
+/// The rules of its `ClusterRole`, which hold everywhere, or of its `Role`, which hold in the host's own namespace.
+pub(super) fn rules(kind: &str) -> Vec<Right> {
+    let mut roles = installation();
+    roles.retain(|object| object["kind"] == kind);
+    let [role] = roles.as_slice() else { panic!("one {kind}") };
+    role["rules"].as_array().unwrap().iter().flat_map(Right::of_rule).collect()
+}
+
+/// All that it states.
+pub(super) fn stated() -> BTreeSet<Right> {
+    rules("ClusterRole").into_iter().chain(rules("Role")).collect()
+}
+
+/// What a host asks that every account may: `system:basic-user`.
+pub(super) fn of_every_account() -> [Right; 2] {
+    [("authentication", "selfsubjectreviews"), ("authorization", "selfsubjectaccessreviews")]
+        .map(|(group, resource)| Right::new("create", &format!("{group}.k8s.io"), resource, ""))
+}
+
+/// Those of some requests of the host's own account, whose namespace this is, that go beyond what is stated.
+pub(super) fn beyond<'a>(
+    requests: impl IntoIterator<Item = &'a Event>,
+    home: &str,
+) -> Vec<&'a Event> {
+    let everywhere: Vec<Right> =
+        rules("ClusterRole").into_iter().chain(of_every_account()).collect();
+    let at_home = rules("Role");
+    let is_stated = |request: &Event| {
+        let Some(needed) = Right::of_request(request) else { return true };
+        let is_at_home = request.object_ref.as_ref().is_some_and(|of| of.namespace == home);
+        let stated = everywhere.iter().chain(at_home.iter().filter(|_| is_at_home));
+        stated.into_iter().any(|right| right.gives(&needed))
+    };
+    requests.into_iter().filter(|request| !is_stated(request)).collect()
+}

@@ -1,0 +1,294 @@
+//! One way, with the right and the declaration or with one of them, as a Processor: what is there for it, and what is told of it.
+
+use std::fmt;
+
+use mortise_sdk::{Description, Reconciler, Selection};
+use mortise_tests::cluster::Event;
+use serde_json::{Value, json};
+
+use super::{
+    Seen,
+    way::{Through, Way, guest_kind, nothing},
+};
+use crate::{
+    cluster::{
+        ground::{Ground, Rights},
+        kind,
+    },
+    host::merge,
+};
+
+/// What every account here may do besides: what it reconciles is read, and what it says is heard.
+const RECONCILES: Rights<'static> =
+    &[("configmaps services", "get list watch"), ("events", "create patch")];
+
+/// What an account and its processor have of a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Has {
+    Both,
+    /// The account lacks the right.
+    Declaration,
+    /// The processor declares nothing of it.
+    Right,
+}
+
+/// A Processor, its account and what it reconciles, all of one name.
+pub(super) struct Case<'a> {
+    way: &'a Way,
+    pub(super) has: Has,
+    namespace: String,
+}
+
+/// What a condition should say: its type, status and reason, and a part of its message.
+type Said = (&'static str, &'static str, &'static str, Vec<String>);
+
+// === impl Case ===
+
+impl fmt::Display for Case<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {:?}", self.way.name, self.has)
+    }
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn all(ways: &'a [Way], namespace: &str) -> Vec<Self> {
+        let case = |way, has| Self { way, has, namespace: namespace.to_owned() };
+        let all = [Has::Both, Has::Declaration, Has::Right];
+        ways.iter().flat_map(|way| all.map(|has| case(way, has))).collect()
+    }
+
+    pub(super) fn account(&self) -> String {
+        format!("{}-{:?}", self.way.name, self.has).to_lowercase()
+    }
+
+    /// As the host calls it.
+    fn processor(&self) -> String {
+        format!("{}/{}", self.namespace, self.account())
+    }
+
+    /// Makes the account and the objects, then the Processor.
+    pub(super) async fn set_up(&self, ground: &Ground) {
+        ground.account(&self.account(), &self.rights()).await;
+        ground.consent(&self.account()).await;
+        let mut objects = self.objects();
+        if let Some(first) = self.way.first {
+            let script = first(&self.namespace, &self.account()).to_string();
+            objects[1]["data"] = json!({"script": script});
+        }
+        ground.apply(objects).await;
+        let config = json!({
+            "description": self.description(), "script": (self.way.script)(&self.namespace),
+        });
+        ground
+            .apply(vec![json!({
+                "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
+                "metadata": ground.named(&self.account()),
+                "spec": {
+                    "module": {"path": "puppet.wasm"}, "serviceAccountName": self.account(),
+                    "config": config,
+                },
+            })])
+            .await;
+    }
+
+    /// One reconciler, of what carries the account's name; what is not declared is reconciled from a `ConfigMap`.
+    fn description(&self) -> Description {
+        let of = if self.has == Has::Right { "v1/ConfigMap" } else { self.way.of };
+        let mine = format!("play={}", self.account());
+        let of = Selection::new(guest_kind(of)).namespace(&self.namespace).labels(mine);
+        let mut description =
+            Description::new("puppet", "1.0.0").reconciles(Reconciler::new("objects", of));
+        (self.way.besides)(&mut description, &self.namespace);
+        if self.has != Has::Right {
+            (self.way.declare)(&mut description, &self.namespace, &self.account());
+        }
+        description
+    }
+
+    fn rights(&self) -> Vec<(&'static str, &'static str)> {
+        let all = RECONCILES.iter().chain(self.way.rights).copied();
+        if self.has == Has::Declaration {
+            // Also where it is what everybody else here has.
+            all.filter(|right| *right != self.way.lacking).collect()
+        } else {
+            all.chain([self.way.lacking]).collect()
+        }
+    }
+
+    /// What it is about, and what is reconciled.
+    pub(super) fn objects(&self) -> Vec<Value> {
+        let account = self.account();
+        let metadata = json!({"metadata": {
+            "namespace": self.namespace, "name": account, "labels": {"play": account},
+        }});
+        [(self.way.before)(), nothing()]
+            .map(|mut object| {
+                merge(&mut object, &metadata);
+                object
+            })
+            .to_vec()
+    }
+
+    /// The Secret that is made before, if one is.
+    pub(super) fn former(&self) -> Option<String> {
+        self.way.first.map(|_| format!("{}-former", self.account()))
+    }
+
+    /// What is not told as it should be, in the conditions, the log and the metrics.
+    pub(super) fn untold(&self, seen: &Seen) -> Option<String> {
+        let fault = self.untold_in_status(seen).or_else(|| self.untold_elsewhere(seen));
+        fault.map(|fault| format!("{self}: {fault}"))
+    }
+
+    fn untold_in_status(&self, seen: &Seen) -> Option<String> {
+        let conditions = &seen.processors[&self.account()]["status"]["conditions"];
+        let is_so = |(of, status, reason, parts): &Said| {
+            conditions.as_array().into_iter().flatten().any(|condition| {
+                let message = condition["message"].as_str().unwrap_or_default();
+                condition["type"] == *of
+                    && condition["status"] == *status
+                    && condition["reason"] == *reason
+                    && parts.iter().any(|part| message.contains(part.as_str()))
+            })
+        };
+        let said = self.said();
+        let missing = said.iter().find(|said| !is_so(said))?;
+        Some(format!("it does not say {missing:?}, but {conditions:#}"))
+    }
+
+    /// What the conditions should say.
+    fn said(&self) -> [Said; 2] {
+        let synced = |status, reason, parts| ("Synced", status, reason, parts);
+        let runs = ("Ready", "True", "Runs", vec!["runs".to_owned()]);
+        match (self.has, self.way.place) {
+            (Has::Both, _) => [synced("True", "Synced", vec!["reconciled".into()]), runs],
+            (Has::Declaration, _) => [
+                synced("False", "Denied", self.lacking()),
+                ("Ready", "False", "RightsMissing", self.lacking()),
+            ],
+            (Has::Right, None) => [synced("False", "Denied", vec!["is not declared".into()]), runs],
+            (Has::Right, Some(place)) => {
+                let parts = vec![format!("the outcome is not valid: `{place}")];
+                [synced("False", "ObjectsFail", parts), runs]
+            }
+        }
+    }
+
+    /// How it is said that the account lacks the right; one of several verbs is the first that was needed.
+    fn lacking(&self) -> Vec<String> {
+        let (resource, verbs) = self.way.lacking;
+        verbs.split(' ').map(|verb| format!("may not {verb} {resource} ")).collect()
+    }
+
+    fn untold_elsewhere(&self, seen: &Seen) -> Option<String> {
+        let (is_denied, is_failed) = (self.is_logged(seen, "denied: "), self.is_refused(seen));
+        let denied = self.counted(seen, "mortise_denied_total");
+        let (_, verbs) = self.way.lacking;
+        let counts = |verb: &str| denied.iter().any(|of| of.contains(&format!("verb=\"{verb}\"")));
+        match (self.has, self.way.place) {
+            (Has::Both, _) if is_denied => Some("a denial is in the log".into()),
+            (Has::Both, _) => {
+                (!denied.is_empty()).then(|| format!("it is called a denial: {denied:?}"))
+            }
+            (Has::Declaration, _)
+                if !self
+                    .lacking()
+                    .iter()
+                    .any(|of| self.is_logged(seen, &format!("denied: {of}"))) =>
+            {
+                Some("no line in the log".into())
+            }
+            (Has::Right, None) if !is_denied => Some("no line in the log".into()),
+            (Has::Declaration, _) | (Has::Right, None) => {
+                (!verbs.split(' ').any(counts)).then(|| format!("not counted: {denied:?}"))
+            }
+            (Has::Right, Some(_)) if !is_failed => Some("no line in the log".into()),
+            (Has::Right, Some(_)) => {
+                let failed = self.counted(seen, "mortise_reconciles_total");
+                let is_counted = failed.iter().any(|of| of.contains("result=\"failure\""));
+                (!is_counted).then(|| format!("not counted: {failed:?}"))
+            }
+        }
+    }
+
+    /// Whether a warning about the processor begins so.
+    fn is_logged(&self, seen: &Seen, begins: &str) -> bool {
+        let processor = self.processor();
+        seen.log.iter().any(|line| {
+            let message = line["message"].as_str().unwrap_or_default();
+            line["level"] == "WARN" && line["processor"] == processor && message.starts_with(begins)
+        })
+    }
+
+    /// Whether it is logged that an outcome was refused for this.
+    fn is_refused(&self, seen: &Seen) -> bool {
+        let place = format!("`{}", self.way.place.unwrap_or_default());
+        self.lines(seen, "a reconcile failed").any(|line| {
+            let failure = line["failure"].as_str().unwrap_or_default();
+            line["level"] == "WARN" && failure.contains(&place)
+        })
+    }
+
+    /// What is said of its runs.
+    fn lines<'s>(&self, seen: &'s Seen, message: &str) -> impl Iterator<Item = &'s Value> {
+        let processor = self.processor();
+        seen.log.iter().filter(move |line| {
+            line["message"] == message && line["span"]["processor"] == processor
+        })
+    }
+
+    /// The series of a metric that are about the processor.
+    fn counted<'s>(&self, seen: &'s Seen, metric: &str) -> Vec<&'s str> {
+        let (begins, of) = (format!("{metric}{{"), format!("processor=\"{}\"", self.processor()));
+        let lines = seen.metrics.lines();
+        lines.filter(|line| line.starts_with(&begins) && line.contains(&of)).collect()
+    }
+
+    pub(super) async fn is_through(&self, ground: &Ground, seen: &Seen) -> bool {
+        let name = self.account();
+        let get =
+            async |of: &str, ending: &str| ground.get(&kind(of), &format!("{name}{ending}")).await;
+        let holds = |object: Option<Value>, place: &str| {
+            object.is_some_and(|object| object.pointer(place).is_some())
+        };
+        match self.way.through {
+            Through::Answered => self.answers(seen).iter().any(|answer| answer.get("Ok").is_some()),
+            Through::There(of) => get(of, "").await.is_some(),
+            Through::Gone(of, ending) => {
+                let object = get(of, ending).await;
+                object.is_none() || holds(object, "/metadata/deletionTimestamp")
+            }
+            Through::Holds(of, place) => holds(get(of, "").await, place),
+            Through::Lacks(of, place) => !holds(get(of, "").await, place),
+            Through::Event(reason) => {
+                let events = ground.list(&kind("v1/Event")).await;
+                events.iter().any(|event| {
+                    event["reason"] == reason && event["involvedObject"]["name"] == *name
+                })
+            }
+        }
+    }
+
+    /// What its reads were answered, of which there is one at least.
+    fn answers(&self, seen: &Seen) -> Vec<Value> {
+        let answer = |line: &Value| {
+            let fields: Value = serde_json::from_str(line["fields"].as_str().unwrap()).unwrap();
+            serde_json::from_str(fields["answer"].as_str().unwrap()).unwrap()
+        };
+        let answers: Vec<Value> = self.lines(seen, "read").map(answer).collect();
+        assert!(!answers.is_empty(), "{self}: nothing was read");
+        answers
+    }
+
+    /// Whether it is to write something that gets through.
+    pub(super) fn writes(&self) -> bool {
+        self.has == Has::Both && self.way.place.is_some()
+    }
+
+    /// Whether the host may ask this for it. What is not declared is not asked for, but to write events, and what was done before.
+    pub(super) fn may_ask(&self, event: &Event) -> bool {
+        let is_read = ["get", "list", "watch"].contains(&event.verb.as_str());
+        let is_first = self.way.first.is_some() && event.verb == "patch";
+        self.has != Has::Right || is_read || is_first || event.resource() == "events"
+    }
+}

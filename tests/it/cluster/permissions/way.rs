@@ -1,0 +1,337 @@
+//! The ways to the cluster: each import that reads it, and each field of an outcome that writes to it.
+
+use mortise_host::contract::Kind;
+use mortise_sdk::{
+    Deletion, Description, Event, Manifest, ObjectRef, Outcome, Selection, Verbs,
+    kubernetes::{Pod, Secret},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{ground::Rights, kind, stage::returns},
+    host::merge,
+};
+
+/// The name of the reconciled object, and of the one that it is about, in a script.
+const NAME: &str = "$(name)";
+/// What the name of an object ends with that was wanted before.
+const FORMER: &str = "-former";
+const CONFIG_MAP: &str = "v1/ConfigMap";
+const SECRET: &str = "v1/Secret";
+
+/// One way to the cluster.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    pub(super) name: &'static str,
+    /// What is reconciled.
+    pub(super) of: &'static str,
+    /// What is declared in any case, in a namespace.
+    pub(super) besides: fn(&mut Description, &str),
+    /// What this needs to be declared, in a namespace and by an account.
+    pub(super) declare: fn(&mut Description, &str, &str),
+    /// What a processor does before, if it does something, in a namespace and with an account.
+    pub(super) first: Option<fn(&str, &str) -> Value>,
+    pub(super) script: fn(&str) -> Value,
+    /// Without these it cannot be tried.
+    pub(super) rights: Rights<'static>,
+    /// The right in question: the account that lacks it has all others.
+    pub(super) lacking: (&'static str, &'static str),
+    /// Where in an outcome it stands; none of a read.
+    pub(super) place: Option<&'static str>,
+    /// What is there before, which it is about.
+    pub(super) before: fn() -> Value,
+    /// What is so when it got through.
+    pub(super) through: Through,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Through {
+    /// All reads have an answer.
+    Answered,
+    /// An object of the name is there.
+    There(&'static str),
+    /// None is whose name ends so besides.
+    Gone(&'static str, &'static str),
+    /// A place in it holds something.
+    Holds(&'static str, &'static str),
+    /// It holds nothing.
+    Lacks(&'static str, &'static str),
+    /// An event of this reason is on the reconciled object.
+    Event(&'static str),
+}
+
+/// All of them.
+pub(super) fn all() -> Vec<Way> {
+    // Who adds a field adds a way, unless no right is needed: `requeue`, and `children`, which are refused whole.
+    let Outcome {
+        apply: _,
+        patch: _,
+        evict: _,
+        delete: _,
+        prune: _,
+        status: _,
+        events: _,
+        requeue: _,
+        finalizers: _,
+        children: _,
+    } = Outcome::new();
+    reads().into_iter().chain(applies()).chain(removals()).chain(prunes()).chain(own()).collect()
+}
+
+/// The same as a guest has it.
+pub(super) fn guest_kind(text: &str) -> mortise_sdk::Kind {
+    let Kind { group, version, kind } = kind(text);
+    mortise_sdk::Kind::new(group, version, kind)
+}
+
+fn secrets(namespace: &str) -> Selection {
+    Selection::of::<Secret>().namespace(namespace)
+}
+
+fn reads_secrets(description: &mut Description, namespace: &str, _: &str) {
+    description.reads.push(secrets(namespace));
+}
+
+fn writes(description: &mut Description, of: Selection, verbs: Verbs) {
+    *description = description.clone().writes(of, verbs);
+}
+
+fn manifest(namespace: &str, name: &str, rest: &Value) -> Manifest {
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": namespace, "name": name},
+    });
+    merge(&mut object, rest);
+    Manifest::json(&object)
+}
+
+fn secret_ref(namespace: &str) -> ObjectRef {
+    ObjectRef::of::<Secret>(Some(namespace), NAME)
+}
+
+fn secret() -> Value {
+    json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"labels": {"former": "yes"}}})
+}
+
+fn pod() -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [{"name": "a", "image": "a"}]}})
+}
+
+fn service() -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}})
+}
+
+/// What is reconciled in any case.
+pub(super) fn nothing() -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap"})
+}
+
+fn annotated() -> Value {
+    json!({"metadata": {"annotations": {"written": "yes"}}})
+}
+
+fn reads() -> [Way; 2] {
+    let get = Way {
+        name: "get",
+        of: CONFIG_MAP,
+        besides: |_, _| {},
+        declare: reads_secrets,
+        first: None,
+        script: |namespace| json!({"reads": [{"get": {"ref": secret_ref(namespace)}}]}),
+        rights: &[],
+        lacking: ("secrets", "get list watch"),
+        place: None,
+        before: secret,
+        through: Through::Answered,
+    };
+    let list = Way {
+        name: "list",
+        script: |namespace| json!({"reads": [{"list": {"of": secrets(namespace)}}]}),
+        rights: &[("secrets", "get")],
+        lacking: ("secrets", "list watch"),
+        ..get
+    };
+    [get, list]
+}
+
+fn applies() -> [Way; 5] {
+    let create = Way {
+        name: "apply-creates",
+        of: CONFIG_MAP,
+        besides: |_, _| {},
+        declare: |description, namespace, _| {
+            writes(description, secrets(namespace), Verbs::CREATE | Verbs::UPDATE);
+        },
+        first: None,
+        script: |namespace| returns(&Outcome::new().apply(manifest(namespace, NAME, &json!({})))),
+        rights: &[("secrets", "get list watch patch")],
+        lacking: ("secrets", "create"),
+        place: Some("apply[0]"),
+        before: nothing,
+        through: Through::There(SECRET),
+    };
+    let update = Way {
+        name: "apply-updates",
+        script: |namespace| returns(&Outcome::new().apply(manifest(namespace, NAME, &annotated()))),
+        rights: &[("secrets", "get list watch create")],
+        lacking: ("secrets", "patch"),
+        before: secret,
+        through: Through::Holds(SECRET, "/metadata/annotations/written"),
+        ..create
+    };
+    let create_only = Way {
+        name: "create-only",
+        script: |namespace| {
+            returns(&Outcome::new().apply(manifest(namespace, NAME, &json!({})).create_only()))
+        },
+        declare: |description, namespace, _| writes(description, secrets(namespace), Verbs::CREATE),
+        rights: &[("secrets", "get list watch")],
+        ..create
+    };
+    let patch = Way {
+        name: "patch",
+        script: |namespace| returns(&Outcome::new().patch(manifest(namespace, NAME, &annotated()))),
+        declare: |description, namespace, _| writes(description, secrets(namespace), Verbs::UPDATE),
+        rights: &[("secrets", "get list watch")],
+        place: Some("patch[0]"),
+        ..update
+    };
+    let absent = Way {
+        name: "absent",
+        script: |namespace| {
+            let manifest = manifest(namespace, NAME, &json!({})).absent("metadata.labels.former");
+            returns(&Outcome::new().patch(manifest))
+        },
+        through: Through::Lacks(SECRET, "/metadata/labels/former"),
+        ..patch
+    };
+    [create, update, create_only, patch, absent]
+}
+
+fn removals() -> [Way; 2] {
+    let delete = Way {
+        name: "delete",
+        of: CONFIG_MAP,
+        besides: |_, _| {},
+        declare: |description, namespace, _| writes(description, secrets(namespace), Verbs::DELETE),
+        first: None,
+        script: |namespace| returns(&Outcome::new().delete(Deletion::new(secret_ref(namespace)))),
+        rights: &[("secrets", "get list watch")],
+        lacking: ("secrets", "delete"),
+        place: Some("delete[0]"),
+        before: secret,
+        through: Through::Gone(SECRET, ""),
+    };
+    let evict = Way {
+        name: "evict",
+        declare: |description, namespace, _| {
+            writes(description, Selection::of::<Pod>().namespace(namespace), Verbs::EVICT);
+        },
+        script: |namespace| {
+            let pod = ObjectRef::of::<Pod>(Some(namespace), NAME);
+            returns(&Outcome::new().evict(Deletion::new(pod)))
+        },
+        rights: &[("pods", "get list watch")],
+        lacking: ("pods/eviction", "create"),
+        place: Some("evict[0]"),
+        before: pod,
+        through: Through::Gone("v1/Pod", ""),
+        ..delete
+    };
+    [delete, evict]
+}
+
+/// What a processor has applied before, and wants no longer.
+fn prunes() -> [Way; 2] {
+    fn wanted(namespace: &str, name: &str, label: &str) -> Manifest {
+        manifest(namespace, name, &json!({"metadata": {"labels": {"of": label}}}))
+    }
+    let prune = Way {
+        name: "prune",
+        of: CONFIG_MAP,
+        besides: |description, namespace| {
+            writes(description, secrets(namespace), Verbs::CREATE | Verbs::UPDATE);
+        },
+        declare: |description, namespace, _| writes(description, secrets(namespace), Verbs::DELETE),
+        first: Some(|namespace, account| {
+            let former = wanted(namespace, &former(account), account);
+            returns(&Outcome::new().apply(wanted(namespace, account, account)).apply(former))
+        }),
+        script: |namespace| {
+            let mine = secrets(namespace).labels(format!("of={NAME}"));
+            returns(&Outcome::new().apply(wanted(namespace, NAME, NAME)).prune(mine))
+        },
+        rights: &[("secrets", "get list watch create patch")],
+        lacking: ("secrets", "delete"),
+        place: Some("prune[0]"),
+        before: nothing,
+        through: Through::Gone(SECRET, FORMER),
+    };
+    let prune_unlisted = Way {
+        name: "prune-lists",
+        rights: &[("secrets", "get watch create patch delete")],
+        lacking: ("secrets", "list"),
+        ..prune
+    };
+    [prune, prune_unlisted]
+}
+
+/// What is named after an account and was wanted before.
+fn former(account: &str) -> String {
+    format!("{account}{FORMER}")
+}
+
+/// What is written on the reconciled object itself, and events, which may be on others.
+fn own() -> [Way; 3] {
+    let finalizers = Way {
+        name: "finalizers",
+        of: CONFIG_MAP,
+        besides: |_, _| {},
+        declare: |description, _, account| {
+            description.reconcilers[0].finalizers.push(finalizer(account));
+        },
+        first: None,
+        script: |_| returns(&Outcome::new().finalizers([finalizer(NAME)])),
+        rights: &[],
+        lacking: ("configmaps", "patch"),
+        place: Some("finalizers"),
+        before: nothing,
+        through: Through::Holds(CONFIG_MAP, "/metadata/finalizers"),
+    };
+    let status = Way {
+        name: "status",
+        of: "v1/Service",
+        declare: |_, _, _| {},
+        script: |namespace| {
+            let status = json!({
+                "apiVersion": "v1", "kind": "Service", "metadata": {"namespace": namespace, "name": NAME},
+                "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}},
+            });
+            returns(&Outcome { status: Some(status.to_string()), ..Outcome::new() })
+        },
+        lacking: ("services/status", "patch"),
+        place: Some("status"),
+        before: service,
+        through: Through::Holds("v1/Service", "/status/loadBalancer/ingress"),
+        ..finalizers
+    };
+    let events = Way {
+        name: "events",
+        declare: reads_secrets,
+        script: |namespace| {
+            let said = Event::normal("Said", "something").on(secret_ref(namespace));
+            returns(&Outcome::new().event(said))
+        },
+        rights: &[("secrets", "get list watch")],
+        lacking: ("events", "create patch"),
+        place: Some("events[0]"),
+        before: secret,
+        through: Through::Event("Said"),
+        ..finalizers
+    };
+    [finalizers, status, events]
+}
+
+/// Two Processors may not declare the same one.
+fn finalizer(account: &str) -> String {
+    format!("example.com/{account}")
+}
