@@ -22,6 +22,9 @@ const (
 	// What service account tokens are signed with.
 	serviceAccounts = "service-accounts"
 
+	// What nobody accepts, neither from those who connect nor from those who are connected to.
+	expired = "expired"
+
 	validity = 365 * 24 * time.Hour
 )
 
@@ -86,6 +89,9 @@ func (a authority) issue(c cluster, name string, subject pkix.Name) error {
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
 	template.IPAddresses = []net.IP{net.ParseIP(loopback), net.ParseIP(serviceIP)}
 	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
+	if name == expired {
+		template.NotBefore, template.NotAfter = template.NotBefore.Add(-validity), template.NotBefore
+	}
 	return a.sign(c.certificate(name), template, key)
 }
 

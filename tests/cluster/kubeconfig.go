@@ -19,6 +19,7 @@ var masters = []string{"system:masters"}
 // by one, kube-controller-manager takes seconds, in which it ends for good when kube-apiserver does.
 var users = map[string]pkix.Name{
 	administrator:             {CommonName: "admin", Organization: masters},
+	expired:                   {CommonName: "expired", Organization: masters},
 	"kube-controller-manager": {CommonName: "system:kube-controller-manager", Organization: masters},
 	"kube-scheduler":          {CommonName: "system:kube-scheduler"},
 	"kwok":                    {CommonName: "kwok", Organization: masters},

@@ -1,5 +1,6 @@
 //! Before a real control plane: `mortise_tests::cluster` says how there comes to be one.
 
+mod expired;
 mod faults;
 mod forward;
 mod ground;

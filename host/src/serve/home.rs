@@ -12,7 +12,7 @@ use kube::{
     Api, Client, Config,
     api::PostParams,
     client::AuthError,
-    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde_json::{Map, Value};
 
@@ -21,6 +21,8 @@ use crate::{args::RunArgs, chain, cluster};
 
 /// How long an answer is waited for at the start.
 const ANSWER: Duration = Duration::from_secs(30);
+/// What rustls begins with where it does not accept the certificate of who is connected to.
+const NOT_ACCEPTED: &str = "invalid peer certificate: ";
 
 /// The home cluster.
 pub(super) struct Home {
@@ -34,6 +36,17 @@ pub(super) struct Home {
     pub(super) version: String,
     /// Where it is.
     pub(super) address: String,
+    shown: Shown,
+}
+
+/// By what a cluster is to know us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    Certificate,
+    Token,
+    Password,
+    /// None, or what a program gives.
+    Other,
 }
 
 /// Something that the host itself has to be allowed to do.
@@ -62,17 +75,18 @@ impl Home {
         let (address, namespace) =
             (config.cluster_url.to_string(), config.default_namespace.clone());
         let address = address.trim_end_matches('/').to_owned();
+        let shown = Shown::of(&config.auth_info);
         let client = client(config)?;
         let asked = async {
-            let version = version::check(&client).await?;
-            let user = whoami(&client).await?;
+            let version = version::check(&client, shown).await?;
+            let user = whoami(&client, shown).await?;
             anyhow::Ok((version, user))
         };
         let answered = tokio::time::timeout(ANSWER, asked).await;
         let (version, user) = answered
             .unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {ANSWER:?}")))
             .with_context(|| format!("cannot work with the cluster at {address}"))?;
-        Ok(Self { client, namespace, user, version, address })
+        Ok(Self { client, namespace, user, version, address, shown })
     }
 
     /// What is told of it.
@@ -134,7 +148,8 @@ impl Home {
             ..SelfSubjectAccessReview::default()
         };
         let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
-        let answer = api.create(&PostParams::default(), &review).await.map_err(said)?;
+        let answer = api.create(&PostParams::default(), &review).await;
+        let answer = answer.map_err(|error| said(error, self.shown))?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 }
@@ -233,26 +248,27 @@ fn unusable(error: KubeconfigError) -> anyhow::Error {
 
 fn client(config: Config) -> anyhow::Result<Client> {
     let client = Client::try_from(config).map_err(|error| match error {
-        kube::Error::Auth(_) => said(error),
+        kube::Error::Auth(_) => said(error, Shown::Other),
         // A certificate that cannot be read or used: its file is named on the way to the innermost cause.
         error => anyhow::Error::msg(chain::without_repeats(&error)),
     });
     client.context("cannot get the credentials for the cluster")
 }
 
-async fn whoami(client: &Client) -> anyhow::Result<String> {
+async fn whoami(client: &Client, shown: Shown) -> anyhow::Result<String> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await;
-    let user = review.map_err(said)?.status.and_then(|status| status.user_info?.username);
+    let review = review.map_err(|error| said(error, shown))?;
+    let user = review.status.and_then(|status| status.user_info?.username);
     user.context("it does not say who we are")
 }
 
 /// What a failed request says to a person.
-pub(super) fn said(error: kube::Error) -> anyhow::Error {
+pub(super) fn said(error: kube::Error, shown: Shown) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if status.code == 401 => anyhow::anyhow!(
-            "it does not accept our credentials (401): they are wrong, expired or revoked; renew them, or name others with \
-             --kubeconfig or --context"
+            "it does not accept {} (401): wrong, expired or revoked; renew that, or name another one with --kubeconfig or --context",
+            shown.in_words()
         ),
         // The output of what was run may hold a token: only what it said besides is shown.
         kube::Error::Auth(AuthError::AuthExecRun { cmd, out }) => anyhow::anyhow!(
@@ -260,6 +276,50 @@ pub(super) fn said(error: kube::Error) -> anyhow::Error {
             out.status,
             String::from_utf8_lossy(&out.stderr).trim().replace('\n', "; ")
         ),
-        error => anyhow::Error::msg(cluster::said(&error)),
+        error => {
+            let message = cluster::said(&error);
+            match message.strip_prefix(NOT_ACCEPTED) {
+                Some(why) => certificate_of_server(why),
+                None => anyhow::Error::msg(message),
+            }
+        }
+    }
+}
+
+/// Why we do not accept the certificate of an API server, and what to do, since its administrator and ours may be two.
+fn certificate_of_server(why: &str) -> anyhow::Error {
+    let is_of_time = ["expired", "not valid yet"].iter().any(|time| why.contains(time));
+    let what_to_do = if is_of_time {
+        "renew it there, or correct this machine's clock"
+    } else {
+        "the kubeconfig names the authority that has to have signed it, and the address that it has to be for"
+    };
+    anyhow::anyhow!("the certificate that it shows is not accepted: {why}; {what_to_do}")
+}
+
+// === impl Shown ===
+
+impl Shown {
+    fn of(credentials: &AuthInfo) -> Self {
+        let AuthInfo { client_certificate, client_certificate_data, token, token_file, .. } =
+            credentials;
+        if token.is_some() || token_file.is_some() {
+            Self::Token
+        } else if client_certificate.is_some() || client_certificate_data.is_some() {
+            Self::Certificate
+        } else if credentials.username.is_some() {
+            Self::Password
+        } else {
+            Self::Other
+        }
+    }
+
+    fn in_words(self) -> &'static str {
+        match self {
+            Self::Certificate => "our client certificate",
+            Self::Token => "our token",
+            Self::Password => "our user name and password",
+            Self::Other => "our credentials",
+        }
     }
 }

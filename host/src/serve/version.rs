@@ -2,7 +2,7 @@
 
 use kube::Client;
 
-use super::home::said;
+use super::home::{Shown, said};
 
 /// The oldest that has what we need: `SelfSubjectReview` in its final form, with which the host knows its own account. From 1.27 on
 /// a server without streaming lists says so in a way that watches understand; server-side apply is older. See
@@ -21,8 +21,8 @@ struct Version {
 /// # Errors
 ///
 /// It does not say, or is too old.
-pub(super) async fn check(client: &Client) -> anyhow::Result<String> {
-    let told = client.apiserver_version().await.map_err(said)?;
+pub(super) async fn check(client: &Client, shown: Shown) -> anyhow::Result<String> {
+    let told = client.apiserver_version().await.map_err(|error| said(error, shown))?;
     let Some(version) = Version::of(&told.major, &told.minor) else {
         anyhow::bail!(
             "it says that it is `{}`, which is no version of Kubernetes",

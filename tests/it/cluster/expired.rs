@@ -1,0 +1,64 @@
+//! Certificates that are past their time: the host's own, and that of the API server.
+
+use std::{fs, path::Path};
+
+use kube::Client;
+use mortise_tests::cluster::{self, Cluster};
+use serde_json::Value;
+
+use super::program::{GLANCE, GUARD, Program};
+
+/// What a host says that cannot begin to work: one line, and the exit code that says so.
+async fn refused(kubeconfig: &Path) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing: [&str; 0] = [];
+    let mut host = Program::start(kubeconfig, folder.path(), &folder.path().join("cache"), nothing);
+    let (status, said) = host.ended().await;
+    assert_eq!(status.code(), Some(1), "{said}");
+    let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [line] = lines.as_slice() else { panic!("more than one line: {said}") };
+    assert_eq!(line["level"], "ERROR", "{line}");
+    line["message"].as_str().unwrap().to_owned()
+}
+
+/// The API server shows the certificate that is past its time to who connects from now on.
+async fn serve_expired(plane: &Cluster) {
+    let file = |name: &str| plane.folder().join(name);
+    for ending in ["key", "crt"] {
+        fs::copy(file(&format!("expired.{ending}")), file(&format!("serving.{ending}"))).unwrap();
+    }
+    // It reads them anew by itself.
+    let shown = async {
+        while Client::try_from(plane.config().await.unwrap())
+            .unwrap()
+            .apiserver_version()
+            .await
+            .is_ok()
+        {
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    tokio::time::timeout(GUARD, shown).await.expect("it serves another certificate");
+}
+
+#[tokio::test]
+async fn what_is_past_its_time_is_named_and_what_to_do_about_it() {
+    let Some(plane) = cluster::own_bare().await.unwrap() else { return };
+    let address = plane.config().await.unwrap().cluster_url.to_string();
+    let address = address.trim_end_matches('/');
+    let message = refused(&plane.folder().join("expired.kubeconfig")).await;
+    let expected = format!(
+        "cannot work with the cluster at {address}: it does not accept our client certificate (401): wrong, expired or revoked; \
+         renew that, or name another one with --kubeconfig or --context"
+    );
+    assert_eq!(message, expected);
+
+    serve_expired(&plane).await;
+    let message = refused(&plane.kubeconfig()).await;
+    let begins = format!(
+        "cannot work with the cluster at {address}: the certificate that it shows is not accepted: certificate expired: "
+    );
+    assert!(message.starts_with(&begins), "{message}");
+    let does = "; renew it there, or correct this machine's clock";
+    assert!(message.ends_with(does), "{message}");
+}
