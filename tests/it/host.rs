@@ -6,6 +6,7 @@
 mod counted;
 mod exchange;
 mod faults;
+mod history;
 mod killed;
 mod kinds;
 mod lifecycle;

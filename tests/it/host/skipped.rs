@@ -1,5 +1,7 @@
 //! Runs that are left out, on a resync and after a restart; and all that keeps a run from being left out.
 
+mod versions;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -25,23 +27,23 @@ use super::{
 };
 
 /// How often the rules come back though nothing has changed.
-const RESYNC: Duration = Duration::from_mins(30);
+pub(super) const RESYNC: Duration = Duration::from_mins(30);
 const RULES: [&str; 5] = ["r0", "r1", "r2", "r3", "r4"];
 
 /// The name of an object, which may be known only when it is there.
 type NameOf = fn(&Stage) -> String;
 
 /// A directory that outlives the hosts which keep their records in it.
-struct Cache(TempDir);
+pub(super) struct Cache(TempDir);
 
 // === impl Cache ===
 
 impl Cache {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn skip(&self) -> Skip {
+    pub(super) fn skip(&self) -> Skip {
         Skip::BetweenStarts(CacheDir::open(self.0.path()).unwrap().subdir("records").unwrap())
     }
 
@@ -353,7 +355,7 @@ async fn two_hosts_with_one_directory_do_not_write_the_same_records() {
 }
 
 /// The host is killed, and another one starts when nothing of it is left.
-async fn killed(stage: Stage, cache: &Cache) -> Stage {
+pub(super) async fn killed(stage: Stage, cache: &Cache) -> Stage {
     let Stage { api, cluster, loaded, drive, skip, tap, host } = stage;
     drop(host);
     cache.unlocked().await;
@@ -607,46 +609,6 @@ async fn what_was_to_be_called_again_after_a_time_is_so_after_a_restart_too() {
     assert_eq!(ran(stage.settle().await).len(), 1, "it is not known how long it has waited");
     tokio::time::advance(Duration::from_mins(1)).await;
     assert_eq!(ran(stage.settle().await)[0].causes, [Cause::Requeue]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn another_version_configuration_or_mode_runs_all() {
-    let cache = Cache::new();
-    let mut stage = puppet(&json!({}), cache.skip()).await;
-    let play = |script: Value| {
-        Play::new("puppet")
-            .reconciles_with(
-                "objects",
-                &selection(CONFIG_MAP, "play=yes"),
-                &json!({"finalizers": ["example.com/held"], "resync": RESYNC.as_millis()}),
-            )
-            .script(script)
-    };
-    let as_it_was = stage.loaded.clone();
-    let other_config = play(json!({"ask_clock": false})).load().await;
-    let mut other_mode = as_it_was[0].clone();
-    other_mode.settings.mode = mortise_host::run::Mode::Observe;
-    let mut other_take_over = as_it_was[0].clone();
-    other_take_over.settings.take_over = ["manager".to_owned()].into();
-    let cases = [
-        ("config", vec![other_config]),
-        ("mode", vec![other_mode]),
-        ("settings", vec![other_take_over]),
-    ];
-    for (reason, loaded) in cases {
-        for (loaded, runs) in [(loaded, 1), (as_it_was.clone(), 1)] {
-            stage.host.stop().await.unwrap();
-            stage.loaded = loaded;
-            stage = stage.restart().await;
-            assert_eq!(ran(stage.settle().await).len(), runs, "{reason}");
-        }
-        // Of one that only observes, no record is kept in the place of the former one.
-        let told =
-            not_skipped(&stage, "puppet", reason) + not_skipped(&stage, "puppet", "settings");
-        assert!(told > 0 || reason == "mode", "{:?}", counted(&stage));
-    }
-    let stage = stage.restart().await;
-    assert_eq!(ran(stage.settle().await).len(), 0);
 }
 
 /// An object with another laid over it.

@@ -1,0 +1,191 @@
+//! Histories at random: people change objects, resyncs come, and hosts end and start with the records of those before them. A host that
+//! leaves runs out is to end as one that never does, at every rest.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use mortise_host::run::{Drive, Skip};
+use proptest::{
+    collection::vec,
+    prelude::{Just, Strategy, any, prop_oneof},
+    prop_assert_eq,
+    test_runner::{Config, TestCaseResult, TestRunner},
+};
+use serde_json::{Value, json};
+
+use super::{
+    RULE, Scene, Stage, VIRTUAL_SERVICE, pod, rule, service,
+    skipped::{Cache, RESYNC, killed},
+    text,
+};
+
+const CASES: u32 = 12;
+const LONGEST: usize = 14;
+const RULES: usize = 3;
+const SERVICES: usize = 2;
+
+/// What somebody does.
+#[derive(Clone, Debug)]
+enum Change {
+    /// A rule is there, for this Service.
+    Rule(usize, usize),
+    NoRule(usize),
+    /// A Service is there, and selects the Pods of this tier.
+    Service(usize, bool),
+    NoService(usize),
+    /// What was written for a rule is changed, or deleted.
+    Drift(usize, bool),
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Change(Change),
+    /// The host does all that is to be done.
+    Rest,
+    /// Nobody does anything until the rules come back by themselves.
+    Resync,
+    /// A host ends, and another one starts after this.
+    Restart(Vec<Change>),
+    /// The same; but the host is killed.
+    Kill(Vec<Change>),
+}
+
+/// All objects at each rest, and how many runs were left out.
+type Lived = (Vec<BTreeMap<String, Value>>, usize);
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        (0..RULES, 0..SERVICES).prop_map(|(rule, service)| Change::Rule(rule, service)),
+        (0..RULES).prop_map(Change::NoRule),
+        (0..SERVICES, any::<bool>()).prop_map(|(service, tier)| Change::Service(service, tier)),
+        (0..SERVICES).prop_map(Change::NoService),
+        (0..RULES, any::<bool>()).prop_map(|(rule, deletes)| Change::Drift(rule, deletes)),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => change().prop_map(Step::Change),
+        2 => Just(Step::Rest),
+        1 => Just(Step::Resync),
+        1 => vec(change(), 0..3).prop_map(Step::Restart),
+        1 => vec(change(), 0..3).prop_map(Step::Kill),
+    ]
+}
+
+fn rule_name(rule: usize) -> String {
+    format!("r{rule}")
+}
+
+fn service_name(service: usize) -> String {
+    format!("s{service}")
+}
+
+impl Stage {
+    async fn make(&self, change: &Change) {
+        match change {
+            Change::Rule(of, to) => {
+                self.apply(&[rule(&rule_name(*of), &service_name(*to))]).await;
+            }
+            Change::NoRule(of) => self.delete_if_there(RULE, &rule_name(*of)).await,
+            Change::Service(of, has_tier) => {
+                let mut service = service(&service_name(*of));
+                service["spec"]["selector"]["tier"] = json!(if *has_tier { "a" } else { "b" });
+                self.apply(&[service]).await;
+            }
+            Change::NoService(of) => self.delete_if_there("v1/Service", &service_name(*of)).await,
+            Change::Drift(of, deletes) => self.disturb(&format!("r{of}-"), *deletes).await,
+        }
+    }
+
+    async fn delete_if_there(&self, of: &str, name: &str) {
+        if self.get(of, name).is_some() {
+            self.delete(of, name).await;
+        }
+    }
+
+    async fn disturb(&self, prefix: &str, deletes: bool) {
+        let mut written = self.all(VIRTUAL_SERVICE).into_values();
+        let Some(written) = written.find(|of| text(of, "/metadata/name").starts_with(prefix))
+        else {
+            return;
+        };
+        let name = text(&written, "/metadata/name");
+        if deletes {
+            self.delete(VIRTUAL_SERVICE, name).await;
+        } else {
+            let theirs = json!({"spec": {"hosts": ["theirs.example.com"]}});
+            self.edit(VIRTUAL_SERVICE, name, theirs).await;
+        }
+    }
+}
+
+/// What comes of a history with hosts that leave out runs like this; a cache is where they keep their records.
+async fn live(history: &[Step], skip: Skip, cache: Option<&Cache>) -> Lived {
+    let scene = Scene::of_rules().await;
+    scene.load(&pod("s0-1", "s0"));
+    let mut stage = scene.start_skipping(Drive::Caller, skip);
+    let (mut rests, mut skipped) = (Vec::new(), 0);
+    // In the end all is at rest; then come a resync and another host, and there is nothing to do.
+    let end = [Step::Rest, Step::Resync, Step::Rest, Step::Restart(Vec::new()), Step::Rest];
+    for step in history.iter().chain(&end) {
+        match step {
+            Step::Change(change) => stage.make(change).await,
+            Step::Rest => {
+                let reports = stage.settle().await;
+                skipped += reports.iter().filter(|report| report.skipped).count();
+                rests.push(stage.state());
+            }
+            Step::Resync => tokio::time::advance(RESYNC).await,
+            Step::Restart(changes) => {
+                stage.host.stop().await.unwrap();
+                make_all(&stage, changes).await;
+                stage = stage.kill();
+            }
+            Step::Kill(changes) => {
+                // The clock goes on when nothing is left to do: what is known is written down.
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                make_all(&stage, changes).await;
+                stage = match cache {
+                    Some(cache) => killed(stage, cache).await,
+                    None => stage.kill(),
+                };
+            }
+        }
+    }
+    (rests, skipped)
+}
+
+async fn make_all(stage: &Stage, changes: &[Change]) {
+    for change in changes {
+        stage.make(change).await;
+    }
+}
+
+/// How many runs were left out.
+fn ends_alike(history: &[Step]) -> Result<usize, proptest::test_runner::TestCaseError> {
+    let live = |skip, cache| {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(live(history, skip, cache))
+    };
+    let cache = Cache::new();
+    let (expected, _) = live(Skip::Never, None);
+    let (rests, skipped) = live(cache.skip(), Some(&cache));
+    for (number, (rest, expected)) in rests.iter().zip(&expected).enumerate() {
+        prop_assert_eq!(rest, expected, "at rest {}", number);
+    }
+    Ok(skipped)
+}
+
+#[test]
+fn a_host_that_leaves_runs_out_ends_as_one_that_does_not() {
+    let mut runner =
+        TestRunner::new(Config { cases: CASES, failure_persistence: None, ..Config::default() });
+    let skipped = std::cell::Cell::new(0);
+    let ran = runner.run(&vec(step(), 1..LONGEST), |history| -> TestCaseResult {
+        skipped.set(skipped.get() + ends_alike(&history)?);
+        Ok(())
+    });
+    ran.unwrap_or_else(|error| panic!("{error}"));
+    assert!(skipped.get() > 0, "some runs were left out");
+}
