@@ -64,7 +64,7 @@ type Paged = (Vec<Rendered>, Option<String>);
 
 /// What a page is taken from: the selected objects after a place.
 struct Listing {
-    query: Query,
+    query: Arc<Query>,
     fields: Arc<Fields>,
     after: Option<(String, String)>,
     answering: Answering,
@@ -120,7 +120,7 @@ impl View {
         let Some(part) = readable.reconciler(reconciler) else {
             return Err(ReadError::Denied(format!("reconciler `{reconciler}` is not declared")));
         };
-        let query = Query::object(of.namespace.as_deref(), &of.name);
+        let query = Arc::new(Query::object(of.namespace.as_deref(), &of.name));
         let answering = self.answering(&of.kind, &query, &part.kept)?;
         let extent = if part.triggered_by_status { Extent::Counted } else { Extent::WithoutStatus };
         let concern = Concern::Reconciled { query, fields: Arc::clone(&part.kept), extent };
@@ -173,12 +173,12 @@ impl View {
         let readable = Arc::clone(&self.readable);
         let (namespace, mut found) = (of.namespace.as_deref(), None);
         for (part, fields) in self.declared("get", &of.kind, readable.get(of, fields))? {
-            let query = part.map_or_else(
+            let query = Arc::new(part.map_or_else(
                 || Query::object(namespace, &of.name),
                 |part| part.narrowed(namespace, &of.name),
-            );
+            ));
             let answering = self.answering(&of.kind, &query, &fields)?;
-            let concern = Concern::Read { query: query.clone(), fields: Arc::clone(&fields) };
+            let concern = Concern::Read { query: Arc::clone(&query), fields: Arc::clone(&fields) };
             self.note(&answering, concern);
             let entry = answering.snapshot.select(&query, None).next();
             if let Some(entry) = entry.filter(|_| found.is_none()) {
@@ -224,12 +224,15 @@ impl View {
 
     /// What a page is taken from.
     fn listing(&mut self, of: &Selection, from: Option<&str>) -> Result<Listing, ReadError> {
-        let query = Query::new(of).map_err(ReadError::Invalid)?;
+        let query = Arc::new(Query::new(of).map_err(ReadError::Invalid)?);
         let readable = Arc::clone(&self.readable);
         let fields = readable.list(of, &query)?;
         let after = from.map(|token| page::read(of, token)).transpose()?;
         let answering = self.answering(&of.kind, &query, &fields)?;
-        self.note(&answering, Concern::Read { query: query.clone(), fields: Arc::clone(&fields) });
+        self.note(
+            &answering,
+            Concern::Read { query: Arc::clone(&query), fields: Arc::clone(&fields) },
+        );
         Ok(Listing { query, fields, after, answering })
     }
 

@@ -1,10 +1,11 @@
 //! The interests in one kind, found by what a changed object has.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use super::compare::Compare;
 use crate::queue::Key;
-use crate::store::{Change, StoreId};
+use crate::store::{Change, Query, StoreId};
 use crate::view::{Anchor, Concern, Interest, Reads};
 
 /// The interests in one kind.
@@ -21,7 +22,7 @@ pub(super) struct Registered {
     pub(super) key: Key,
     pub(super) interest: Interest,
     /// Of what is pruned: what the key's run has written is not.
-    written: Vec<crate::store::Query>,
+    written: Box<[Arc<Query>]>,
 }
 
 // === impl Index ===
@@ -97,9 +98,9 @@ impl Registered {
                     .iter()
                     .filter(is_written)
                     .filter(|held| held.kind == interest.kind);
-                written.map(|held| held.concern.query().clone()).collect()
+                written.map(|held| Arc::clone(held.concern.query())).collect()
             } else {
-                Vec::new()
+                Box::default()
             };
             Self { key: key.clone(), interest: interest.clone(), written }
         };

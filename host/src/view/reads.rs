@@ -31,7 +31,7 @@ pub struct Reads {
     /// What is not watched and would have been read.
     demands: Vec<Demand>,
     /// What was written and is not watched.
-    unwatched: Vec<(Kind, Query)>,
+    unwatched: Vec<(Kind, Arc<Query>)>,
     denials: Vec<Denial>,
 }
 
@@ -68,18 +68,21 @@ pub(crate) enum Anchor {
     Any,
 }
 
-/// What of a change concerns the run.
+/// What of a change concerns the run. It is kept for each key as long as there is the key: what several may hold is shared.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Concern {
     /// The object that it is about.
-    Reconciled { query: Query, fields: Arc<Fields>, extent: Extent },
+    Reconciled { query: Arc<Query>, fields: Arc<Fields>, extent: Extent },
     /// Which objects are selected, and what they hold in these fields.
-    Read { query: Query, fields: Arc<Fields> },
+    Read { query: Arc<Query>, fields: Arc<Fields> },
     /// What a manager owns of an object, or, where that is none, whether the object is there; and whether what must be absent is.
-    Written { query: Query, manager: Box<str>, own: Option<Pair> },
+    Written { query: Arc<Query>, manager: Arc<str>, own: Option<Pair> },
     /// Which of the selected objects a manager has applied.
-    Pruned { query: Query, manager: Box<str> },
+    Pruned { query: Arc<Query>, manager: Arc<str> },
 }
+
+/// With how many of the last interests a new one is compared: more than a run of few objects has, and no time that counts for one of many.
+const COMPARED: usize = 16;
 
 // === impl Reads ===
 
@@ -127,7 +130,7 @@ impl Reads {
             if wrote.subresource.is_empty() {
                 self.wrote(&of, &wrote.manager, own);
             } else {
-                self.record_wrote(&of, &wrote.manager, &wrote.subresource, own);
+                self.record_wrote(&of, Arc::clone(&wrote.manager), &wrote.subresource, own);
             }
         }
         for record::Pruned { of, manager } in &record.pruned {
@@ -170,15 +173,16 @@ impl Reads {
     /// The run wrote an object under a manager, and these are the digests of what the manager owns of it since then; without
     /// digests only the object's existence counts.
     pub fn wrote(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
-        let query = Query::object(of.namespace.as_deref(), &of.name);
-        let concern = Concern::Written { query, manager: manager.into(), own };
+        let query = Arc::new(Query::object(of.namespace.as_deref(), &of.name));
+        let manager = self.shared_manager(manager);
+        let concern = Concern::Written { query, manager: Arc::clone(&manager), own };
         self.note_at_end(&of.kind, concern);
         self.record_wrote(of, manager, "", own);
     }
 
     /// The run wrote the status of its object under a manager. Who changes it triggers nothing by that; the record tells it.
     pub fn wrote_status(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
-        self.record_wrote(of, manager, "status", own);
+        self.record_wrote(of, self.shared_manager(manager), "status", own);
     }
 
     /// What was written last must not have some fields.
@@ -201,11 +205,10 @@ impl Reads {
     fn record_wrote(
         &mut self,
         of: &ObjectRef,
-        manager: &str,
+        manager: Arc<str>,
         subresource: &str,
         own: Option<Pair>,
     ) {
-        let manager = self.shared_manager(manager);
         let object = record::Object::of(of, self.stores.shared_kind(&of.kind));
         let secret = self.saw_secret || record::is_secret(&of.kind);
         let own = own.map(|pair| record::Own::of(pair, secret));
@@ -223,11 +226,12 @@ impl Reads {
     /// be pruned. What does not parse selects nothing.
     pub fn pruned(&mut self, of: &Selection, manager: &str) {
         if let Ok(query) = Query::new(of) {
-            self.note_at_end(&of.kind, Concern::Pruned { query, manager: manager.into() });
+            let (query, shared) = (Arc::new(query), self.shared_manager(manager));
+            self.note_at_end(&of.kind, Concern::Pruned { query, manager: Arc::clone(&shared) });
             let secret = self.saw_secret || record::is_secret(&of.kind);
             let (kind, fields) = (self.stores.shared_kind(&of.kind), of.fields.as_slice().into());
             let of = record::Selection::of(of, kind, fields, secret);
-            self.pruned.push(Pruned { of, manager: self.shared_manager(manager) });
+            self.pruned.push(Pruned { of, manager: shared });
         }
     }
 
@@ -266,18 +270,26 @@ impl Reads {
         );
         let store = covering.map(|(store, _)| store);
         if store.is_none() {
-            self.unwatched.push((kind.clone(), concern.query().clone()));
+            self.unwatched.push((kind.clone(), Arc::clone(concern.query())));
         }
         self.note(Interest { kind: Arc::clone(&now.kind), store, sequence: None, anchor, concern });
     }
 
-    pub(super) fn note(&mut self, interest: Interest) {
+    pub(super) fn note(&mut self, mut interest: Interest) {
+        let last = || self.interests.iter().rev().take(COMPARED);
         let is_same =
             |held: &Interest| held.store == interest.store && held.concern == interest.concern;
         // A list that is read page by page is noted once.
-        if !self.interests.iter().rev().take(8).any(is_same) {
-            self.interests.push(interest);
+        if last().any(is_same) {
+            return;
         }
+        // What is read of one kind is often read of others, and pruned, by the same labels.
+        let of_same = |held: &&Interest| held.concern.query() == interest.concern.query();
+        if let Some(held) = last().find(of_same) {
+            let query = Arc::clone(held.concern.query());
+            interest.concern.share(query);
+        }
+        self.interests.push(interest);
     }
 
     pub(super) fn waits_for(&mut self, kind: &Arc<Kind>, for_itself: bool) {
@@ -426,12 +438,22 @@ fn place(namespace: &str, name: &str) -> u64 {
 // === impl Concern ===
 
 impl Concern {
-    pub(crate) fn query(&self) -> &Query {
+    pub(crate) fn query(&self) -> &Arc<Query> {
         match self {
             Self::Reconciled { query, .. }
             | Self::Read { query, .. }
             | Self::Written { query, .. }
             | Self::Pruned { query, .. } => query,
+        }
+    }
+
+    /// Takes a selection that is the same for its own.
+    fn share(&mut self, same: Arc<Query>) {
+        match self {
+            Self::Reconciled { query, .. }
+            | Self::Read { query, .. }
+            | Self::Written { query, .. }
+            | Self::Pruned { query, .. } => *query = same,
         }
     }
 }

@@ -239,3 +239,18 @@ fn what_is_not_watched_is_demanded_as_far_as_it_is_declared_and_asked_for() {
     let wanted = view.readable.demand(&self::kind("Other"), &object).unwrap().wanted;
     assert!(wanted.fields.is_whole(), "as `*` asks for it too");
 }
+
+#[test]
+fn a_selection_that_is_asked_for_again_is_kept_once_for_all_kinds() {
+    let mut view = view(vec![all("Thing"), all("Rule")]);
+    for (kind, labels) in [("Thing", "app=x"), ("Rule", "app=x"), ("Thing", "app=y")] {
+        view.list(&labelled(all(kind), labels), 0, None).unwrap();
+    }
+    let mut reads = view.finish();
+    reads.pruned(&labelled(all("Thing"), "app=x"), "manager");
+    let queries: Vec<_> =
+        reads.interests().iter().map(|interest| interest.concern.query()).collect();
+    let [first, same, other, pruned] = queries.as_slice() else { panic!("{queries:?}") };
+    assert!(Arc::ptr_eq(first, same) && Arc::ptr_eq(first, pruned));
+    assert_ne!(first, other);
+}
