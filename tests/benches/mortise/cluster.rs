@@ -1,55 +1,48 @@
-//! Many APIRules on a real control plane: from nothing to settled, beside a bare client that sends the same requests to another
-//! one; again by a new host; after a change of a Gateway that all of them read; and one produced object, until it is mended.
+//! Many APIRules: from nothing to settled, beside a bare client that sends the same requests to another API; a resync; a new host with
+//! and without what the former one knew; a change of a Gateway that all of them read; and one produced object, until it is
+//! mended. All of it on a real control plane and, by the same code, on the API in memory beside it.
 
 mod bare;
 mod plane;
 mod tap;
+mod work;
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
-use kube::api::{DeleteParams, PostParams};
 use mortise_host::{
-    cluster::{Account, Cluster},
-    run::{Host, Loaded, Options, Settings},
+    cache_dir::CacheDir,
+    cluster::Account,
+    run::{Loaded, Settings, Skip},
 };
 
 use crate::{
     calls::runtime,
-    process,
+    process::API_THREAD,
     table::{Table, Times},
 };
-use serde_json::Value;
 
-use plane::{Plane, Used};
-use tap::Tap;
+use bare::Sent;
+use plane::{Place, Plane};
+use work::{Took, Work};
 
-/// Only a fault takes longer.
-const DEADLINE: Duration = Duration::from_mins(20);
 /// Calls, and so streams of requests, at once: the host's own choice.
 const PARALLEL: usize = 4;
-/// How often an object is taken away.
-const DRIFTS: usize = 15;
 /// The account that the processor has.
 const ACCOUNT: (&str, &str) = ("kyma-system", "api-rule");
+const NOTHING_TO_DO: &str = "no run, no write, < 1 s of CPU for 5,000";
 
-/// What it took until nothing was to be done any more.
-struct Settled {
-    wall: Duration,
-    host: Duration,
-    used: Used,
-    runs: usize,
-    resident: usize,
-}
-
-/// A host at work on a control plane.
-struct Work {
-    host: Host,
-    tap: Tap,
-    rules: usize,
+/// What so many rules take on one API.
+struct Measured {
+    rules: u32,
+    writes: usize,
+    /// Until every rule has been reconciled, and until all is done that is done then.
+    first: [Took; 2],
+    bare: Sent,
+    resync: Took,
+    kept: Took,
+    without: Took,
+    gateway: Took,
+    drifts: Times,
 }
 
 /// Adds what 1,000 and 5,000 rules cost.
@@ -58,135 +51,50 @@ struct Work {
 ///
 /// No Go to build the control plane with, rules that do not become ready, or a host that fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
+    table.columns(["real control plane", "API in memory"]);
     [1_000, 5_000].into_iter().try_for_each(|rules| {
-        let runtime = runtime(2, "host")?;
-        let result = runtime.block_on(Box::pin(rows(rules, table)));
-        runtime.shutdown_background();
-        result
+        let serving = runtime(2, API_THREAD)?;
+        let hosting = runtime(2, "host")?;
+        let measured = hosting.block_on(async {
+            let real = Box::pin(measure(&Place::Real, rules)).await?;
+            let embedded = Place::Embedded(serving.handle().clone());
+            anyhow::Ok([real, Box::pin(measure(&embedded, rules)).await?])
+        });
+        hosting.shutdown_background();
+        serving.shutdown_background();
+        Rows { table, measured: measured?, rules }.all();
+        Ok(())
     })
 }
 
-async fn rows(rules: usize, table: &mut Table) -> anyhow::Result<()> {
-    let plane = Plane::start(rules).await?;
+async fn measure(api: &Place, rules: usize) -> anyhow::Result<Measured> {
+    let plane = Plane::start(api, rules).await?;
     let before = plane.versions().await?;
-    let (work, first) = Work::start(&plane, rules, true).await?;
+    let folder = tempfile::tempdir()?;
+    let records = CacheDir::open(folder.path())?.subdir("records")?;
+    let keep = Skip::BetweenStarts(records);
+
+    let (work, first) = Work::first(&plane, rules, keep.clone()).await?;
     plane.check().await?;
-    first.rows(table, &format!("{rules} rules, first time"), rules, &work.tap);
     let recorded = work.tap.take_recorded();
-    let writes = recorded.len();
-    table.row("  API server and etcd", first.used.per_write(writes), "");
+    let writes = recorded.iter().filter(|request| request.verb.is_write()).count();
+    let resync = work.resync().await?;
     work.host.stop().await?;
 
-    let (work, again) = Work::start(&plane, rules, false).await?;
-    again.rows(table, &format!("{rules} rules, a new host, nothing changed"), rules, &work.tap);
-    work.gateway_changes(&plane, table).await?;
-    work.drifts(&plane, table).await?;
+    let (work, kept) = Work::again(&plane, rules, keep).await?;
+    let gateway = work.gateway_changes().await?;
+    let drifts = work.drifts().await?;
+    work.host.stop().await?;
+    let (work, without) = Work::again(&plane, rules, Skip::WhileRunning).await?;
     work.host.stop().await?;
     drop(plane);
 
-    let other = Plane::start(rules).await?;
+    let other = Plane::start(api, rules).await?;
     let after = other.versions().await?;
-    let sent = bare::send(&other, recorded, &before, &after, PARALLEL).await?;
+    let bare = bare::send(&other, recorded, &before, &after, PARALLEL).await?;
     other.check().await?;
-    table.row(
-        format!("{rules} rules, a bare client sends the same {writes} requests"),
-        format!("{:.2} s, CPU {:.2} s", sent.wall.as_secs_f64(), sent.client.as_secs_f64()),
-        "",
-    );
-    table.row("  API server and etcd", sent.used.per_write(writes), "");
-    let ratio = first.wall.as_secs_f64() / sent.wall.as_secs_f64();
-    table.row("  the host beside it", format!("{ratio:.2} × its time"), "< 1.3 ×");
-    Ok(())
-}
-
-// === impl Work ===
-
-impl Work {
-    /// Starts a host, and waits until nothing is to be done any more.
-    async fn start(plane: &Plane, rules: usize, record: bool) -> anyhow::Result<(Self, Settled)> {
-        let tap = Tap::new(plane.client().await?, record);
-        let cluster = Cluster::new(tap.client());
-        let loaded = loaded().await?;
-        let (cpu, used, start) = (process::cpu()?, plane.used()?, Instant::now());
-        let host = Host::start(&cluster, Vec::new(), &Options::default())?;
-        host.exchange(loaded).await?;
-        let work = Self { host, tap, rules };
-        let runs = work.all_run().await?;
-        let settled = Settled {
-            wall: start.elapsed(),
-            host: (process::cpu()? - cpu).host,
-            used: plane.used()? - used,
-            runs,
-            resident: process::resident()?,
-        };
-        Ok((work, settled))
-    }
-
-    /// Waits until every rule has run and nothing is ready any more. How many runs that took.
-    async fn all_run(&self) -> anyhow::Result<usize> {
-        let all = async {
-            let (mut seen, mut runs) = (BTreeSet::new(), 0);
-            loop {
-                tokio::select! {
-                    biased;
-                    report = self.host.next_report() => {
-                        let report = report?;
-                        ensure!(report.failure.is_none(), "{}: {:?}", report.key, report.failure);
-                        runs += 1;
-                        seen.insert(report.key);
-                    }
-                    () = self.host.settled(), if seen.len() >= self.rules => return Ok(runs),
-                }
-            }
-        };
-        tokio::time::timeout(DEADLINE, all).await.context("the rules did not settle")?
-    }
-
-    /// Adds a host to the Gateway that all rules read; it changes nothing of what they want.
-    async fn gateway_changes(&self, plane: &Plane, table: &mut Table) -> anyhow::Result<()> {
-        let gateways = plane.api("networking.istio.io/v1", "Gateway", "kyma-system").await?;
-        let mut gateway = gateways.get("kyma-gateway").await?;
-        let hosts = gateway.data.pointer_mut("/spec/servers/1/hosts").and_then(Value::as_array_mut);
-        hosts.context("the Gateway has a second server")?.push("other.example.com".into());
-        let (cpu, start) = (process::cpu()?, Instant::now());
-        self.tap.forget();
-        gateways.replace("kyma-gateway", &PostParams::default(), &gateway).await?;
-        self.all_run().await?;
-        let used = (process::cpu()? - cpu).host;
-        let (wall, used) = (start.elapsed().as_secs_f64(), used.as_secs_f64());
-        let figure = format!("{wall:.2} s, host CPU {used:.2} s, {}", self.tap.counts());
-        table.row("  a Gateway that all read changes", figure, "");
-        Ok(())
-    }
-
-    /// Deletes one produced object after the other; how long until each is there again.
-    async fn drifts(&self, plane: &Plane, table: &mut Table) -> anyhow::Result<()> {
-        let services = plane.api("networking.istio.io/v1", "VirtualService", "shop").await?;
-        let mut times = Vec::new();
-        for _ in 0..DRIFTS {
-            let list = services.list(&kube::api::ListParams::default().limit(1)).await?;
-            let first = list.items.first().context("there is a VirtualService")?;
-            let name = first.metadata.name.clone().context("it has a name")?;
-            let uid = first.metadata.uid.clone();
-            let start = Instant::now();
-            services.delete(&name, &DeleteParams::default()).await?;
-            let is_back = |found: Option<&kube::api::DynamicObject>| {
-                found.is_some_and(|found| found.metadata.uid != uid)
-            };
-            kube::runtime::wait::await_condition(services.clone(), &name, is_back).await?;
-            times.push(start.elapsed());
-            self.host.next_report().await?;
-        }
-        let times = Times::new(times);
-        let millis = |time: Duration| time.as_secs_f64() * 1e3;
-        let figure = format!(
-            "median {:.1} ms, longest {:.1} ms",
-            millis(times.median()),
-            millis(times.at(100))
-        );
-        table.row("  a produced object is deleted, until it is there again", figure, "< 1 s");
-        Ok(())
-    }
+    let rules = u32::try_from(rules)?;
+    Ok(Measured { rules, writes, first, bare, resync, kept, without, gateway, drifts })
 }
 
 /// The processor, with the rights of its account.
@@ -198,17 +106,71 @@ async fn loaded() -> anyhow::Result<Loaded> {
     Ok(Loaded { settings, ..loaded })
 }
 
-// === impl Settled ===
+/// Adds rows that are figures of both APIs.
+struct Rows<'a> {
+    table: &'a mut Table,
+    measured: [Measured; 2],
+    rules: usize,
+}
 
-impl Settled {
-    fn rows(&self, table: &mut Table, name: &str, rules: usize, tap: &Tap) {
-        let count = u32::try_from(rules).unwrap_or(u32::MAX);
-        let (wall, cpu) = (self.wall.as_secs_f64(), self.host.as_secs_f64());
-        let each = (self.wall / count).as_secs_f64() * 1e3;
-        table.row(name, format!("{wall:.2} s ({each:.2} ms per rule), {} runs", self.runs), "");
-        let cores = cpu / wall.max(f64::EPSILON);
-        table.row("  host CPU", format!("{cpu:.2} s ({cores:.2} cores)"), "< half a core");
-        table.row("  host resident", format!("{} MiB", self.resident >> 20), "< 33 MiB for 1,000");
-        table.row("  requests", tap.counts(), "");
+// === impl Rows ===
+
+impl Rows<'_> {
+    fn row(&mut self, what: &str, budget: &str, figure: impl Fn(&Measured) -> String) {
+        self.table.figures(what, self.measured.iter().map(figure), budget);
     }
+
+    fn first(&mut self) {
+        let rules = self.rules;
+        self.row(&format!("{rules} rules, first time"), "", |of| {
+            let wall = seconds(of.first[0].wall);
+            format!("{wall:.2} s ({:.2} ms per rule)", wall * 1e3 / f64::from(of.rules))
+        });
+        self.row("  host CPU", "< half a core", |of| {
+            let (wall, cpu) = (seconds(of.first[0].wall), seconds(of.first[0].host));
+            format!("{cpu:.2} s ({:.2} cores)", cpu / wall.max(f64::EPSILON))
+        });
+        self.row("  requests", "", |of| of.first[0].requests.clone());
+        self.row("  the server's CPU", "", |of| of.first[0].used.per_write(of.writes));
+        self.row("  a bare client sends the same requests", "", |of| {
+            let Sent { wall, client, .. } = &of.bare;
+            format!("{:.2} s, CPU {:.2} s", seconds(*wall), seconds(*client))
+        });
+        self.row("    the server's CPU", "", |of| of.bare.used.per_write(of.writes));
+        self.row("    the host beside it", "< 1.3 ×", |of| {
+            format!("{:.2} × its time", seconds(of.first[0].wall) / seconds(of.bare.wall))
+        });
+        self.row("  each run once more when idle", "", |of| {
+            let [first, all] = &of.first;
+            let wall = all.wall.saturating_sub(first.wall);
+            let cpu = all.host.saturating_sub(first.host);
+            format!("{:.2} s, CPU {:.2} s", seconds(wall), seconds(cpu))
+        });
+    }
+
+    fn again(&mut self, what: &str, budget: &str, took: impl Fn(&Measured) -> &Took) {
+        let rules = self.rules;
+        self.row(&format!("{rules} rules, {what}"), budget, |of| {
+            let Took { wall, host, runs, .. } = took(of);
+            format!("{:.2} s, CPU {:.2} s, {runs} runs", seconds(*wall), seconds(*host))
+        });
+        self.row("  requests", "", |of| took(of).requests.clone());
+    }
+
+    fn all(mut self) {
+        self.first();
+        self.again("a resync", NOTHING_TO_DO, |of| &of.resync);
+        self.again("a new host with its cache directory", NOTHING_TO_DO, |of| &of.kept);
+        self.again("a new host without", "no write", |of| &of.without);
+        self.again("a Gateway that all read changes", "", |of| &of.gateway);
+        self.row("  a produced object is deleted, until it is there again", "< 1 s", |of| {
+            let drifts = [of.drifts.median(), of.drifts.at(100)];
+            let [median, longest] = drifts.map(|time| seconds(time) * 1e3);
+            format!("median {median:.1} ms, longest {longest:.1} ms")
+        });
+    }
+}
+
+fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
 }

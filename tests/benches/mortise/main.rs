@@ -1,4 +1,5 @@
-//! What calls, reads, stores, whole reconciles, the embedded API, the desk, swaps, starts, and a host on a real control plane cost:
+//! What calls, reads, stores, whole reconciles, the embedded API, the desk, swaps, starts, a host on a real control plane, and
+//! `mortise run` on one cost:
 //! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`. It prints a table for each and
 //! judges nothing; the budgets are for who reads it. What listens does so on free ports of the loopback interface.
 
@@ -7,12 +8,14 @@
 mod api;
 mod calls;
 mod cluster;
+mod command;
 mod desk;
 mod process;
 mod reads;
 mod restart;
 mod rules;
 mod samples;
+mod settle;
 mod start;
 mod swap;
 mod table;
@@ -23,7 +26,7 @@ use table::Table;
 
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
-const PARTS: [(&str, Part); 10] = [
+const PARTS: [(&str, Part); 11] = [
     ("memory", samples::memory),
     ("calls", calls::run),
     ("reads", reads::run),
@@ -33,6 +36,7 @@ const PARTS: [(&str, Part); 10] = [
     ("desk", desk::run),
     ("swap", swap::run),
     ("start", start::run),
+    ("command", command::run),
     ("cluster", cluster::run),
 ];
 

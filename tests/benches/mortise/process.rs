@@ -1,6 +1,8 @@
 //! What this process has used, as Linux tells it.
 
-use std::{fs, ops::Sub, time::Duration};
+use std::{fmt, fs, ops::Sub, time::Duration};
+
+use anyhow::Context as _;
 
 /// The threads that carry the API are called so.
 pub(crate) const API_THREAD: &str = "api";
@@ -18,6 +20,17 @@ pub(crate) struct Cpu {
     pub(crate) api: Duration,
     /// All others.
     pub(crate) host: Duration,
+}
+
+/// Memory of a process, in bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    /// What is resident now.
+    resident: usize,
+    /// Of that, what stands in no file: not the program's own text.
+    anonymous: usize,
+    /// The most that was ever resident.
+    peak: usize,
 }
 
 /// The CPU time of all threads that live.
@@ -63,6 +76,35 @@ pub(crate) fn resident() -> anyhow::Result<usize> {
     let pages = fs::read_to_string("/proc/self/statm")?;
     let pages: usize = pages.split(' ').nth(1).unwrap_or_default().parse()?;
     Ok(pages * PAGE)
+}
+
+// === impl Memory ===
+
+impl Memory {
+    /// What another process has now.
+    ///
+    /// # Errors
+    ///
+    /// A process that has ended, or a system without Linux' /proc.
+    pub(crate) fn of(process: u32) -> anyhow::Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        let field = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            let number = value.and_then(|value| value.trim().strip_suffix(" kB"));
+            let number = number.with_context(|| format!("process {process} has no {name}"))?;
+            Ok::<_, anyhow::Error>(number.parse::<usize>()? << 10)
+        };
+        let (resident, anonymous) = (field("VmRSS")?, field("RssAnon")?);
+        Ok(Self { resident, anonymous, peak: field("VmHWM")? })
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [resident, anonymous, peak] =
+            [self.resident, self.anonymous, self.peak].map(|bytes| bytes >> 20);
+        write!(f, "{resident} MiB, of it anonymous {anonymous} MiB; at most {peak} MiB")
+    }
 }
 
 // === impl Cpu ===

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
 use mortise_host::{
     cache_dir::CacheDir,
     run::{Host, Options, Skip},
@@ -13,13 +12,12 @@ use crate::{
     calls::runtime,
     process::{self, API_THREAD},
     rules::Setting,
+    settle,
     table::Table,
 };
 
-/// Only a fault takes longer.
-const DEADLINE: Duration = Duration::from_mins(20);
 /// When every rule has come back, though nothing has changed.
-const RESYNC: Duration = Duration::from_mins(31);
+pub(crate) const RESYNC: Duration = Duration::from_mins(31);
 const BUDGET: &str = "no run, no write, < 1 s of CPU for 5,000";
 
 /// What it took until nothing was to be done any more.
@@ -99,27 +97,9 @@ async fn settled(
     start: Instant,
     cpu: process::Cpu,
 ) -> anyhow::Result<Took> {
-    let all = async {
-        let mut activity = host.activity();
-        loop {
-            tokio::select! {
-                report = host.next_report() => {
-                    let report = report?;
-                    ensure!(report.failure.is_none(), "{}: {:?}", report.key, report.failure);
-                }
-                () = host.settled() => {
-                    let status = host.status();
-                    let known = status.first().context("no processor")?.objects;
-                    if known == setting.rules && host.is_settled() {
-                        return anyhow::Ok(());
-                    }
-                    activity.changed().await?;
-                }
-            }
-        }
-    };
-    tokio::time::timeout(DEADLINE, all).await.context("the rules did not settle")??;
-    let (wall, cpu) = (start.elapsed(), (process::cpu()? - cpu).host);
+    let end = settle::settled(host, setting.rules, || Ok((start.elapsed(), process::cpu()?)));
+    let (wall, used) = end.await?.end;
+    let cpu = (used - cpu).host;
     let runs = host.status().first().map_or(0, |status| status.runs) - before;
     let reads = ["get", "list", "watch"];
     let mut requests = setting.requests();

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use kube::{Client, client::Body};
 use mortise_embedded_api::{EmbeddedApi, Options};
 use mortise_host::{
     cluster::Cluster,
@@ -14,6 +15,7 @@ use mortise_host::{
 };
 pub(crate) use mortise_tests::rules::{rule, surroundings};
 use serde_json::Value;
+use tokio::runtime::Handle;
 use tower::{BoxError, ServiceExt as _};
 
 use crate::{
@@ -78,18 +80,22 @@ fn settle(rules: usize, table: &mut Table) -> anyhow::Result<()> {
     result
 }
 
+/// A client of an API that answers on threads of its own, so that its CPU time can be told from the host's.
+pub(crate) fn client(api: &EmbeddedApi, serving: Handle) -> Client {
+    let router = api.router();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let answer = serving.spawn(router.clone().oneshot(request));
+        async move { Ok::<_, BoxError>(answer.await?.unwrap_or_else(|never| match never {})) }
+    });
+    Client::new(service, "default")
+}
+
 // === impl Setting ===
 
 impl Setting {
-    pub(crate) async fn new(rules: usize, serving: tokio::runtime::Handle) -> anyhow::Result<Self> {
+    pub(crate) async fn new(rules: usize, serving: Handle) -> anyhow::Result<Self> {
         let api = EmbeddedApi::new(Options::default());
-        let router = api.router();
-        // On threads of its own, so that its CPU time can be told from the host's.
-        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-            let answer = serving.spawn(router.clone().oneshot(request));
-            async move { Ok::<_, BoxError>(answer.await?.unwrap_or_else(|never| match never {})) }
-        });
-        let cluster = Cluster::new(kube::Client::new(service, "default"));
+        let cluster = Cluster::new(client(&api, serving));
         let loaded = mortise_tests::loaded("guests/api-rule", "{}").await?;
         desk::apply(&cluster, mortise_tests::definitions("guests/api-rule")?).await?;
         desk::serve_untyped(&api, &loaded.description, |_| false);

@@ -2,33 +2,75 @@
 
 use std::{fmt, time::Duration};
 
-/// Rows of what was measured, the figure, and what it should be.
-#[derive(Default)]
-pub(crate) struct Table(Vec<[String; 3]>);
+/// Rows of what was measured, the figures, and what they should be.
+pub(crate) struct Table {
+    columns: Vec<&'static str>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    what: String,
+    figures: Vec<String>,
+    budget: String,
+}
 
 /// Times of the same thing, in ascending order.
 pub(crate) struct Times(Vec<Duration>);
 
 // === impl Table ===
 
+impl Default for Table {
+    fn default() -> Self {
+        Self { columns: vec!["figure"], rows: Vec::new() }
+    }
+}
+
 impl Table {
+    /// Names what the figures of a row are of, where there are several.
+    pub(crate) fn columns(&mut self, names: impl IntoIterator<Item = &'static str>) {
+        self.columns = names.into_iter().collect();
+    }
+
     /// Adds a row; an empty budget where there is none.
     pub(crate) fn row(&mut self, what: impl Into<String>, figure: impl Into<String>, budget: &str) {
-        self.0.push([what.into(), figure.into(), budget.to_owned()]);
+        self.figures(what, [figure.into()], budget);
+    }
+
+    /// Adds a row of several figures, in the order of the columns.
+    pub(crate) fn figures(
+        &mut self,
+        what: impl Into<String>,
+        figures: impl IntoIterator<Item = String>,
+        budget: &str,
+    ) {
+        let (what, figures) = (what.into(), figures.into_iter().collect());
+        self.rows.push(Row { what, figures, budget: budget.to_owned() });
+    }
+
+    fn width_of_figures(&self, column: usize) -> usize {
+        let figures = self.rows.iter().filter_map(|row| row.figures.get(column));
+        figures.map(|figure| figure.chars().count()).max().unwrap_or(0)
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = |text: &String| text.chars().count();
-        let widest = |column: fn(&[String; 3]) -> &String, least| {
-            self.0.iter().map(|row| width(column(row))).max().unwrap_or(0).max(least)
+        let what = self.rows.iter().map(|row| row.what.chars().count()).max().unwrap_or(0).max(4);
+        let widths: Vec<usize> = (self.columns.iter().enumerate())
+            .map(|(column, name)| self.width_of_figures(column).max(name.chars().count()))
+            .collect();
+        let cells = |figures: &mut dyn Iterator<Item = &str>| {
+            widths.iter().fold(String::new(), |cells, width| {
+                format!("{cells} | {:width$}", figures.next().unwrap_or_default())
+            })
         };
-        let (what, figure) = (widest(|[what, ..]| what, 4), widest(|[_, figure, _]| figure, 6));
-        writeln!(f, "| {:what$} | {:figure$} | budget", "what", "figure")?;
-        writeln!(f, "| {:-<what$} | {:-<figure$} | ------", "", "")?;
-        for [name, value, budget] in &self.0 {
-            writeln!(f, "| {name:what$} | {value:figure$} | {budget}")?;
+        writeln!(f, "| {:what$}{} | budget", "what", cells(&mut self.columns.iter().copied()))?;
+        let rules: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+        let rules = cells(&mut rules.iter().map(String::as_str));
+        writeln!(f, "| {:-<what$}{rules} | ------", "")?;
+        for Row { what: name, figures, budget } in &self.rows {
+            let figures = cells(&mut figures.iter().map(String::as_str));
+            writeln!(f, "| {name:what$}{figures} | {budget}")?;
         }
         Ok(())
     }

@@ -107,9 +107,14 @@ impl Program {
         self.child.wait().unwrap();
     }
 
+    /// The id of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Tells it to end.
     pub(super) fn terminate(&self) {
-        let id = self.child.id().to_string();
+        let id = self.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 

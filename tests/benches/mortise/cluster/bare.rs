@@ -1,19 +1,25 @@
 //! The requests of a host, sent again by a client that does nothing else.
+//!
+//! It is as fair as can be: the same headers, so that the API server judges the same account; the questions too, and the watches, which are
+//! open all the time and read to nowhere, since the API server works for them with each write; what belongs to one rule in its
+//! order, and as many rules at once. What the host does between them, and with the answers, is what it does not do.
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
-use http::Request;
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
 use kube::{Client, client::Body};
 use regex::Regex;
+use tokio::task::JoinSet;
 
 use super::{
     plane::{Plane, Used, Versions},
-    tap::Recorded,
+    tap::{Recorded, Verb},
 };
 use crate::process;
 
@@ -24,7 +30,7 @@ pub(super) struct Sent {
     pub(super) used: Used,
 }
 
-/// Sends what was sent to another control plane: what belongs to one rule in its order, so many rules at once.
+/// Sends what was sent to another control plane, so many requests at once.
 pub(super) async fn send(
     plane: &Plane,
     recorded: Vec<Recorded>,
@@ -32,11 +38,16 @@ pub(super) async fn send(
     after: &Versions,
     parallel: usize,
 ) -> anyhow::Result<Sent> {
-    let groups = groups(recorded, before, after)?;
+    let (watches, rest): (Vec<_>, Vec<_>) =
+        recorded.into_iter().partition(|request| request.verb == Verb::Watch);
+    let (writes, questions): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(|request| request.verb.is_write());
+    let rules = by_rule(writes, before, after)?;
     let client = plane.client().await?;
     let (cpu, used, start) = (process::cpu()?, plane.used()?, Instant::now());
-    let groups =
-        futures::stream::iter(groups.into_iter().map(|group| in_order(client.clone(), group)));
+    let _open = follow(&client, watches).await?;
+    let groups = std::iter::once(questions).chain(rules);
+    let groups = futures::stream::iter(groups.map(|group| in_order(&client, group)));
     let () = groups.buffer_unordered(parallel).try_collect().await?;
     Ok(Sent {
         wall: start.elapsed(),
@@ -46,7 +57,7 @@ pub(super) async fn send(
 }
 
 /// The requests of each rule, with what the other server has decided of it.
-fn groups(
+fn by_rule(
     recorded: Vec<Recorded>,
     before: &Versions,
     after: &Versions,
@@ -66,21 +77,36 @@ fn groups(
     Ok(groups.into_values().collect())
 }
 
-async fn in_order(client: Client, group: Vec<Recorded>) -> anyhow::Result<()> {
-    for Recorded { method, uri, headers, body } in group {
-        let shown = format!("{method} {uri}");
-        let mut request = Request::builder().method(method).uri(uri);
-        if let Some(place) = request.headers_mut() {
-            *place = headers;
-        }
-        let answer = client.send(request.body(Body::from(body.into_bytes()))?).await?;
-        let status = answer.status();
-        let text = answer.into_body().collect_bytes().await?;
-        anyhow::ensure!(
-            status.is_success(),
-            "{shown}: {status}: {}",
-            String::from_utf8_lossy(&text)
-        );
+/// Opens the watches, and reads what they show as long as the answer is kept. One that went on from a list goes on from any version
+/// that this server has: what it showed before is nothing that the requests wait for.
+async fn follow(client: &Client, watches: Vec<Recorded>) -> anyhow::Result<JoinSet<()>> {
+    let version = Regex::new(r"\bresourceVersion=\d+")?;
+    let mut open = JoinSet::new();
+    for mut watch in watches {
+        watch.uri = version.replace(&watch.uri.to_string(), "resourceVersion=0").parse()?;
+        let mut body = send_one(client, watch).await?.into_body();
+        open.spawn(async move { while let Some(Ok(_)) = body.frame().await {} });
+    }
+    Ok(open)
+}
+
+async fn in_order(client: &Client, group: Vec<Recorded>) -> anyhow::Result<()> {
+    for request in group {
+        send_one(client, request).await?.into_body().collect_bytes().await?;
     }
     Ok(())
+}
+
+/// Sends a request, which must be answered as the host's was.
+async fn send_one(client: &Client, request: Recorded) -> anyhow::Result<Response<Body>> {
+    let Recorded { method, uri, headers, body, status, .. } = request;
+    let shown = format!("{method} {uri}");
+    let mut request = Request::builder().method(method).uri(uri);
+    if let Some(place) = request.headers_mut() {
+        *place = headers;
+    }
+    let answer = client.send(request.body(Body::from(body.into_bytes()))?).await?;
+    let answered = answer.status();
+    ensure!(answered == status, "{shown}: {answered}, where the host was answered {status}");
+    Ok(answer)
 }

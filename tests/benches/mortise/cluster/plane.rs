@@ -1,4 +1,4 @@
-//! A control plane with rules in it that nobody has reconciled yet.
+//! An API with rules in it that nobody has reconciled yet: a real control plane, or the API in memory.
 
 use std::{collections::BTreeMap, fs, ops::Sub, path::Path, time::Duration};
 
@@ -9,47 +9,98 @@ use kube::{
     api::{DynamicObject, ListParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
+use mortise_embedded_api::{EmbeddedApi, Options};
 use mortise_host::{
     cluster::{Account, Cluster},
     desk,
 };
 use mortise_tests::cluster;
 use serde_json::Value;
+use tokio::runtime::Handle;
 
 use super::{ACCOUNT, PARALLEL, loaded};
 use crate::{process, rules};
 
 const RULES: (&str, &str) = ("gateway.kyma-project.io/v2", "APIRule");
 
+/// Which API answers.
+#[derive(Clone)]
+pub(super) enum Place {
+    /// A kube-apiserver with etcd, and the rest of a control plane.
+    Real,
+    /// The one in memory, on threads of its own.
+    Embedded(Handle),
+}
+
 pub(super) struct Plane {
-    cluster: cluster::Cluster,
+    serving: Serving,
     rules: usize,
-    server: u32,
-    etcd: u32,
+}
+
+enum Serving {
+    Real { cluster: cluster::Cluster, server: u32, etcd: u32 },
+    Embedded { api: EmbeddedApi, client: Client },
 }
 
 /// CPU time of the server's parts.
 #[derive(Clone, Copy)]
 pub(super) struct Used {
     server: Duration,
-    etcd: Duration,
+    /// None: the server has none.
+    etcd: Option<Duration>,
 }
 
 /// What only the server decides of a new object: its uid, and its first version. By name.
 pub(super) type Versions = BTreeMap<String, (String, String)>;
 
+// === impl Serving ===
+
+impl Serving {
+    async fn start(api: &Place) -> anyhow::Result<Self> {
+        match api {
+            Place::Real => {
+                let cluster =
+                    cluster::own().await?.context("the control plane is built with Go")?;
+                let folder = cluster.folder().to_path_buf();
+                let server = process_of("kube-apiserver", &folder)?;
+                let etcd = process_of("etcd", &folder)?;
+                Ok(Self::Real { cluster, server, etcd })
+            }
+            Place::Embedded(threads) => {
+                let api = EmbeddedApi::new(Options::default());
+                let client = rules::client(&api, threads.clone());
+                Ok(Self::Embedded { api, client })
+            }
+        }
+    }
+
+    async fn install(&self, definitions: Vec<Value>) -> anyhow::Result<()> {
+        match self {
+            Self::Real { cluster, .. } => cluster.install(&definitions).await,
+            Self::Embedded { client, .. } => {
+                desk::apply(&Cluster::new(client.clone()), definitions).await
+            }
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Self::Embedded { api, .. } = self {
+            api.stop();
+        }
+    }
+}
+
 // === impl Plane ===
 
 impl Plane {
     /// Starts one, with the account and its rights, what rules refer to, and so many rules.
-    pub(super) async fn start(rules: usize) -> anyhow::Result<Self> {
-        let cluster = cluster::own().await?.context("the control plane is built with Go")?;
-        let folder = cluster.folder().to_path_buf();
-        let (server, etcd) = (process_of("kube-apiserver", &folder)?, process_of("etcd", &folder)?);
-        let plane = Self { cluster, rules, server, etcd };
+    pub(super) async fn start(api: &Place, rules: usize) -> anyhow::Result<Self> {
+        let plane = Self { serving: Serving::start(api).await?, rules };
         let istio = cluster::istio().await?.context("the control plane is built with Go")?;
-        plane.cluster.install(&istio).await?;
-        plane.cluster.install(&mortise_tests::definitions("guests/api-rule")?).await?;
+        plane.serving.install(istio).await?;
+        plane.serving.install(mortise_tests::definitions("guests/api-rule")?).await?;
         let home = Cluster::new(plane.client().await?);
         desk::apply(&home, rules::surroundings()?).await?;
         desk::apply(&home, rights(&home).await?).await?;
@@ -71,9 +122,12 @@ impl Plane {
         made.try_collect().await
     }
 
-    /// An administrator's client.
+    /// An administrator's client, with connections of its own.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
-        self.cluster.client().await
+        match &self.serving {
+            Serving::Real { cluster, .. } => cluster.client().await,
+            Serving::Embedded { client, .. } => Ok(client.clone()),
+        }
     }
 
     /// The objects of a kind in a namespace.
@@ -116,7 +170,12 @@ impl Plane {
     }
 
     pub(super) fn used(&self) -> anyhow::Result<Used> {
-        Ok(Used { server: process::cpu_of(self.server)?, etcd: process::cpu_of(self.etcd)? })
+        Ok(match &self.serving {
+            Serving::Real { server, etcd, .. } => {
+                Used { server: process::cpu_of(*server)?, etcd: Some(process::cpu_of(*etcd)?) }
+            }
+            Serving::Embedded { .. } => Used { server: process::cpu()?.api, etcd: None },
+        })
     }
 }
 
@@ -150,13 +209,13 @@ impl Used {
     /// In words, for so many writes.
     pub(super) fn per_write(self, writes: usize) -> String {
         let count = u32::try_from(writes.max(1)).unwrap_or(u32::MAX);
-        let each = |time: Duration| (time / count).as_secs_f64() * 1e3;
-        let (server, etcd) = (self.server.as_secs_f64(), self.etcd.as_secs_f64());
-        format!(
-            "CPU {server:.2} s + {etcd:.2} s, per write {:.2} ms + {:.2} ms",
-            each(self.server),
-            each(self.etcd)
-        )
+        let parts: Vec<Duration> = [Some(self.server), self.etcd].into_iter().flatten().collect();
+        let said = |unit: &str, of: &dyn Fn(&Duration) -> f64| {
+            let said = parts.iter().map(|part| format!("{:.2} {unit}", of(part)));
+            said.collect::<Vec<_>>().join(" + ")
+        };
+        let each = said("ms", &|part| (*part / count).as_secs_f64() * 1e3);
+        format!("CPU {}, per write {each}", said("s", &Duration::as_secs_f64))
     }
 }
 
@@ -164,9 +223,10 @@ impl Sub for Used {
     type Output = Self;
 
     fn sub(self, before: Self) -> Self {
+        let etcd = self.etcd.zip(before.etcd);
         Self {
             server: self.server.saturating_sub(before.server),
-            etcd: self.etcd.saturating_sub(before.etcd),
+            etcd: etcd.map(|(now, before)| now.saturating_sub(before)),
         }
     }
 }

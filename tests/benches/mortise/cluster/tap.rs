@@ -1,9 +1,9 @@
-//! What a host asks of the API server: counted by verb, and its writes kept as they were sent.
+//! What a host asks of the API server: counted by verb, and kept as it was sent.
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Uri};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use tower::BoxError;
@@ -14,26 +14,40 @@ pub(super) struct Tap(Arc<Inner>);
 
 struct Inner {
     client: Client,
-    record: bool,
-    counts: Mutex<BTreeMap<&'static str, u64>>,
-    recorded: Mutex<Vec<Recorded>>,
+    counts: Mutex<BTreeMap<Verb, u64>>,
+    /// None: nothing is kept.
+    recorded: Mutex<Option<Vec<Recorded>>>,
 }
 
-/// A write as it was sent.
+/// A request as it was sent, and how it was answered.
 #[derive(Clone)]
 pub(super) struct Recorded {
+    pub(super) verb: Verb,
     pub(super) method: Method,
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
     pub(super) body: String,
+    pub(super) status: StatusCode,
+}
+
+/// What a request does, as the metrics of the API server call it, but that an access review is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Verb {
+    Create,
+    Delete,
+    Get,
+    Patch,
+    Review,
+    Update,
+    Watch,
 }
 
 // === impl Tap ===
 
 impl Tap {
     pub(super) fn new(client: Client, record: bool) -> Self {
-        let (counts, recorded) = (Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { client, record, counts, recorded }))
+        let (counts, recorded) = (Mutex::default(), Mutex::new(record.then(Vec::new)));
+        Self(Arc::new(Inner { client, counts, recorded }))
     }
 
     /// The client that is listened to.
@@ -48,20 +62,21 @@ impl Tap {
     }
 
     async fn send(&self, request: Request<Body>) -> Result<http::Response<Body>, BoxError> {
+        let verb = Verb::of(request.method(), request.uri())?;
+        *self.0.counts.lock().entry(verb).or_default() += 1;
+        if self.0.recorded.lock().is_none() {
+            return Ok(self.0.client.send(request).await?);
+        }
         let (head, body) = request.into_parts();
         let body: Bytes = body.collect_bytes().await?;
-        let verb = verb(&head.method, &head.uri);
-        *self.0.counts.lock().entry(verb).or_default() += 1;
-        let is_write = head.method != Method::GET && !head.uri.path().contains("reviews");
-        if self.0.record && is_write {
-            self.0.recorded.lock().push(Recorded {
-                method: head.method.clone(),
-                uri: head.uri.clone(),
-                headers: head.headers.clone(),
-                body: String::from_utf8(body.to_vec())?,
-            });
+        let (method, uri, headers) = (head.method.clone(), head.uri.clone(), head.headers.clone());
+        let sent = Request::from_parts(head, Body::from(body.clone()));
+        let answer = self.0.client.send(sent).await?;
+        let (body, status) = (String::from_utf8(body.to_vec())?, answer.status());
+        if let Some(recorded) = &mut *self.0.recorded.lock() {
+            recorded.push(Recorded { verb, method, uri, headers, body, status });
         }
-        Ok(self.0.client.send(Request::from_parts(head, Body::from(body))).await?)
+        Ok(answer)
     }
 
     /// Begins to count anew.
@@ -69,30 +84,42 @@ impl Tap {
         self.0.counts.lock().clear();
     }
 
+    /// The requests by verb, in words.
     pub(super) fn counts(&self) -> String {
         let counts = self.0.counts.lock();
-        let counts: Vec<String> =
-            counts.iter().map(|(verb, count)| format!("{verb} {count}")).collect();
-        counts.join(", ")
+        let counts = counts.iter().map(|(verb, count)| format!("{} {count}", verb.name()));
+        counts.collect::<Vec<_>>().join(", ")
     }
 
-    /// The writes, in the order in which they were sent.
+    /// The requests in the order of their answers. From now on none are kept.
     pub(super) fn take_recorded(&self) -> Vec<Recorded> {
-        mem::take(&mut *self.0.recorded.lock())
+        mem::take(&mut *self.0.recorded.lock()).unwrap_or_default()
     }
 }
 
-/// What a request does, as the metrics of the API server call it, but that an access review is one.
-fn verb(method: &Method, uri: &Uri) -> &'static str {
-    let query = uri.query().unwrap_or_default();
-    match *method {
-        _ if uri.path().contains("reviews") => "review",
-        Method::GET if query.contains("watch=") => "watch",
-        Method::GET => "get",
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ => "other",
+// === impl Verb ===
+
+impl Verb {
+    fn of(method: &Method, uri: &Uri) -> anyhow::Result<Self> {
+        let query = uri.query().unwrap_or_default();
+        Ok(match *method {
+            _ if uri.path().contains("reviews") => Self::Review,
+            Method::GET if query.contains("watch=") => Self::Watch,
+            Method::GET => Self::Get,
+            Method::POST => Self::Create,
+            Method::PUT => Self::Update,
+            Method::PATCH => Self::Patch,
+            Method::DELETE => Self::Delete,
+            _ => anyhow::bail!("{method} is no request of a host"),
+        })
+    }
+
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    /// Whether it changes something.
+    pub(super) fn is_write(self) -> bool {
+        !matches!(self, Self::Get | Self::Review | Self::Watch)
     }
 }

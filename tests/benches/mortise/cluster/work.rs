@@ -1,0 +1,162 @@
+//! A host at work on an API with rules.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use kube::{
+    api::{DeleteParams, DynamicObject, ListParams, PostParams},
+    runtime::wait::await_condition,
+};
+use mortise_host::{
+    cluster::Cluster,
+    run::{Host, Options, Skip},
+};
+use serde_json::Value;
+
+use super::{
+    loaded,
+    plane::{Plane, Used},
+    tap::Tap,
+};
+use crate::{process, restart::RESYNC, settle, table::Times};
+
+/// How often an object is taken away.
+const DRIFTS: usize = 15;
+
+/// A host, and what it asks for.
+pub(super) struct Work<'a> {
+    plane: &'a Plane,
+    pub(super) host: Host,
+    pub(super) tap: Tap,
+    rules: usize,
+}
+
+/// What it took.
+pub(super) struct Took {
+    pub(super) wall: Duration,
+    pub(super) host: Duration,
+    pub(super) used: Used,
+    pub(super) runs: u64,
+    pub(super) requests: String,
+}
+
+/// What was used until a moment.
+#[derive(Clone, Copy)]
+struct Sample {
+    at: Instant,
+    cpu: process::Cpu,
+    used: Used,
+    runs: u64,
+}
+
+// === impl Work ===
+
+impl<'a> Work<'a> {
+    /// Starts a host, and waits until every rule has been reconciled and nothing is to be done any more. What it took until the last
+    /// of them was, and all of it.
+    pub(super) async fn first(
+        plane: &'a Plane,
+        rules: usize,
+        skip: Skip,
+    ) -> anyhow::Result<(Self, [Took; 2])> {
+        let (work, begun) = Self::start(plane, rules, skip, true).await?;
+        let settled = settle::settled(&work.host, rules, || work.sample()).await?;
+        let all_ran = settled.all_ran.context("all rules are reconciled for the first time")?;
+        let took = [all_ran, settled.end].map(|end| work.took(begun, end));
+        Ok((work, took))
+    }
+
+    /// Starts a host on rules that are settled, and waits until it has looked at all of them.
+    pub(super) async fn again(
+        plane: &'a Plane,
+        rules: usize,
+        skip: Skip,
+    ) -> anyhow::Result<(Self, Took)> {
+        let (work, begun) = Self::start(plane, rules, skip, false).await?;
+        let settled = settle::settled(&work.host, rules, || work.sample()).await?;
+        let took = work.took(begun, settled.end);
+        Ok((work, took))
+    }
+
+    async fn start(
+        plane: &'a Plane,
+        rules: usize,
+        skip: Skip,
+        record: bool,
+    ) -> anyhow::Result<(Self, Sample)> {
+        let tap = Tap::new(plane.client().await?, record);
+        let (cluster, loaded) = (Cluster::new(tap.client()), loaded().await?);
+        let begun = Sample::take(plane, None)?;
+        let options = Options { skip, ..Options::default() };
+        let host = Host::start(&cluster, Vec::new(), &options)?;
+        host.exchange(loaded).await?;
+        Ok((Self { plane, host, tap, rules }, begun))
+    }
+
+    /// Lets so much time pass that every rule comes back.
+    pub(super) async fn resync(&self) -> anyhow::Result<Took> {
+        self.tap.forget();
+        self.host.stand_still();
+        let begun = self.sample()?;
+        self.host.advance(RESYNC);
+        let settled = settle::settled(&self.host, self.rules, || self.sample()).await?;
+        Ok(self.took(begun, settled.end))
+    }
+
+    /// Adds a host to the Gateway that all rules read; it changes nothing of what they want.
+    pub(super) async fn gateway_changes(&self) -> anyhow::Result<Took> {
+        let gateways = self.plane.api("networking.istio.io/v1", "Gateway", "kyma-system").await?;
+        let mut gateway = gateways.get("kyma-gateway").await?;
+        let hosts = gateway.data.pointer_mut("/spec/servers/1/hosts").and_then(Value::as_array_mut);
+        hosts.context("the Gateway has a second server")?.push("other.example.com".into());
+        self.tap.forget();
+        let begun = self.sample()?;
+        gateways.replace("kyma-gateway", &PostParams::default(), &gateway).await?;
+        let all_ran = settle::all_run(&self.host, self.rules, || self.sample()).await?;
+        Ok(self.took(begun, all_ran))
+    }
+
+    /// Deletes one produced object after the other; how long until each is there again.
+    pub(super) async fn drifts(&self) -> anyhow::Result<Times> {
+        let services = self.plane.api("networking.istio.io/v1", "VirtualService", "shop").await?;
+        let mut times = Vec::new();
+        for _ in 0..DRIFTS {
+            let list = services.list(&ListParams::default().limit(1)).await?;
+            let first = list.items.first().context("there is a VirtualService")?;
+            let name = first.metadata.name.clone().context("it has a name")?;
+            let uid = first.metadata.uid.clone();
+            let start = Instant::now();
+            services.delete(&name, &DeleteParams::default()).await?;
+            let is_back = |found: Option<&DynamicObject>| {
+                found.is_some_and(|found| found.metadata.uid != uid)
+            };
+            await_condition(services.clone(), &name, is_back).await?;
+            times.push(start.elapsed());
+            settle::settled(&self.host, self.rules, || Ok(())).await?;
+        }
+        Ok(Times::new(times))
+    }
+
+    fn sample(&self) -> anyhow::Result<Sample> {
+        Sample::take(self.plane, Some(&self.host))
+    }
+
+    fn took(&self, begun: Sample, end: Sample) -> Took {
+        Took {
+            wall: end.at - begun.at,
+            host: (end.cpu - begun.cpu).host,
+            used: end.used - begun.used,
+            runs: end.runs - begun.runs,
+            requests: self.tap.counts(),
+        }
+    }
+}
+
+// === impl Sample ===
+
+impl Sample {
+    fn take(plane: &Plane, host: Option<&Host>) -> anyhow::Result<Self> {
+        let runs = host.and_then(|host| Some(host.status().first()?.runs)).unwrap_or(0);
+        Ok(Self { at: Instant::now(), cpu: process::cpu()?, used: plane.used()?, runs })
+    }
+}

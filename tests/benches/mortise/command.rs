@@ -1,0 +1,204 @@
+//! `mortise run` as people start it, on a real control plane: how long it takes until ten processors have reconciled something, with
+//! nothing compiled yet and with all of it; and what 1,000 APIRules take of its process, the first time and at the next start.
+
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use mortise_host::{
+    api::definition,
+    cluster::{Account, Cluster},
+    desk,
+};
+use mortise_tests::{cluster, rebuilt};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    calls::runtime,
+    process::{self, Memory},
+    rules,
+    table::Table,
+};
+
+use program::{Program, get};
+
+#[expect(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "it is written for tests, which need more of it"
+)]
+#[path = "../../it/cluster/program.rs"]
+mod program;
+
+const IDLE: &str = "tests/guests/idle";
+const API_RULE: &str = "guests/api-rule";
+const PROCESSORS: usize = 10;
+const RULES: usize = 1_000;
+/// Where the Processors are, and their account.
+const HOME: &str = "kyma-system";
+const ACCOUNT: &str = "processors";
+/// How often the host is asked how far it is: seldom enough to cost it nothing that counts.
+const GLANCE: Duration = Duration::from_millis(5);
+const LONG_GLANCE: Duration = Duration::from_millis(200);
+/// Only a fault takes longer.
+const DEADLINE: Duration = Duration::from_mins(20);
+
+/// A control plane with Processors that no host looks after yet.
+struct Stage {
+    plane: cluster::Cluster,
+    folder: TempDir,
+}
+
+/// What a process took until it had nothing left to do.
+struct Took {
+    wall: Duration,
+    cpu: Duration,
+    memory: Memory,
+}
+
+/// Adds what `mortise run` takes.
+///
+/// # Errors
+///
+/// No Go to build the control plane with, or a host that does not do what it is started for.
+pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
+    let runtime = runtime(2, "command")?;
+    runtime.block_on(async {
+        Box::pin(starts(table)).await?;
+        Box::pin(many_rules(table)).await
+    })
+}
+
+async fn starts(table: &mut Table) -> anyhow::Result<()> {
+    let stage = Stage::open(Vec::new(), IDLE).await?;
+    let module = fs::read(mortise_tests::guest(IDLE)?)?;
+    for index in 0..PROCESSORS {
+        let name = format!("idle-{index}");
+        fs::write(stage.module(&name), rebuilt(&module, &name))?;
+        stage.apply(vec![processor(&name)]).await?;
+    }
+    let have_run = |told: &[Value]| {
+        told.len() == PROCESSORS && told.iter().all(|of| of["runs"].as_u64() > Some(0))
+    };
+    for (cache, budget) in [("cold", ""), ("warm", "< 1 s")] {
+        // What was reconciled by a former start is another object by now.
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": HOME, "name": "map"}, "data": {"cache": cache},
+        });
+        stage.apply(vec![map]).await?;
+        let took = stage.start_until(GLANCE, have_run).await?;
+        table.row(
+            format!("`mortise run` to the first reconcile of {PROCESSORS}, cache {cache}"),
+            format!("{:.0} ms", took.wall.as_secs_f64() * 1e3),
+            budget,
+        );
+    }
+    Ok(())
+}
+
+async fn many_rules(table: &mut Table) -> anyhow::Result<()> {
+    let istio = cluster::istio().await?.context("the control plane is built with Go")?;
+    let stage = Stage::open(istio, API_RULE).await?;
+    fs::copy(mortise_tests::guest(API_RULE)?, stage.module("api-rule"))?;
+    stage.apply((0..RULES).map(rules::rule).collect()).await?;
+    stage.apply(vec![processor("api-rule")]).await?;
+    // Each waits for nothing but its resync.
+    let are_settled = |told: &[Value]| {
+        let are = |count: &str, number| told.iter().all(|of| of[count] == json!(number));
+        told.len() == 1 && are("delayed", RULES) && are("ready", 0) && are("running", 0)
+    };
+    for (when, budget) in [("first time", ""), ("the next start", "< 1 s of CPU for 5,000")] {
+        let Took { wall, cpu, memory } = stage.start_until(LONG_GLANCE, are_settled).await?;
+        let (wall, cpu) = (wall.as_secs_f64(), cpu.as_secs_f64());
+        let figure = format!("{wall:.2} s, CPU {cpu:.2} s");
+        table.row(format!("`mortise run`, {RULES} rules, {when}"), figure, budget);
+        table.row("  resident memory", memory.to_string(), "< 33 MiB");
+    }
+    Ok(())
+}
+
+/// A Processor whose module is called as it is.
+fn processor(name: &str) -> Value {
+    json!({
+        "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
+        "metadata": {"namespace": HOME, "name": name},
+        "spec": {"module": {"path": format!("{name}.wasm")}, "serviceAccountName": ACCOUNT},
+    })
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// With these kinds besides a guest's own, what the examples refer to, and an account that may what the guest needs.
+    async fn open(definitions: Vec<Value>, guest: &str) -> anyhow::Result<Self> {
+        let plane = cluster::own().await?.context("the control plane is built with Go")?;
+        plane.install(&definitions).await?;
+        plane.install(&mortise_tests::definitions(API_RULE)?).await?;
+        plane.install(&[definition::processors()]).await?;
+        let stage = Self { plane, folder: tempfile::tempdir()? };
+        fs::create_dir(stage.modules())?;
+        let mut objects = rules::surroundings()?;
+        if guest == IDLE {
+            // It needs no kind but Kubernetes' own.
+            objects.retain(|object| object["kind"] == "Namespace");
+        }
+        stage.apply(objects).await?;
+        let account = Account { namespace: HOME.to_owned(), name: ACCOUNT.to_owned() };
+        let description = mortise_tests::loaded(guest, "{}").await?.description;
+        let home = stage.home().await?;
+        stage.apply(mortise_tests::rules::rights(&home, &account, &description).await?).await?;
+        Ok(stage)
+    }
+
+    fn modules(&self) -> PathBuf {
+        self.folder.path().join("modules")
+    }
+
+    fn module(&self, name: &str) -> PathBuf {
+        self.modules().join(format!("{name}.wasm"))
+    }
+
+    /// The control plane, as an administrator sees it.
+    async fn home(&self) -> anyhow::Result<Cluster> {
+        Ok(Cluster::new(self.plane.client().await?))
+    }
+
+    async fn apply(&self, objects: Vec<Value>) -> anyhow::Result<()> {
+        desk::apply(&self.home().await?, objects).await
+    }
+
+    /// Starts a host, waits until this holds of what it tells of its processors, and ends it.
+    async fn start_until(
+        &self,
+        glance: Duration,
+        holds: impl Fn(&[Value]) -> bool,
+    ) -> anyhow::Result<Took> {
+        let (kubeconfig, cache) = (self.plane.kubeconfig(), self.folder.path().join("cache"));
+        let start = Instant::now();
+        let mut program =
+            Program::start(&kubeconfig, &self.modules(), &cache, ["--namespace", HOME]);
+        let ports = program.ports().await;
+        loop {
+            let (code, told) = get(&ports.admin, "/processors").await;
+            ensure!(code == 200, "the host says {code}: {told}");
+            let told: Vec<Value> = serde_json::from_str(&told)?;
+            if holds(&told) {
+                break;
+            }
+            ensure!(start.elapsed() < DEADLINE, "the host does not get there: {told:?}");
+            tokio::time::sleep(glance).await;
+        }
+        let wall = start.elapsed();
+        let (cpu, memory) = (process::cpu_of(program.id())?, Memory::of(program.id())?);
+        program.terminate();
+        let (status, said) = program.ended().await;
+        ensure!(status.success(), "the host ended with {status}: {said}");
+        Ok(Took { wall, cpu, memory })
+    }
+}

@@ -1,0 +1,85 @@
+//! Waiting until a host has nothing left to do.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use mortise_host::run::Host;
+
+/// Only a fault takes longer.
+const DEADLINE: Duration = Duration::from_mins(20);
+
+/// What was measured until a host had nothing left to do.
+pub(crate) struct Settled<T> {
+    /// When each object had been reconciled once; none if not all were, since nothing had changed for them.
+    pub(crate) all_ran: Option<T>,
+    pub(crate) end: T,
+}
+
+/// Waits until a host knows so many objects of its processor and has nothing left to do.
+///
+/// # Errors
+///
+/// A reconcile that fails, a host that does not settle, or what `measure` says.
+pub(crate) async fn settled<T>(
+    host: &Host,
+    objects: usize,
+    measure: impl Fn() -> anyhow::Result<T>,
+) -> anyhow::Result<Settled<T>> {
+    let is_over = |_: &Option<T>| {
+        host.status().first().is_some_and(|status| status.objects == objects) && host.is_settled()
+    };
+    let waiting = wait(host, objects, &measure, is_over);
+    let all_ran = tokio::time::timeout(DEADLINE, waiting).await.context("it does not settle")??;
+    Ok(Settled { all_ran, end: measure()? })
+}
+
+/// Waits until so many objects have been reconciled from now on, and nothing is left to do. What was measured when the last of them
+/// had been.
+///
+/// # Errors
+///
+/// As [`settled`].
+pub(crate) async fn all_run<T>(
+    host: &Host,
+    objects: usize,
+    measure: impl Fn() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let is_over = |all_ran: &Option<T>| all_ran.is_some() && host.is_settled();
+    let waiting = wait(host, objects, &measure, is_over);
+    let all_ran = tokio::time::timeout(DEADLINE, waiting).await.context("it does not settle")??;
+    all_ran.context("each of them has run")
+}
+
+async fn wait<T>(
+    host: &Host,
+    objects: usize,
+    measure: &impl Fn() -> anyhow::Result<T>,
+    is_over: impl Fn(&Option<T>) -> bool,
+) -> anyhow::Result<Option<T>> {
+    let (mut activity, mut seen, mut all_ran) = (host.activity(), BTreeSet::new(), None);
+    let mut has_moved = true;
+    loop {
+        tokio::select! {
+            biased;
+            report = host.next_report() => {
+                let report = report?;
+                ensure!(report.failure.is_none(), "{}: {:?}", report.key, report.failure);
+                seen.insert(report.key);
+                if seen.len() == objects && all_ran.is_none() {
+                    all_ran = Some(measure()?);
+                }
+                has_moved = true;
+            }
+            () = host.settled(), if has_moved => {
+                if is_over(&all_ran) {
+                    return Ok(all_ran);
+                }
+                has_moved = false;
+            }
+            changed = activity.changed() => {
+                changed?;
+                has_moved = true;
+            }
+        }
+    }
+}
