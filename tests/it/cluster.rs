@@ -26,6 +26,7 @@ mod scenarios;
 mod shop;
 mod stage;
 mod strict;
+mod whole_run;
 
 use axum::Router;
 use mortise_host::{contract::Kind, desk, reconciler::Report};
