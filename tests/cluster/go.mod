@@ -201,6 +201,14 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
+// What reads requests, merges and patches is of the version that Kubernetes pins: kwok asks for later ones, which answer otherwise.
+replace (
+	gopkg.in/evanphx/json-patch.v4 => gopkg.in/evanphx/json-patch.v4 v4.12.0
+	k8s.io/kube-openapi => k8s.io/kube-openapi v0.0.0-20250710124328-f3f2b991d03b
+	sigs.k8s.io/json => sigs.k8s.io/json v0.0.0-20241014173422-cfa47c3a1cc8
+	sigs.k8s.io/structured-merge-diff/v6 => sigs.k8s.io/structured-merge-diff/v6 v6.3.0
+)
+
 // What Kubernetes' own go.mod replaces by the folders of its repository.
 replace (
 	k8s.io/api => k8s.io/api v0.34.4
