@@ -31,14 +31,8 @@
 //! - **words of the decoder**: which of several faults of types is told, and Go's names of types and of embedded fields.
 //! - **mixed lists**: a strategic merge patch that puts null beside texts into a list: 500 there; here the null counts as none, or the
 //!   message does not show the list.
-//! - **empty metadata**: empty labels, annotations or finalizers that are applied to a custom resource are stored there and not
-//!   shown, so that a later write may change what looks the same. Here they are not stored.
 //! - **empty is absent**: an empty list or map of a built-in kind is as if it were not there. In Kubernetes it differs until it is
 //!   stored: it counts for the generation of a `NetworkPolicy` and as a change of an immutable `ConfigMap`, and messages show it.
-//! - **nulls**: a null in a custom resource where null is not allowed, or what becomes of a map whose last field an apply gives up:
-//!   one of the two drops it, the other keeps or refuses it.
-//! - **addresses of Services**: which faults of ports and addresses are told when there are several, and what is kept of addresses
-//!   by a Service that was made by way of its status, or of its traffic policy by one that was an `ExternalName`.
 //! - **writes of scales**: a write of a scale that leaves the replicas as they are may be a change there; and who owned them by an
 //!   update has two entries then, of which the later one hides the other from an apply.
 //! - **repeated keys**: who owns the items of a list of a `ServiceAccount` in which one name stands twice.

@@ -90,7 +90,7 @@ fn prepared(resource: &Resource, object: Value, chance: &Chance) -> Result<Value
         metadata_mut(fields).entry("uid").or_insert_with(|| Value::from(chance.uid()));
     }
     let mut object = given.clone();
-    resource.prepare_create(&mut object, None);
+    resource.prepare_create(&mut object, None)?;
     let (Some(fields), Some(given)) = (object.as_object_mut(), given.as_object_mut()) else {
         return Ok(object);
     };

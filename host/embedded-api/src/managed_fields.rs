@@ -104,6 +104,7 @@ fn track_update(
         })?;
     }
     scope.reconcile(&mut entries);
+    check_versions(&entries, [old, new], scope)?;
     let comparison = typed::compare(old, new, type_);
     scope.differences(&entries, &comparison, old, new).disown(&mut entries, |_| true);
     let taken = comparison.written().difference(&comparison.removed);
@@ -112,6 +113,22 @@ fn track_update(
         entries.add(Operation::Update, scope.writer, taken);
     }
     Ok(entries)
+}
+
+/// Managers of other versions are told apart from what their version makes of the objects, where no item may be there twice.
+fn check_versions(
+    entries: &Entries,
+    objects: [&Value; 2],
+    scope: &Scope<'_>,
+) -> Result<(), ApplyError> {
+    let others = entries.iter().filter(|entry| entry.api_version != scope.writer.api_version);
+    for schema in others.filter_map(|entry| scope.schema(&entry.api_version)) {
+        for object in objects {
+            typed::validate(object, schema.root(), false)
+                .map_err(|errors| ApplyError::Typed(errors.to_string()))?;
+        }
+    }
+    Ok(())
 }
 
 fn entries_of_update(live: Option<&Value>, sent: Option<&Value>, writer: &Writer<'_>) -> Entries {

@@ -71,8 +71,28 @@ impl State {
 
     /// An object of this version as it is shown.
     pub(crate) fn shown(resource: &Resource, mut object: Value) -> Shown {
-        resource.conceal(&mut object);
+        resource.complete(&mut object);
         Shown::Value(object)
+    }
+
+    /// What the path of a subresource shows of an object, if it is one: what is stored.
+    pub(crate) fn show_at(
+        resource: &Arc<Resource>,
+        image: &Arc<Image>,
+        subresource: Option<&str>,
+    ) -> Shown {
+        match subresource {
+            Some(_) => Shown::Value(Self::view(resource, image)),
+            None => Self::show(resource, image),
+        }
+    }
+
+    /// The same of an object of this version.
+    pub(crate) fn shown_at(resource: &Resource, object: Value, subresource: Option<&str>) -> Shown {
+        match subresource {
+            Some(_) => Shown::Value(object),
+            None => Self::shown(resource, object),
+        }
     }
 
     /// An object in this version as it is stored: what a write finds.

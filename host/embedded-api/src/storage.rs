@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 mod table;
@@ -48,7 +48,7 @@ pub(crate) struct Head {
 
 /// The labels of an object, in the order of their keys: a map of a few texts would take more memory than they do.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(from = "Option<BTreeMap<Box<str>, Box<str>>>")]
+#[serde(from = "Option<BTreeMap<Box<str>, Option<Box<str>>>>")]
 pub(crate) struct Labels(Box<[(Box<str>, Box<str>)]>);
 
 /// One owner reference.
@@ -59,6 +59,7 @@ pub(crate) struct Owner {
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) uid: String,
+    #[serde(deserialize_with = "or_default")]
     pub(crate) block_owner_deletion: bool,
 }
 
@@ -88,6 +89,15 @@ pub(crate) struct Storage {
     dropped: HashMap<TableId, u64>,
     uids: HashMap<String, Place>,
     dependents: HashMap<String, BTreeSet<Place>>,
+}
+
+/// What is null in metadata that were applied is as if it were not there.
+fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 // === impl Image ===
@@ -192,9 +202,10 @@ impl Head {
 
 // === impl Labels ===
 
-impl From<Option<BTreeMap<Box<str>, Box<str>>>> for Labels {
-    fn from(labels: Option<BTreeMap<Box<str>, Box<str>>>) -> Self {
-        Self(labels.into_iter().flatten().collect())
+impl From<Option<BTreeMap<Box<str>, Option<Box<str>>>>> for Labels {
+    fn from(labels: Option<BTreeMap<Box<str>, Option<Box<str>>>>) -> Self {
+        let labels = labels.into_iter().flatten();
+        Self(labels.map(|(key, value)| (key, value.unwrap_or_default())).collect())
     }
 }
 

@@ -1,12 +1,12 @@
 //! Addresses and node ports of Services: which are in use, and which one is given next.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::Ipv4Addr;
 
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::edit::{at, items, text};
+use super::edit::{items, text};
 
 /// 10.0.0.0/16.
 const NETWORK: u32 = 0x0a00_0000;
@@ -53,11 +53,12 @@ impl Addresses {
     }
 
     /// A port that no Service has on the nodes, nor is among `also`.
-    pub(crate) fn free_port(&self, also: &[u64]) -> Option<u32> {
+    pub(crate) fn free_port(&self, also: &BTreeSet<u64>) -> Option<u64> {
         let used = &mut *self.0.lock();
         loop {
             let port = next(&used.ports, &mut used.next_port, NODE_PORTS)?;
-            if !also.contains(&u64::from(port)) {
+            let port = u64::from(port);
+            if !also.contains(&port) {
                 return Some(port);
             }
         }
@@ -115,9 +116,10 @@ fn hosts(service: &Value) -> impl Iterator<Item = u32> {
 }
 
 fn ports(service: &Value) -> impl Iterator<Item = u32> {
-    let ports =
-        items(at(service, &["spec", "ports"])).iter().filter_map(|port| port["nodePort"].as_u64());
-    ports.filter_map(|port| u32::try_from(port).ok())
+    let spec = &service["spec"];
+    let ports = items(&spec["ports"]).iter().map(|port| &port["nodePort"]);
+    let all = ports.chain([&spec["healthCheckNodePort"]]).filter_map(Value::as_u64);
+    all.filter_map(|port| u32::try_from(port).ok())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::address::Addresses;
 use super::edit::{at, child, copy, default, is_empty, items, remove, set, text};
 use super::{decode, definition, pod};
+use crate::Failure;
 
 mod job;
 mod service;
@@ -16,7 +17,14 @@ mod tests;
 const CRD: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
 
 /// Before an object is created. Its name and uid are set.
-pub(crate) fn prepare_create(definition: &str, object: &mut Value, addresses: Option<&Addresses>) {
+///
+/// # Errors
+/// What it asks to be allotted cannot be.
+pub(crate) fn prepare_create(
+    definition: &str,
+    object: &mut Value,
+    addresses: Option<&Addresses>,
+) -> Result<(), Failure> {
     if starts_without_status(definition) {
         set(object, "status", empty_status(definition));
     }
@@ -32,7 +40,7 @@ pub(crate) fn prepare_create(definition: &str, object: &mut Value, addresses: Op
         }
         "api.core.v1.Service" => {
             if let Some(addresses) = addresses {
-                service::create(object, addresses);
+                service::create(object, addresses)?;
             }
         }
         "api.core.v1.Namespace" => namespace(object),
@@ -44,22 +52,32 @@ pub(crate) fn prepare_create(definition: &str, object: &mut Value, addresses: Op
         CRD => store_version(object),
         _ => {}
     }
+    Ok(())
 }
 
 /// Before an object is replaced, or its status, or its finalizers (`subresource`).
+///
+/// # Errors
+/// What it asks to be allotted cannot be.
 pub(crate) fn prepare_update(
     definition: &str,
     new: &mut Value,
     old: &Value,
     subresource: Option<&str>,
     addresses: &Addresses,
-) {
+) -> Result<(), Failure> {
     if let Some(metadata) = child(new, "metadata") {
         copy(metadata, "generation", &old["metadata"]);
     }
     match subresource {
-        Some("status") => return keep_all_but_status(definition, new, old),
-        Some("finalize") => return copy(new, "status", old),
+        Some("status") => {
+            keep_all_but_status(definition, new, old);
+            return Ok(());
+        }
+        Some("finalize") => {
+            copy(new, "status", old);
+            return Ok(());
+        }
         _ => {}
     }
     if has_status(definition) {
@@ -67,12 +85,7 @@ pub(crate) fn prepare_update(
     }
     match definition {
         "api.core.v1.Namespace" => copy(new, "spec", old),
-        "api.core.v1.Service" => {
-            service::update(new, old, addresses);
-            if !service::is_balanced(&new["spec"]) {
-                set(new, "status", json!({"loadBalancer": {}}));
-            }
-        }
+        "api.core.v1.Service" => service::update(new, old, addresses)?,
         "api.apps.v1.DaemonSet" => update_template_generation(new, old),
         CRD => store_version(new),
         _ => {}
@@ -85,11 +98,17 @@ pub(crate) fn prepare_update(
             set(metadata, "generation", generation);
         }
     }
+    Ok(())
 }
 
-/// The field of the spec that is stored and not shown, if the object has one.
-pub(crate) fn concealed(definition: &str, object: &Value) -> Option<&'static str> {
-    if definition == "api.core.v1.Service" { service::concealed(object) } else { None }
+/// Makes what is stored what is read: of a few kinds, what older servers stored otherwise is told as if they had not. The paths of
+/// subresources show what is stored.
+pub(crate) fn complete(definition: &str, object: &mut Value) {
+    if definition == "api.core.v1.Service"
+        && let Some(spec) = object.get_mut("spec")
+    {
+        service::complete(spec);
+    }
 }
 
 /// Which parts of an object its generation counts the changes of.

@@ -5,7 +5,6 @@
 
 use serde_json::Value;
 
-use super::address::Addresses;
 use super::edit::{at, is_empty, items, members, text};
 use crate::crd;
 use crate::field_error::{FieldError, FieldPath, Shown};
@@ -26,6 +25,8 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use service::addresses as service_addresses;
+
 /// The definition of CRDs.
 pub(crate) const CRD: &str =
     "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
@@ -42,20 +43,12 @@ pub(crate) fn metadata_rules(definition: &str, namespaced: bool) -> MetadataRule
 }
 
 /// What is wrong with a new object, its metadata included.
-pub(crate) fn create(
-    definition: &str,
-    namespaced: bool,
-    object: &Value,
-    addresses: &Addresses,
-) -> Vec<FieldError> {
+pub(crate) fn create(definition: &str, namespaced: bool, object: &Value) -> Vec<FieldError> {
     let rules = metadata_rules(definition, namespaced);
     let mut errors =
         name::validate_metadata(&object["metadata"], rules, &FieldPath::new("metadata"));
-    whole(definition, object, &mut errors);
+    whole(definition, object, None, &mut errors);
     match definition {
-        "api.core.v1.Service" if errors.is_empty() => {
-            service::allotted(object, None, addresses, &mut errors);
-        }
         "api.core.v1.Event" => event::create(object, false, &mut errors),
         "api.events.v1.Event" => event::create(object, true, &mut errors),
         "api.batch.v1.CronJob" => workload::cron_job_name(object, &mut errors),
@@ -92,7 +85,6 @@ pub(crate) fn update(
     namespaced: bool,
     (new, old): (&Value, &Value),
     subresource: Option<&str>,
-    addresses: &Addresses,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if subresource.is_some() {
@@ -105,7 +97,10 @@ pub(crate) fn update(
         "api.core.v1.ConfigMap" | "api.core.v1.Secret" => {
             data::update(definition, new, old, &mut errors);
         }
-        "api.core.v1.Service" => service::update(new, old, &mut errors),
+        "api.core.v1.Service" => {
+            service::address_update(new, old, &mut errors);
+            service::traffic_update(new, old, &mut errors);
+        }
         "api.core.v1.Pod" => return pod::update(new, old),
         CRD => return crd::validate::validate_update(new, old),
         "api.core.v1.Event" => event::update(new, old, false, &mut errors),
@@ -130,7 +125,7 @@ pub(crate) fn update(
         ));
     }
     for _ in 0..of_all {
-        whole(definition, new, &mut errors);
+        whole(definition, new, Some(old), &mut errors);
     }
     match definition {
         "api.apps.v1.Deployment" | "api.apps.v1.ReplicaSet" | "api.apps.v1.DaemonSet" => {
@@ -138,20 +133,17 @@ pub(crate) fn update(
         }
         "api.apps.v1.StatefulSet" => workload::stateful_set_update(new, old, &mut errors),
         "api.batch.v1.Job" => workload::job_update(new, old, &mut errors),
-        "api.core.v1.Service" if errors.is_empty() => {
-            service::allotted(new, Some(old), addresses, &mut errors);
-        }
         _ => {}
     }
     errors
 }
 
-/// The object by itself, without its metadata.
-fn whole(definition: &str, object: &Value, errors: &mut Vec<FieldError>) {
+/// The object by itself, without its metadata; `old` is what it replaces.
+fn whole(definition: &str, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     match definition {
         "api.core.v1.ConfigMap" => data::config_map(object, errors),
         "api.core.v1.Secret" => data::secret(object, errors),
-        "api.core.v1.Service" => service::service(object, errors),
+        "api.core.v1.Service" => service::service(object, old, errors),
         "api.core.v1.Pod" => pod::pod(object, errors),
         "api.core.v1.PersistentVolumeClaim" => other::claim(object, errors),
         "api.apps.v1.Deployment" => workload::deployment(object, errors),
@@ -189,7 +181,7 @@ fn add_invalid(
 }
 
 /// A map or list as Go prints it: one that is not there is `null`.
-fn shown(value: &Value) -> Shown {
+pub(crate) fn shown(value: &Value) -> Shown {
     if value.is_null() { Shown::Raw("null".to_owned()) } else { value.clone().into() }
 }
 

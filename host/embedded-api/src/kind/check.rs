@@ -16,9 +16,7 @@ impl Resource {
     /// What is wrong with a new object, its metadata included.
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         match &self.form {
-            Form::BuiltIn(definition) => {
-                validate::create(definition, self.namespaced, object, &self.addresses)
-            }
+            Form::BuiltIn(definition) => validate::create(definition, self.namespaced, object),
             Form::Custom(custom) => {
                 let wrong = self.validate_type(object);
                 if !wrong.is_empty() {
@@ -48,13 +46,7 @@ impl Resource {
         match &self.form {
             Form::BuiltIn(definition) => {
                 let objects = (new, old);
-                found.extend(validate::update(
-                    definition,
-                    self.namespaced,
-                    objects,
-                    subresource,
-                    &self.addresses,
-                ));
+                found.extend(validate::update(definition, self.namespaced, objects, subresource));
                 found
             }
             Form::Custom(custom) => {

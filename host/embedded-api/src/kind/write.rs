@@ -10,8 +10,8 @@ use crate::builtin::edit::{at, child, copy, members, remove, set, text};
 use crate::builtin::{self, Conversion, admission, decode, default, definition, strategy};
 use crate::structural::integral_floats;
 
-/// The stamp of a built-in object that is stored with something that is not shown.
-const CONCEALING: u64 = 1;
+/// The stamp of a built-in object that is read otherwise than it is stored.
+const READ_OTHERWISE: u64 = 1;
 
 /// An object that was read, and the paths of the fields in it that the schema does not know.
 #[derive(Debug)]
@@ -25,15 +25,21 @@ impl Resource {
     ///
     /// An object without `apiVersion` and `kind` gets those of the resource if it is built in.
     pub(crate) fn decode(&self, body: Value) -> Result<Decoded, Failure> {
-        let mut decoded = self.decode_applied(body)?;
+        let mut decoded = self.read(body, true)?;
         if let Form::Custom(custom) = &self.form {
             custom.schema.drop_nulls(&mut decoded.object);
         }
         Ok(decoded)
     }
 
-    /// The same for the result of an apply: nulls of a custom resource stay, to be refused where they are not allowed.
-    pub(crate) fn decode_applied(&self, mut body: Value) -> Result<Decoded, Failure> {
+    /// The same for the result of an apply. A custom resource is stored as it was merged: with nulls, which are refused where they are
+    /// not allowed, with fields that are not in its schema, and with its metadata as they are ([`Self::complete`]).
+    pub(crate) fn decode_applied(&self, body: Value) -> Result<Decoded, Failure> {
+        self.read(body, false)
+    }
+
+    /// Reads an object; of a custom resource that was merged, without bringing it to its usual form.
+    fn read(&self, mut body: Value, is_sent: bool) -> Result<Decoded, Failure> {
         if !body.is_object() {
             let why = "json: cannot unmarshal a value that is no object";
             return Err(self.unreadable(&why));
@@ -51,14 +57,20 @@ impl Resource {
                 None => body,
             },
             Form::Custom(custom) => {
-                self.decode_metadata(&mut body, &mut unknown)?;
+                if is_sent {
+                    self.decode_metadata(&mut body, &mut unknown)?;
+                } else {
+                    child(&mut body, "metadata");
+                }
                 // A status of null is none, also where null is refused elsewhere.
                 if self.has_status() && body.get("status").is_some_and(Value::is_null) {
                     remove(&mut body, "status");
                 }
                 custom.schema.default(&mut body);
                 integral_floats(&mut body);
-                unknown.extend(custom.schema.prune(&mut body));
+                if is_sent {
+                    unknown.extend(custom.schema.prune(&mut body));
+                }
                 if let Some(fault) = custom.schema.unreadable(&body) {
                     return Err(self.unreadable(&fault));
                 }
@@ -112,7 +124,14 @@ impl Resource {
     }
 
     /// Makes a new object ready to be stored; its name and uid are set. Who makes it by way of its status gets nothing allotted.
-    pub(crate) fn prepare_create(&self, object: &mut Value, subresource: Option<&str>) {
+    ///
+    /// # Errors
+    /// What it asks to be allotted cannot be.
+    pub(crate) fn prepare_create(
+        &self,
+        object: &mut Value,
+        subresource: Option<&str>,
+    ) -> Result<(), Failure> {
         if let Form::BuiltIn(definition) = &self.form {
             let addresses = subresource.is_none().then_some(&*self.addresses);
             return strategy::prepare_create(definition, object, addresses);
@@ -123,15 +142,25 @@ impl Resource {
         if let Some(metadata) = child(object, "metadata") {
             set(metadata, "generation", 1);
         }
+        Ok(())
     }
 
     /// Makes an update ready to be stored: what this path may not change is as it was. Both objects are in this version.
-    pub(crate) fn prepare_update(&self, new: &mut Value, old: &Value, subresource: Option<&str>) {
+    ///
+    /// # Errors
+    /// What it asks to be allotted cannot be.
+    pub(crate) fn prepare_update(
+        &self,
+        new: &mut Value,
+        old: &Value,
+        subresource: Option<&str>,
+    ) -> Result<(), Failure> {
         if let Form::BuiltIn(definition) = &self.form {
             return strategy::prepare_update(definition, new, old, subresource, &self.addresses);
         }
         if subresource == Some("status") {
-            return only_status(new, old);
+            only_status(new, old);
+            return Ok(());
         }
         if self.has_status() {
             copy(new, "status", old);
@@ -146,10 +175,15 @@ impl Resource {
         if let Some(metadata) = child(new, "metadata") {
             set(metadata, "generation", generation + i64::from(changed));
         }
+        Ok(())
     }
 
     /// An object of this version as it is stored.
     pub(crate) fn to_stored(&self, mut object: Value) -> Value {
+        // What is written in another version is read once more before it is stored.
+        if self.is_custom() && self.version != self.storage_version {
+            self.complete(&mut object);
+        }
         if let Form::Custom(custom) = &self.form
             && let Some(schema) = &custom.storage_schema
         {
@@ -165,7 +199,7 @@ impl Resource {
     /// A stored object as this version shows it.
     pub(crate) fn to_version(&self, mut object: Value) -> Value {
         if let Form::Custom(custom) = &self.form {
-            custom.schema.prune(&mut object);
+            self.complete(&mut object);
             custom.schema.default(&mut object);
         }
         if let Some(conversion) = self.conversion() {
@@ -176,21 +210,38 @@ impl Resource {
         object
     }
 
-    /// The field of the spec that is stored and not shown, if the object has one.
-    fn concealed(&self, object: &Value) -> Option<&'static str> {
+    /// Makes an object as it is stored what is read of it: of custom resources, metadata are read in their usual form, and unknown
+    /// fields and nulls that are not allowed are not read at all.
+    pub(crate) fn complete(&self, object: &mut Value) {
         match &self.form {
-            Form::BuiltIn(definition) => strategy::concealed(definition, object),
-            Form::Custom(_) | Form::Untyped => None,
+            Form::BuiltIn(definition) => strategy::complete(definition, object),
+            Form::Custom(custom) => {
+                custom.schema.prune(object);
+                custom.schema.drop_nulls(object);
+                let before = object.get("metadata").cloned();
+                // What cannot be read is shown as it is stored: the types of applied metadata were checked before.
+                if self.decode_metadata(object, &mut Vec::new()).is_err()
+                    && let Some(before) = before
+                {
+                    set(object, "metadata", before);
+                }
+            }
+            Form::Untyped => {}
         }
     }
 
-    /// Takes out of an object what is stored and not shown.
-    pub(crate) fn conceal(&self, object: &mut Value) {
-        if let Some(field) = self.concealed(object)
-            && let Some(spec) = child(object, "spec")
-        {
-            remove(spec, field);
+    fn reads_otherwise(&self, object: &Value) -> bool {
+        let may = match &self.form {
+            Form::BuiltIn(_) => self.plural == "services",
+            Form::Custom(_) => true,
+            Form::Untyped => false,
+        };
+        if !may {
+            return false;
         }
+        let mut read = object.clone();
+        self.complete(&mut read);
+        read != *object
     }
 
     /// A number that differs when objects stored before may show otherwise; zero where they never do.
@@ -203,13 +254,18 @@ impl Resource {
 
     /// The stamp under which this object is stored, where others of its kind have the given one.
     pub(crate) fn stamp_of(&self, object: &Value, others: u64) -> u64 {
-        if self.concealed(object).is_some() { CONCEALING } else { others }
+        match &self.form {
+            _ if !self.reads_otherwise(object) => others,
+            Form::BuiltIn(_) => READ_OTHERWISE,
+            // As if it had been stored under another schema.
+            Form::Custom(_) | Form::Untyped => 0,
+        }
     }
 
     /// Whether an object stored under a stamp shows in this version as it is, but for `apiVersion` and `kind`.
     pub(crate) fn shows_as_stored(&self, stamp: u64) -> bool {
         match &self.form {
-            Form::BuiltIn(_) => self.conversion().is_none() && stamp != CONCEALING,
+            Form::BuiltIn(_) => self.conversion().is_none() && stamp != READ_OTHERWISE,
             Form::Untyped => true,
             Form::Custom(custom) => custom.stamp == stamp && custom.storage_schema.is_none(),
         }

@@ -39,6 +39,7 @@ pub(super) fn delete(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let answer = match &deleted {
         Deleted::Gone(image) if answers_object(call) => {
             let mut object = State::view(call.resource, image);
+            call.resource.complete(&mut object);
             if let Some(metadata) = child(&mut object, "metadata").filter(|_| !options.dry_run) {
                 set(metadata, "resourceVersion", state.storage.revision().to_string());
             }

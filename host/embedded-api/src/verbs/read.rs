@@ -47,7 +47,7 @@ pub(super) fn get(call: &Call<'_>) -> Result<Answer, Failure> {
         .storage
         .get(&call.place())
         .ok_or_else(|| Failure::not_found(call.named(&call.path.name)))?;
-    Ok(Answer::object(200, State::show(call.resource, image)))
+    Ok(Answer::object(200, State::show_at(call.resource, image, call.subresource())))
 }
 
 /// The objects of a collection.

@@ -3,6 +3,8 @@ use serde_json::{Value, json};
 use crate::EmbeddedApi;
 use crate::testing::{api, exchange, get, send, send_as, widgets};
 
+mod stored;
+
 async fn post(api: &EmbeddedApi, path: &str, body: &Value) -> Value {
     let (code, answer) = send(api, "POST", path, body).await;
     assert_eq!(code, 201, "{answer:#}");

@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
             Some(Arc::new(State::view(resource, image)))
         };
         resource.admit_create(&mut object, &find)?;
-        resource.prepare_create(&mut object, subresource);
+        resource.prepare_create(&mut object, subresource)?;
         let faults = resource.validate_create(&object);
         self.refuse(&name, &object, faults)?;
         self.doubts.extend(resource.warnings(&object, None));
@@ -133,9 +133,12 @@ impl<'a> Writer<'a> {
             });
         }
         if self.options.dry_run {
-            return Ok(State::shown(&resource, object));
+            return Ok(State::shown_at(&resource, object, subresource));
         }
-        let shown = State::show(&resource, &self.state.commit(&resource, &place, object));
+        let shown = {
+            let image = self.state.commit(&resource, &place, object);
+            State::show_at(&resource, &image, subresource)
+        };
         self.state.after_write(&resource, &place, self.now);
         Ok(shown)
     }
@@ -206,9 +209,9 @@ impl<'a> Writer<'a> {
         let name = live.image.head.name.clone();
         resource.settle(&mut new);
         self.check_version(live, &mut new)?;
-        resource.prepare_update(&mut new, &live.value, subresource);
+        resource.prepare_update(&mut new, &live.value, subresource)?;
         keep_system_fields(&mut new, &live.value);
-        managed_fields::keep_times(&live.value, &mut new);
+        self.keep_times(live, &mut new, subresource);
         let found = metadata_faults(&new, &live.value);
         let faults =
             resource.validate_update(&new, &live.value, subresource, found, &mut self.doubts);
@@ -217,22 +220,41 @@ impl<'a> Writer<'a> {
             self.doubts.extend(resource.warnings(&new, Some(&live.value)));
         }
         if self.options.dry_run {
-            return Ok(State::shown(&resource, new));
+            return Ok(State::shown_at(&resource, new, subresource));
         }
         if goes_now(&new, &live.image) {
             self.state.take(&resource, place);
             self.state.settle(self.now);
-            return Ok(State::shown(&resource, new));
+            // A custom resource that goes is not read once more.
+            return Ok(if resource.is_custom() {
+                Shown::Value(new)
+            } else {
+                State::shown_at(&resource, new, subresource)
+            });
+        }
+        // What is written in another version is read once more before it is stored.
+        if resource.is_custom() && resource.version != resource.storage_version {
+            resource.complete(&mut new);
         }
         if is_same(&resource, &new, live) {
-            return Ok(State::shown(&resource, new));
+            return Ok(State::shown_at(&resource, new, subresource));
         }
         // Through the scale only the replicas are written, without the defaults of what is beside them.
         let stamp = if subresource == Some(super::scale::SCALE) { 0 } else { resource.stamp() };
         let image = self.state.commit_as(&resource, place, new, stamp);
-        let shown = State::show(&resource, &image);
+        let shown = State::show_at(&resource, &image, subresource);
         self.state.after_write(&resource, place, self.now);
         Ok(shown)
+    }
+
+    /// A write that changes nothing keeps the times of the managers; one of the object itself finds it as it is read.
+    fn keep_times(&self, live: &Live, new: &mut Value, subresource: Option<&str>) {
+        if subresource.is_some() || self.resource.shows_as_stored(live.image.stamp) {
+            return managed_fields::keep_times(&live.value, new);
+        }
+        let mut read = live.value.clone();
+        self.resource.complete(&mut read);
+        managed_fields::keep_times(&read, new);
     }
 
     /// The resource version of the new object must be that of the present one; where it may be left out, it is filled in.

@@ -1,6 +1,6 @@
 //! What stays different, by the names under which the embedded API's crate documentation explains it.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::kind::Kind;
 
@@ -27,10 +27,7 @@ pub(super) const ALL: &[Accepted] = &[
     Accepted { name: "patches that do not fit", goes_on: true, is_it: unfit_patch_quoted },
     Accepted { name: "words of the decoder", goes_on: true, is_it: decoder_put_otherwise },
     Accepted { name: "mixed lists", goes_on: false, is_it: mixed_list },
-    Accepted { name: "empty metadata", goes_on: false, is_it: empty_metadata_applied },
     Accepted { name: "empty is absent", goes_on: false, is_it: empty_and_absent_differ },
-    Accepted { name: "nulls", goes_on: false, is_it: null_in_custom_resource },
-    Accepted { name: "addresses of Services", goes_on: false, is_it: address_of_service },
     Accepted { name: "writes of scales", goes_on: false, is_it: scale_written },
     Accepted { name: "repeated keys", goes_on: false, is_it: repeated_key },
 ];
@@ -54,7 +51,7 @@ pub(super) fn find(answers: &Answers<'_>) -> Option<&'static Accepted> {
 // === impl Answers ===
 
 impl Answers<'_> {
-    fn are_equal_without(&self, fields: &[&str]) -> bool {
+    pub(super) fn are_equal_without(&self, fields: &[&str]) -> bool {
         without(self.embedded, fields) == without(self.real, fields)
     }
 
@@ -92,31 +89,11 @@ fn mixed_list(answers: &Answers<'_>) -> bool {
     message.starts_with("list element types are not identical: ")
 }
 
-/// Empty labels and the like were applied to a custom resource, and whether that is a change is seen otherwise.
-fn empty_metadata_applied(answers: &Answers<'_>) -> bool {
-    let is_apply = |step: &&Value| step["contentType"] == "application/apply-patch+yaml";
-    let mut applied = answers.steps.iter().filter(is_apply);
-    answers.kind.is_custom()
-        && applied.any(|step| holds_empty_metadata(&step["body"]))
-        && answers.are_equal_without(&["resourceVersion"])
-}
-
-fn holds_empty_metadata(value: &Value) -> bool {
-    let Some(fields) = value.as_object() else { return false };
-    fields.iter().any(|(key, value)| {
-        (key == "metadata" && holds_empty(value)) || holds_empty_metadata(value)
-    })
-}
-
-/// An answer without some fields, and without what is empty in metadata.
+/// An answer without some fields.
 fn without(value: &Value, left_out: &[&str]) -> Value {
     match value {
         Value::Object(fields) => {
-            let kept = fields.iter().filter(|(key, value)| {
-                let is_empty = **value == json!({}) || **value == json!([]);
-                let is_metadata = ["labels", "annotations", "finalizers"].contains(&key.as_str());
-                !(left_out.contains(&key.as_str()) || (is_empty && is_metadata))
-            });
+            let kept = fields.iter().filter(|(key, _)| !left_out.contains(&key.as_str()));
             kept.map(|(key, value)| (key.clone(), without(value, left_out))).collect()
         }
         Value::Array(items) => items.iter().map(|item| without(item, left_out)).collect(),
@@ -144,16 +121,6 @@ fn empty_and_absent_differ(answers: &Answers<'_>) -> bool {
         && (is_immutable(answers.real) || generation(answers.real) > generation(answers.embedded))
 }
 
-/// A null in a custom resource is dropped by one server, and kept or refused by the other.
-fn null_in_custom_resource(answers: &Answers<'_>) -> bool {
-    let holds_null = |step: &Value| step["body"].to_string().contains("null");
-    let is_last = answers.steps.last().is_some_and(holds_null);
-    let is_seen = answers.embedded.to_string().contains("null");
-    let is_change =
-        answers.are_equal_without(&["resourceVersion"]) && answers.steps.iter().any(holds_null);
-    answers.kind.is_custom() && (is_last || is_seen || is_change)
-}
-
 /// A write of a scale that changes nothing of it is a change.
 fn scale_written(answers: &Answers<'_>) -> bool {
     let is_scale = |step: &Value| {
@@ -173,18 +140,6 @@ fn only_replicas_are_disputed(answers: &Answers<'_>) -> bool {
     answers.embedded["status"] == 409
         && answers.real["status"] == 409
         && others(answers.embedded) == others(answers.real)
-}
-
-/// What is allotted to a Service, and in which order its ports and addresses are checked.
-fn address_of_service(answers: &Answers<'_>) -> bool {
-    const FIELDS: [&str; 5] =
-        ["clusterIP", "clusterIPs", "nodePort", "internalTrafficPolicy", "resourceVersion"];
-    let refusals = [answers.embedded, answers.real].map(|answer| answer["body"].to_string());
-    let is_refused =
-        |text: &String| text.contains("spec.ports") || text.contains("spec.clusterIPs");
-    answers.kind.name == "Service"
-        && (answers.are_equal_without(&FIELDS)
-            || (answers.messages().is_some() && refusals.iter().all(is_refused)))
 }
 
 /// A list whose items are told apart by a key holds one twice.

@@ -20,9 +20,6 @@ pub(super) struct Kind {
     pub(super) has_scale: bool,
 }
 
-/// The group of the custom kinds.
-const GROUP: &str = "random.mortise.dev";
-
 /// A built-in kind as shapes.yaml has it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -38,10 +35,6 @@ struct Shape {
 // === impl Kind ===
 
 impl Kind {
-    pub(super) fn is_custom(&self) -> bool {
-        self.group == GROUP
-    }
-
     /// `group/version`, or the version alone in the core group.
     pub(super) fn api_version(&self, version: &str) -> String {
         if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }

@@ -6,13 +6,13 @@ use crate::builtin::default;
 
 fn created(definition: &str, mut object: Value) -> Value {
     default::fill(definition, &mut object);
-    prepare_create(definition, &mut object, Some(&Addresses::new()));
+    prepare_create(definition, &mut object, Some(&Addresses::new())).unwrap();
     object
 }
 
 fn updated(definition: &str, mut new: Value, old: &Value, subresource: Option<&str>) -> Value {
     default::fill(definition, &mut new);
-    prepare_update(definition, &mut new, old, subresource, &Addresses::new());
+    prepare_update(definition, &mut new, old, subresource, &Addresses::new()).unwrap();
     new
 }
 
@@ -41,10 +41,11 @@ fn the_generation_counts_changes_of_the_spec() {
 fn an_update_keeps_the_address_of_a_service() {
     let service = created(
         "api.core.v1.Service",
-        json!({"spec": {"ports": [{"port": 80}], "type": "NodePort"}}),
+        json!({"spec": {"ports": [{"name": "a", "port": 80}], "type": "NodePort"}}),
     );
     assert_eq!(service["spec"]["clusterIPs"], json!([service["spec"]["clusterIP"]]));
-    let new = json!({"spec": {"ports": [{"port": 80}, {"port": 81}], "type": "NodePort"}});
+    let ports = json!([{"name": "a", "port": 80}, {"name": "b", "port": 81, "nodePort": 30_007}]);
+    let new = json!({"spec": {"ports": ports, "type": "NodePort"}});
     let new = updated("api.core.v1.Service", new, &service, None);
     for pointer in
         ["/spec/clusterIP", "/spec/clusterIPs", "/spec/ports/0/nodePort", "/spec/ipFamilies"]
@@ -52,7 +53,7 @@ fn an_update_keeps_the_address_of_a_service() {
         assert!(new.pointer(pointer).is_some(), "{pointer}");
         assert_eq!(new.pointer(pointer), service.pointer(pointer), "{pointer}");
     }
-    assert_ne!(new["spec"]["ports"][1]["nodePort"], Value::Null);
+    assert_eq!(new["spec"]["ports"][1]["nodePort"], 30_007);
     let external =
         updated("api.core.v1.Service", json!({"spec": {"type": "ExternalName"}}), &new, None);
     assert_eq!(external["spec"].get("clusterIP"), None);

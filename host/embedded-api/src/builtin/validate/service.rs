@@ -4,40 +4,35 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use super::number::{port, port_or_name};
-use super::{
-    Addresses, FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty, items, one_of,
-    shown, text,
-};
-use crate::builtin::address;
+use super::{FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty, items, one_of, text};
 use crate::name;
+use traffic::ONLY;
+
+mod address;
+mod traffic;
+
+pub(crate) use address::related as addresses;
+pub(super) use address::update as address_update;
+pub(super) use traffic::update as traffic_update;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+/// A day: how long a client may be bound to what served it, in seconds.
+const LONGEST_AFFINITY: i64 = 86_400;
+const RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-pub(super) fn service(object: &Value, errors: &mut Vec<FieldError>) {
+/// The Service by itself; `old` is what it replaces.
+pub(super) fn service(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = &object["spec"];
+    let old = old.map(|old| &old["spec"]);
     let path = FieldPath::new("spec");
-    let kind = text(spec, "type");
-    let headless = text(spec, "clusterIP") == "None";
-    let wants_both = spec["ipFamilyPolicy"] == "RequireDualStack" && kind != "ExternalName";
-    if wants_both && !(text(spec, "clusterIP") == "None" && is_empty(&spec["selector"])) {
-        let fault = "this cluster is not configured for dual-stack services";
-        let here = path.child("ipFamilyPolicy");
-        errors.push(FieldError::invalid(here, "RequireDualStack", fault));
-        let here = path.child("ipFamilies");
-        for (index, family) in items(&spec["ipFamilies"]).iter().enumerate() {
-            if family != "IPv4" {
-                let fault = "not configured on this cluster";
-                errors.push(FieldError::invalid(here.index(index), family.clone(), fault));
-            }
-        }
-        return;
-    }
+    topology(object, errors);
     let ports = items(&spec["ports"]);
-    if ports.is_empty() && !headless && kind != "ExternalName" {
+    let is_external = text(spec, "type") == "ExternalName";
+    if ports.is_empty() && !address::is_headless(spec) && !is_external {
         errors.push(FieldError::required(path.child("ports"), ""));
     }
-    by_type(spec, kind, headless, &path, errors);
+    by_type(spec, &path, errors);
     let here = path.child("ports");
     let mut names = HashSet::new();
     for (index, port) in ports.iter().enumerate() {
@@ -46,49 +41,47 @@ pub(super) fn service(object: &Value, errors: &mut Vec<FieldError>) {
     if let Some(labels) = spec["selector"].as_object() {
         errors.extend(name::validate_labels(labels, &path.child("selector")));
     }
-    one_of(&spec["sessionAffinity"], &["ClientIP", "None"], &path.child("sessionAffinity"), errors);
-    addresses_of(spec, &path, errors);
-    let external = path.child("externalIPs");
-    for (index, address) in items(&spec["externalIPs"]).iter().enumerate() {
-        let address = address.as_str().unwrap_or_default();
-        if address.parse::<IpAddr>().is_err() {
-            let fault = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            errors.push(FieldError::invalid(external.index(index), address, fault));
-        }
-    }
+    affinity(spec, &path, errors);
+    errors.extend(addresses(spec, old));
+    external_addresses(spec, old, &path, errors);
     one_of(&spec["type"], &TYPES, &path.child("type"), errors);
-    if kind == "ClusterIP" {
-        for (index, port) in
-            ports.iter().enumerate().filter(|(_, port)| !port["nodePort"].is_null())
-        {
-            let _ = port;
-            let here = here.index(index);
-            let fault = "may not be used when `type` is 'ClusterIP'";
-            errors.push(FieldError::forbidden(here.child("nodePort"), fault));
-        }
-    }
+    node_ports(spec, &here, errors);
     duplicate_ports(ports, &here, errors);
+    source_ranges(object, old, errors);
+    traffic::balancer(spec, &path, errors);
+    traffic::policies(spec, &path, errors);
 }
 
-fn by_type(
-    spec: &Value,
-    kind: &str,
-    headless: bool,
-    path: &FieldPath<'_>,
-    errors: &mut Vec<FieldError>,
-) {
-    match kind {
-        "LoadBalancer" | "NodePort" if headless => {
+/// Two annotations say the same, the older one and its successor.
+fn topology(object: &Value, errors: &mut Vec<FieldError>) {
+    const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+    const MODE: &str = "service.kubernetes.io/topology-mode";
+    let annotations = at(object, &["metadata", "annotations"]);
+    if let (Some(hints), Some(mode)) = (annotations.get(HINTS), annotations.get(MODE))
+        && hints != mode
+    {
+        let path = FieldPath::new("metadata.annotations");
+        let fault = format!("must match annotations[{HINTS}] when both are specified");
+        errors.push(FieldError::invalid(path.key(MODE), mode.clone(), fault));
+    }
+}
+
+fn by_type(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    match text(spec, "type") {
+        kind @ ("LoadBalancer" | "NodePort") if address::is_headless(spec) => {
             let fault = format!("may not be set to 'None' for {kind} services");
             errors.push(FieldError::invalid(path.child("clusterIPs[0]"), "None", fault));
         }
         "ExternalName" => {
-            if !is_empty(&spec["clusterIPs"]) {
-                let fault = "may not be set for ExternalName services";
-                errors.push(FieldError::forbidden(path.child("clusterIPs"), fault));
+            for key in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+                if !is_empty(&spec[key]) {
+                    let fault = "may not be set for ExternalName services";
+                    errors.push(FieldError::forbidden(path.child(key), fault));
+                }
             }
             let here = path.child("externalName");
-            match text(spec, "externalName").trim_end_matches('.') {
+            let name = text(spec, "externalName");
+            match name.strip_suffix('.').unwrap_or(name) {
                 "" => errors.push(FieldError::required(here, "")),
                 name => add_invalid(errors, &here, name, name::is_subdomain(name)),
             }
@@ -111,33 +104,101 @@ fn port_of<'a>(
             errors.push(FieldError::required(here, ""));
         }
     } else {
-        let faults = name::is_label(name);
-        if faults.is_empty() && !names.insert(name) {
+        add_invalid(errors, &here, name, name::is_label(name));
+        if !names.insert(name) {
             errors.push(FieldError::duplicate(here, name));
         }
-        add_invalid(errors, &here, name, faults);
     }
     port(&value["port"], &path.child("port"), errors);
     one_of(&value["protocol"], &PROTOCOLS, &path.child("protocol"), errors);
     port_or_name(&value["targetPort"], &path.child("targetPort"), errors);
+    if let Some(protocol) = value["appProtocol"].as_str() {
+        let here = path.child("appProtocol");
+        add_invalid(errors, &here, protocol, name::is_qualified_name(protocol));
+    }
 }
 
-fn addresses_of(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
-    if text(spec, "type") == "ExternalName" {
-        return;
+/// How long a client keeps what served it.
+fn affinity(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    one_of(&spec["sessionAffinity"], &["ClientIP", "None"], &path.child("sessionAffinity"), errors);
+    let here = path.child("sessionAffinityConfig");
+    let config = &spec["sessionAffinityConfig"];
+    match text(spec, "sessionAffinity") {
+        "None" if !config.is_null() => {
+            let fault = "must not be set when session affinity is None";
+            errors.push(FieldError::forbidden(here, fault));
+        }
+        "ClientIP" => {
+            let missing = "when session affinity type is ClientIP";
+            let client = here.child("clientIP");
+            let seconds = client.child("timeoutSeconds");
+            match at(config, &["clientIP", "timeoutSeconds"]).as_i64() {
+                _ if config.is_null() => errors.push(FieldError::required(here, missing)),
+                _ if config["clientIP"].is_null() => {
+                    errors.push(FieldError::required(client, missing));
+                }
+                None => errors.push(FieldError::required(seconds, missing)),
+                Some(1..=LONGEST_AFFINITY) => {}
+                Some(number) => {
+                    let fault = format!("must be greater than 0 and less than {LONGEST_AFFINITY}");
+                    errors.push(FieldError::invalid(seconds, number, fault));
+                }
+            }
+        }
+        _ => {}
     }
-    let path = path.child("clusterIPs");
-    let all = items(&spec["clusterIPs"]);
-    let first = all.first().and_then(Value::as_str).unwrap_or("");
-    if first != text(spec, "clusterIP") {
-        let fault = "first value must match `clusterIP`";
-        errors.push(FieldError::invalid(path, shown(&spec["clusterIPs"]), fault));
+}
+
+/// Addresses that others route to the cluster; those that were there before are not looked at again.
+fn external_addresses(
+    spec: &Value,
+    old: Option<&Value>,
+    path: &FieldPath<'_>,
+    errors: &mut Vec<FieldError>,
+) {
+    let path = path.child("externalIPs");
+    for (index, value) in items(&spec["externalIPs"]).iter().enumerate() {
+        let here = path.index(index);
+        let value = value.as_str().unwrap_or_default();
+        if let Some(fault) = address::fault(value, old.map(|old| &old["externalIPs"])) {
+            errors.push(FieldError::invalid(here, value, fault));
+            continue;
+        }
+        let fault = match value.parse::<IpAddr>() {
+            Err(_) => "must be a valid IP address".to_owned(),
+            Ok(address) if address.is_unspecified() => {
+                format!("may not be unspecified ({value})")
+            }
+            Ok(address) if address.is_loopback() => {
+                "may not be in the loopback range (127.0.0.0/8, ::1/128)".to_owned()
+            }
+            Ok(address) if address::is_link_local(address) => {
+                "may not be in the link-local range (169.254.0.0/16, fe80::/10)".to_owned()
+            }
+            Ok(address) if address::is_link_local_multicast(address) => {
+                "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)".to_owned()
+            }
+            Ok(_) => continue,
+        };
+        errors.push(FieldError::invalid(here, value, fault));
     }
-    for (index, address) in all.iter().enumerate() {
-        let text = address.as_str().unwrap_or("");
-        if !(text == "None" && index == 0) && text.parse::<IpAddr>().is_err() {
-            let fault = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-            errors.push(FieldError::invalid(path.index(index), text, fault));
+}
+
+/// Ports on the nodes are not for Services inside of the cluster, and each is there once for a protocol.
+fn node_ports(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
+    let number = |port: &Value| port["nodePort"].as_i64().filter(|number| *number != 0);
+    let ports = items(&spec["ports"]);
+    let used = || ports.iter().enumerate().filter_map(|(at, port)| Some((at, port, number(port)?)));
+    if text(spec, "type") == "ClusterIP" {
+        for (index, ..) in used() {
+            let fault = "may not be used when `type` is 'ClusterIP'";
+            errors.push(FieldError::forbidden(path.index(index).child("nodePort"), fault));
+        }
+    }
+    let mut seen = HashSet::new();
+    for (index, port, number) in used() {
+        if !seen.insert((text(port, "protocol"), number)) {
+            errors.push(FieldError::duplicate(path.index(index).child("nodePort"), number));
         }
     }
 }
@@ -156,73 +217,46 @@ fn duplicate_ports(ports: &[Value], path: &FieldPath<'_>, errors: &mut Vec<Field
     }
 }
 
-/// An address stays while the Service needs one.
-pub(super) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let (new, old) = (&new["spec"], &old["spec"]);
-    let external = |spec: &Value| text(spec, "type") == "ExternalName";
-    let headless =
-        |spec: &Value| text(spec, "type") == "ClusterIP" && text(spec, "clusterIP") == "None";
-    if external(new) || external(old) || (headless(new) && headless(old)) {
+/// Who may reach the load balancer, as a field or, as it once was, as an annotation.
+fn source_ranges(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    let spec = &object["spec"];
+    let is_balanced = text(spec, "type") == "LoadBalancer";
+    let ranges = items(&spec["loadBalancerSourceRanges"]);
+    if !ranges.is_empty() {
+        // The field is told in this way, with a capital letter.
+        let path = FieldPath::new("spec.LoadBalancerSourceRanges");
+        if !is_balanced {
+            errors.push(FieldError::forbidden(path, ONLY));
+        }
+        let before = old.map_or(&[][..], |old| items(&old["loadBalancerSourceRanges"]));
+        for (index, range) in ranges.iter().enumerate().filter(|(_, range)| !before.contains(range))
+        {
+            address::range(range.as_str().unwrap_or_default(), &path.index(index), errors);
+        }
         return;
     }
-    let first = |spec: &Value| items(&spec["clusterIPs"]).first().cloned();
-    let fault = match (first(new), first(old)) {
-        (None, Some(_)) => "primary clusterIP can not be unset",
-        (Some(new), Some(old)) if new != old => "may not change once set",
-        _ => return,
-    };
-    errors.push(FieldError::invalid("spec.clusterIPs[0]", shown(&new["clusterIPs"]), fault));
+    let annotation = at(object, &["metadata", "annotations"])[RANGES_ANNOTATION].as_str();
+    let Some(annotation) = annotation else { return };
+    let path = FieldPath::new("metadata.annotations");
+    let path = path.key(RANGES_ANNOTATION);
+    if !is_balanced {
+        errors.push(FieldError::forbidden(path, ONLY));
+    }
+    for range in annotation.split(',').filter(|_| !annotation.trim().is_empty()) {
+        address::range(range, &path, errors);
+    }
 }
 
 /// Only a load balancer has addresses outside of the cluster.
 pub(super) fn status_update(new: &Value, errors: &mut Vec<FieldError>) {
-    let ingress = at(new, &["status", "loadBalancer", "ingress"]);
-    if !is_empty(ingress) && text(&new["spec"], "type") != "LoadBalancer" {
+    let path = FieldPath::new("status.loadBalancer.ingress");
+    let ingress = items(at(new, &["status", "loadBalancer", "ingress"]));
+    if !ingress.is_empty() && text(&new["spec"], "type") != "LoadBalancer" {
         let fault = "may only be used when `spec.type` is 'LoadBalancer'";
-        errors.push(FieldError::forbidden("status.loadBalancer.ingress", fault));
+        errors.push(FieldError::forbidden(path, fault));
+        return;
     }
-}
-
-/// What was asked for must be in range, and free unless the Service has it already.
-pub(super) fn allotted(
-    new: &Value,
-    old: Option<&Value>,
-    addresses: &Addresses,
-    errors: &mut Vec<FieldError>,
-) {
-    let spec = &new["spec"];
-    let all = &spec["clusterIPs"];
-    let kept = |pointer: &str| old.is_some_and(|old| old.pointer(pointer) == new.pointer(pointer));
-    if !kept("/spec/clusterIPs") {
-        for address in
-            items(all).iter().filter_map(Value::as_str).filter(|address| *address != "None")
-        {
-            let fault = if !address::is_in_range(address) {
-                format!(
-                    "failed to allocate IP {address}: the provided IP ({address}) is not in the valid range. The range of valid IPs is 10.0.0.0/16"
-                )
-            } else if addresses.is_address_used(address) {
-                format!("failed to allocate IP {address}: provided IP is already allocated")
-            } else {
-                continue;
-            };
-            errors.push(FieldError::invalid("spec.clusterIPs", shown(all), fault));
-        }
-    }
-    let before: Vec<_> =
-        old.map_or(&[][..], |old| items(at(old, &["spec", "ports"]))).iter().collect();
-    let path = FieldPath::new("spec.ports");
-    for (index, port) in items(&spec["ports"]).iter().enumerate() {
-        let Some(number) = port["nodePort"].as_u64() else { continue };
-        let fault = if !address::is_node_port(number) {
-            "provided port is not in the valid range. The range of valid ports is 30000-32767"
-        } else if addresses.is_port_used(number)
-            && before.iter().all(|other| other["nodePort"] != number)
-        {
-            "provided port is already allocated"
-        } else {
-            continue;
-        };
-        errors.push(FieldError::invalid(path.index(index).child("nodePort"), number, fault));
+    for (index, point) in ingress.iter().enumerate() {
+        address::balanced(point, &path.index(index), errors);
     }
 }

@@ -9,8 +9,10 @@ fn faults(definition: &str, object: Value) -> Vec<String> {
     let read = decode::object(definition::find(definition).unwrap(), object, &mut Vec::new());
     let mut object = read.unwrap();
     default::fill(definition, &mut object);
-    strategy::prepare_create(definition, &mut object, Some(&addresses));
-    let errors = super::create(definition, true, &object, &addresses);
+    if let Err(failure) = strategy::prepare_create(definition, &mut object, Some(&addresses)) {
+        return vec![failure.message().to_owned()];
+    }
+    let errors = super::create(definition, true, &object);
     errors.iter().map(ToString::to_string).collect()
 }
 
@@ -44,7 +46,7 @@ fn new_objects_are_refused_in_the_words_of_kubernetes() {
             "api.core.v1.Service",
             json!({"metadata": metadata(), "spec": {"clusterIP": "1.2.3.4", "ports": [{"port": 80}]}}),
             vec![
-                "spec.clusterIPs: Invalid value: [\"1.2.3.4\"]: failed to allocate IP 1.2.3.4: the provided IP (1.2.3.4) is not in the valid range. The range of valid IPs is 10.0.0.0/16",
+                "Service \"a\" is invalid: spec.clusterIPs: Invalid value: [\"1.2.3.4\"]: failed to allocate IP 1.2.3.4: the provided IP (1.2.3.4) is not in the valid range. The range of valid IPs is 10.0.0.0/16",
             ],
         ),
         (
@@ -124,7 +126,7 @@ fn events_of_the_newer_group_are_checked_strictly() {
 fn updates_of_some_kinds_are_checked_like_new_objects() {
     let object = json!({"metadata": {"name": "a", "namespace": "ns", "labels": {"a b": ""}}});
     for (definition, faults) in [("api.core.v1.ConfigMap", 1), ("api.coordination.v1.Lease", 0)] {
-        let errors = super::update(definition, true, (&object, &object), None, &Addresses::new());
+        let errors = super::update(definition, true, (&object, &object), None);
         assert_eq!(errors.len(), faults, "{definition}");
     }
 }
@@ -163,7 +165,7 @@ fn what_must_not_change_does_not() {
     for (definition, mut new, mut old, expected) in cases {
         default::fill(definition, &mut new);
         default::fill(definition, &mut old);
-        let errors = super::update(definition, true, (&new, &old), None, &Addresses::new());
+        let errors = super::update(definition, true, (&new, &old), None);
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert!(texts.iter().any(|text| text == expected), "{texts:?}");
     }
