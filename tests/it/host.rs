@@ -151,11 +151,7 @@ impl Scene {
         let scene = Self::new(vec![loaded(API_RULE, "{}").await.unwrap()]);
         desk::apply(&scene.cluster, definitions(API_RULE).unwrap()).await.unwrap();
         desk::serve_untyped(&scene.api, &scene.loaded[0].description, |_| false);
-        scene.load(&json!({
-            "apiVersion": "networking.istio.io/v1beta1", "kind": "Gateway",
-            "metadata": {"name": "gateway", "namespace": "kyma-system"},
-            "spec": {"servers": [{"port": {"number": 443, "name": "https", "protocol": "HTTPS"}, "hosts": ["*.example.com"]}]},
-        }));
+        scene.load(&gateway());
         scene
     }
 
@@ -215,6 +211,19 @@ async fn with_rules(rules: &[&str]) -> Stage {
     stage.settle().await;
     assert!(rules.iter().all(|rule| stage.is_ready(rule)));
     stage
+}
+
+/// What is on stage with one APIRule, the rule included.
+pub(crate) fn shop() -> Vec<Value> {
+    vec![gateway(), service("shop"), pod("shop-1", "shop"), rule("one", "shop")]
+}
+
+fn gateway() -> Value {
+    json!({
+        "apiVersion": "networking.istio.io/v1beta1", "kind": "Gateway",
+        "metadata": {"name": "gateway", "namespace": "kyma-system"},
+        "spec": {"servers": [{"port": {"number": 443, "name": "https", "protocol": "HTTPS"}, "hosts": ["*.example.com"]}]},
+    })
 }
 
 fn service(name: &str) -> Value {

@@ -54,7 +54,7 @@ fn config() -> Value {
 }
 
 /// Things, with a status; Parts, with lists of each type.
-fn crds() -> Vec<Value> {
+pub(crate) fn crds() -> Vec<Value> {
     let crd = |kind: &str, spec: Value| {
         let plural = format!("{}s", kind.to_lowercase());
         json!({
@@ -329,6 +329,21 @@ fn pods() -> Vec<Value> {
     vec![pod("free"), pod("kept"), budget]
 }
 
+/// Runs cases that are always the same.
+fn runner() -> TestRunner {
+    let default = ProptestConfig::default();
+    let cases = std::env::var_os("PROPTEST_CASES").map_or(CASES, |_| default.cases);
+    let config = ProptestConfig { cases, failure_persistence: None, ..default };
+    TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
+}
+
+/// The cases that both hosts are compared by.
+pub(crate) fn all() -> Vec<Case> {
+    let mut runner = runner();
+    let count = runner.config().cases;
+    (0..count).map(|_| cases().new_tree(&mut runner).unwrap().current()).collect()
+}
+
 fn a_case(objects: Vec<Value>, steps: Vec<Step>) -> Case {
     Case {
         name: "generated".to_owned(),
@@ -399,12 +414,7 @@ fn generated_outcomes_end_the_same_natively_and_as_a_component() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let component = runtime.block_on(super::component(FOLDER));
     let crds = crds();
-    let default = ProptestConfig::default();
-    let cases_asked = std::env::var_os("PROPTEST_CASES").map_or(CASES, |_| default.cases);
-    let config = ProptestConfig { cases: cases_asked, failure_persistence: None, ..default };
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let result = runner.run(&cases(), |case| {
+    let result = runner().run(&cases(), |case| {
         let native = case::run::<Puppet>(&case, &crds).map(|stage| super::text(&stage));
         let real = runtime.block_on(run_case(component.clone(), case, &crds));
         let real = real.map(|stage| super::text(&stage)).map_err(|error| format!("{error:#}"));

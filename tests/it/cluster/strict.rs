@@ -7,12 +7,13 @@ mod produced;
 use std::{collections::BTreeMap, path::Path};
 
 use kube::client::Body;
+use mortise_embedded_api::{EmbeddedApi, Options};
 use mortise_host::{cluster::Cluster, desk};
 use mortise_sdk::testing::case;
 use mortise_tests::cluster;
 use serde_json::{Value, json};
 
-use produced::{Produced, Way};
+use produced::{Produced, Said, Way};
 
 /// What only one server knows of an object, or only one test.
 const OF_ONE_SERVER: [&str; 5] =
@@ -22,24 +23,35 @@ const GUESTS: [&str; 2] = ["guests/api-rule", "guests/secret-copy"];
 /// The object that every status is written to, of each kind.
 const SUBJECT: &str = "subject";
 
-/// A real server with all kinds, and a namespace in it.
+/// A server with all kinds, and a namespace in it.
 struct Server {
     cluster: Cluster,
     namespace: String,
 }
 
+/// What a server says to an object.
+struct Answer {
+    status: u16,
+    body: Value,
+    warnings: Vec<String>,
+}
+
 #[tokio::test]
 async fn a_real_server_takes_all_that_guests_produce() {
     let Some(control_plane) = cluster::shared().await.unwrap() else { return };
-    let server = Server::new(control_plane).await;
-    let sources = produced::all();
+    let produced::All { sources, definitions } =
+        tokio::task::spawn_blocking(produced::all).await.unwrap();
     for (source, produced) in &sources {
         assert!(!produced.is_empty(), "{source}: nothing");
+        println!("{source}: {}", produced.len());
     }
+    let definitions = all_definitions(definitions).await;
+    let real = Server::real(control_plane, &definitions).await;
+    let embedded = Server::embedded(&definitions, &real.namespace).await;
     // What many cases produce alike is sent once.
     let mut distinct: BTreeMap<(Way, String), Produced> = BTreeMap::new();
     for mut produced in sources.into_iter().flat_map(|(_, produced)| produced) {
-        produced.object = without_what_one_server_knows(produced.object, &server.namespace);
+        produced.object = without_what_one_server_knows(produced.object, &real.namespace);
         let key = (produced.way.clone(), produced.object.to_string());
         distinct.entry(key).or_insert(produced);
     }
@@ -47,73 +59,117 @@ async fn a_real_server_takes_all_that_guests_produce() {
         let is_there = |(known, _): &(Way, String)| format!("{known:?}").starts_with(way);
         assert!(distinct.keys().any(is_there), "{way}: nothing");
     }
+    println!("distinct: {}", distinct.len());
     for produced in distinct.into_values() {
-        server.takes(produced).await;
+        judge(&real, &embedded, &produced).await;
     }
+}
+
+/// Those of Istio, of the guests and of tests, each once.
+async fn all_definitions(of_tests: Vec<Value>) -> Vec<Value> {
+    let mut all = cluster::istio().await.unwrap().unwrap();
+    for guest in GUESTS {
+        all.extend(mortise_tests::definitions(guest).unwrap());
+    }
+    let mut distinct: BTreeMap<String, Value> = BTreeMap::new();
+    for definition in all.into_iter().chain(of_tests) {
+        let name = definition["metadata"]["name"].as_str().unwrap().to_owned();
+        distinct.entry(name).or_insert_with(|| {
+            json!({"apiVersion": definition["apiVersion"], "kind": definition["kind"],
+                "metadata": {"name": definition["metadata"]["name"]}, "spec": definition["spec"]})
+        });
+    }
+    distinct.into_values().collect()
+}
+
+/// Sends an object as the host would, only to see what the servers would make of it.
+async fn judge(real: &Server, embedded: &Server, produced: &Produced) {
+    let Produced { case, said, .. } = produced;
+    let object = &sent(produced);
+    let answer = real.answer(produced).await;
+    let Answer { status, body, warnings } = &answer;
+    if *said == Said::ByTest {
+        let expected = embedded.answer(produced).await;
+        let told = |answer: &Answer| (answer.status, answer.body["message"].clone());
+        if expected.status >= 300 {
+            assert_eq!(told(&answer), told(&expected), "{case}: refused otherwise\n{object:#}");
+            return;
+        }
+    }
+    assert!((200..300).contains(status), "{case}: {status}: {body}\n{object:#}");
+    assert!(warnings.is_empty(), "{case}: {warnings:?}\n{object:#}");
+    let mut lost = Vec::new();
+    lacks(object, body, "", &mut lost);
+    assert!(lost.is_empty(), "{case}: not kept: {lost:?}\n{object:#}");
 }
 
 // === impl Server ===
 
 impl Server {
-    /// With Istio's kinds and those of the guests.
-    async fn new(control_plane: &cluster::Cluster) -> Self {
-        let mut kinds = cluster::istio().await.unwrap().unwrap();
-        for guest in GUESTS {
-            kinds.extend(mortise_tests::definitions(guest).unwrap());
-        }
-        control_plane.install(&kinds).await.unwrap();
+    async fn real(control_plane: &cluster::Cluster, definitions: &[Value]) -> Self {
+        control_plane.install(definitions).await.unwrap();
         let namespace = control_plane.namespace("strict").await.unwrap();
-        let server =
-            Self { cluster: Cluster::new(control_plane.client().await.unwrap()), namespace };
-        for subject in subjects() {
-            server.make(subject).await;
-        }
-        server
+        let cluster = Cluster::new(control_plane.client().await.unwrap());
+        Self { cluster, namespace }.with_subjects().await
     }
 
-    /// Sends an object as the host would, only to see what the server would make of it.
-    async fn takes(&self, Produced { case, way, mut object }: Produced) {
-        let subresource = match way {
-            Way::Apply => "",
-            Way::Patch(whole) => {
-                self.make(serde_json::from_str(&whole).unwrap()).await;
-                ""
-            }
-            Way::Status => {
-                object["metadata"]["name"] = json!(SUBJECT);
-                "/status"
-            }
+    async fn embedded(definitions: &[Value], namespace: &str) -> Self {
+        let api = EmbeddedApi::new(Options {
+            namespaces: vec!["default".into(), namespace.into()],
+            ..Options::default()
+        });
+        let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+        desk::apply(&cluster, definitions.to_vec()).await.unwrap();
+        Self { cluster, namespace: namespace.to_owned() }.with_subjects().await
+    }
+
+    async fn with_subjects(self) -> Self {
+        for subject in subjects() {
+            self.make(subject).await;
+        }
+        self
+    }
+
+    /// What becomes of an object, strictly read.
+    async fn answer(&self, produced: &Produced) -> Answer {
+        const STRICT: &str = "strict&dryRun=All";
+        let (whole, subresource) = match &produced.way {
+            Way::Apply => (None, ""),
+            Way::Patch(whole) => (Some(whole), ""),
+            Way::Status => (None, "/status"),
         };
-        let (answer, warnings) = self.apply(&case, &object, subresource, "strict&dryRun=All").await;
-        assert!(warnings.is_empty(), "{case}: {warnings:?}\n{object:#}");
-        let mut lost = Vec::new();
-        lacks(&object, &answer, "", &mut lost);
-        assert!(lost.is_empty(), "{case}: not kept: {lost:?}\n{object:#}");
+        if let Some(whole) = whole {
+            self.make(serde_json::from_str(whole).unwrap()).await;
+        }
+        self.apply(&produced.case, &sent(produced), subresource, STRICT).await
     }
 
     /// Makes an object that others are about.
     async fn make(&self, object: Value) {
         let object = without_what_one_server_knows(object, &self.namespace);
-        self.apply("what is there", &object, "", "somebody").await;
+        let Answer { status, body, .. } = self.apply("there", &object, "", "somebody").await;
+        assert!((200..300).contains(&status), "{status}: {body}\n{object:#}");
     }
 
     /// What an apply is answered, with its warnings.
-    async fn apply(
-        &self,
-        case: &str,
-        object: &Value,
-        subresource: &str,
-        manager: &str,
-    ) -> (Value, Vec<String>) {
+    async fn apply(&self, case: &str, object: &Value, subresource: &str, manager: &str) -> Answer {
         let resource = self.cluster.resolve(&desk::kind_of(object)).await.unwrap();
         let resource = resource.unwrap_or_else(|| panic!("{case}: not served: {object}"));
-        assert!(resource.namespaced, "{case}: {object}");
         let (group, version) = (&resource.kind.group, &resource.kind.version);
         let base = if group.is_empty() { "/api".into() } else { format!("/apis/{group}") };
+        let place = if resource.namespaced {
+            format!("namespaces/{}/{}", self.namespace, resource.plural)
+        } else {
+            resource.plural.clone()
+        };
+        let mut object = object.clone();
+        if let Some(metadata) = object["metadata"].as_object_mut().filter(|_| !resource.namespaced)
+        {
+            metadata.remove("namespace");
+        }
         let name = object["metadata"]["name"].as_str().unwrap();
         let path = format!(
-            "{base}/{version}/namespaces/{}/{}/{name}{subresource}?force=true&fieldValidation=Strict&fieldManager={manager}",
-            self.namespace, resource.plural
+            "{base}/{version}/{place}/{name}{subresource}?force=true&fieldValidation=Strict&fieldManager={manager}"
         );
         let request = http::Request::patch(path)
             .header(http::header::CONTENT_TYPE, "application/apply-patch+yaml")
@@ -121,15 +177,23 @@ impl Server {
             .unwrap();
         let (head, body) = self.cluster.client().send(request).await.unwrap().into_parts();
         let body = body.collect_bytes().await.unwrap();
-        let said = String::from_utf8_lossy(&body);
-        assert!(head.status.is_success(), "{case}: {}: {said}\n{object:#}", head.status);
         let warnings = head.headers.get_all(http::header::WARNING).iter();
         let warnings = warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect();
-        (serde_json::from_slice(&body).unwrap(), warnings)
+        let body = serde_json::from_slice(&body).unwrap();
+        Answer { status: head.status.as_u16(), body, warnings }
     }
 }
 
-/// An object of each kind that a guest writes the status of, of its examples.
+/// What is sent: a status of no particular object to the one that is there for it.
+fn sent(produced: &Produced) -> Value {
+    let mut object = produced.object.clone();
+    if produced.way == Way::Status {
+        object["metadata"]["name"] = json!(SUBJECT);
+    }
+    object
+}
+
+/// An object of each kind that a guest writes the status of, of its examples, and of the kind of the generated cases.
 fn subjects() -> Vec<Value> {
     let mut subjects: BTreeMap<String, Value> = BTreeMap::new();
     for guest in GUESTS {
@@ -145,7 +209,9 @@ fn subjects() -> Vec<Value> {
         }
     }
     assert_eq!(subjects.len(), GUESTS.len(), "{subjects:?}");
-    subjects.into_values().collect()
+    let thing =
+        json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": SUBJECT}});
+    subjects.into_values().chain([thing]).collect()
 }
 
 /// In the test's namespace, since nobody has made the others.

@@ -1,4 +1,18 @@
-//! What guests want written: in their cases, in the golden cases, and by a puppet that patches, since no guest of ours does.
+//! What guests want written, wherever a test runs one: in the cases of all guests, in the golden cases, in the generated cases, and
+//! for the APIRules of the tests of the whole host (`it::host`).
+//!
+//! A guest that has cases is in [`of_guests`], or its folder is missed; the cases, the golden ones and the generated ones are all that
+//! there are. So that a guest of ours, which never patches, does not keep patches out, a puppet makes some. Not sent:
+//!
+//! - what puppets are told to write in `it::host`: the words of those tests, and no guest's; `ConfigMaps` with labels and data, with
+//!   which everything that is sent here has more in common than the test could learn from them;
+//! - what a guest returns to `it::guests`, where calls are looked at: nothing comes of it, in no cluster;
+//! - what is written in `it::cluster`: a real API server judges it there;
+//! - parts of objects that the unit tests of a guest look at: the same functions make the whole ones in its cases.
+//!
+//! What a puppet is told may be wrong on purpose, to see it refused, also in the generated cases. So the embedded API is asked first:
+//! what that takes, the real server must take; what that refuses, the real server must refuse in the same words. What any other guest
+//! produces must be taken.
 
 use std::{cell::RefCell, marker::PhantomData, path::Path};
 
@@ -9,15 +23,28 @@ use mortise_sdk::{
 use serde_json::{Value, json};
 use test_guest_puppet::Puppet;
 
-use crate::goldens;
+use crate::{
+    cases::{self, generated},
+    goldens, host,
+};
 
 /// How a guest has an object written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
     Apply,
-    /// A part of this object of somebody else.
+    /// To this object of somebody else.
     Patch(String),
+    /// Of any object of the kind.
     Status,
+}
+
+/// Who says what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    /// The guest.
+    ByGuest,
+    /// The test, through a puppet.
+    ByTest,
 }
 
 /// An object that a guest has written.
@@ -25,8 +52,16 @@ pub(super) enum Way {
 pub(super) struct Produced {
     /// Where it was produced.
     pub(super) case: String,
+    pub(super) said: Said,
     pub(super) way: Way,
     pub(super) object: Value,
+}
+
+/// All that was produced, and the definitions of the kinds that only tests have.
+pub(super) struct All {
+    /// By source; none of them is empty.
+    pub(super) sources: Vec<(&'static str, Vec<Produced>)>,
+    pub(super) definitions: Vec<Value>,
 }
 
 thread_local! {
@@ -64,18 +99,30 @@ impl<P: Processor> Processor for Recorded<P> {
     }
 }
 
-/// All sources, each with its name; none of them is empty.
-pub(super) fn all() -> Vec<(&'static str, Vec<Produced>)> {
-    vec![
-        ("cases of api-rule", in_cases::<api_rule::ApiRules>("guests/api-rule")),
-        ("cases of secret-copy", in_cases::<secret_copy::SecretCopies>("guests/secret-copy")),
+/// All sources.
+pub(super) fn all() -> All {
+    let mut sources = of_guests();
+    let named: Vec<&str> = sources.iter().map(|(folder, _)| *folder).collect();
+    assert_eq!(named, cases::with_cases(), "what each guest with cases produces is sent");
+    sources.extend([
         ("golden cases", in_goldens()),
+        ("generated cases", in_generated()),
         ("a puppet that patches", patched()),
+        ("rules of the tests of the whole host", of_hosts()),
+    ]);
+    All { sources, definitions: generated::crds() }
+}
+
+/// Each guest that has cases, by its folder.
+fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
+    vec![
+        ("guests/api-rule", in_cases::<api_rule::ApiRules>("guests/api-rule")),
+        ("guests/secret-copy", in_cases::<secret_copy::SecretCopies>("guests/secret-copy")),
     ]
 }
 
-/// What was written since it was last asked, where these objects are there.
-fn written(case: &str, objects: &[Value]) -> Vec<Produced> {
+/// What was written since it was last asked, where these objects are there; patches of others come to nothing.
+fn written(case: &str, said: Said, objects: &[Value]) -> Vec<Produced> {
     let is_same = |one: &Value, other: &Value| {
         ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"]
             .iter()
@@ -84,14 +131,15 @@ fn written(case: &str, objects: &[Value]) -> Vec<Produced> {
     let produced = |(way, object): (Way, Value)| {
         let way = match way {
             Way::Patch(_) => {
-                let whole = objects.iter().find(|whole| is_same(whole, &object));
-                Way::Patch(whole.expect("what is patched is there").to_string())
+                Way::Patch(objects.iter().find(|whole| is_same(whole, &object))?.to_string())
             }
             way => way,
         };
-        Produced { case: case.to_owned(), way, object }
+        // What names no kind the host refuses.
+        let is_object = object["kind"].is_string();
+        is_object.then(|| Produced { case: case.to_owned(), said, way, object })
     };
-    WRITTEN.take().into_iter().map(produced).collect()
+    WRITTEN.take().into_iter().filter_map(produced).collect()
 }
 
 fn in_cases<P: Processor>(folder: &str) -> Vec<Produced> {
@@ -101,7 +149,7 @@ fn in_cases<P: Processor>(folder: &str) -> Vec<Produced> {
     for case in case::all(&root.join("cases")).unwrap() {
         let stage = case::run::<Recorded<P>>(&case, &crds).unwrap();
         let case = format!("{folder} {}", case.name);
-        all.extend(written(&case, &stage.cluster().objects()));
+        all.extend(written(&case, Said::ByGuest, &stage.cluster().objects()));
     }
     all
 }
@@ -109,10 +157,36 @@ fn in_cases<P: Processor>(folder: &str) -> Vec<Produced> {
 /// What is applied for valid rules, also in the cases that end before it is, and what the status of every rule says.
 fn in_goldens() -> Vec<Produced> {
     let applied = goldens::applied().into_iter();
-    let applied = applied.map(|(case, object)| Produced { case, way: Way::Apply, object });
+    let by_guest = |way: Way| {
+        move |(case, object)| Produced { case, said: Said::ByGuest, way: way.clone(), object }
+    };
+    let applied = applied.map(by_guest(Way::Apply));
     let said = goldens::statuses().into_iter();
-    let said = said.map(|(case, object)| Produced { case, way: Way::Status, object });
-    applied.chain(said).collect()
+    applied.chain(said.map(by_guest(Way::Status))).collect()
+}
+
+/// What an APIRule of the tests of the whole host leads to.
+fn of_hosts() -> Vec<Produced> {
+    let objects = host::shop();
+    let stub = Stub::new().objects(objects.clone());
+    for rule in objects.iter().filter(|object| object["kind"] == "APIRule") {
+        let config = serde_json::from_str("{}").unwrap();
+        Recorded::<api_rule::ApiRules>::reconcile(&request_for(rule), &config, &stub.host())
+            .unwrap();
+    }
+    written("the whole host", Said::ByGuest, &objects)
+}
+
+/// The same cases that both hosts are compared by.
+fn in_generated() -> Vec<Produced> {
+    let crds = generated::crds();
+    let mut all = Vec::new();
+    for (index, case) in generated::all().iter().enumerate() {
+        // One that comes to no rest has written all the same.
+        let _ = case::run::<Recorded<Puppet>>(case, &crds);
+        all.extend(written(&format!("generated {index}"), Said::ByTest, &case.objects));
+    }
+    all
 }
 
 /// Parts of objects of somebody else: one field of a map, one item of a list.
@@ -148,5 +222,5 @@ fn patched() -> Vec<Produced> {
     let request = Request { config: play.to_string(), ..request_for(&settings) };
     let play = serde_json::from_value(play).unwrap();
     Recorded::<Puppet>::reconcile(&request, &play, &stub.host()).unwrap();
-    written("a puppet", &[settings, web])
+    written("a puppet", Said::ByGuest, &[settings, web])
 }
