@@ -1,5 +1,6 @@
 //! Runs that are left out, on a resync and after a restart; and all that keeps a run from being left out.
 
+mod kept;
 mod versions;
 
 use std::{
