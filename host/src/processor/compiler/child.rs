@@ -24,6 +24,11 @@ const SAID: u64 = 16 << 10;
 /// How Rust's library ends a program that gets no memory.
 const NO_MEMORY: &str = "memory allocation of ";
 
+/// Variables of the child. The static program's allocator begins before `main` and would take a GiB that can be written to, which counts
+/// against the limit on memory though nothing is in it: see host/decisions/0027.
+const OF_ALLOCATOR: &[(&str, &str)] =
+    if cfg!(target_env = "musl") { &[("MIMALLOC_ARENA_EAGER_COMMIT", "0")] } else { &[] };
+
 /// Compiles a module in a child process. Its code is in a file that has no name.
 ///
 /// The child is told to end with the thread that has started it, so that thread stays here until the child has ended.
@@ -53,6 +58,7 @@ fn try_run(
         // Nothing of the host's: no environment, no folder, no signals of its terminal. Descriptors are closed by themselves, all but
         // these three.
         .env_clear()
+        .envs(OF_ALLOCATOR.iter().copied())
         .current_dir("/")
         .process_group(0)
         .stdin(input)
