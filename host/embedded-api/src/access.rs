@@ -8,7 +8,9 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::Failure;
+use crate::name::is_path_segment;
 use crate::request::{ResourcePath, Verb};
+use crate::selector::parse_fields;
 use crate::state::State;
 use crate::status::Named;
 use crate::storage::{Image, TableId};
@@ -124,8 +126,19 @@ impl User {
 // === impl Action ===
 
 impl Action {
-    /// What a request for a resource asks for.
-    pub(crate) fn of(path: &ResourcePath, verb: Verb) -> Self {
+    /// What a request for a resource asks for. Of a collection of which the fields select one object by its name, that object, as
+    /// Kubernetes has it: so a rule with `resourceNames` can let somebody list and watch.
+    pub(crate) fn of(path: &ResourcePath, verb: Verb, fields: &str) -> Self {
+        let selected = || {
+            let selector = parse_fields(fields).ok()?;
+            selector.name().filter(|name| is_path_segment(name).is_empty()).map(str::to_owned)
+        };
+        let name = match verb {
+            Verb::List | Verb::Watch | Verb::DeleteCollection if path.name.is_empty() => {
+                selected().unwrap_or_default()
+            }
+            _ => path.name.clone(),
+        };
         let is_namespace = path.group.is_empty() && path.resource == "namespaces";
         Self::Resource {
             verb: verb.as_str().to_owned(),
@@ -133,7 +146,7 @@ impl Action {
             resource: path.resource.clone(),
             subresource: path.subresource.clone(),
             namespace: if is_namespace { path.name.clone() } else { path.namespace.clone() },
-            name: path.name.clone(),
+            name,
         }
     }
 

@@ -167,7 +167,7 @@ fn find(
 ) -> Result<Arc<crate::kind::Resource>, Failure> {
     let state = shared.state.read();
     if let Some(user) = User::impersonated(&request.headers, &request.path)? {
-        let action = Action::of(path, verb);
+        let action = Action::of(path, verb, request.query.text("fieldSelector"));
         if state.allows(&user, &action).is_none() {
             return Err(action.refusal(&user));
         }

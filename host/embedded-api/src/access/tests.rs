@@ -71,3 +71,23 @@ async fn bindings_give_roles_to_subjects() {
         Some("")
     );
 }
+
+#[test]
+fn a_collection_of_one_name_is_that_object() {
+    let path = |name: &str| ResourcePath { name: name.into(), ..ResourcePath::default() };
+    let cases = [
+        (Verb::List, "", "metadata.name=web", "web"),
+        (Verb::Watch, "", "spec.a=b,metadata.name==web", "web"),
+        (Verb::DeleteCollection, "", "metadata.name=web", "web"),
+        (Verb::List, "", "metadata.name!=web", ""),
+        (Verb::List, "", "metadata.name=a/b", ""),
+        (Verb::List, "", "no selector", ""),
+        (Verb::Watch, "", "", ""),
+        (Verb::Watch, "api", "metadata.name=web", "api"),
+        (Verb::Get, "api", "metadata.name=web", "api"),
+    ];
+    for (verb, of, fields, expected) in cases {
+        let Action::Resource { name, .. } = Action::of(&path(of), verb, fields) else { panic!() };
+        assert_eq!(name, expected, "{verb:?} {of} {fields}");
+    }
+}
