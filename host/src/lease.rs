@@ -7,16 +7,20 @@
 //! *Guarantees*: of hosts that ask their [`Guard`] before each write, no two write at once, whatever their clocks say: how long a Lease
 //! has not been renewed is measured by who looks at it, from when it saw the last renewal; how long it is held, by its holder, from
 //! before the renewal was sent. *Assumption*: their clocks run equally fast, and a request is carried out within [`Times::left`].
+//!
+//! Who waits for a Lease watches it, as client-go does not: it so sees a renewal when it happens and not at its next attempt, and
+//! takes a Lease when that has run out, or at once when it is given back. The watch says when to look, and decides nothing.
 
 use std::{future::pending, time::Duration};
 
+use futures::{StreamExt as _, stream::BoxStream};
 use k8s_openapi::{
     api::coordination::v1::{Lease as Object, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 use kube::{
     Api, Client,
-    api::{ObjectMeta, PostParams},
+    api::{ObjectMeta, PostParams, WatchEvent, WatchParams},
 };
 use tokio::{sync::watch as latest, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -68,11 +72,18 @@ pub struct Lease {
     until: latest::Sender<Option<Instant>>,
 }
 
-/// A Lease of another, and since when it has been as it is.
+/// A Lease of another, and when it runs out if it stays as it is.
 #[derive(Debug)]
 struct Seen {
     spec: LeaseSpec,
-    since: Instant,
+    runs_out: Instant,
+}
+
+/// Tells when a Lease is written.
+struct Writes {
+    api: Api<Object>,
+    name: String,
+    open: Option<BoxStream<'static, kube::Result<WatchEvent<Object>>>>,
 }
 
 /// What came of one attempt.
@@ -192,6 +203,7 @@ impl Lease {
     /// Tries until it is ours.
     async fn acquire(&mut self) {
         info!(lease = self.title(), identity = self.settings.identity, "waiting for the Lease");
+        let mut writes = Writes::new(self.api.clone(), &self.settings.name);
         let mut holder = None;
         loop {
             match self.attempt().await {
@@ -203,7 +215,13 @@ impl Lease {
                 Ok(Attempt::Taken(_) | Attempt::Conflict) => {}
                 Err(error) => warn!(lease = self.title(), error, "cannot get the Lease"),
             }
-            tokio::time::sleep(self.settings.times.retry).await;
+            let now = Instant::now();
+            let runs_out = self.seen.as_ref().map(|seen| seen.runs_out).filter(|at| now < *at);
+            let again = now + self.settings.times.retry;
+            tokio::select! {
+                () = tokio::time::sleep_until(runs_out.map_or(again, |at| at.min(again))) => {}
+                () = writes.next() => {}
+            }
         }
     }
 
@@ -277,14 +295,14 @@ impl Lease {
         if holder == self.settings.identity {
             return None;
         }
-        let since = match &self.seen {
-            Some(seen) if seen.spec == *spec => seen.since,
-            _ => Instant::now(),
-        };
-        self.seen = Some(Seen { spec: spec.clone(), since });
         let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let duration = seconds.map_or(self.settings.times.duration, Duration::from_secs);
-        (since.elapsed() < duration).then(|| holder.to_owned())
+        let runs_out = match &self.seen {
+            Some(seen) if seen.spec == *spec => seen.runs_out,
+            _ => Instant::now() + duration,
+        };
+        self.seen = Some(Seen { spec: spec.clone(), runs_out });
+        (Instant::now() < runs_out).then(|| holder.to_owned())
     }
 
     /// The Lease as it is to be: ours, from now on.
@@ -344,5 +362,40 @@ impl Lease {
 
     fn title(&self) -> String {
         format!("{}/{}", self.settings.namespace, self.settings.name)
+    }
+}
+
+// === impl Writes ===
+
+impl Writes {
+    fn new(api: Api<Object>, name: &str) -> Self {
+        Self { api, name: name.to_owned(), open: None }
+    }
+
+    /// Waits until the Lease has been written, or may have been. Where it cannot be watched, for ever: who waits has other reasons to
+    /// look, and asks again.
+    async fn next(&mut self) {
+        if self.next_event().await.is_none() {
+            self.open = None;
+            pending::<()>().await;
+        }
+    }
+
+    async fn next_event(&mut self) -> Option<()> {
+        let open = match &mut self.open {
+            Some(open) => open,
+            closed @ None => {
+                let of = WatchParams::default().fields(&format!("metadata.name={}", self.name));
+                let opened = self.api.watch(&of, "0").await;
+                let opened = opened.inspect_err(
+                    |error| debug!(lease = self.name, %error, "cannot watch the Lease"),
+                );
+                closed.insert(opened.ok()?.boxed())
+            }
+        };
+        match open.next().await? {
+            Ok(WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_)) => Some(()),
+            Ok(WatchEvent::Bookmark(_) | WatchEvent::Error(_)) | Err(_) => None,
+        }
     }
 }

@@ -336,7 +336,7 @@ fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
         let lease = |verbs| need("coordination.k8s.io", "leases", namespace.as_ref(), verbs);
         // What is made has no name yet when it is asked for.
         let name = Some(args.lease.lease_name.clone());
-        needs.extend([lease(&["create"]), Need { name, ..lease(&["get", "update"]) }]);
+        needs.extend([lease(&["create"]), Need { name, ..lease(&["get", "watch", "update"]) }]);
     }
     needs
 }

@@ -177,7 +177,7 @@ async fn a_host_without_rights_says_which_it_needs() {
         &refused(command(&api).arg("--leader-elect")),
         &[
             "create leases.coordination.k8s.io in ours",
-            "get, update leases.coordination.k8s.io `mortise` in ours",
+            "get, watch, update leases.coordination.k8s.io `mortise` in ours",
         ],
     );
 
