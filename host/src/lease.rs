@@ -385,7 +385,8 @@ impl Writes {
         let open = match &mut self.open {
             Some(open) => open,
             closed @ None => {
-                let of = WatchParams::default().fields(&format!("metadata.name={}", self.name));
+                let of = WatchParams::default().disable_bookmarks();
+                let of = of.fields(&format!("metadata.name={}", self.name));
                 let opened = self.api.watch(&of, "0").await;
                 let opened = opened.inspect_err(
                     |error| debug!(lease = self.name, %error, "cannot watch the Lease"),
@@ -394,8 +395,8 @@ impl Writes {
             }
         };
         match open.next().await? {
-            Ok(WatchEvent::Added(_) | WatchEvent::Modified(_) | WatchEvent::Deleted(_)) => Some(()),
-            Ok(WatchEvent::Bookmark(_) | WatchEvent::Error(_)) | Err(_) => None,
+            Ok(WatchEvent::Error(_)) | Err(_) => None,
+            Ok(_) => Some(()),
         }
     }
 }

@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// Of the static program alone: see host/decisions/0030.
-#[cfg(target_env = "musl")]
+/// See host/decisions/0030.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

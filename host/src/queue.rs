@@ -2,7 +2,8 @@
 //!
 //! *Guarantees.* A key that was added is given out after that, unless its processor is removed first. One key is never given
 //! out twice at once: what is added while it runs is given out after `done`. A run that starts takes all that was waiting
-//! for its key along, its delays too: when to be called again is what the newest outcome says.
+//! for its key along, its delays too: when to be called again is what the newest outcome says. So does one that was given out and
+//! has not looked at anything yet, with changes.
 
 mod cause;
 mod core;
@@ -311,6 +312,11 @@ impl Queue {
             self.0.work.notify_one();
         }
         next
+    }
+
+    /// Takes along what has changed in the stores since a run's key was given out: to be called before the run looks there.
+    pub(crate) fn join(&self, run: &mut Run) {
+        self.0.core.lock().join(run);
     }
 
     /// Ends a run.

@@ -32,7 +32,7 @@ use crate::{
     record::{Basis, Digest, Ending, Records},
     run::{Clock, Loaded, Settings},
     store::Stores,
-    triggers::Triggers,
+    triggers::{Began, Triggers},
     view::{self, Answers, Readable, Reads, View},
     write::{self, Writer},
 };
@@ -172,11 +172,13 @@ impl Reconciler {
         reconcilers.iter().find(|reconciler| reconciler.name == **key.reconciler())
     }
 
-    /// Runs one key to its end. `feed` takes what the stores have seen to the triggers.
+    /// Runs one key to its end. `begin` is called before anything is looked at: it tells the triggers, and adds to the run what has
+    /// changed since its key was given out. `feed` takes what the stores have seen to the triggers.
     pub async fn run(
         &self,
-        run: &Run,
+        run: &mut Run,
         triggers: &Mutex<Triggers>,
+        begin: impl Fn(&mut Run) -> Began,
         feed: impl Fn(),
     ) -> (Report, Ended) {
         let start = Instant::now();
@@ -186,11 +188,12 @@ impl Reconciler {
         };
         report.kind = reference.kind.clone();
         let span = report::span(&run.key, &report.kind, Some(self.loaded.processor.digest()));
-        let skip = self.skip(run, &reference, triggers, &mut report).instrument(span.clone());
-        let began = match skip.await {
+        let skip = self.skip(run, &reference, triggers, &begin, &mut report);
+        let began = match skip.instrument(span.clone()).await {
             Ok(ended) => return (report, ended),
-            Err(began) => began.unwrap_or_else(|| triggers.lock().begin(&run.key)),
+            Err(began) => began.unwrap_or_else(|| begin(run)),
         };
+        (report.causes, report.more_causes) = (run.causes.clone(), run.more_causes);
         let reconcile = self.reconcile(run, reference.clone(), &mut report);
         let (done, mut reads) = reconcile.instrument(span.clone()).await;
         // What this run has mended itself is not news to it.

@@ -120,7 +120,7 @@ pub struct Stood {
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", tag = "verb")]
+#[serde(rename_all = "camelCase")]
 pub enum Question {
     /// For one object.
     Get {

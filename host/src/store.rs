@@ -407,6 +407,20 @@ impl Stores {
         source: &Source,
         what: impl FnOnce(&mut Tables) -> Told,
     ) -> bool {
+        let is_news = self.note(kind, store, source, what);
+        // What was only noted before may be waiting, too.
+        self.0.arrived.notify_one();
+        is_news
+    }
+
+    /// As [`Stores::tell_store`], but wakes nobody.
+    fn note(
+        &self,
+        kind: &Arc<Kind>,
+        store: &Store,
+        source: &Source,
+        what: impl FnOnce(&mut Tables) -> Told,
+    ) -> bool {
         let mut tables = store.tables.lock();
         let (differences, completed) = match what(&mut tables) {
             Ok(told) => told,
@@ -430,8 +444,6 @@ impl Stores {
         if completed {
             events.waiting.push_back(Event::Complete(Arc::clone(kind)));
         }
-        drop(events);
-        self.0.arrived.notify_one();
         true
     }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How the file begins: with the number of this format, and the version of mortise.
-pub(super) const HEADER: &str = concat!("mortise records 1 ", env!("CARGO_PKG_VERSION"), "\n");
+pub(super) const HEADER: &str = concat!("mortise records 2 ", env!("CARGO_PKG_VERSION"), "\n");
 /// The digits of a digest.
 const DIGITS: usize = 16;
 

@@ -151,8 +151,8 @@ fn a_file_of_another_version_is_not_read() {
     let lines = line::lines(&[Unwritten::Record(key("a"), record_of("a", 1))]);
     let read = |header: &str| line::read(format!("{header}{lines}").as_bytes()).records.len();
     assert_eq!(read(HEADER), 1);
-    assert_eq!(read(&HEADER.replace(" 1 ", " 2 ")), 0);
-    assert_eq!(read("mortise records 1 0.0.1\n"), 0);
+    assert_eq!(read(&HEADER.replace(" 2 ", " 1 ")), 0);
+    assert_eq!(read("mortise records 2 0.0.1\n"), 0);
     assert_eq!(read(""), 0);
 }
 

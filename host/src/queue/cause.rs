@@ -78,6 +78,20 @@ pub enum Role {
 
 // === impl Cause ===
 
+impl Cause {
+    /// Whether it is a change of what the stores hold: who looks there after it was told sees it.
+    pub(super) fn is_in_stores(&self) -> bool {
+        matches!(
+            self,
+            Self::Object { .. }
+                | Self::KindKnown(_)
+                | Self::KindUnknown(_)
+                | Self::Complete(_)
+                | Self::Moved(_)
+        )
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,13 +204,22 @@ impl Core {
         self.ready -= 1;
         self.running += 1;
         self.running_idle += usize::from(slot.runs_idle);
-        let causes = std::mem::take(&mut slot.causes);
-        Run {
-            key,
-            causes,
-            more_causes: std::mem::take(&mut slot.more_causes),
-            attempt: slot.failures,
+        let causes = mem::take(&mut slot.causes);
+        Run { key, causes, more_causes: mem::take(&mut slot.more_causes), attempt: slot.failures }
+    }
+
+    /// Takes the changes that came since a key was given out along, if nothing else came: then it is not given out again for them.
+    pub(super) fn join(&mut self, run: &mut Run) {
+        let Some(slot) = self.slots.get_mut(&run.key).filter(|slot| slot.running) else { return };
+        if slot.more_causes > 0 || !slot.causes.iter().all(Cause::is_in_stores) {
+            return;
         }
+        slot.again = None;
+        let room = CAUSES_KEPT.saturating_sub(run.causes.len());
+        let mut more = mem::take(&mut slot.causes);
+        more.retain(|cause| !run.causes.contains(cause));
+        run.more_causes += more.len().saturating_sub(room);
+        run.causes.extend(more.into_iter().take(room));
     }
 
     /// Ends a run; of a key that does not run nothing happens.
@@ -217,7 +227,7 @@ impl Core {
         let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.running) else { return };
         slot.running = false;
         self.running -= 1;
-        self.running_idle -= usize::from(std::mem::take(&mut slot.runs_idle));
+        self.running_idle -= usize::from(mem::take(&mut slot.runs_idle));
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.processor == *key.processor()) {
             lane.running -= 1;
         }
@@ -229,7 +239,7 @@ impl Core {
             self.timers.push(Reverse((rest, key.clone())));
         }
         let again = slot.again.take();
-        let requeue = if std::mem::take(&mut slot.dropped) { None } else { slot.end(done) };
+        let requeue = if mem::take(&mut slot.dropped) { None } else { slot.end(done) };
         if let Some((after, cause, priority)) = requeue {
             // A time too far to be told does not come.
             if let Some(due) = now.checked_add(after) {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use tokio::time::{Instant, advance};
 
 use super::*;
+use crate::contract::Kind;
 
 fn key(processor: &str, name: &str) -> Key {
     Key::new(&processor.into(), &"r".into(), Some("default"), name)
@@ -45,6 +46,54 @@ async fn a_key_added_while_it_runs_runs_once_more_after_it() {
     assert_eq!(queue.try_next(), None);
     queue.done(&run.key, success());
     assert_eq!(queue.try_next().unwrap().causes, [Cause::Asked]);
+}
+
+fn changed(name: &str) -> Cause {
+    Cause::Object {
+        kind: Kind { group: String::new(), version: "v1".into(), kind: "Pod".into() }.into(),
+        namespace: None,
+        name: name.into(),
+        what: What::Changed,
+        role: Role::Read,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_takes_the_changes_along_that_came_before_it_looked_at_anything() {
+    let queue = Queue::new();
+    queue.add(&key("p", "a"), Cause::Start, Priority::Change);
+    let mut run = queue.next().await;
+    queue.add(&run.key, changed("one"), Priority::Change);
+    queue.add(&run.key, changed("two"), Priority::Change);
+    queue.join(&mut run);
+    assert_eq!((run.causes.len(), run.more_causes), (3, 0));
+    queue.add(&run.key, changed("three"), Priority::Change);
+    queue.done(&run.key, success());
+    let mut run = queue.try_next().unwrap();
+    assert_eq!(run.causes, [changed("three")], "it came after that");
+    for name in 0..20 {
+        queue.add(&run.key, changed(&name.to_string()), Priority::Change);
+    }
+    queue.join(&mut run);
+    queue.done(&run.key, success());
+    assert_eq!(queue.try_next().unwrap().causes.len(), 8, "all that there were is not known");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_change_in_the_stores_is_not_taken_along() {
+    let queue = Queue::new();
+    for cause in [Cause::NewVersion, Cause::Rights, Cause::Asked, Cause::Overrun, Cause::Requeue] {
+        queue.add(&key("p", "a"), Cause::Start, Priority::Change);
+        let mut run = queue.next().await;
+        queue.add(&run.key, changed("one"), Priority::Change);
+        queue.add(&run.key, cause.clone(), Priority::Change);
+        queue.join(&mut run);
+        assert_eq!(run.causes, [Cause::Start]);
+        queue.done(&run.key, success());
+        let again = queue.try_next().unwrap();
+        assert_eq!(again.causes, [changed("one"), cause], "the run cannot know that");
+        queue.done(&again.key, success());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,19 +38,20 @@ impl Reconciler {
     /// Leaves a run out, if it is known what would come of it. Else gives back what the triggers were told of its beginning.
     pub(super) async fn skip(
         &self,
-        run: &Run,
+        run: &mut Run,
         reference: &ObjectRef,
         triggers: &Mutex<Triggers>,
+        begin: &impl Fn(&mut Run) -> Began,
         report: &mut Report,
     ) -> Result<Ended, Option<Began>> {
         let held = self.parts.records.held(&run.key);
         let is_former = matches!(held, Some(Held::Former(_)));
         let is_known = matches!(held, Some(Held::Known(_)));
-        if !self.parts.skips || !is_due(run, is_known) {
-            return Err(None);
-        }
         // What changes from now on, and is not seen by what follows, is told at the end.
-        let began = is_former.then(|| triggers.lock().begin(&run.key));
+        let began = is_former.then(|| begin(run));
+        if !self.parts.skips || !is_due(run, is_known) {
+            return Err(began);
+        }
         match self.standing(&run.key, reference, held).await {
             Ok(standing) => Ok(self.leave_out(reference, standing, began, triggers, report)),
             Err(why) => {

@@ -21,7 +21,7 @@ use crate::{
     kept::Kept,
     queue::{self, Cause, Priority, Queue, Run},
     reconciler::{Parts, Report},
-    triggers::Triggers,
+    triggers::{Began, Triggers},
     watch::Watch,
 };
 
@@ -88,6 +88,14 @@ impl Shared {
         }
     }
 
+    /// Begins a run. What has been fed by now it will see, so its key is not given out again for that.
+    fn begin(&self, run: &mut Run) -> Began {
+        // Under the same lock as the feeding: what is queued by then is what was fed by then.
+        let mut triggers = self.triggers.lock();
+        self.queue.join(run);
+        triggers.begin(&run.key)
+    }
+
     pub(super) async fn pump(self: Arc<Self>) -> anyhow::Result<()> {
         loop {
             self.parts.stores.changed().await;
@@ -142,14 +150,16 @@ impl Shared {
     }
 
     /// Runs a key to its end, on the version of its processor that is current at its beginning; or leaves that out.
-    pub(super) async fn run(&self, run: Run) -> Report {
+    pub(super) async fn run(&self, mut run: Run) -> Report {
         let active = self.registry.lock().begin(run.key.processor(), Instant::now());
         let Some(active) = active else {
             // Its processor was removed after the key was given out.
             self.queue.done(&run.key, queue::Done::Success { requeue: None });
             return Report::new(&run);
         };
-        let (mut report, again) = active.reconciler.run(&run, &self.triggers, || self.feed()).await;
+        let (begin, feed) = (|run: &mut Run| self.begin(run), || self.feed());
+        let (mut report, again) =
+            active.reconciler.run(&mut run, &self.triggers, begin, feed).await;
         report.version = Some(Arc::clone(&active.version));
         // What its own writes have changed is on its way to other keys before this one counts as done.
         self.feed();

@@ -69,6 +69,9 @@ pub(super) enum NotKept {
     TooLarge,
 }
 
+/// Room for what is kept of most objects: it grows in one piece, and is cut to its length in the end.
+const ROOM: usize = 2048;
+
 const NAMESPACE: usize = 0;
 const NAME: usize = 1;
 const UID: usize = 2;
@@ -309,11 +312,14 @@ impl Entry {
 
     /// The order of lists: by namespace and name.
     pub(super) fn order(&self, namespace: &str, name: &str) -> Ordering {
-        self.part(NAMESPACE).cmp(namespace).then_with(|| self.part(NAME).cmp(name))
+        let (namespace, name) = (namespace.as_bytes(), name.as_bytes());
+        // As bytes: the order of texts is that of their bytes, and what is compared so often is not checked each time.
+        self.bytes_of(NAMESPACE).cmp(namespace).then_with(|| self.bytes_of(NAME).cmp(name))
     }
 
     pub(super) fn order_to(&self, other: &Self) -> Ordering {
-        self.order(other.part(NAMESPACE), other.part(NAME))
+        let by = |which| self.bytes_of(which).cmp(other.bytes_of(which));
+        by(NAMESPACE).then_with(|| by(NAME))
     }
 
     fn terms(&self) -> impl Iterator<Item = u64> {
@@ -327,9 +333,13 @@ impl Entry {
     }
 
     fn part(&self, which: usize) -> &str {
+        text(Some(self.bytes_of(which)))
+    }
+
+    fn bytes_of(&self, which: usize) -> &[u8] {
         let start = self.starts.get(which).copied().unwrap_or_default() as usize;
         let length = usize::from(self.lengths.get(which).copied().unwrap_or_default());
-        text(self.data.get(start..start + length))
+        self.data.get(start..start + length).unwrap_or_default()
     }
 }
 
@@ -423,7 +433,8 @@ struct Layout {
 
 impl Layout {
     fn new(terms: &[u64], object: &Value) -> Self {
-        let mut data: Vec<u8> = terms.iter().flat_map(|term| term.to_ne_bytes()).collect();
+        let mut data = Vec::with_capacity(ROOM);
+        data.extend(terms.iter().flat_map(|term| term.to_ne_bytes()));
         let mut layout = Self::default();
         for (which, key) in [(NAMESPACE, "namespace"), (NAME, "name"), (UID, "uid")] {
             let text = text_at(object, key);

@@ -198,9 +198,13 @@ impl Feed {
         });
     }
 
-    /// An object of the list.
+    /// An object of the list. Nobody is woken for it: the next one follows, and the end of the list.
     pub fn list_item(&self, object: &Value) {
-        self.tell(|table| Ok((table.list_item(object)?.into_iter().collect(), false)));
+        let number = self.number;
+        let item = |table: &mut Table| Ok((table.list_item(object)?.into_iter().collect(), false));
+        self.stores.note(&self.kind.kind, &self.store, &Source::Watch, |tables| {
+            tables.tell_one(number, item)
+        });
     }
 
     /// The list is at its end: what was not in it is gone.

@@ -24,6 +24,10 @@ use std::process::Command;
 
 use table::Table;
 
+/// The program's own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
 const PARTS: [(&str, Part); 11] = [

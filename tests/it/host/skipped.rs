@@ -163,6 +163,22 @@ async fn a_resync_of_settled_rules_runs_and_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_changes_before_a_key_that_was_given_out_looks_at_anything_runs_it_once() {
+    let stage = rules(Skip::WhileRunning).await;
+    tokio::time::advance(RESYNC).await;
+    let due = stage.ready().await;
+    stage.edit("v1/Service", "shop", json!({"spec": {"selector": {"tier": "b"}}})).await;
+    while stage.host.keys(|entry| !entry.causes.is_empty()).len() < RULES.len() {
+        tokio::task::yield_now().await;
+    }
+    let reports = ran(stage.run(due).await);
+    assert_eq!(keys(&reports), RULES.into(), "they are not left out");
+    assert!(reports.iter().all(|report| report.causes.len() == 2), "{reports:#?}");
+    let again = ran(stage.settle().await);
+    assert!(again.iter().all(|report| report.causes == [Cause::Confirmation]), "{again:#?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn where_nothing_is_to_be_left_out_nothing_is() {
     let scene = Scene::of_puppet(CONFIG_MAP).await;
     scene.load(&scripted("play", &applies(&[])));
