@@ -77,9 +77,15 @@ fn is_used(path: &Path) -> bool {
 }
 
 fn remove(program: &Path, path: &Path) -> Result<()> {
-    if path.join("cluster.json").exists() {
+    let is_there = || path.join("cluster.json").exists();
+    if is_there() {
         let folder = path.to_str().context("the target directory is no UTF-8")?;
-        run(program, ["down", folder])?;
+        if let Err(error) = run(program, ["down", folder])
+            && is_there()
+        {
+            return Err(error);
+        }
+        // Else another process that began at the same moment has swept it away.
     }
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
