@@ -84,6 +84,8 @@ pub enum Done {
 pub enum Again {
     /// 5 ms after the first failure in a row, twice as long after each more, at most 1000 s.
     BackOff,
+    /// As `BackOff`, but not before this long is over, up to 1000 s: somebody asked for that.
+    NotBefore(Duration),
     /// After this long.
     After(Duration),
     /// Only when something changes.

@@ -172,13 +172,13 @@ impl Reconciler {
         reconcilers.iter().find(|reconciler| reconciler.name == **key.reconciler())
     }
 
-    /// Runs one key to its end. `begin` is called before anything is looked at: it tells the triggers, and adds to the run what has
+    /// Runs one key to its end. `enter` is called before anything is looked at: it tells the triggers, and adds to the run what has
     /// changed since its key was given out. `feed` takes what the stores have seen to the triggers.
     pub async fn run(
         &self,
         run: &mut Run,
         triggers: &Mutex<Triggers>,
-        begin: impl Fn(&mut Run) -> Began,
+        enter: impl Fn(&mut Run) -> Began,
         feed: impl Fn(),
     ) -> (Report, Ended) {
         let start = Instant::now();
@@ -188,10 +188,10 @@ impl Reconciler {
         };
         report.kind = reference.kind.clone();
         let span = report::span(&run.key, &report.kind, Some(self.loaded.processor.digest()));
-        let skip = self.skip(run, &reference, triggers, &begin, &mut report);
+        let skip = self.skip(run, &reference, triggers, &enter, &mut report);
         let began = match skip.instrument(span.clone()).await {
             Ok(ended) => return (report, ended),
-            Err(began) => began.unwrap_or_else(|| begin(run)),
+            Err(began) => began.unwrap_or_else(|| enter(run)),
         };
         (report.causes, report.more_causes) = (run.causes.clone(), run.more_causes);
         let reconcile = self.reconcile(run, reference.clone(), &mut report);

@@ -11,6 +11,7 @@ use std::{
     collections::{HashMap, HashSet},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -102,6 +103,8 @@ pub struct Written {
     pub warnings: Vec<String>,
     /// What was answered with 403: the kind, and the message.
     pub forbidden: Vec<(Kind, String)>,
+    /// How long the API server asked to be left alone with what it refused.
+    pub retry_after: Option<Duration>,
     /// What counts as read because it was written.
     pub wrote: Vec<Wrote>,
     /// What counts as read because it was pruned: the selection, and the manager of what has to go.
@@ -329,6 +332,9 @@ impl Run<'_> {
             Stop::Failed { refusal, managers } => {
                 tracing::debug!(key = %self.context.key, object = display_ref(of), %refusal, "a write was refused");
                 self.failed = true;
+                if refusal.is_passing() {
+                    self.written.retry_after = self.written.retry_after.max(refusal.retry_after);
+                }
                 self.written.failures.push(failure(action, of, refusal, managers));
             }
         }

@@ -24,7 +24,7 @@ pub struct Policy {
     pub attempts: u32,
     /// The wait after the first try where the server names none; doubled each time.
     pub first_wait: Duration,
-    /// The longest wait, also where the server asks for a longer one.
+    /// The longest wait. A server that asks for a longer one is not tried again here: who sent the request comes back later.
     pub longest_wait: Duration,
     /// How long an answer is waited for.
     pub answer: Duration,
@@ -152,10 +152,11 @@ impl Cluster {
             };
             let may_pass =
                 refusal.is_passing() || (outgoing.retry_not_found && refusal.code == 404);
-            if attempt >= self.policy.attempts || !may_pass {
+            let asked = refusal.retry_after.unwrap_or(wait.min(self.policy.longest_wait));
+            let is_long = asked > self.policy.longest_wait;
+            if attempt >= self.policy.attempts || !may_pass || is_long {
                 return Err(refusal);
             }
-            let asked = refusal.retry_after.unwrap_or(wait).min(self.policy.longest_wait);
             tracing::debug!(path = outgoing.path, attempt, %refusal, wait = ?asked, "trying again");
             time::sleep(asked).await;
             wait = wait.saturating_mul(2);

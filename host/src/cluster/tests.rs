@@ -89,7 +89,8 @@ async fn a_cluster_that_does_not_answer_is_no_cluster_without_the_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_double_and_are_bounded_also_where_the_server_asks_for_longer_ones() {
+async fn waits_double_and_are_bounded_and_longer_ones_that_the_server_asks_for_are_left_to_others()
+{
     let (api, cluster) = cluster();
     let get = Outgoing::get("/api/v1/namespaces/default".into());
     let begun = Instant::now();
@@ -97,9 +98,15 @@ async fn waits_double_and_are_bounded_also_where_the_server_asks_for_longer_ones
     cluster.send(&get).await.unwrap();
     assert_eq!(begun.elapsed().as_millis() / 100, 14, "200 + 400 + 800 ms: {:?}", begun.elapsed());
     let begun = Instant::now();
-    api.faults().inject(Fault::TooManyRequests(Some(3600)), Filter::all(), 1);
+    let longest = Policy::default().longest_wait;
+    api.faults().inject(Fault::TooManyRequests(Some(longest.as_secs())), Filter::all(), 1);
     cluster.send(&get).await.unwrap();
-    assert_eq!(begun.elapsed().as_secs(), Policy::default().longest_wait.as_secs());
+    assert_eq!(begun.elapsed().as_secs(), longest.as_secs());
+    let begun = Instant::now();
+    api.faults().inject(Fault::TooManyRequests(Some(3600)), Filter::all(), 1);
+    let refusal = cluster.send(&get).await.unwrap_err();
+    assert_eq!(refusal.retry_after, Some(Duration::from_hours(1)));
+    assert_eq!(begun.elapsed(), Duration::ZERO);
     let begun = Instant::now();
     api.faults().inject(Fault::Latency(Duration::from_hours(1)), Filter::all(), 10);
     assert_eq!(cluster.send(&get).await.unwrap_err().code, 0);

@@ -428,6 +428,9 @@ impl Slot {
         self.failures = self.failures.saturating_add(1);
         let after = match again {
             Again::BackOff => Some(back_off(self.failures)),
+            Again::NotBefore(least) => {
+                Some(back_off(self.failures).max(least.min(LONGEST_BACK_OFF)))
+            }
             Again::After(after) => Some(after),
             Again::OnChange => None,
         };

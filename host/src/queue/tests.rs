@@ -424,6 +424,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Done::Failure(Again::BackOff)),
         Just(Done::Failure(Again::OnChange)),
         (0..30_u64).prop_map(|after| Done::Failure(Again::After(ms(after)))),
+        (0..30_u64).prop_map(|after| Done::Failure(Again::NotBefore(ms(after)))),
     ];
     prop_oneof![
         (0..4_u8, priority).prop_map(|(key, priority)| Step::Add(key, priority)),
@@ -457,6 +458,9 @@ impl Expected {
         let after = match done {
             Done::Success { requeue } => requeue.as_ref().map(|(after, _)| *after),
             Done::Failure(Again::BackOff) => Some(ms(5 << (self.failures - 1).min(20))),
+            Done::Failure(Again::NotBefore(least)) => {
+                Some(ms(5 << (self.failures - 1).min(20)).max(*least))
+            }
             Done::Failure(Again::After(after)) => Some(*after),
             Done::Failure(Again::OnChange) => None,
         };

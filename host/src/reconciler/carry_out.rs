@@ -81,7 +81,7 @@ impl Reconciler {
             let wait = Done::Success { requeue: Some((TERMINATING, Cause::Requeue)) };
             return if waits { wait } else { self.done(&planned, turn) };
         }
-        let is_failure = written.is_failure();
+        let (is_failure, again) = (written.is_failure(), again(&written));
         if is_failure {
             turn.report.failure.get_or_insert_with(|| describe(&written.failures));
         }
@@ -99,7 +99,7 @@ impl Reconciler {
             turn.report.failure.get_or_insert_with(|| describe(&written.failures));
         }
         if is_failure || !written.failures.is_empty() {
-            return Done::Failure(Again::BackOff);
+            return Done::Failure(again);
         }
         self.done(&second, turn)
     }
@@ -190,13 +190,12 @@ impl Reconciler {
     async fn refused(&self, error: &Refused, turn: &mut Turn<'_>) -> Done {
         turn.report.broke = error.is_processors();
         let mut message = chain::whole(error);
-        turn.report.failure.get_or_insert_with(|| message.clone());
         if let Refused::Processor(error) = error
             && let Some(trace) = error.backtrace()
         {
-            turn.report.notes.push(format!("in the guest:\n{trace}"));
             message = format!("{message}\n{trace}");
         }
+        turn.report.failure.get_or_insert_with(|| message.clone());
         let event = Event {
             on: None,
             event_type: EventType::Warning,
@@ -220,6 +219,11 @@ impl Reconciler {
             _ => Done::Failure(Again::BackOff),
         }
     }
+}
+
+/// When what was refused is tried again.
+pub(super) fn again(written: &Written) -> Again {
+    written.retry_after.map_or(Again::BackOff, Again::NotBefore)
 }
 
 /// Notes what a plan wrote, which counts as read.

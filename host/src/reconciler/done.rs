@@ -68,7 +68,7 @@ pub(super) fn stale(gone: &[ObjectRef], report: &mut Report) -> Done {
 pub(super) fn delay(done: &Done) -> Option<Duration> {
     match done {
         Done::Success { requeue } => requeue.as_ref().map(|(after, _)| *after),
-        Done::Failure(Again::After(after)) => Some(*after),
+        Done::Failure(Again::After(after) | Again::NotBefore(after)) => Some(*after),
         Done::Failure(Again::BackOff | Again::OnChange) => None,
     }
 }

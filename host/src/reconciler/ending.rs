@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Reconciler, Turn, report::describe};
+use super::{Reconciler, Turn, carry_out::again, report::describe};
 use crate::{
     contract::ObjectRef,
     outcome::{Finalizers, Plan},
-    queue::{Again, Done, Key},
+    queue::{Done, Key},
     run::Ending,
     store::Entry,
     view,
@@ -88,7 +88,7 @@ impl Reconciler {
         }
         turn.report.failure.get_or_insert_with(|| describe(&written.failures));
         turn.report.record_mut().refused += written.failures.len();
-        Done::Failure(Again::BackOff)
+        Done::Failure(again(&written))
     }
 }
 

@@ -41,14 +41,14 @@ impl Reconciler {
         run: &mut Run,
         reference: &ObjectRef,
         triggers: &Mutex<Triggers>,
-        begin: &impl Fn(&mut Run) -> Began,
+        enter: &impl Fn(&mut Run) -> Began,
         report: &mut Report,
     ) -> Result<Ended, Option<Began>> {
         let held = self.parts.records.held(&run.key);
         let is_former = matches!(held, Some(Held::Former(_)));
         let is_known = matches!(held, Some(Held::Known(_)));
         // What changes from now on, and is not seen by what follows, is told at the end.
-        let began = is_former.then(|| begin(run));
+        let began = is_former.then(|| enter(run));
         if !self.parts.skips || !is_due(run, is_known) {
             return Err(began);
         }

@@ -89,7 +89,7 @@ impl Shared {
     }
 
     /// Begins a run. What has been fed by now it will see, so its key is not given out again for that.
-    fn begin(&self, run: &mut Run) -> Began {
+    fn enter(&self, run: &mut Run) -> Began {
         // Under the same lock as the feeding: what is queued by then is what was fed by then.
         let mut triggers = self.triggers.lock();
         self.queue.join(run);
@@ -157,9 +157,9 @@ impl Shared {
             self.queue.done(&run.key, queue::Done::Success { requeue: None });
             return Report::new(&run);
         };
-        let (begin, feed) = (|run: &mut Run| self.begin(run), || self.feed());
+        let (enter, feed) = (|run: &mut Run| self.enter(run), || self.feed());
         let (mut report, again) =
-            active.reconciler.run(&mut run, &self.triggers, begin, feed).await;
+            active.reconciler.run(&mut run, &self.triggers, enter, feed).await;
         report.version = Some(Arc::clone(&active.version));
         // What its own writes have changed is on its way to other keys before this one counts as done.
         self.feed();

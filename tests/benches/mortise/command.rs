@@ -1,8 +1,10 @@
 //! `mortise run` as people start it, on a real control plane: how long it takes until ten processors have reconciled something, with
-//! nothing compiled yet and with all of it; and what 1,000 APIRules take of its process, the first time and at the next start.
+//! nothing compiled yet and with all of it; what idle processors take of its memory; and what 1,000 and 5,000 APIRules take of its
+//! process, the first time and at the next start.
 
 use std::{
     fs,
+    ops::Range,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -38,7 +40,8 @@ mod program;
 const IDLE: &str = "tests/guests/idle";
 const API_RULE: &str = "guests/api-rule";
 const PROCESSORS: usize = 10;
-const RULES: usize = 1_000;
+/// So many that what each takes shows.
+const MANY: usize = 100;
 /// Where the Processors are, and their account.
 const HOME: &str = "kyma-system";
 const ACCOUNT: &str = "processors";
@@ -70,29 +73,18 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     let runtime = runtime(2, "command")?;
     runtime.block_on(async {
         Box::pin(starts(table)).await?;
-        Box::pin(many_rules(table)).await
+        Box::pin(idle(table)).await?;
+        Box::pin(many_rules(1_000, table)).await?;
+        Box::pin(many_rules(5_000, table)).await
     })
 }
 
 async fn starts(table: &mut Table) -> anyhow::Result<()> {
     let stage = Stage::open(Vec::new(), IDLE).await?;
-    let module = fs::read(mortise_tests::guest(IDLE)?)?;
-    for index in 0..PROCESSORS {
-        let name = format!("idle-{index}");
-        fs::write(stage.module(&name), rebuilt(&module, &name))?;
-        stage.apply(vec![processor(&name)]).await?;
-    }
-    let have_run = |told: &[Value]| {
-        told.len() == PROCESSORS && told.iter().all(|of| of["runs"].as_u64() > Some(0))
-    };
+    stage.add_idle(0..PROCESSORS).await?;
     for (cache, budget) in [("cold", ""), ("warm", "< 1 s")] {
-        // What was reconciled by a former start is another object by now.
-        let map = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"namespace": HOME, "name": "map"}, "data": {"cache": cache},
-        });
-        stage.apply(vec![map]).await?;
-        let took = stage.start_until(GLANCE, have_run).await?;
+        stage.apply(vec![map(cache)]).await?;
+        let took = stage.start_until(GLANCE, have_run(PROCESSORS)).await?;
         table.row(
             format!("`mortise run` to the first reconcile of {PROCESSORS}, cache {cache}"),
             format!("{:.0} ms", took.wall.as_secs_f64() * 1e3),
@@ -102,25 +94,63 @@ async fn starts(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn many_rules(table: &mut Table) -> anyhow::Result<()> {
+/// With the code of all of them in the cache.
+async fn idle(table: &mut Table) -> anyhow::Result<()> {
+    let stage = Stage::open(Vec::new(), IDLE).await?;
+    stage.apply(vec![map("nobody waits for it")]).await?;
+    let mut all = 0;
+    let mut first = 0;
+    for count in [1, PROCESSORS + 1, MANY + 1] {
+        stage.add_idle(all..count).await?;
+        stage.start_until(GLANCE, have_run(count)).await?;
+        stage.apply(vec![map(&count.to_string())]).await?;
+        let memory = stage.start_until(GLANCE, have_run(count)).await?.memory;
+        if all == 0 {
+            first = memory.resident();
+            table.row("`mortise run` with one idle processor".to_owned(), memory.to_string(), "");
+        } else {
+            let each = memory.resident().saturating_sub(first) / (count - 1);
+            let what = format!("  {} more: each of them", count - 1);
+            table.row(what, format!("{} KiB", each >> 10), "< 1024 KiB");
+        }
+        all = count;
+    }
+    Ok(())
+}
+
+async fn many_rules(rules: usize, table: &mut Table) -> anyhow::Result<()> {
     let istio = cluster::istio().await?.context("the control plane is built with Go")?;
     let stage = Stage::open(istio, API_RULE).await?;
     fs::copy(mortise_tests::guest(API_RULE)?, stage.module("api-rule"))?;
-    stage.apply((0..RULES).map(rules::rule).collect()).await?;
+    stage.apply((0..rules).map(rules::rule).collect()).await?;
     stage.apply(vec![processor("api-rule")]).await?;
     // Each waits for nothing but its resync.
     let are_settled = |told: &[Value]| {
         let are = |count: &str, number| told.iter().all(|of| of[count] == json!(number));
-        told.len() == 1 && are("delayed", RULES) && are("ready", 0) && are("running", 0)
+        told.len() == 1 && are("delayed", rules) && are("ready", 0) && are("running", 0)
     };
+    let small = if rules == 1_000 { "< 33 MiB" } else { "" };
     for (when, budget) in [("first time", ""), ("the next start", "< 1 s of CPU for 5,000")] {
         let Took { wall, cpu, memory } = stage.start_until(LONG_GLANCE, are_settled).await?;
         let (wall, cpu) = (wall.as_secs_f64(), cpu.as_secs_f64());
         let figure = format!("{wall:.2} s, CPU {cpu:.2} s");
-        table.row(format!("`mortise run`, {RULES} rules, {when}"), figure, budget);
-        table.row("  resident memory", memory.to_string(), "< 33 MiB");
+        table.row(format!("`mortise run`, {rules} rules, {when}"), figure, budget);
+        table.row("  resident memory", memory.to_string(), small);
     }
     Ok(())
+}
+
+/// So many processors have called their guest.
+fn have_run(count: usize) -> impl Fn(&[Value]) -> bool {
+    move |told| told.len() == count && told.iter().all(|of| of["runs"].as_u64() > Some(0))
+}
+
+/// What the idle ones look at: what was reconciled by a former start is another object by now.
+fn map(value: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": HOME, "name": "map"}, "data": {"value": value},
+    })
 }
 
 /// A Processor whose module is called as it is.
@@ -154,6 +184,18 @@ impl Stage {
         let home = stage.home().await?;
         stage.apply(mortise_tests::rules::rights(&home, &account, &description).await?).await?;
         Ok(stage)
+    }
+
+    /// Adds processors that do nothing, each with a module of its own.
+    async fn add_idle(&self, numbers: Range<usize>) -> anyhow::Result<()> {
+        let module = fs::read(mortise_tests::guest(IDLE)?)?;
+        let mut processors = Vec::new();
+        for number in numbers {
+            let name = format!("idle-{number}");
+            fs::write(self.module(&name), rebuilt(&module, &name))?;
+            processors.push(processor(&name));
+        }
+        self.apply(processors).await
     }
 
     fn modules(&self) -> PathBuf {

@@ -97,6 +97,10 @@ impl Memory {
         let (resident, anonymous) = (field("VmRSS")?, field("RssAnon")?);
         Ok(Self { resident, anonymous, peak: field("VmHWM")? })
     }
+
+    pub(crate) fn resident(&self) -> usize {
+        self.resident
+    }
 }
 
 impl fmt::Display for Memory {

@@ -13,7 +13,13 @@ use super::{CONFIG_MAP, Scene, actions, object};
 
 /// Object by object, what is said of it.
 const CASES: [(&str, &[&str]); 9] = [
-    ("panics", &["processor `misbehave` panicked: told to panic ("]),
+    (
+        "panics",
+        &[
+            "processor `misbehave` panicked: told to panic (",
+            "\nat <test_guest_misbehave::Misbehave",
+        ],
+    ),
     ("hangs", &["processor `misbehave` ran past its limit of 2s"]),
     ("allocates", &["processor `misbehave` ran out of memory: ", "its limit is 67108864"]),
     ("recurses", &["processor `misbehave` overflowed its stack"]),

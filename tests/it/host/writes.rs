@@ -162,6 +162,27 @@ async fn what_the_server_refuses_to_make_is_made_when_it_allows_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_time_is_given_it() {
+    let scene = Scene::of_puppet(CONFIG_MAP).await;
+    let made = object(CONFIG_MAP, "made", &json!({"data": {"k": "v"}}));
+    scene.load(&scripted("play", &applies(&[made])));
+    let busy = Filter::resource("configmaps").verbs([Verb::Create, Verb::Patch]);
+    scene.api.faults().inject(Fault::TooManyRequests(Some(60)), busy, usize::MAX);
+    let stage = scene.start(Drive::Caller);
+    for _ in 0..2 {
+        let reports = stage.run(stage.ready().await).await;
+        let [report] = &reports[..] else { panic!("{reports:#?}") };
+        assert!(report.failure.as_deref().unwrap().contains("(429)"), "{report:#?}");
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert!(stage.ready().await.is_empty(), "it came back too soon");
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    stage.api.faults().clear();
+    stage.settle().await;
+    assert!(stage.get(CONFIG_MAP, "made").is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_eviction_that_a_budget_refuses_is_an_answer() {
     let play = Play::new("puppet")
         .reconciles("objects", &selection(CONFIG_MAP, "play=yes"))

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{process, restart::RESYNC, settle, table::Times};
 
-/// How often an object is taken away.
+/// How often an object is taken away, or changed.
 const DRIFTS: usize = 15;
 
 /// A host, and what it asks for.
@@ -29,6 +29,13 @@ pub(super) struct Work<'a> {
     pub(super) host: Host,
     pub(super) tap: Tap,
     rules: usize,
+}
+
+/// What somebody does with a produced object.
+#[derive(Clone, Copy)]
+pub(super) enum Drift {
+    Deleted,
+    Changed,
 }
 
 /// What it took.
@@ -116,19 +123,29 @@ impl<'a> Work<'a> {
         Ok(self.took(begun, all_ran))
     }
 
-    /// Deletes one produced object after the other; how long until each is there again.
-    pub(super) async fn drifts(&self) -> anyhow::Result<Times> {
+    /// Takes away or changes one produced object again and again; how long until it is as it was each time.
+    pub(super) async fn drifts(&self, how: Drift) -> anyhow::Result<Times> {
         let services = self.plane.api("networking.istio.io/v1", "VirtualService", "shop").await?;
         let mut times = Vec::new();
         for _ in 0..DRIFTS {
             let list = services.list(&ListParams::default().limit(1)).await?;
-            let first = list.items.first().context("there is a VirtualService")?;
+            let first = list.items.into_iter().next().context("there is a VirtualService")?;
             let name = first.metadata.name.clone().context("it has a name")?;
-            let uid = first.metadata.uid.clone();
             let start = Instant::now();
-            services.delete(&name, &DeleteParams::default()).await?;
+            match how {
+                Drift::Deleted => drop(services.delete(&name, &DeleteParams::default()).await?),
+                Drift::Changed => {
+                    let mut changed = first.clone();
+                    let hosts = changed.data.pointer_mut("/spec/hosts").context("it has hosts")?;
+                    *hosts = serde_json::json!(["elsewhere.example.com"]);
+                    services.replace(&name, &PostParams::default(), &changed).await?;
+                }
+            }
             let is_back = |found: Option<&DynamicObject>| {
-                found.is_some_and(|found| found.metadata.uid != uid)
+                found.is_some_and(|found| {
+                    let is_new = found.metadata.resource_version != first.metadata.resource_version;
+                    is_new && found.data.get("spec") == first.data.get("spec")
+                })
             };
             await_condition(services.clone(), &name, is_back).await?;
             times.push(start.elapsed());
