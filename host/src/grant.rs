@@ -99,6 +99,19 @@ pub struct Denied {
     wanted: String,
     /// What would have been accepted.
     accepted: String,
+    /// What of it is not declared; of what an event is to be on, `CREATE`.
+    missing: Verbs,
+    /// The kind of what was asked for.
+    pub(crate) kind: Box<Kind>,
+}
+
+// === impl Denied ===
+
+impl Denied {
+    /// The first verb that is not declared, as a declaration has it.
+    pub(crate) fn verb(&self) -> &'static str {
+        text::names(self.missing).next().unwrap_or_default()
+    }
 }
 
 // === impl Grant ===
@@ -183,10 +196,12 @@ impl Grant {
         let held = rules.iter().fold(Verbs::empty(), |held, rule| held | rule.verbs);
         if !held.contains(verbs) {
             let of_kind = self.writes.iter().filter(|rule| matches_kind(&rule.of.kind, kind));
-            let wanted = format!("{} of {}", display_verbs(verbs ^ (verbs & held)), wanted());
+            let missing = verbs ^ (verbs & held);
             return Err(Denied {
-                wanted,
+                wanted: format!("{} of {}", display_verbs(missing), wanted()),
                 accepted: accepted("writes of that kind", of_kind.map(ToString::to_string)),
+                missing,
+                kind: kind.clone().into(),
             });
         }
         Ok(Writable { rules })
@@ -205,7 +220,12 @@ impl Grant {
             .readable()
             .map(ToString::to_string)
             .chain(self.writes.iter().map(|rule| rule.of.to_string()));
-        Err(Denied { wanted: display_ref(wanted), accepted: accepted("objects", all) })
+        Err(Denied {
+            wanted: display_ref(wanted),
+            accepted: accepted("objects", all),
+            missing: Verbs::CREATE,
+            kind: wanted.kind.clone().into(),
+        })
     }
 
     fn readable(&self) -> impl Iterator<Item = &Declared> {

@@ -290,9 +290,7 @@ fn unique(all: &[(String, ObjectRef)]) -> Result<(), Invalid> {
     let mut seen = std::collections::HashMap::new();
     for (place, object) in all {
         if let Some(other) = seen.insert(identity(object), place) {
-            return Err(
-                Fault::Duplicate { other: other.clone() }.on(place.clone(), display_ref(object))
-            );
+            return Err(Fault::Duplicate { other: other.clone() }.on(place.clone(), object));
         }
     }
     Ok(())
@@ -366,9 +364,7 @@ struct Check<'a> {
 impl Check<'_> {
     fn finalizers(&self, wanted: Option<&[String]>) -> Result<Option<Finalizers>, Invalid> {
         let Some(wanted) = wanted else { return Ok(None) };
-        let refuse = |fault: Fault| {
-            Err(fault.on("finalizers", display_ref(&self.against.reconciled.reference)))
-        };
+        let refuse = |fault: Fault| Err(fault.on("finalizers", &self.against.reconciled.reference));
         let declared = self
             .against
             .grant
@@ -398,7 +394,7 @@ impl Check<'_> {
     fn status(&self, status: Option<&str>) -> Result<Option<Value>, Invalid> {
         let Some(text) = status else { return Ok(None) };
         let reconciled = self.against.reconciled;
-        let refuse = |fault: Fault| fault.on("status", display_ref(&reconciled.reference));
+        let refuse = |fault: Fault| fault.on("status", &reconciled.reference);
         let limit = self.against.limits.object;
         if text.len() > limit {
             return Err(refuse(Fault::TooLarge { bytes: text.len(), limit }));
@@ -444,9 +440,10 @@ impl Check<'_> {
                 self.check_reference(on, &format!("{place}.on"))?;
                 let mentioned = identity(on) == identity(&self.against.reconciled.reference);
                 if !mentioned {
-                    self.against.grant.may_mention(on).map_err(|denied| {
-                        Fault::from(denied).on(format!("{place}.on"), display_ref(on))
-                    })?;
+                    self.against
+                        .grant
+                        .may_mention(on)
+                        .map_err(|denied| Fault::from(denied).on(format!("{place}.on"), on))?;
                 }
             }
             if event.reason.is_empty() || event.reason.len() > LONGEST_REASON {
@@ -466,7 +463,7 @@ impl Check<'_> {
 
     /// Whether a reference can be one of an object: its cluster, its names, and a namespace just where the kind has one.
     fn check_reference(&self, of: &ObjectRef, place: &str) -> Result<(), Invalid> {
-        let refuse = |fault: Fault| fault.on(place, display_ref(of));
+        let refuse = |fault: Fault| fault.on(place, of);
         if !of.cluster.is_empty() {
             return Err(refuse(Fault::NotSupported("clusters other than the home cluster")));
         }

@@ -4,7 +4,8 @@ use std::fmt::{self, Display};
 
 use crate::contract::{Kind, ObjectRef, Selection, Verbs};
 
-pub(crate) fn display_verbs(verbs: Verbs) -> String {
+/// The names of verbs, as a declaration has them.
+pub(crate) fn names(verbs: Verbs) -> impl Iterator<Item = &'static str> {
     let names = [
         (Verbs::CREATE, "create"),
         (Verbs::UPDATE, "update"),
@@ -12,11 +13,11 @@ pub(crate) fn display_verbs(verbs: Verbs) -> String {
         (Verbs::EVICT, "evict"),
         (Verbs::STATUS, "status"),
     ];
-    let held: Vec<_> = names
-        .iter()
-        .filter(|(verb, _)| verbs.contains(*verb))
-        .map(|(_, name)| format!("`{name}`"))
-        .collect();
+    names.into_iter().filter(move |(verb, _)| verbs.contains(*verb)).map(|(_, name)| name)
+}
+
+pub(crate) fn display_verbs(verbs: Verbs) -> String {
+    let held: Vec<_> = names(verbs).map(|name| format!("`{name}`")).collect();
     if held.is_empty() { "no verb".to_owned() } else { held.join(", ") }
 }
 

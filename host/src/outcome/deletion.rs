@@ -3,7 +3,6 @@
 use super::{Check, Deletion, Fault, Invalid, Prune};
 use crate::{
     contract::{self, Selection, Verbs},
-    grant::display_ref,
     labels::LabelSelector,
     path::Path,
 };
@@ -17,7 +16,7 @@ impl Check<'_> {
             evictions.iter().enumerate().find(|(_, eviction)| !is_pod(&eviction.ref_))
         {
             return Err(Fault::malformed("kind", "pods can be evicted, nothing else")
-                .on(format!("evict[{index}].ref"), display_ref(&other.ref_)));
+                .on(format!("evict[{index}].ref"), &other.ref_));
         }
         self.removals("evict", evictions, Verbs::EVICT)
     }
@@ -44,16 +43,16 @@ impl Check<'_> {
                 .against
                 .grant
                 .may_write(verb, &of)
-                .map_err(|denied| Fault::from(denied).on(place.clone(), display_ref(&of)))?;
+                .map_err(|denied| Fault::from(denied).on(place.clone(), &of))?;
             if removal.uid.as_ref().is_some_and(String::is_empty) {
-                return Err(Fault::malformed("uid", "a text that is not empty, or none")
-                    .on(place, display_ref(&of)));
+                return Err(
+                    Fault::malformed("uid", "a text that is not empty, or none").on(place, &of)
+                );
             }
             if let Some(other) =
                 checked.iter().position(|other| super::identity(&other.of) == super::identity(&of))
             {
-                return Err(Fault::Duplicate { other: format!("{list}[{other}]") }
-                    .on(place, display_ref(&of)));
+                return Err(Fault::Duplicate { other: format!("{list}[{other}]") }.on(place, &of));
             }
             let within = (!writable.unconditional(verb)).then_some(writable);
             checked.push(Deletion {

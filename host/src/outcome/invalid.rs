@@ -1,6 +1,9 @@
 //! Why an outcome is refused: always with the object and the field.
 
-use crate::grant::Denied;
+use crate::{
+    contract::{Kind, ObjectRef},
+    grant::{Denied, display_ref},
+};
 
 /// An outcome that is not carried out. Nothing of it was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -10,6 +13,8 @@ pub struct Invalid {
     pub place: String,
     /// The object, as far as it could be read: kind, namespace and name.
     pub object: Option<String>,
+    /// Its kind, if that is known.
+    pub kind: Option<Box<Kind>>,
     /// What is wrong.
     pub fault: Fault,
 }
@@ -96,11 +101,27 @@ impl Fault {
     }
 
     pub(super) fn at(self, place: impl Into<String>) -> Invalid {
-        Invalid { place: place.into(), object: None, fault: self }
+        Invalid { place: place.into(), object: None, kind: None, fault: self }
     }
 
-    pub(super) fn on(self, place: impl Into<String>, object: String) -> Invalid {
-        Invalid { place: place.into(), object: Some(object), fault: self }
+    pub(super) fn on(self, place: impl Into<String>, object: &ObjectRef) -> Invalid {
+        Invalid {
+            place: place.into(),
+            object: Some(display_ref(object)),
+            kind: Some(object.kind.clone().into()),
+            fault: self,
+        }
+    }
+}
+
+impl Invalid {
+    /// The verb, as a declaration has it, and the kind of what the description would have to declare.
+    pub(crate) fn undeclared(&self) -> Option<(&'static str, &Kind)> {
+        match &self.fault {
+            Fault::NotDeclared(denied) => Some((denied.verb(), &denied.kind)),
+            Fault::FieldNotDeclared { .. } => Some(("update", self.kind.as_deref()?)),
+            _ => None,
+        }
     }
 }
 

@@ -39,6 +39,7 @@ pub(super) fn heads(outcome: &Outcome, limits: &Limits) -> Result<Heads, Invalid
                 head(manifest, limits).map_err(|(name, fault)| Invalid {
                     place: format!("{list}[{index}].object"),
                     object: name,
+                    kind: None,
                     fault,
                 })
             })
@@ -167,11 +168,10 @@ impl Check<'_> {
     ) -> Result<Manifest, Invalid> {
         let Head { to, mut object } = head;
         self.check_reference(&to, &format!("{place}.object.metadata"))?;
-        let refuse = |fault: Fault| fault.on(format!("{place}.object"), display_ref(&to));
+        let refuse = |fault: Fault| fault.on(format!("{place}.object"), &to);
         let create_only = manifest.mode == Mode::Create;
         if part == Part::Patch && create_only {
-            return Err(Fault::refused("mode", "a patch never makes the object")
-                .on(place, display_ref(&to)));
+            return Err(Fault::refused("mode", "a patch never makes the object").on(place, &to));
         }
         let verbs = needed(part, create_only);
         let writable =
@@ -180,7 +180,7 @@ impl Check<'_> {
         let made_owners = self.owners(&to, &object, part).map_err(refuse)?;
         let (leave, absent) = self
             .paths(manifest, part, &object, &to, &writable)
-            .map_err(|(list, fault)| fault.on(format!("{place}.{list}"), display_ref(&to)))?;
+            .map_err(|(list, fault)| fault.on(format!("{place}.{list}"), &to))?;
         let within = match part {
             Part::Apply if verbs_hold(&writable, verbs, &object) => None,
             Part::Apply => {

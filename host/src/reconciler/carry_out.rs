@@ -189,6 +189,11 @@ impl Reconciler {
     /// Says on the object that its reconcile could not be done, and writes nothing else.
     async fn refused(&self, error: &Refused, turn: &mut Turn<'_>) -> Done {
         turn.report.broke = error.is_processors();
+        if let Refused::Outcome(invalid) = error
+            && let Some((verb, kind)) = invalid.undeclared()
+        {
+            turn.report.denied.push(Denial::of_declaration(verb, kind, &invalid.to_string()));
+        }
         let mut message = chain::whole(error);
         if let Refused::Processor(error) = error
             && let Some(trace) = error.backtrace()

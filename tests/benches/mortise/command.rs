@@ -97,13 +97,13 @@ async fn starts(table: &mut Table) -> anyhow::Result<()> {
 /// With the code of all of them in the cache.
 async fn idle(table: &mut Table) -> anyhow::Result<()> {
     let stage = Stage::open(Vec::new(), IDLE).await?;
-    stage.apply(vec![map("nobody waits for it")]).await?;
     let mut all = 0;
     let mut first = 0;
     for count in [1, PROCESSORS + 1, MANY + 1] {
         stage.add_idle(all..count).await?;
+        stage.apply(vec![map(&format!("{count}, cache cold"))]).await?;
         stage.start_until(GLANCE, have_run(count)).await?;
-        stage.apply(vec![map(&count.to_string())]).await?;
+        stage.apply(vec![map(&format!("{count}, cache warm"))]).await?;
         let memory = stage.start_until(GLANCE, have_run(count)).await?.memory;
         if all == 0 {
             first = memory.resident();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mortise_embedded_api::{Fault, Filter, Verb};
 use mortise_host::{
     queue::Cause,
     reconciler::Report,
@@ -262,6 +263,20 @@ async fn what_may_be_got_only_is_read_live_and_triggers_nothing() {
     stage.delete(SECRET, "s").await;
     stage.edit(CONFIG_MAP, "reader", json!({"metadata": {"annotations": {"again": "2"}}})).await;
     assert_eq!(answers(last(&stage.settle().await))[0], json!({"Ok": null}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_read_that_is_not_answered_takes_no_longer_than_the_call_may() {
+    let reader = task("reader", "one", &reads_secrets());
+    let play = play("one").reads(&selection(SECRET, ""));
+    let rights = [("secrets", "get")];
+    let stage = stage(&[secret("x"), reader], &[play], &[role("one", &rights)]).await;
+    let ready = stage.ready().await;
+    let gets = Filter::resource("secrets").verbs([Verb::Get]);
+    stage.api.faults().inject(Fault::Latency(Duration::from_hours(1)), gets, usize::MAX);
+    let reports = stage.run(ready).await;
+    let failure = last(&reports).failure.as_deref().unwrap_or_default();
+    assert!(failure.contains("ran past its limit of"), "{failure}");
 }
 
 #[tokio::test(start_paused = true)]

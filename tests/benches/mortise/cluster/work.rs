@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use kube::{
     api::{DeleteParams, DynamicObject, ListParams, PostParams},
     runtime::wait::await_condition,
@@ -21,7 +21,7 @@ use super::{
 use crate::{process, restart::RESYNC, settle, table::Times};
 
 /// How often an object is taken away, or changed.
-const DRIFTS: usize = 15;
+const DRIFTS: u32 = 15;
 
 /// A host, and what it asks for.
 pub(super) struct Work<'a> {
@@ -123,13 +123,12 @@ impl<'a> Work<'a> {
         Ok(self.took(begun, all_ran))
     }
 
-    /// Takes away or changes one produced object again and again; how long until it is as it was each time.
+    /// Takes away or changes one produced object after the other (who takes the same field again and again is let be); how long until
+    /// each is as it was.
     pub(super) async fn drifts(&self, how: Drift) -> anyhow::Result<Times> {
         let services = self.plane.api("networking.istio.io/v1", "VirtualService", "shop").await?;
         let mut times = Vec::new();
-        for _ in 0..DRIFTS {
-            let list = services.list(&ListParams::default().limit(1)).await?;
-            let first = list.items.into_iter().next().context("there is a VirtualService")?;
+        for first in services.list(&ListParams::default().limit(DRIFTS)).await?.items {
             let name = first.metadata.name.clone().context("it has a name")?;
             let start = Instant::now();
             match how {
@@ -151,6 +150,7 @@ impl<'a> Work<'a> {
             times.push(start.elapsed());
             settle::settled(&self.host, self.rules, || Ok(())).await?;
         }
+        ensure!(!times.is_empty(), "there is no VirtualService");
         Ok(Times::new(times))
     }
 

@@ -167,9 +167,13 @@ impl<'a> Case<'a> {
                 ("Ready", "False", "RightsMissing", self.lacking()),
             ],
             (Has::Right, None) => [synced("False", "Denied", vec!["is not declared".into()]), runs],
-            (Has::Right, Some(place)) => {
-                let parts = vec![format!("the outcome is not valid: `{place}")];
+            // The reconciled object's, or not valid: there is nothing to declare.
+            (Has::Right, Some("status")) => {
+                let parts = vec!["the outcome is not valid: `status`".to_owned()];
                 [synced("False", "ObjectsFail", parts), runs]
+            }
+            (Has::Right, Some(place)) => {
+                [synced("False", "Denied", vec![format!("`{place}")]), runs]
             }
         }
     }
@@ -202,11 +206,15 @@ impl<'a> Case<'a> {
             (Has::Declaration, _) | (Has::Right, None) => {
                 (!verbs.split(' ').any(counts)).then(|| format!("not counted: {denied:?}"))
             }
-            (Has::Right, Some(_)) if !is_failed => Some("no line in the log".into()),
-            (Has::Right, Some(_)) => {
+            (Has::Right, Some(place)) => {
+                let declarable = place != "status";
+                if !is_failed || is_denied != declarable {
+                    return Some("no line in the log, or one too many".into());
+                }
                 let failed = self.counted(seen, "mortise_reconciles_total");
                 let is_counted = failed.iter().any(|of| of.contains("result=\"failure\""));
-                (!is_counted).then(|| format!("not counted: {failed:?}"))
+                let is_all = is_counted && denied.is_empty() != declarable;
+                (!is_all).then(|| format!("not counted: {failed:?}, {denied:?}"))
             }
         }
     }

@@ -144,7 +144,23 @@ fn only_replicas_are_disputed(answers: &Answers<'_>) -> bool {
 
 /// A list whose items are told apart by a key holds one twice.
 fn repeated_key(answers: &Answers<'_>) -> bool {
-    answers.kind.name == "ServiceAccount" && answers.are_equal_without(&["managedFields"])
+    let asks = answers.steps.iter().any(|step| holds_name_twice(&step["body"]));
+    answers.kind.name == "ServiceAccount"
+        && (asks || holds_name_twice(&answers.real["body"]))
+        && answers.are_equal_without(&["managedFields"])
+}
+
+fn holds_name_twice(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => {
+            let names: Vec<&Value> = items.iter().filter_map(|item| item.get("name")).collect();
+            let is_twice =
+                |(at, name): (usize, &&Value)| names.iter().skip(at + 1).any(|other| other == name);
+            names.iter().enumerate().any(is_twice) || items.iter().any(holds_name_twice)
+        }
+        Value::Object(fields) => fields.values().any(holds_name_twice),
+        _ => false,
+    }
 }
 
 fn holds_empty(value: &Value) -> bool {
