@@ -211,7 +211,8 @@ impl Core {
     /// Takes the changes that came since a key was given out along, if nothing else came: then it is not given out again for them.
     pub(super) fn join(&mut self, run: &mut Run) {
         let Some(slot) = self.slots.get_mut(&run.key).filter(|slot| slot.running) else { return };
-        if slot.more_causes > 0 || !slot.causes.iter().all(Cause::is_in_stores) {
+        let are_changes = !slot.causes.is_empty() && slot.causes.iter().all(Cause::is_in_stores);
+        if slot.more_causes > 0 || !are_changes {
             return;
         }
         slot.again = None;
