@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// See host/decisions/0030.
+/// Of the static program alone: see host/decisions/0030.
+#[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -24,7 +24,7 @@ use std::process::Command;
 
 use table::Table;
 
-/// The program's own.
+/// That of the image.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -24,9 +24,10 @@ const SAID: u64 = 16 << 10;
 /// How Rust's library ends a program that gets no memory.
 const NO_MEMORY: &str = "memory allocation of ";
 
-/// Variables of the child. The program's allocator begins before `main` and would take a GiB that can be written to, which counts
+/// Variables of the child. The static program's allocator begins before `main` and would take a GiB that can be written to, which counts
 /// against the limit on memory though nothing is in it: see host/decisions/0027.
-const OF_ALLOCATOR: [(&str, &str); 1] = [("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
+const OF_ALLOCATOR: &[(&str, &str)] =
+    if cfg!(target_env = "musl") { &[("MIMALLOC_ARENA_EAGER_COMMIT", "0")] } else { &[] };
 
 /// Compiles a module in a child process. Its code is in a file that has no name.
 ///
