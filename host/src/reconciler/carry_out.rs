@@ -81,7 +81,7 @@ impl Reconciler {
             let wait = Done::Success { requeue: Some((TERMINATING, Cause::Requeue)) };
             return if waits { wait } else { self.done(&planned, turn) };
         }
-        let (is_failure, again) = (written.is_failure(), again(&written));
+        let (is_failure, retry_after) = (written.is_failure(), written.retry_after);
         if is_failure {
             turn.report.failure.get_or_insert_with(|| describe(&written.failures));
         }
@@ -99,7 +99,7 @@ impl Reconciler {
             turn.report.failure.get_or_insert_with(|| describe(&written.failures));
         }
         if is_failure || !written.failures.is_empty() {
-            return Done::Failure(again);
+            return Done::Failure(again(retry_after.max(written.retry_after)));
         }
         self.done(&second, turn)
     }
@@ -226,9 +226,9 @@ impl Reconciler {
     }
 }
 
-/// When what was refused is tried again.
-pub(super) fn again(written: &Written) -> Again {
-    written.retry_after.map_or(Again::BackOff, Again::NotBefore)
+/// When what was refused is tried again, by a server that asked to be left alone for some time, or did not.
+pub(super) fn again(retry_after: Option<Duration>) -> Again {
+    retry_after.map_or(Again::BackOff, Again::NotBefore)
 }
 
 /// Notes what a plan wrote, which counts as read.

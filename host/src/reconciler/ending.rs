@@ -88,7 +88,7 @@ impl Reconciler {
         }
         turn.report.failure.get_or_insert_with(|| describe(&written.failures));
         turn.report.record_mut().refused += written.failures.len();
-        Done::Failure(again(&written))
+        Done::Failure(again(written.retry_after))
     }
 }
 

@@ -183,6 +183,25 @@ async fn a_server_that_asks_for_time_is_given_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_asks_for_time_when_a_failure_is_reported_is_given_it() {
+    let scene = Scene::of_rules().await;
+    scene.load(&service("shop"));
+    scene.load(&pod("shop-1", "shop"));
+    scene.load(&rule("orders", "shop"));
+    let writes = Filter::resource("virtualservices").verbs([Verb::Create, Verb::Patch]);
+    scene.api.faults().inject(Fault::Conflict, writes, usize::MAX);
+    let report = Filter::resource("apirules").subresource("status").verbs([Verb::Patch]);
+    scene.api.faults().inject(Fault::TooManyRequests(Some(60)), report, usize::MAX);
+    let stage = scene.start(Drive::Caller);
+    let reports = stage.run(stage.ready().await).await;
+    assert!(reports[0].failure.as_deref().unwrap().contains("(409)"), "{reports:#?}");
+    tokio::time::advance(Duration::from_secs(59)).await;
+    assert!(stage.ready().await.is_empty(), "it came back too soon");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(stage.ready().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_eviction_that_a_budget_refuses_is_an_answer() {
     let play = Play::new("puppet")
         .reconciles("objects", &selection(CONFIG_MAP, "play=yes"))
