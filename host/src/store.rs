@@ -408,12 +408,13 @@ impl Stores {
         what: impl FnOnce(&mut Tables) -> Told,
     ) -> bool {
         let is_news = self.note(kind, store, source, what);
-        // What was only noted before may be waiting, too.
-        self.0.arrived.notify_one();
+        if is_news {
+            self.wake();
+        }
         is_news
     }
 
-    /// As [`Stores::tell_store`], but wakes nobody.
+    /// As [`Stores::tell_store`], but wakes nobody: [`Stores::wake`] has to follow.
     fn note(
         &self,
         kind: &Arc<Kind>,
@@ -449,6 +450,11 @@ impl Stores {
 
     fn publish(&self, events: impl IntoIterator<Item = Event>) {
         self.0.events.lock().waiting.extend(events);
+        self.wake();
+    }
+
+    /// Has what waits taken.
+    fn wake(&self) {
         self.0.arrived.notify_one();
     }
 

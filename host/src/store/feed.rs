@@ -196,15 +196,13 @@ impl Feed {
             table.begin_list();
             Ok((Vec::new(), false))
         });
+        // A list that broke off has left items behind.
+        self.stores.wake();
     }
 
     /// An object of the list. Nobody is woken for it: the next one follows, and the end of the list.
     pub fn list_item(&self, object: &Value) {
-        let number = self.number;
-        let item = |table: &mut Table| Ok((table.list_item(object)?.into_iter().collect(), false));
-        self.stores.note(&self.kind.kind, &self.store, &Source::Watch, |tables| {
-            tables.tell_one(number, item)
-        });
+        self.note(|table| Ok((table.list_item(object)?.into_iter().collect(), false)));
     }
 
     /// The list is at its end: what was not in it is gone.
@@ -212,6 +210,7 @@ impl Feed {
         self.stores.set_known(&self.kind.kind);
         self.kind.state.lock().unavailable = None;
         self.tell(|table| Ok(table.end_list()));
+        self.stores.wake();
     }
 
     /// An object was made or changed, says the watch; whole, with `metadata.managedFields`.
@@ -225,11 +224,16 @@ impl Feed {
     }
 
     fn tell(&self, what: impl FnOnce(&mut Table) -> Told) {
-        let number = self.number;
-        self.stores.tell_store(&self.kind.kind, &self.store, &Source::Watch, |tables| {
-            tables.tell_one(number, what)
-        });
+        if self.note(what) {
+            self.stores.wake();
+        }
         self.stores.exchange(&self.kind.kind, &self.store);
         self.stores.moved();
+    }
+
+    /// Tells the table, and wakes nobody. Whether that was news.
+    fn note(&self, what: impl FnOnce(&mut Table) -> Told) -> bool {
+        let (number, kind) = (self.number, &self.kind.kind);
+        self.stores.note(kind, &self.store, &Source::Watch, |tables| tables.tell_one(number, what))
     }
 }
