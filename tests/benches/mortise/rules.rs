@@ -6,6 +6,10 @@ use std::{
 };
 
 use anyhow::Context as _;
+use axum::body::HttpBody;
+use bytes::Bytes;
+use futures::stream::poll_fn;
+use http_body_util::{BodyExt as _, StreamBody};
 use kube::{Client, client::Body};
 use mortise_embedded_api::{EmbeddedApi, Options};
 use mortise_host::{
@@ -15,7 +19,7 @@ use mortise_host::{
 };
 pub(crate) use mortise_tests::rules::{rule, surroundings};
 use serde_json::Value;
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::mpsc};
 use tower::{BoxError, ServiceExt as _};
 
 use crate::{
@@ -26,6 +30,8 @@ use crate::{
 
 /// Only a fault takes longer.
 const DEADLINE: Duration = Duration::from_mins(10);
+/// So many pieces of a body wait for who reads it.
+const FRAMES: usize = 64;
 const PRODUCED: [&str; 3] = ["VirtualService", "AuthorizationPolicy", "RequestAuthentication"];
 /// What comes of each rule: a `VirtualService`, a policy for each open path and each authorization, and one for the tokens.
 const PER_RULE: usize = 6;
@@ -85,9 +91,34 @@ pub(crate) fn client(api: &EmbeddedApi, serving: Handle) -> Client {
     let router = api.router();
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let answer = serving.spawn(router.clone().oneshot(request));
-        async move { Ok::<_, BoxError>(answer.await?.unwrap_or_else(|never| match never {})) }
+        let serving = serving.clone();
+        async move {
+            let answer = answer.await?.unwrap_or_else(|never| match never {});
+            Ok::<_, BoxError>(answer.map(|body| made_by(&serving, body)))
+        }
     });
     Client::new(service, "default")
+}
+
+/// A body that is made on other threads than those that read it: a watch makes each event when it is asked for.
+fn made_by(
+    serving: &Handle,
+    mut body: axum::body::Body,
+) -> impl HttpBody<Data = Bytes, Error = axum::Error> + Send + use<> {
+    let (sender, mut frames) = mpsc::channel(FRAMES);
+    serving.spawn(async move {
+        loop {
+            let frame = tokio::select! {
+                () = sender.closed() => return,
+                frame = body.frame() => frame,
+            };
+            let Some(frame) = frame else { return };
+            if sender.send(frame).await.is_err() {
+                return;
+            }
+        }
+    });
+    StreamBody::new(poll_fn(move |context| frames.poll_recv(context)))
 }
 
 // === impl Setting ===

@@ -76,7 +76,7 @@ async fn wait<T>(
                 }
                 has_moved = false;
             }
-            changed = activity.changed() => {
+            changed = activity.changed(), if !has_moved => {
                 changed?;
                 has_moved = true;
             }
