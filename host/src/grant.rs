@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::{
     contract::{Description, Kind, ObjectRef, Selection, Verbs, WriteRule},
+    labels::LabelSelector,
     path::Path,
 };
 
@@ -177,12 +178,11 @@ impl Grant {
 
     /// The rules by which all objects of a selection may be deleted.
     pub fn may_prune(&self, wanted: &Selection) -> Result<Writable, Denied> {
-        let rules = self
-            .writes
-            .iter()
-            .filter(|rule| rule.of.covers(wanted) && rule.verbs.contains(Verbs::DELETE))
-            .cloned()
-            .collect();
+        let labels = LabelSelector::parse(&wanted.labels);
+        let covers =
+            |rule: &&Arc<Rule>| labels.as_ref().is_ok_and(|labels| rule.of.covers(wanted, labels));
+        let rules = self.writes.iter().filter(covers);
+        let rules = rules.filter(|rule| rule.verbs.contains(Verbs::DELETE)).cloned().collect();
         self.write(rules, Verbs::DELETE, || display_selection(wanted), &wanted.kind)
     }
 

@@ -1,11 +1,11 @@
 //! Records of runs in the cache directory, so that the next start can leave out what it knows the result of.
 //!
-//! They lie in one file, to which lines are appended; it is written anew, beside its place, when it has become twice as long as it
-//! would have to be. A line that is not whole is no line: see [`line`]. So a host can be killed at any moment, and what is lost or
+//! They lie in one file, to which frames are appended; it is written anew, beside its place, when it has become twice as long as it
+//! would have to be. A frame that is not whole is no frame: see [`frame`]. So a host can be killed at any moment, and what is lost or
 //! damaged costs a run of its key, nothing else. A file that another version of mortise or of this format has written is not read.
 //! Of two hosts with one directory, the second one keeps nothing.
 
-mod line;
+mod frame;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use cap_std::fs::OpenOptions;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
@@ -26,9 +27,9 @@ use crate::{
     queue::Key,
     record::{Records, Unwritten},
 };
-use line::HEADER;
+use frame::HEADER;
 
-pub(crate) use line::record;
+pub(crate) use frame::record;
 
 const LOG: &str = "log";
 const LOCK: &str = "lock";
@@ -36,7 +37,7 @@ const LOCK: &str = "lock";
 const LONGEST: u64 = 1 << 30;
 /// How much longer than twice its least length a file may be.
 const SLACK: u64 = 1 << 20;
-/// So many lines are written before others have their turn: about a millisecond's work.
+/// So many frames are written before others have their turn: about a millisecond's work.
 const AT_ONCE: usize = 64;
 /// What follows within this time is written together.
 const GATHER: Duration = Duration::from_millis(50);
@@ -80,9 +81,9 @@ pub(crate) struct Kept {
 /// What was in the file.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
-    /// By key, as [`record`] reads it.
-    pub(crate) records: HashMap<Key, Box<str>>,
-    /// How many lines were not whole.
+    /// By key, as [`record`] reads it: pieces of what was read, none of them a copy.
+    pub(crate) records: HashMap<Key, Bytes>,
+    /// How many frames were not whole.
     pub(crate) damaged: usize,
 }
 
@@ -155,12 +156,12 @@ impl Kept {
             if unwritten.is_empty() {
                 return Ok(());
             }
-            let lines = line::lines(&unwritten);
-            if let Err(error) = file.write_all(lines.as_bytes()) {
+            let frames = frame::frames(&unwritten);
+            if let Err(error) = file.write_all(&frames) {
                 records.written_in_vain(unwritten.iter().map(Unwritten::key).cloned());
                 return Err(error);
             }
-            self.bytes += lines.len() as u64;
+            self.bytes += frames.len() as u64;
             tokio::task::yield_now().await;
         }
     }
@@ -189,9 +190,9 @@ impl Kept {
         new.file().write_all(HEADER.as_bytes())?;
         let mut bytes = HEADER.len() as u64;
         for some in all.chunks(AT_ONCE) {
-            let lines = line::lines(some);
-            new.file().write_all(lines.as_bytes())?;
-            bytes += lines.len() as u64;
+            let frames = frame::frames(some);
+            new.file().write_all(&frames)?;
+            bytes += frames.len() as u64;
             tokio::task::yield_now().await;
         }
         // The same file, by whatever name.
@@ -251,7 +252,7 @@ fn read(mut file: File) -> io::Result<Read> {
     if length > LONGEST {
         return Err(io::Error::other(format!("it is {length} bytes long, {LONGEST} are read")));
     }
-    let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-    file.read_to_end(&mut text)?;
-    Ok(line::read(&text))
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+    file.read_to_end(&mut bytes)?;
+    Ok(frame::read(&bytes.into()))
 }

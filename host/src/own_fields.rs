@@ -15,11 +15,17 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::path::Part;
 
+mod sets;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use sets::FieldSets;
+
 /// What of `metadata` names an object or is a precondition.
 const NAMING: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
+
+/// Room for what a manager owns of most objects, in the form of which a digest is taken.
+const ROOM: usize = 4096;
 
 /// How the names of all field managers of this host begin.
 pub const MANAGER_PREFIX: &str = "mortise/";
@@ -80,13 +86,32 @@ impl Digests {
 
 /// The digests of all `mortise/…` managers on an object, which must be whole and with its `metadata.managedFields`.
 pub fn of(object: &Value) -> Digests {
-    let own: Arc<[Own]> = entries(object).filter_map(|entry| own(object, entry)).collect();
-    Digests((!own.is_empty()).then_some(own))
+    of_shared(object, &mut FieldSets::default())
+}
+
+/// The same of an object in which sets of fields may have been left as text.
+pub(crate) fn of_shared(object: &Value, sets: &mut FieldSets) -> Digests {
+    let mut all = Vec::new();
+    for entry in entries(object).filter(|entry| text(entry, "manager").starts_with(MANAGER_PREFIX))
+    {
+        all.push(match entry.get("fieldsV1") {
+            Some(Value::String(text)) => {
+                let set = sets.read(text);
+                own(object, entry, &set.fields, set.digest)
+            }
+            fields => {
+                let fields = fields.unwrap_or(&Value::Null);
+                own(object, entry, fields, digest(fields))
+            }
+        });
+    }
+    Digests((!all.is_empty()).then(|| all.into()))
 }
 
 /// The entries of `metadata.managedFields`.
 pub(crate) fn entries(object: &Value) -> impl Iterator<Item = &Value> {
-    object.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten()
+    let managed = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
+    managed.and_then(Value::as_array).into_iter().flatten()
 }
 
 /// The set of fields (`FieldsV1`) that a manager applied to the object itself.
@@ -100,20 +125,15 @@ pub(crate) fn applied_fields<'a>(object: &'a Value, manager: &str) -> Option<&'a
         .get("fieldsV1")
 }
 
-fn own(object: &Value, entry: &Value) -> Option<Own> {
-    let manager = text(entry, "manager");
-    if !manager.starts_with(MANAGER_PREFIX) {
-        return None;
-    }
-    let fields = entry.get("fieldsV1").unwrap_or(&Value::Null);
+fn own(object: &Value, entry: &Value, fields: &Value, digest: u128) -> Own {
     let applied = is_apply(entry);
     let values = if applied { values_digest(object, fields) } else { 0 };
-    Some(Own {
-        manager: manager.into(),
+    Own {
+        manager: text(entry, "manager").into(),
         subresource: text(entry, "subresource").into(),
         applied,
-        pair: Pair { fields: digest(fields), values },
-    })
+        pair: Pair { fields: digest, values },
+    }
 }
 
 fn is_apply(entry: &Value) -> bool {
@@ -286,7 +306,7 @@ pub fn digest(value: &Value) -> u128 {
 }
 
 fn digest_of(part: &Part<'_>) -> u128 {
-    let mut bytes = Vec::with_capacity(1024);
+    let mut bytes = Vec::with_capacity(ROOM);
     canonical_part(part, &mut bytes);
     xxh3_128(&bytes)
 }

@@ -323,9 +323,15 @@ impl Queue {
 
     /// Ends a run.
     pub fn done(&self, key: &Key, done: Done) {
-        self.0.core.lock().done(key, done, self.now());
+        let rests = {
+            let mut core = self.0.core.lock();
+            core.done(key, done, self.now());
+            core.is_idle()
+        };
         self.0.work.notify_one();
-        self.0.rest.notify_waiters();
+        if rests {
+            self.0.rest.notify_waiters();
+        }
     }
 
     /// The keys that wait for their time, the earliest first.

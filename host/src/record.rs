@@ -47,20 +47,16 @@ pub struct Record {
     /// What it wrote or found as it is to be, in the order of writing.
     pub wrote: Box<[Wrote]>,
     /// What it wanted gone: deleted or evicted.
-    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub removed: Box<[Object]>,
     /// What it pruned.
-    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     pub pruned: Box<[Pruned]>,
     /// Which finalizers its object holds since then, and which it does not; none where it did not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finalizers: Option<Finalizers>,
     /// How many of its writes were refused.
     pub refused: usize,
     /// Whether it asked to be called again after a time.
     pub requeue: bool,
     /// Whether it comes back after the reconciler's resync.
-    #[serde(default)]
     pub resync: bool,
     /// Bytes of memory that the instance had at the end, which is the most that it ever had.
     pub memory: usize,
@@ -95,12 +91,10 @@ pub struct Read {
     /// The answer, without what does not count as a change.
     pub answer: Digest,
     /// All that the store kept of the objects in it, where that is more. As long as it is the same, so is the answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Digest>,
     /// What the answer was taken from; none where there was none to take it from.
     pub stood: Option<Stood>,
     /// Whether it is the API server's own answer, of an object whose changes trigger nothing.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub live: bool,
     /// How many objects were in the answer.
     pub objects: usize,
@@ -144,7 +138,6 @@ pub enum Question {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Object {
     /// The cluster; empty: the home cluster.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub cluster: Box<str>,
     /// Its kind.
     pub kind: Arc<Kind>,
@@ -159,7 +152,6 @@ pub struct Object {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Selection {
     /// The cluster; empty: the home cluster.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub cluster: Box<str>,
     /// Their kind.
     pub kind: Arc<Kind>,
@@ -194,12 +186,10 @@ pub struct Wrote {
     /// The field manager.
     pub manager: Arc<str>,
     /// `status`, or empty for the object itself.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub subresource: Box<str>,
     /// What the manager owns of it since then; none where that does not count, or where the write was refused.
     pub own: Option<Own>,
     /// Whether some of its fields must be absent.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub absent: bool,
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod hashed;
 mod overlay;
 mod query;
 mod scope;
+mod shared;
 mod snapshot;
 mod sorted;
 mod table;
@@ -262,15 +263,20 @@ impl Stores {
 
     /// What is known of one object.
     pub fn known(&self, of: &ObjectRef) -> Known {
-        let namespace = of.namespace.as_deref().unwrap_or_default();
+        self.known_by_name(&of.kind, of.namespace.as_deref(), &of.name)
+    }
+
+    /// What is known of the object of this name.
+    pub(crate) fn known_by_name(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Known {
         let mut known = Known::Unwatched;
-        for store in self.of_kind(&of.kind).stores.read().iter() {
+        for store in self.of_kind(kind).stores.read().iter() {
             let tables = store.tables.lock();
-            if let Some(entry) = tables.served.table.current().get(namespace, &of.name) {
+            let current = tables.served.table.current();
+            if let Some(entry) = current.get(namespace.unwrap_or_default(), name) {
                 return Known::Present(Arc::clone(entry));
             }
-            let covers = || store.scope.covers(&Query::object(of.namespace.as_deref(), &of.name));
-            if tables.served.table.current().is_complete() && covers() {
+            let covers = || store.scope.covers(&Query::object(namespace, name));
+            if current.is_complete() && covers() {
                 known = Known::Absent;
             }
         }

@@ -251,6 +251,10 @@ impl Triggers {
         else {
             return vec![Cause::Overrun];
         };
+        let mut events = events.peekable();
+        if events.peek().is_none() {
+            return Vec::new();
+        }
         let claims: Vec<&Claim> = claims.filter_map(|event| claimed(event, key)).collect();
         let mut registered: Vec<Registered> = Registered::all_of(key, reads);
         if reads.is_last() {

@@ -3,20 +3,19 @@
 //! kube's watcher carries what is hard (resuming, bookmarks, 410 Gone, back-off). Here is what it does not know: kinds that the
 //! cluster does not serve yet, and servers without streaming lists.
 
-use std::{borrow::Cow, time::Duration};
+use std::time::Duration;
 
 use futures::{StreamExt as _, stream::BoxStream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Resource,
-    api::{ApiResource, ObjectMeta, PartialObjectMeta},
+    api::{ApiResource, PartialObjectMeta},
     core::DynamicResourceScope,
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event},
     },
 };
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokio::sync::watch as latest;
 use tracing::{Instrument as _, debug, info, info_span, warn};
@@ -29,8 +28,11 @@ use crate::{
     store::{Feed, Scope, Stores},
 };
 
+mod raw;
 #[cfg(test)]
 mod tests;
+
+use raw::Raw;
 
 /// How long after a failed attempt a kind that is not served is asked for again, though no CRD has changed. Aggregated APIs
 /// and servers that answer late come without such a change.
@@ -267,73 +269,6 @@ pub async fn run_crds(cluster: Cluster, changes: latest::Sender<u64>) {
             Ok(Event::Init | Event::InitApply(_)) => {}
             Err(error) => debug!(%error, "watch of CRDs failed, trying again"),
         }
-    }
-}
-
-// === impl Raw ===
-
-/// An object as it came: the store wants its JSON, kube's watcher its resourceVersion.
-#[derive(Debug, Clone)]
-struct Raw {
-    metadata: ObjectMeta,
-    value: Value,
-}
-
-impl Raw {
-    fn new(value: Value) -> Self {
-        let text = |field: &str| value.get("metadata")?.get(field)?.as_str().map(str::to_owned);
-        let metadata = ObjectMeta {
-            name: text("name"),
-            namespace: text("namespace"),
-            resource_version: text("resourceVersion"),
-            ..ObjectMeta::default()
-        };
-        Self { metadata, value }
-    }
-
-    fn from_metadata(partial: &PartialObjectMeta<Self>) -> Self {
-        // ObjectMeta is made of texts, numbers and maps of texts: there is nothing in it that JSON cannot hold.
-        let metadata = serde_json::to_value(&partial.metadata).unwrap_or_default();
-        Self::new(serde_json::json!({ "metadata": metadata }))
-    }
-}
-
-impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Value::deserialize(deserializer).map(Self::new)
-    }
-}
-
-impl Resource for Raw {
-    type DynamicType = ApiResource;
-    type Scope = DynamicResourceScope;
-
-    fn kind(resource: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&resource.kind)
-    }
-
-    fn group(resource: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&resource.group)
-    }
-
-    fn version(resource: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&resource.version)
-    }
-
-    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&resource.api_version)
-    }
-
-    fn plural(resource: &ApiResource) -> Cow<'_, str> {
-        Cow::Borrowed(&resource.plural)
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
     }
 }
 

@@ -97,8 +97,8 @@ impl Declared {
     }
 
     /// Whether every object of `narrower` is in this selection, as far as can be told from the two alone: labels and matching
-    /// of this one must stand in the other too.
-    pub fn covers(&self, narrower: &Selection) -> bool {
+    /// of this one must stand in the other too. `labels` are those of `narrower`.
+    pub(crate) fn covers(&self, narrower: &Selection, labels: &LabelSelector) -> bool {
         // What is quickly told comes first: most declarations are of another kind.
         narrower.cluster.is_empty()
             && matches_kind(&self.kind, &narrower.kind)
@@ -107,8 +107,7 @@ impl Declared {
                 .as_ref()
                 .is_none_or(|namespace| Some(namespace) == narrower.namespace.as_ref())
             && self.name.as_ref().is_none_or(|name| Some(name) == narrower.name.as_ref())
-            && LabelSelector::parse(&narrower.labels)
-                .is_ok_and(|labels| self.labels.covers(&labels))
+            && self.labels.covers(labels)
             && self.matching.iter().all(|(path, value)| {
                 narrower
                     .matching
@@ -133,8 +132,8 @@ impl Display for Declared {
 }
 
 pub(crate) fn matches_kind(declared: &Kind, kind: &Kind) -> bool {
-    let group = declared.group == ANY || declared.group == kind.group;
-    let version =
-        declared.version == kind.version || declared.version == ANY || declared.group == ANY;
-    group && version && (declared.kind == ANY || declared.kind == kind.kind)
+    // The name comes first: it tells most kinds apart.
+    (declared.kind == kind.kind || declared.kind == ANY)
+        && (declared.group == kind.group || declared.group == ANY)
+        && (declared.version == kind.version || declared.version == ANY || declared.group == ANY)
 }

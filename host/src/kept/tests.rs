@@ -5,7 +5,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     fixture::key,
-    record::{Basis, Digest, Record},
+    record::{
+        self, Basis, Digest, Ending, Finalizers, Object, Own, Pruned, Question, Record, Selection,
+        Stood, Wrote,
+    },
 };
 
 /// A record that outlives its start, and is no other's.
@@ -39,7 +42,7 @@ fn begin(folder: &tempfile::TempDir) -> (Kept, Records, usize) {
 fn held(records: &Records, name: &str) -> Option<Record> {
     match records.held(&key(name))? {
         crate::record::Held::Known(record) => Some(Record::clone(&record)),
-        crate::record::Held::Former(text) => record(&key(name), &text),
+        crate::record::Held::Former(bytes) => record(&key(name), &bytes),
     }
 }
 
@@ -85,7 +88,7 @@ async fn a_file_does_not_grow_for_ever() {
         assert!(kept.write(&records).await);
         longest = longest.max(kept.bytes);
     }
-    let least = line::lines(&[Unwritten::Record(key("a"), record_of("a", 9_999))]).len() as u64;
+    let least = frame::frames(&[Unwritten::Record(key("a"), record_of("a", 9_999))]).len() as u64;
     assert!(longest > SLACK, "it was written anew only when that was worth it");
     assert!(longest < 2 * (least + HEADER.len() as u64) + SLACK + 2 * least, "{longest}");
     drop(kept);
@@ -148,20 +151,77 @@ async fn what_could_not_be_written_is_written_later() {
 
 #[test]
 fn a_file_of_another_version_is_not_read() {
-    let lines = line::lines(&[Unwritten::Record(key("a"), record_of("a", 1))]);
-    let read = |header: &str| line::read(format!("{header}{lines}").as_bytes()).records.len();
+    let frames = frame::frames(&[Unwritten::Record(key("a"), record_of("a", 1))]);
+    let read =
+        |header: &str| frame::read(&[header.as_bytes(), &frames].concat().into()).records.len();
     assert_eq!(read(HEADER), 1);
-    assert_eq!(read(&HEADER.replace(" 2 ", " 1 ")), 0);
-    assert_eq!(read("mortise records 2 0.0.1\n"), 0);
+    assert_eq!(read(&HEADER.replace(" 3 ", " 2 ")), 0);
+    assert_eq!(read("mortise records 3 0.0.1\n"), 0);
     assert_eq!(read(""), 0);
+}
+
+/// A start takes what a former one has written for a record of its own: nothing in it says what is what.
+#[test]
+fn what_a_record_is_made_of_is_what_the_header_says() {
+    let mut record = Record::clone(&record_of("a", 1));
+    let (kind, digest) = (Arc::new(crate::fixture::kind("Thing")), record.object.unwrap());
+    let of = Object {
+        cluster: "".into(),
+        kind: Arc::clone(&kind),
+        namespace: Some("n".into()),
+        name: "a".into(),
+    };
+    let selection = Selection {
+        cluster: "".into(),
+        kind,
+        namespace: None,
+        name: Some("b".into()),
+        labels: "l=1".into(),
+        matching: [("spec.a".to_owned(), "2".to_owned())].into(),
+        fields: ["spec.b".to_owned()].into(),
+    };
+    let read = |question| record::Read {
+        question,
+        answer: digest,
+        kept: Some(digest),
+        stood: Some(Stood { sequence: 300, revision: 70_000 }),
+        live: true,
+        objects: 1,
+        bytes: 2,
+    };
+    record.reads = [
+        read(Question::Get { of: of.clone(), fields: ["spec.c".to_owned()].into() }),
+        read(Question::List { of: selection.clone().into(), limit: 3, from: Some("from".into()) }),
+    ]
+    .into();
+    record.wrote = [Wrote {
+        of: of.clone(),
+        manager: "m".into(),
+        subresource: "status".into(),
+        own: Some(Own { fields: digest, values: digest }),
+        absent: true,
+    }]
+    .into();
+    record.removed = [of].into();
+    record.pruned = [Pruned { of: selection, manager: "m".into() }].into();
+    record.finalizers = Some(Finalizers { held: ["h".into()].into(), released: [].into() });
+    (record.outcome, record.ending) = (Some(digest), Ending::Failure);
+    let bytes = frame::bytes(&record);
+    assert_eq!(frame::record(&key("a"), &bytes), Some(record));
+    assert_eq!(
+        Digest::of(false, [&bytes[..]]).to_string(),
+        "xxh3:65c9c1e35d70b3bdd328af0dd9052cb4",
+        "the form of records has changed: the number in the header has to be another one too"
+    );
 }
 
 #[test]
 fn the_record_of_another_key_is_none() {
-    let text = serde_json::to_string(&*record_of("a", 1)).unwrap();
-    assert!(record(&key("a"), &text).is_some());
-    assert_eq!(record(&key("b"), &text), None);
-    assert_eq!(record(&key("a"), "{}"), None);
+    let bytes = frame::bytes(&*record_of("a", 1));
+    assert!(record(&key("a"), &bytes).is_some());
+    assert_eq!(record(&key("b"), &bytes), None);
+    assert_eq!(record(&key("a"), b"{}"), None);
+    assert_eq!(record(&key("a"), &[&bytes[..], b"x"].concat()), None);
 }
 
 proptest! {
@@ -173,18 +233,18 @@ proptest! {
         let all: Vec<Unwritten> = names.iter().zip(1..).map(|(name, seed)| {
             Unwritten::Record(key(name), record_of(name, seed))
         }).collect();
-        let mut text = format!("{HEADER}{}", line::lines(&all)).into_bytes();
-        let written: Vec<String> =
-            names.iter().zip(1..).map(|(name, seed)| serde_json::to_string(&*record_of(name, seed)).unwrap()).collect();
-        text.truncate(text.len().saturating_sub(cut));
+        let mut file = [HEADER.as_bytes(), &frame::frames(&all)].concat();
+        let written: Vec<Vec<u8>> =
+            names.iter().zip(1..).map(|(name, seed)| frame::bytes(&*record_of(name, seed))).collect();
+        file.truncate(file.len().saturating_sub(cut));
         for (at, bits) in flips {
-            if let Some(byte) = text.get_mut(at) {
+            if let Some(byte) = file.get_mut(at) {
                 *byte ^= bits;
             }
         }
-        for (key, record) in line::read(&text).records {
-            prop_assert!(written.contains(&record.to_string()), "{key}: {record}");
-            prop_assert!(record.contains(&serde_json::to_string(&key).unwrap()));
+        for (key, bytes) in frame::read(&file.into()).records {
+            prop_assert!(written.contains(&bytes.to_vec()), "{key}: {bytes:?}");
+            prop_assert!(record(&key, &bytes).is_some());
         }
     }
 }

@@ -68,20 +68,30 @@ impl Reconciler {
         reference: &ObjectRef,
         held: Option<Held>,
     ) -> Result<Standing, MustRun> {
-        let (record, is_former) = match held {
-            None => return Err(MustRun::NoRecord),
-            Some(Held::Known(record)) => (record, false),
-            Some(Held::Former(text)) => {
-                (Arc::new(kept::record(key, &text).ok_or(MustRun::NoRecord)?), true)
+        match held {
+            None => Err(MustRun::NoRecord),
+            Some(Held::Known(record)) => {
+                record.skippable()?;
+                self.look(reference, &record, record.reads.to_vec()).await?;
+                Ok(Standing { record, reads: None })
             }
-        };
-        let reads = self.look(reference, &record).await?;
-        Ok(Standing { record, reads: is_former.then_some(reads) })
+            Some(Held::Former(bytes)) => {
+                let mut record = kept::record(key, &bytes).ok_or(MustRun::NoRecord)?;
+                record.skippable()?;
+                let asked = std::mem::take(&mut record.reads).into_vec();
+                let reads = self.look(reference, &record, asked).await?;
+                Ok(Standing { record: Arc::new(record), reads: Some(reads) })
+            }
+        }
     }
 
-    /// Whether all that a run has seen and left is so now; what it reads, if so.
-    async fn look(&self, reference: &ObjectRef, record: &Record) -> Result<Reads, MustRun> {
-        record.skippable()?;
+    /// Whether all that a skippable run has seen and left is so now; what it reads, if so. `asked` are the reads of its record.
+    async fn look(
+        &self,
+        reference: &ObjectRef,
+        record: &Record,
+        asked: Vec<record::Read>,
+    ) -> Result<Reads, MustRun> {
         let settings = &self.loaded.settings;
         if settings.ending.is_some() || settings.mode != Mode::Reconcile {
             return Err(MustRun::Mode);
@@ -91,11 +101,13 @@ impl Reconciler {
             return Err(why);
         }
         let mut view = self.view();
+        view.expect(asked.len(), record.wrote.len());
         let object = self.look_at_object(&mut view, reference, record).await?;
-        for read in &record.reads {
+        for read in asked {
+            let before = read.answer;
             match view.ask_again(read, &self.answers).await {
                 None => return Err(MustRun::Secret),
-                Some(answer) if answer != read.answer => return Err(MustRun::Read),
+                Some(answer) if answer != before => return Err(MustRun::Read),
                 Some(_) => {}
             }
         }
@@ -125,9 +137,9 @@ impl Reconciler {
     }
 
     fn look_at_written(&self, wrote: &Wrote) -> Result<(), MustRun> {
-        let Known::Present(entry) = self.parts.stores.known(&wrote.of.reference()) else {
-            return Err(MustRun::Written);
-        };
+        let record::Object { kind, namespace, name, .. } = &wrote.of;
+        let known = self.parts.stores.known_by_name(kind, namespace.as_deref(), name);
+        let Known::Present(entry) = known else { return Err(MustRun::Written) };
         let own = || entry.own().get(&wrote.manager, &wrote.subresource);
         let is_so = wrote.own.is_none_or(|left| {
             own().is_some_and(|own| Own::of(own, left.fields.is_keyed()) == left)
@@ -174,15 +186,16 @@ impl Reconciler {
         let done = Done::Success { requeue: after.map(|after| (after, Cause::Resync)) };
         let mut ended = Ended { done, ..Ended::nothing() };
         if let (Some(began), Some(mut reads)) = (began, reads) {
-            reads.resume(&record);
+            // Nobody else holds what was just read from the disk: it is taken over without a copy.
+            let mut adopted = Arc::unwrap_or_clone(record);
+            reads.resume(&mut adopted);
             ended.causes = triggers.lock().ran(began, &reads);
             ended.demands = reads.take_demands(&self.readable);
             report.denied.append(&mut reads.take_denials());
-            let mut adopted = Record::clone(&record);
             reads.hand_over(&mut adopted);
             report.record = Arc::new(adopted);
             self.parts.records.adopt(&report.record);
-            self.introduce(&record.key, reference);
+            self.introduce(&report.record.key, reference);
         } else {
             report.record = record;
         }
@@ -215,7 +228,8 @@ impl Reconciler {
         match report.record.skippable() {
             Err(NotSkippable::Clock | NotSkippable::AfterFailure) => !is_resync(),
             Ok(()) if !report.changes.is_empty() => {
-                self.look(reference, &report.record).await.is_err()
+                let record = &report.record;
+                self.look(reference, record, record.reads.to_vec()).await.is_err()
             }
             _ => false,
         }

@@ -11,14 +11,13 @@ use ring::{
     hmac::{self, HMAC_SHA256},
     rand::SystemRandom,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::contract::{self, Kind, Manifest, Outcome};
 
 /// A digest of something that a run saw or made.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest {
     keyed: bool,
     bytes: [u8; 16],
@@ -124,17 +123,24 @@ impl FromStr for Digest {
     }
 }
 
-impl TryFrom<String> for Digest {
-    type Error = NoDigest;
-
-    fn try_from(text: String) -> Result<Self, NoDigest> {
-        text.parse()
+/// A text for people, and its bytes for others.
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            serializer.collect_str(self)
+        } else {
+            (self.keyed, self.bytes).serialize(serializer)
+        }
     }
 }
 
-impl From<Digest> for String {
-    fn from(digest: Digest) -> Self {
-        digest.to_string()
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return String::deserialize(deserializer)?.parse().map_err(D::Error::custom);
+        }
+        let (keyed, bytes) = Deserialize::deserialize(deserializer)?;
+        Ok(Self { keyed, bytes })
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -23,7 +24,7 @@ pub struct Records {
 struct State {
     last: HashMap<Key, Arc<Record>>,
     /// Records of a former start in their written form, of keys that have not run or been looked at in this one.
-    former: HashMap<Key, Box<str>>,
+    former: HashMap<Key, Bytes>,
     /// None: nothing is written down.
     down: Option<Down>,
 }
@@ -43,7 +44,7 @@ pub(crate) enum Held {
     /// It ran in this start: what it read is watched for it.
     Known(Arc<Record>),
     /// It ran in a former one.
-    Former(Box<str>),
+    Former(Bytes),
 }
 
 /// What is to be written down of a key.
@@ -52,7 +53,7 @@ pub(crate) enum Unwritten {
     /// This.
     Record(Key, Arc<Record>),
     /// This, as it was read.
-    Former(Key, Box<str>),
+    Former(Key, Bytes),
     /// That nothing is known.
     Nothing(Key),
 }
@@ -86,7 +87,7 @@ impl Records {
     pub(crate) fn held(&self, key: &Key) -> Option<Held> {
         let state = self.state.lock();
         let known = state.last.get(key).map(|record| Held::Known(Arc::clone(record)));
-        known.or_else(|| state.former.get(key).map(|text| Held::Former(text.clone())))
+        known.or_else(|| state.former.get(key).map(|bytes| Held::Former(bytes.clone())))
     }
 
     /// Forgets a key whose object is gone.
@@ -125,7 +126,7 @@ impl Records {
 /// For who writes them down.
 impl Records {
     /// Begins with what a former start has written down; from now on, what changes is to be.
-    pub(crate) fn begin_with(&self, former: HashMap<Key, Box<str>>) {
+    pub(crate) fn begin_with(&self, former: HashMap<Key, Bytes>) {
         let mut state = self.state.lock();
         let written = former.keys().cloned().collect();
         state.former = former;
@@ -165,7 +166,8 @@ impl Records {
         let State { last, former, down: Some(down) } = &mut *state else { return Vec::new() };
         let outlives = last.iter().filter(|(_, record)| record.outlives_its_start());
         let records = outlives.map(|(key, record)| Unwritten::Record(key.clone(), record.clone()));
-        let former = former.iter().map(|(key, text)| Unwritten::Former(key.clone(), text.clone()));
+        let former =
+            former.iter().map(|(key, bytes)| Unwritten::Former(key.clone(), bytes.clone()));
         let all: Vec<Unwritten> = records.chain(former).collect();
         down.written = all.iter().map(Unwritten::key).cloned().collect();
         down.unwritten.clear();

@@ -230,6 +230,8 @@ fn a_record_is_read_back_as_it_was_written() {
     (record.wrote[0].subresource, record.wrote[0].absent) = ("status".into(), true);
     let text = serde_json::to_string_pretty(&record).unwrap();
     assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record, "{text}");
+    let bytes = postcard::to_allocvec(&record).unwrap();
+    assert_eq!(postcard::from_bytes::<Record>(&bytes).unwrap(), record);
     for bad in [
         "xxh3",
         "xxh3:12",

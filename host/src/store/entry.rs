@@ -1,16 +1,21 @@
 //! One object as it is kept: compact JSON, cut down to what is asked for, and what indexes need of the rest.
 
 use std::cmp::Ordering;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::absence::Managers;
 use super::hashed::{self, HashedSelector, Space};
+use super::shared::Shared;
 use crate::contract::{Kind, ObjectRef};
 use crate::labels::LabelSelector;
 use crate::own_fields::{self, Digests};
 use crate::path::{Extent, Fields, Part, Path};
+
+mod layout;
+
+use layout::{FINALIZERS, Layout, NAME, NAMESPACE, UID};
 
 /// What is kept of the objects of a kind.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,8 +49,8 @@ pub struct Entry {
     status_end: u32,
     counted_end: u32,
     /// Counted from the start of the data.
-    starts: [u32; 3],
-    lengths: [u16; 3],
+    starts: [u32; 4],
+    lengths: [u32; 4],
     terms: u16,
     /// Length of the texts between terms and JSON.
     texts: u16,
@@ -68,13 +73,6 @@ pub(super) enum NotKept {
     #[error("it is too large")]
     TooLarge,
 }
-
-/// Room for what is kept of most objects: it grows in one piece, and is cut to its length in the end.
-const ROOM: usize = 2048;
-
-const NAMESPACE: usize = 0;
-const NAME: usize = 1;
-const UID: usize = 2;
 
 // === impl Shape ===
 
@@ -105,11 +103,12 @@ pub(super) fn path_key(path: &Path) -> u64 {
 // === impl Entry ===
 
 impl Entry {
-    /// What is kept of an object, which must be whole and with its `metadata.managedFields`.
+    /// What is kept of an object, which must be whole and with its `metadata.managedFields`; the sets of fields in these may have been
+    /// left as text.
     pub(super) fn new(
         object: &Value,
         shape: &Arc<Shape>,
-        intern: impl FnOnce(Vec<u64>) -> LabelKeys,
+        shared: &mut Shared,
     ) -> Result<Self, NotKept> {
         let mut labels = label_terms(object);
         labels.sort_unstable();
@@ -123,9 +122,9 @@ impl Entry {
         let version = text_at(object, "resourceVersion");
         let small = |length: usize| u16::try_from(length).map_err(|_| NotKept::TooLarge);
         Ok(Self {
-            own: own_fields::of(object),
+            own: own_fields::of_shared(object, &mut shared.field_sets),
             broken: None,
-            label_keys: intern(keys),
+            label_keys: shared.label_keys(keys),
             shape: Arc::clone(shape),
             revision: revision(version),
             status_end: layout.status_end,
@@ -142,7 +141,7 @@ impl Entry {
     /// An object, whole, that is in no store; none of what has no name.
     pub(crate) fn alone(object: &Value) -> Option<Self> {
         let shape = Shape::new(Fields::whole(), []);
-        Self::new(object, &shape, |keys| Arc::new(keys.into())).ok()
+        Self::new(object, &shape, &mut Shared::default()).ok()
     }
 
     /// Its JSON, with all fields that some processor asks for.
@@ -234,12 +233,8 @@ impl Entry {
 
     /// Its finalizers.
     pub(crate) fn finalizers(&self) -> Vec<String> {
-        static AT: LazyLock<Fields> =
-            LazyLock::new(|| Fields::of("metadata.finalizers".parse().ok()));
-        let object = AT.read(self.json());
-        let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
-        let names = held.into_iter().flatten().filter_map(Value::as_str);
-        names.map(str::to_owned).collect()
+        // They are written as a list of texts; of what is none, nothing is known.
+        serde_json::from_slice(self.bytes_of(FINALIZERS)).unwrap_or_default()
     }
 
     /// Its resource version.
@@ -310,6 +305,16 @@ impl Entry {
         (self.part(NAMESPACE), self.part(NAME))
     }
 
+    /// Whether this is its name.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.bytes_of(NAME) == name.as_bytes()
+    }
+
+    /// Whether this is its namespace; empty: none.
+    pub(super) fn is_within(&self, namespace: &str) -> bool {
+        self.bytes_of(NAMESPACE) == namespace.as_bytes()
+    }
+
     /// The order of lists: by namespace and name.
     pub(super) fn order(&self, namespace: &str, name: &str) -> Ordering {
         let (namespace, name) = (namespace.as_bytes(), name.as_bytes());
@@ -338,7 +343,7 @@ impl Entry {
 
     fn bytes_of(&self, which: usize) -> &[u8] {
         let start = self.starts.get(which).copied().unwrap_or_default() as usize;
-        let length = usize::from(self.lengths.get(which).copied().unwrap_or_default());
+        let length = self.lengths.get(which).copied().unwrap_or_default() as usize;
         self.data.get(start..start + length).unwrap_or_default()
     }
 }
@@ -391,6 +396,11 @@ pub(super) fn version_of(object: &Value) -> &str {
     text_at(object, "resourceVersion")
 }
 
+/// An object's uid; empty where it has none.
+pub(super) fn uid_of(object: &Value) -> &str {
+    text_at(object, "uid")
+}
+
 /// An object's namespace (empty where it has none) and name.
 pub(super) fn place_of(object: &Value) -> (&str, &str) {
     (text_at(object, "namespace"), text_at(object, "name"))
@@ -398,7 +408,8 @@ pub(super) fn place_of(object: &Value) -> (&str, &str) {
 
 /// Key and term of each label of an object.
 pub(super) fn label_terms(object: &Value) -> Vec<(u64, u64)> {
-    let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
+    let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
+    let labels = labels.and_then(Value::as_object);
     let label = |(key, value): (&String, &Value)| {
         let key = hashed::key(Space::Label, key);
         Some((key, hashed::term(key, value.as_str()?)))
@@ -416,114 +427,4 @@ fn matching_terms(object: &Value, shape: &Shape) -> Vec<u64> {
     terms.sort_unstable();
     terms.dedup();
     terms
-}
-
-/// Writes an entry's data.
-#[derive(Default)]
-struct Layout {
-    data: Vec<u8>,
-    json_at: usize,
-    status_end: u32,
-    counted_end: u32,
-    starts: [u32; 3],
-    lengths: [u16; 3],
-}
-
-// === impl Layout ===
-
-impl Layout {
-    fn new(terms: &[u64], object: &Value) -> Self {
-        let mut data = Vec::with_capacity(ROOM);
-        data.extend(terms.iter().flat_map(|term| term.to_ne_bytes()));
-        let mut layout = Self::default();
-        for (which, key) in [(NAMESPACE, "namespace"), (NAME, "name"), (UID, "uid")] {
-            let text = text_at(object, key);
-            if text.contains(['"', '\\']) || text.contains(char::is_control) {
-                layout.mark(which, data.len(), text.len());
-                data.extend_from_slice(text.as_bytes());
-            }
-        }
-        layout.json_at = data.len();
-        layout.data = data;
-        layout
-    }
-
-    fn mark(&mut self, which: usize, start: usize, length: usize) {
-        if let (Some(held_start), Some(held)) =
-            (self.starts.get_mut(which), self.lengths.get_mut(which))
-        {
-            *held_start = u32::try_from(start).unwrap_or(u32::MAX);
-            *held = u16::try_from(length).unwrap_or(u16::MAX);
-        }
-    }
-
-    /// How long the JSON is by now.
-    fn written(&self) -> Option<u32> {
-        u32::try_from(self.data.len() - self.json_at).ok()
-    }
-
-    fn write(&mut self, object: &Part<'_>) -> Option<()> {
-        self.data.push(b'{');
-        let find = |wanted: &str| {
-            object.entries().iter().find(|(key, _)| *key == wanted).map(|(_, part)| part)
-        };
-        if let Some(status) = find("status") {
-            self.entry("status", status)?;
-            self.data.push(b',');
-        }
-        self.status_end = self.written()?;
-        for (key, part) in
-            object.entries().iter().filter(|(key, _)| !matches!(*key, "status" | "metadata"))
-        {
-            self.entry(key, part)?;
-            self.data.push(b',');
-        }
-        self.data.extend_from_slice(b"\"metadata\":{");
-        self.metadata(find("metadata").map_or(&[], Part::entries))?;
-        self.data.extend_from_slice(b"}}");
-        self.written().map(|_| ())
-    }
-
-    fn metadata(&mut self, entries: &[(&str, Part<'_>)]) -> Option<()> {
-        let round = |key: &str| match key {
-            "generation" => 1,
-            "resourceVersion" => 2,
-            _ => 0,
-        };
-        let mut is_first = true;
-        for now in 0..=2 {
-            for (key, part) in entries.iter().filter(|(key, _)| round(key) == now) {
-                if !std::mem::take(&mut is_first) {
-                    self.data.push(b',');
-                }
-                self.entry(key, part)?;
-                self.mark_place(key, part);
-            }
-            if now == 0 {
-                self.counted_end = self.written()?;
-            }
-        }
-        Some(())
-    }
-
-    fn entry(&mut self, key: &str, part: &Part<'_>) -> Option<()> {
-        serde_json::to_writer(&mut self.data, key).ok()?;
-        self.data.push(b':');
-        serde_json::to_writer(&mut self.data, part).ok()
-    }
-
-    /// Remembers where a name was just written.
-    fn mark_place(&mut self, key: &str, part: &Part<'_>) {
-        let which = match key {
-            "namespace" => NAMESPACE,
-            "name" => NAME,
-            "uid" => UID,
-            _ => return,
-        };
-        if let Part::Whole(Value::String(text)) = part
-            && self.lengths.get(which) == Some(&0)
-        {
-            self.mark(which, self.data.len().saturating_sub(text.len() + 1), text.len());
-        }
-    }
 }

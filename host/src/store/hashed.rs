@@ -45,6 +45,11 @@ enum HashedTest {
     NotIn(Box<[u64]>),
 }
 
+/// The term of an object's namespace (empty where it has none) and name.
+pub(crate) fn place(namespace: &str, name: &str) -> u64 {
+    term(key(Space::Place, namespace), name)
+}
+
 // === impl HashedSelector ===
 
 impl HashedSelector {

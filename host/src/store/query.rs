@@ -89,11 +89,8 @@ impl Query {
 
     /// Whether an object is selected. A path that is not indexed is looked up in the object's JSON.
     pub fn matches(&self, entry: &Entry) -> bool {
-        let is = |wanted: &Option<Box<str>>, held: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == held)
-        };
-        is(&self.name, entry.name())
-            && is(&self.namespace, entry.namespace().unwrap_or_default())
+        self.name.as_deref().is_none_or(|name| entry.is_called(name))
+            && self.namespace.as_deref().is_none_or(|namespace| entry.is_within(namespace))
             && self.labels.matches(|key| entry.label_term(key))
             && self.holds_all(entry)
     }
@@ -114,6 +111,11 @@ impl Query {
             && self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
             && self.labels.matches(label)
             && self.matching.iter().all(holds)
+    }
+
+    /// What the labels must be.
+    pub(crate) fn labels(&self) -> &LabelSelector {
+        &self.selector
     }
 
     /// The paths and texts that must be held.

@@ -10,7 +10,6 @@ use super::entry::{Entry, Shape, path_key};
 use super::hashed::{self, Space};
 use super::query::Query;
 use super::sorted::Sorted;
-use super::table::postings;
 use crate::path::Path;
 
 /// Terms are compared by how many objects have them up to this number, then the first one is taken.
@@ -23,7 +22,7 @@ const MOST_INDEXED: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     rows: Sorted<Arc<Entry>>,
-    /// By term, then in the order of the rows.
+    /// By term, then in the order of the rows. Empty until the first list has ended: then it is made in one go.
     index: Sorted<Posting>,
     /// The label keys (and the key of names) that are indexed besides the shape's paths.
     indexed: Arc<HashSet<u64>>,
@@ -49,9 +48,9 @@ struct LookedFor {
 
 /// An entry under one of its terms.
 #[derive(Clone, Debug)]
-pub(super) struct Posting {
-    pub(super) term: u64,
-    pub(super) entry: Arc<Entry>,
+struct Posting {
+    term: u64,
+    entry: Arc<Entry>,
 }
 
 // === impl Snapshot ===
@@ -139,14 +138,9 @@ impl Snapshot {
             .chain(namespace.map(|namespace| (namespace, "")))
             .max()
             .unwrap_or_default();
-        let is_within = move |entry: &&Arc<Entry>| {
-            namespace.is_none_or(|namespace| entry.namespace().unwrap_or_default() == namespace)
-        };
-        if let Some(term) = self.rarest(query) {
-            let postings = self.index.from(move |posting| posting.order(term, first.0, first.1));
-            let of_term = postings
-                .take_while(move |posting| posting.term == term)
-                .map(|posting| &posting.entry);
+        let is_within =
+            move |entry: &&Arc<Entry>| namespace.is_none_or(|namespace| entry.is_within(namespace));
+        if let Some(of_term) = self.rarest(query, first).filter(|_| self.complete) {
             return Box::new(of_term.take_while(is_within).filter(is_after));
         }
         Box::new(
@@ -157,11 +151,16 @@ impl Snapshot {
         )
     }
 
-    /// Of the wanted terms that are indexed, the one that the fewest objects have.
-    fn rarest(&self, query: &Query) -> Option<u64> {
-        let count = |term: u64, most: usize| {
-            let from = self.index.from(move |posting| posting.term.cmp(&term));
-            from.take_while(|posting| posting.term == term).take(most).count()
+    /// Of the wanted terms that are indexed, the objects from a place on with the one that the fewest of these have.
+    fn rarest<'a>(
+        &'a self,
+        query: &Query,
+        first: (&'a str, &'a str),
+    ) -> Option<impl Iterator<Item = &'a Arc<Entry>> + use<'a>> {
+        let of_term = |term: u64| {
+            let postings = self.index.from(move |posting| posting.order(term, first.0, first.1));
+            let postings = postings.take_while(move |posting| posting.term == term);
+            postings.map(|posting| &posting.entry)
         };
         let mut terms = Vec::new();
         for (key, term) in query.terms().chain(query.name_term()) {
@@ -177,13 +176,13 @@ impl Snapshot {
             }
         }
         if terms.len() < 2 {
-            return terms.pop();
+            return terms.pop().map(of_term);
         }
         let mut rarest = (None, WORTH_COUNTING);
-        for term in terms {
-            let found = count(term, rarest.1);
+        for entries in terms.into_iter().map(of_term) {
+            let found = entries.clone().take(rarest.1).count();
             if rarest.0.is_none() || found < rarest.1 {
-                rarest = (Some(term), found);
+                rarest = (Some(entries), found);
             }
         }
         rarest.0
@@ -216,8 +215,20 @@ impl Snapshot {
         self.rows.bytes() + self.index.bytes()
     }
 
+    /// All objects are in it from now on. Whether that is news.
+    pub(super) fn complete(&mut self) -> bool {
+        let is_news = !std::mem::replace(&mut self.complete, true);
+        if is_news {
+            self.index = ordered(self.rows.iter().flat_map(|entry| postings(entry, &self.indexed)));
+        }
+        is_news
+    }
+
     pub(super) fn put(&mut self, entry: &Arc<Entry>) {
         let held = self.rows.insert(Arc::clone(entry), |held| held.order_to(entry));
+        if !self.complete {
+            return;
+        }
         let new = postings(entry, &self.indexed);
         for old in held.iter().flat_map(|held| postings(held, &self.indexed)) {
             if !new.iter().any(|posting| posting.term == old.term) {
@@ -232,8 +243,10 @@ impl Snapshot {
 
     pub(super) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<Entry>> {
         let held = self.rows.remove(|entry| entry.order(namespace, name))?;
-        for old in postings(&held, &self.indexed) {
-            self.index.remove(|posting| posting.order_to(&old));
+        if self.complete {
+            for old in postings(&held, &self.indexed) {
+                self.index.remove(|posting| posting.order_to(&old));
+            }
         }
         Some(held)
     }
@@ -246,22 +259,43 @@ impl Snapshot {
         if keys.is_empty() {
             return looked_for.paths;
         }
-        for entry in self.rows.iter() {
-            let labels =
-                entry.label_terms().filter(|(key, _)| keys.contains(key)).map(|(_, term)| term);
-            for term in labels.chain(name_term(entry, &keys)) {
-                let posting = Posting { term, entry: Arc::clone(entry) };
-                let order = posting.clone();
-                self.index.insert(posting, |held| held.order_to(&order));
-            }
+        if self.complete {
+            let new =
+                self.rows.iter().flat_map(|entry| postings_of(entry, asked_terms(entry, &keys)));
+            self.index = ordered(self.index.iter().cloned().chain(new));
         }
         Arc::make_mut(&mut self.indexed).extend(keys);
         looked_for.paths
     }
 }
 
+/// Postings in their order. Those of one term come in the order of their rows, and stay so.
+fn ordered(postings: impl Iterator<Item = Posting>) -> Sorted<Posting> {
+    let mut all: Vec<Posting> = postings.collect();
+    all.sort_by_key(|posting| posting.term);
+    Sorted::of(all)
+}
+
+/// An entry under each of the terms by which it is found.
+fn postings(entry: &Arc<Entry>, indexed: &HashSet<u64>) -> Vec<Posting> {
+    postings_of(entry, entry.matching_terms().chain(asked_terms(entry, indexed))).collect()
+}
+
+fn postings_of(
+    entry: &Arc<Entry>,
+    terms: impl Iterator<Item = u64>,
+) -> impl Iterator<Item = Posting> {
+    terms.map(|term| Posting { term, entry: Arc::clone(entry) })
+}
+
+/// The terms of an entry's labels that are indexed, and of its name if names are.
+fn asked_terms(entry: &Entry, indexed: &HashSet<u64>) -> impl Iterator<Item = u64> {
+    let labels = entry.label_terms().filter(|(key, _)| indexed.contains(key));
+    labels.map(|(_, term)| term).chain(name_term(entry, indexed))
+}
+
 /// The term of an entry's name, where names are indexed.
-pub(super) fn name_term(entry: &Entry, indexed: &HashSet<u64>) -> Option<u64> {
+fn name_term(entry: &Entry, indexed: &HashSet<u64>) -> Option<u64> {
     if indexed.is_empty() {
         return None;
     }

@@ -54,6 +54,24 @@ impl<T: Clone> Sorted<T> {
         self.len == 0
     }
 
+    /// Of items that are in order and differ.
+    pub(super) fn of(items: impl IntoIterator<Item = T>) -> Self {
+        let mut groups: Vec<Vec<Chunk<T>>> = Vec::new();
+        let (mut items, mut len) = (items.into_iter(), 0);
+        loop {
+            let chunk: Vec<T> = items.by_ref().take(CHUNK).collect();
+            if chunk.is_empty() {
+                break;
+            }
+            len += chunk.len();
+            match groups.last_mut().filter(|group| group.len() < GROUP) {
+                Some(group) => group.push(Arc::new(chunk)),
+                None => groups.push(vec![Arc::new(chunk)]),
+            }
+        }
+        Self { groups: Arc::new(groups.into_iter().map(Arc::new).collect()), len }
+    }
+
     /// The item that the order calls equal. The order says how an item stands to what is looked for.
     pub(super) fn get(&self, order: impl Fn(&T) -> Ordering) -> Option<&T> {
         let place = self.place(&order);
@@ -61,7 +79,7 @@ impl<T: Clone> Sorted<T> {
     }
 
     /// All items from the first one that the order does not call less.
-    pub(super) fn from(&self, order: impl Fn(&T) -> Ordering) -> impl Iterator<Item = &T> {
+    pub(super) fn from(&self, order: impl Fn(&T) -> Ordering) -> impl Iterator<Item = &T> + Clone {
         let place = self.place(&order);
         let mut group = self.groups.get(place.group..).unwrap_or_default().iter();
         let first = group
@@ -146,6 +164,10 @@ impl<T: Clone> Sorted<T> {
     /// The first item that is not less; past the end, a group that does not exist.
     fn place(&self, order: &impl Fn(&T) -> Ordering) -> Place {
         let ends_before = |chunk: &Chunk<T>| chunk.last().is_some_and(|last| order(last).is_lt());
+        // What comes in order goes to the end, without a search.
+        if self.groups.last().and_then(|group| group.last()).is_none_or(ends_before) {
+            return Place { group: self.groups.len(), ..Place::default() };
+        }
         let group = self.groups.partition_point(|group| group.last().is_some_and(ends_before));
         let Some(chunks) = self.groups.get(group) else {
             return Place { group, ..Place::default() };
@@ -209,6 +231,19 @@ mod tests {
                 prop_assert!(sorted.iter().eq(model.iter()));
                 prop_assert!(sorted.from(|held| held.cmp(&700)).eq(model.range(700..)));
             }
+        }
+    }
+
+    #[test]
+    fn what_is_made_in_one_go_is_what_comes_of_one_item_after_the_other() {
+        for len in [0, 1, 63, 64, 65, 4096, 4097, 10_000_u32] {
+            let (made, mut filled) = (Sorted::of(0..len), Sorted::default());
+            for item in 0..len {
+                filled.insert(item, |held| held.cmp(&item));
+            }
+            assert!(made.iter().eq(filled.iter()));
+            assert_eq!(made.len(), filled.len());
+            assert!(made.bytes() <= filled.bytes(), "{len} items");
         }
     }
 

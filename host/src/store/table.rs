@@ -10,8 +10,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::absence::Absences;
-use super::entry::{self, Entry, LabelKeys, NotKept, Shape};
-use super::snapshot::{Posting, Snapshot};
+use super::entry::{self, Entry, NotKept, Shape};
+use super::hashed;
+use super::shared::Shared;
+use super::snapshot::Snapshot;
 use super::tombstones::Tombstones;
 use crate::path::{Fields, Path};
 
@@ -37,15 +39,14 @@ pub(super) struct Table {
     /// was deleted before the list from which the watch goes on.
     unconfirmed: BTreeMap<u64, Place>,
     absences: Absences,
-    label_keys: HashSet<LabelKeys>,
-    /// How many sets of label keys make it worth looking for those that nobody holds any more.
-    label_keys_bound: usize,
+    shared: Shared,
 }
 
 /// A list that is running.
 #[derive(Debug)]
 struct Listing {
-    seen: HashSet<Place>,
+    /// The places in it, hashed.
+    seen: HashSet<u64>,
     /// The newest version in it; the list is no older.
     newest: u64,
 }
@@ -61,8 +62,7 @@ impl Table {
             seen: 0,
             unconfirmed: BTreeMap::new(),
             absences,
-            label_keys: HashSet::new(),
-            label_keys_bound: 64,
+            shared: Shared::default(),
         }
     }
 
@@ -132,6 +132,9 @@ impl Table {
 
     /// Indexes paths that are within the fields that are kept, without a new list.
     pub(super) fn index_paths(&mut self, paths: &BTreeSet<Path>) {
+        if paths.is_empty() {
+            return;
+        }
         let shape = &self.current.shape;
         let held: BTreeSet<&Path> = shape.matching.iter().map(|(path, _)| path).collect();
         let all: BTreeSet<Path> = held.iter().copied().chain(paths).cloned().collect();
@@ -156,13 +159,13 @@ impl Table {
     /// An object of the running list.
     pub(super) fn list_item(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
         if let Some(listing) = &mut self.listing {
-            let place = place(object);
+            let (namespace, name) = entry::place_of(object);
             let revision = entry::revision_of(object);
-            let held = self.current.get(&place.0, &place.1).map_or(0, |held| held.revision());
+            let held = self.current.get(namespace, name).map_or(0, |held| held.revision());
             if held <= revision {
                 self.unconfirmed.remove(&held);
             }
-            listing.seen.insert(place);
+            listing.seen.insert(hashed::place(namespace, name));
             listing.newest = listing.newest.max(revision);
         }
         self.put(object)
@@ -171,8 +174,11 @@ impl Table {
     /// Ends the running list: what was not in it is gone. Says what changed, and whether it was the first one.
     pub(super) fn end_list(&mut self) -> (Vec<Difference>, bool) {
         let Some(listing) = self.listing.take() else { return (Vec::new(), false) };
-        let missing =
-            self.current.rows().iter().filter(|entry| !listing.seen.contains(&place_of(entry)));
+        let is_missing = |entry: &&Arc<Entry>| {
+            let (namespace, name) = entry.place();
+            !listing.seen.contains(&hashed::place(namespace, name))
+        };
+        let missing = self.current.rows().iter().filter(is_missing);
         let mut gone = Vec::new();
         for entry in missing {
             // A write that may be newer than the list stays open.
@@ -189,8 +195,7 @@ impl Table {
             // Only of versions up to the list's is it certain that they are past.
             differences.extend(self.take(&place, listing.newest, None, now));
         }
-        let was_complete = std::mem::replace(&mut self.current.complete, true);
-        (differences, !was_complete)
+        (differences, self.current.complete())
     }
 
     /// An object as a watch shows it.
@@ -287,7 +292,7 @@ impl Table {
     fn put(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
         let (namespace, name) = entry::place_of(object);
         let revision = entry::revision_of(object);
-        let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
+        let uid = Some(entry::uid_of(object)).filter(|uid| !uid.is_empty());
         if self.tombstones.bar(namespace, name, revision, uid) {
             return Ok(None);
         }
@@ -301,12 +306,11 @@ impl Table {
         if held.as_ref().is_some_and(is_known) {
             return Ok(None);
         }
-        let label_keys = &mut self.label_keys;
-        let entry = Entry::new(object, &self.current.shape, |keys| share(label_keys, keys))?;
+        let entry = Entry::new(object, &self.current.shape, &mut self.shared)?;
         let entry = Arc::new(entry.breaking(self.absences.broken(object)));
         self.current.put(&entry);
         self.tombstones.remove(namespace, name);
-        self.drop_label_keys();
+        self.shared.drop_label_keys();
         let is_same = |held: &Arc<Entry>| {
             held.resource_version() == entry.resource_version()
                 && (revision != 0 || held.json() == entry.json())
@@ -344,13 +348,6 @@ impl Table {
         }
         differences
     }
-
-    fn drop_label_keys(&mut self) {
-        if self.label_keys.len() > self.label_keys_bound {
-            self.label_keys.retain(|keys| Arc::strong_count(keys) > 1);
-            self.label_keys_bound = (2 * self.label_keys.len()).max(64);
-        }
-    }
 }
 
 /// Whether a version is known to be older; of versions that are no numbers, none is.
@@ -368,24 +365,4 @@ fn place_of(entry: &Entry) -> Place {
         let (namespace, name) = entry.place();
         (namespace.into(), name.into())
     }
-}
-
-fn share(shared: &mut HashSet<LabelKeys>, keys: Vec<u64>) -> LabelKeys {
-    let keys = keys.into_boxed_slice();
-    if let Some(held) = shared.get(&keys) {
-        return Arc::clone(held);
-    }
-    let keys = Arc::new(keys);
-    shared.insert(Arc::clone(&keys));
-    keys
-}
-
-// === impl Posting, as the table makes them ===
-
-/// The terms under which an entry is found.
-pub(super) fn postings(entry: &Arc<Entry>, indexed: &HashSet<u64>) -> Vec<Posting> {
-    let labels = entry.label_terms().filter(|(key, _)| indexed.contains(key)).map(|(_, term)| term);
-    let name = super::snapshot::name_term(entry, indexed);
-    let terms = entry.matching_terms().chain(labels).chain(name);
-    terms.map(|term| Posting { term, entry: Arc::clone(entry) }).collect()
 }

@@ -422,6 +422,29 @@ async fn tombstones_do_not_stay_for_ever() {
     assert!(!stones.bar("a", "x", 5, None) && stones.bar("a", "y", 6, None));
 }
 
+#[test]
+fn an_entry_knows_its_finalizers_where_they_are_kept() {
+    let held = json!(["example.org/a", "quoted \"b\"", ""]);
+    let object = with(thing("n", "a\"b", 1), "metadata/finalizers", held.clone());
+    let object = with(object, "metadata/annotations", json!({"finalizers": "[\"c\"]"}));
+    let of = |fields: &[&str], object: &Value| {
+        let stores = stores(&wanted(fields, &[]));
+        upsert(&stores, object);
+        // The places of its names move when a path is indexed.
+        let mut looked_for = selection();
+        looked_for.matching = vec![("spec".into(), "x".into())];
+        stores.candidates(&looked_for).unwrap();
+        let entry = stores.candidates(&selection()).unwrap().unwrap().remove(0);
+        (entry.name().to_owned(), json!(entry.finalizers()))
+    };
+    let name = "a\"b".to_owned();
+    assert_eq!(of(&["metadata", "spec"], &object), (name.clone(), held.clone()));
+    assert_eq!(of(&["metadata.finalizers", "spec"], &object), (name.clone(), held));
+    assert_eq!(of(&["spec"], &object), (name.clone(), json!([])), "they are not kept");
+    let none = with(object, "metadata/finalizers", Value::Null);
+    assert_eq!(of(&["metadata", "spec"], &none), (name, json!([])));
+}
+
 /// What a small API server did, and how far each watch has come.
 #[derive(Default)]
 struct Api {

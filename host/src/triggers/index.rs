@@ -1,6 +1,6 @@
 //! The interests in one kind, found by what a changed object has.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, hash_map::Entry};
 use std::sync::Arc;
 
 use super::compare::Compare;
@@ -13,7 +13,14 @@ use crate::view::{Anchor, Concern, Interest, Reads};
 pub(super) struct Index {
     interests: Vec<Option<Registered>>,
     free: Vec<u32>,
-    by_anchor: HashMap<Anchor, BTreeSet<u32>>,
+    by_anchor: HashMap<Anchor, Ids>,
+}
+
+/// The interests of one anchor. Most anchors have one, some have one of each key.
+#[derive(Debug)]
+enum Ids {
+    One(u32),
+    Many(BTreeSet<u32>),
 }
 
 /// An interest of a key.
@@ -37,7 +44,7 @@ impl Index {
         if let Some(slot) = self.interests.get_mut(id as usize) {
             *slot = Some(registered);
         }
-        self.by_anchor.entry(anchor).or_default().insert(id);
+        self.by_anchor.entry(anchor).and_modify(|ids| ids.insert(id)).or_insert(Ids::One(id));
         id
     }
 
@@ -47,11 +54,10 @@ impl Index {
         };
         self.free.push(id);
         let anchor = registered.interest.anchor;
-        if let Some(ids) = self.by_anchor.get_mut(&anchor) {
-            ids.remove(&id);
-            if ids.is_empty() {
-                self.by_anchor.remove(&anchor);
-            }
+        if let Entry::Occupied(mut ids) = self.by_anchor.entry(anchor)
+            && !ids.get_mut().remove(id)
+        {
+            ids.remove();
         }
     }
 
@@ -66,8 +72,7 @@ impl Index {
         let ids: BTreeSet<u32> = anchors
             .iter()
             .filter_map(|anchor| self.by_anchor.get(anchor))
-            .flatten()
-            .copied()
+            .flat_map(Ids::iter)
             .collect();
         let (store, sequence) = (change.store, change.sequence);
         ids.into_iter()
@@ -83,6 +88,36 @@ impl Index {
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.interests.iter().flatten().map(|registered| &registered.key)
+    }
+}
+
+// === impl Ids ===
+
+impl Ids {
+    fn insert(&mut self, id: u32) {
+        match self {
+            Self::One(held) => *self = Self::Many(BTreeSet::from([*held, id])),
+            Self::Many(held) => drop(held.insert(id)),
+        }
+    }
+
+    /// Says whether one is left.
+    fn remove(&mut self, id: u32) -> bool {
+        match self {
+            Self::One(held) => *held != id,
+            Self::Many(held) => {
+                held.remove(&id);
+                !held.is_empty()
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        let (one, many) = match self {
+            Self::One(id) => (Some(*id), None),
+            Self::Many(ids) => (None, Some(ids)),
+        };
+        one.into_iter().chain(many.into_iter().flatten().copied())
     }
 }
 

@@ -52,32 +52,38 @@ impl Answers {
 // === impl View ===
 
 impl View {
+    /// Makes room for what a run is known to read and write.
+    pub(crate) fn expect(&mut self, reads: usize, writes: usize) {
+        self.reads.expect(reads, writes);
+    }
+
     /// Asks a recorded question once more, and says what the digest of its answer is now; none where it cannot be asked, since
     /// nobody but a run knows its texts. It is noted and recorded as the run would have it.
     pub(crate) async fn ask_again(
         &mut self,
-        asked: &record::Read,
+        asked: record::Read,
         answers: &Answers,
     ) -> Option<Digest> {
         match &asked.question {
             Question::Get { of, fields } => {
-                let reference = of.reference();
+                let (reference, fields) = (of.reference(), Arc::clone(fields));
                 let place = Place::object(of.namespace.as_deref(), &of.name);
                 if self.is_at_hand(&of.kind, place) {
-                    self.get_again(asked, &reference, fields);
+                    self.get_again(asked, &reference, &fields);
                 } else {
                     // What is found, or why nothing is, stands in the record.
-                    let _ = self.get_allowed(&reference, fields).await;
+                    let _ = self.get_allowed(&reference, &fields).await;
                 }
             }
             Question::List { of, limit, from } => {
+                let (limit, from) = (*limit, from.clone());
                 let from = from.as_deref();
                 let selection = of.selection().filter(|_| !from.is_some_and(is_digest))?;
                 let place = Place::list(of.namespace.as_deref(), of.name.as_deref());
                 if self.is_at_hand(&selection.kind, place) {
-                    self.list_again(asked, &selection, (*limit, from), answers);
+                    self.list_again(asked, &selection, (limit, from), answers);
                 } else {
-                    let _ = self.list_allowed(&selection, *limit, from).await;
+                    let _ = self.list_allowed(&selection, limit, from).await;
                 }
             }
         }
@@ -85,12 +91,12 @@ impl View {
     }
 
     /// As [`View::get`], where nobody needs the object.
-    fn get_again(&mut self, asked: &record::Read, of: &ObjectRef, fields: &[String]) {
+    fn get_again(&mut self, asked: record::Read, of: &ObjectRef, fields: &[String]) {
         let answer = self.find_kept(of, fields);
         if let Ok(found) = &answer
-            && is_as_kept(asked, found.iter().map(|(entry, _)| entry))
+            && is_as_kept(&asked, found.iter().map(|(entry, _)| entry))
         {
-            return self.record_again(asked.clone());
+            return self.record_again(asked);
         }
         let given = |(entry, fields): Kept| Cut::new(&fields).give(&entry);
         drop(self.record_get(of, fields, answer.map(|found| found.map(given))));
@@ -99,7 +105,7 @@ impl View {
     /// As [`View::list`], where nobody needs the objects.
     fn list_again(
         &mut self,
-        asked: &record::Read,
+        asked: record::Read,
         of: &Selection,
         (limit, from): (u32, Option<&str>),
         answers: &Answers,
@@ -111,29 +117,23 @@ impl View {
         let is_shared = asked.objects > FEW && !record::is_secret(&of.kind);
         if is_shared && let Some(known) = answers.get(&asked.question, store, sequence) {
             let Answer { digest: answer, kept, objects, bytes, .. } = known;
-            return self.record_again(record::Read {
-                answer,
-                kept,
-                objects,
-                bytes,
-                ..asked.clone()
-            });
+            return self.record_again(record::Read { answer, kept, objects, bytes, ..asked });
         }
         let after = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
         let selected = answering.snapshot.select(query, after).take(asked.objects + 1);
         let selected: Vec<&Arc<Entry>> = selected.collect();
-        if is_as_kept(asked, selected.iter().copied()) {
+        if is_as_kept(&asked, selected.iter().copied()) {
             for entry in selected {
                 self.reads.answered(&answering.kind, entry);
             }
-            self.record_again(asked.clone());
+            self.record_again(asked);
         } else {
             drop(self.list(of, limit, from));
         }
         if is_shared && let Some(read) = self.reads.records().last() {
             let record::Read { answer: digest, kept, objects, bytes, .. } = *read;
             let answer = Answer { store, sequence, digest, kept, objects, bytes };
-            answers.keep(&asked.question, answer);
+            answers.keep(&read.question, answer);
         }
     }
 
@@ -251,7 +251,7 @@ mod tests {
                 for _ in 0..2 {
                     let (mut again, mut plain) = (new(), new());
                     for read in questions.records() {
-                        let now = again.ask_again(read, &answers);
+                        let now = again.ask_again(read.clone(), &answers);
                         let now = now.now_or_never().flatten().unwrap();
                         match &read.question {
                             Question::Get { of, fields } => drop(plain.get(&of.reference(), fields)),

@@ -30,12 +30,13 @@ pub struct Readable {
     written: Vec<Written>,
     wanted: Vec<(Kind, Scope, Wanted)>,
     /// The fields that were asked for under these parts, parsed and checked.
-    granted: Mutex<HashMap<Question, Result<Arc<Fields>, ReadError>>>,
+    granted: Mutex<HashMap<Box<[usize]>, Answers>>,
     /// The lists of fields that stand in records, each once.
     shared: Mutex<HashSet<Arc<[String]>>>,
 }
 
-type Question = (Box<[usize]>, Box<[String]>);
+/// By the fields that were asked for.
+type Answers = HashMap<Box<[String]>, Result<Arc<Fields>, ReadError>>;
 
 /// One declared selection.
 #[derive(Debug)]
@@ -239,7 +240,7 @@ impl Readable {
 
     /// Whether a selection may be listed, and what of its objects.
     pub(super) fn list(&self, of: &Selection, query: &Query) -> Result<Arc<Fields>, ReadError> {
-        let fitting = self.fitting(|part| part.of.covers(of));
+        let fitting = self.fitting(|part| part.of.covers(of, query.labels()));
         let shown = || grant::display_selection(of);
         if fitting.is_empty() {
             return Err(self.denied(&shown(), &of.kind));
@@ -266,8 +267,7 @@ impl Readable {
         asked: &[String],
         of: impl Fn() -> String,
     ) -> Result<Arc<Fields>, ReadError> {
-        let question = (fitting.into(), asked.into());
-        if let Some(held) = self.granted.lock().get(&question) {
+        if let Some(held) = self.granted.lock().get(fitting).and_then(|of| of.get(asked)) {
             return held.clone();
         }
         let parts = fitting.iter().filter_map(|at| self.parts.get(*at));
@@ -276,8 +276,9 @@ impl Readable {
         let declared = declared.unwrap_or_else(Fields::metadata_only);
         let fields = check(declared, asked, of).map(Arc::new);
         let mut granted = self.granted.lock();
-        if granted.len() < REMEMBERED {
-            granted.insert(question, fields.clone());
+        let of_these = granted.entry(fitting.into()).or_default();
+        if of_these.len() < REMEMBERED {
+            of_these.insert(asked.into(), fields.clone());
         }
         fields
     }

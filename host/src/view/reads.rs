@@ -108,6 +108,13 @@ impl Reads {
         }
     }
 
+    pub(super) fn expect(&mut self, reads: usize, writes: usize) {
+        self.records.reserve_exact(reads);
+        // With the object of the request.
+        self.interests.reserve_exact(1 + reads + writes);
+        self.wrote.reserve_exact(writes);
+    }
+
     /// What was asked, in order.
     pub fn records(&self) -> &[record::Read] {
         &self.records
@@ -123,15 +130,20 @@ impl Reads {
         record.finalizers = self.finalizers.take();
     }
 
-    /// Takes in what an earlier run has left, as if this one had. What that run owned is known from its record: nothing of it is keyed.
-    pub(crate) fn resume(&mut self, record: &record::Record) {
-        for wrote in &record.wrote {
-            let (of, own) = (wrote.of.reference(), wrote.own.and_then(record::Own::pair));
+    /// Takes in what an earlier run has left, as if this one had, out of its record. What that run owned is known from there: nothing
+    /// of it is keyed.
+    pub(crate) fn resume(&mut self, record: &mut record::Record) {
+        for mut wrote in std::mem::take(&mut record.wrote) {
+            wrote.manager = self.shared_manager(&wrote.manager);
+            let record::Object { kind, namespace, name, .. } = &mut wrote.of;
+            *kind = self.stores.shared_kind(kind);
             if wrote.subresource.is_empty() {
-                self.wrote(&of, &wrote.manager, own);
-            } else {
-                self.record_wrote(&of, Arc::clone(&wrote.manager), &wrote.subresource, own);
+                let query = Arc::new(Query::object(namespace.as_deref(), name));
+                let (manager, own) =
+                    (Arc::clone(&wrote.manager), wrote.own.and_then(record::Own::pair));
+                self.note_at_end(kind, Concern::Written { query, manager, own });
             }
+            self.wrote.push(wrote);
         }
         for record::Pruned { of, manager } in &record.pruned {
             if let Some(of) = of.selection() {
@@ -139,7 +151,7 @@ impl Reads {
             }
         }
         record.removed.iter().for_each(|removed| self.removed(&removed.reference()));
-        self.finalizers.clone_from(&record.finalizers);
+        self.finalizers = record.finalizers.take();
     }
 
     /// The digest of the object of the request; none where it is gone.
@@ -397,7 +409,7 @@ impl Anchor {
     /// The narrowest one that a query has in a store.
     fn of_indexed(query: &Query, term: Option<u64>) -> Self {
         match (query.namespace.as_deref(), query.name.as_deref(), term) {
-            (Some(namespace), Some(name), _) => Self::Object(place(namespace, name)),
+            (Some(namespace), Some(name), _) => Self::Object(hashed::place(namespace, name)),
             (_, _, Some(term)) => Self::Term(term),
             (Some(namespace), _, None) => {
                 Self::Namespace(hashed::key(hashed::Space::Place, namespace))
@@ -418,7 +430,7 @@ impl Anchor {
     /// All anchors under which an object may be found.
     pub(crate) fn all_of(entry: &Entry) -> impl Iterator<Item = Self> {
         let namespace = entry.namespace().unwrap_or_default();
-        let object = Self::Object(place(namespace, entry.name()));
+        let object = Self::Object(hashed::place(namespace, entry.name()));
         let namespace = Self::Namespace(hashed::key(hashed::Space::Place, namespace));
         let terms =
             entry.label_terms().map(|(_, term)| term).chain(entry.matching_terms()).map(Self::Term);
@@ -429,10 +441,6 @@ impl Anchor {
 /// The digest of what is kept of objects.
 pub(super) fn of_kept<'a>(secret: bool, of: impl Iterator<Item = &'a Arc<Entry>>) -> Digest {
     Digest::of(secret, of.map(|entry| entry.counted(Extent::Counted)))
-}
-
-fn place(namespace: &str, name: &str) -> u64 {
-    hashed::term(hashed::key(hashed::Space::Place, namespace), name)
 }
 
 // === impl Concern ===

@@ -380,19 +380,23 @@ pub(super) async fn killed(stage: Stage, cache: &Cache) -> Stage {
     Stage { api, cluster, loaded, drive, skip, tap, host }
 }
 
+/// How a record's frame begins.
+const MARK: [u8; 4] = *b"\xf5rec";
+
 /// What is done to the records while no host is there.
 type Damage = fn(&mut Vec<u8>);
 
 #[tokio::test(start_paused = true)]
 async fn damaged_records_cost_runs_and_nothing_else() {
-    let damages: [(&str, Damage, Option<usize>); 9] = [
+    let damages: [(&str, Damage, Option<usize>); 10] = [
         ("as they are", |_| {}, Some(0)),
-        ("cut within the last line", |log| log.truncate(log.len() - 7), Some(1)),
-        ("without the last line's end", |log| log.truncate(log.len() - 1), Some(1)),
-        ("a bit of a record", |log| flip_in_line(log, 2, 100), Some(1)),
-        ("a bit of a digest", |log| flip_in_line(log, 3, 0), Some(1)),
-        ("a line break", |log| line_end(log, 1), Some(2)),
-        ("of another version", |log| flip_in_line(log, 0, 16), None),
+        ("cut within the last frame", |log| log.truncate(log.len() - 7), Some(1)),
+        ("without the last byte", |log| log.truncate(log.len() - 1), Some(1)),
+        ("a bit of a mark", |log| flip(log, Some(0), 0), Some(1)),
+        ("a bit of a length", |log| flip(log, Some(1), 5), Some(1)),
+        ("a bit of a digest", |log| flip(log, Some(2), 8), Some(1)),
+        ("a bit of a record", |log| flip(log, Some(3), 100), Some(1)),
+        ("of another version", |log| flip(log, None, 16), None),
         ("garbage", |log| log.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(7)), None),
         ("empty", Vec::clear, None),
     ];
@@ -419,16 +423,11 @@ async fn damaged_records_cost_runs_and_nothing_else() {
     assert_eq!((stage.writes(), stage.api.revision()), (0, revision));
 }
 
-fn flip_in_line(log: &mut [u8], line: usize, at: usize) {
-    let start =
-        log.split_inclusive(|byte| *byte == b'\n').take(line).map(<[u8]>::len).sum::<usize>();
-    log[start + at] ^= 1;
-}
-
-fn line_end(log: &mut [u8], line: usize) {
-    let end =
-        log.split_inclusive(|byte| *byte == b'\n').take(line + 1).map(<[u8]>::len).sum::<usize>();
-    log[end - 1] = b' ';
+/// Changes a bit of a record's frame; of none, of the header.
+fn flip(log: &mut [u8], frame: Option<usize>, at: usize) {
+    let starts = log.windows(MARK.len()).enumerate().filter(|(_, bytes)| *bytes == MARK);
+    let starts: Vec<usize> = starts.map(|(start, _)| start).collect();
+    log[frame.map_or(0, |frame| starts[frame]) + at] ^= 1;
 }
 
 // === foreign changes while no host is there ===

@@ -1,0 +1,105 @@
+//! The file of records, as bytes: a first line that says who has written it, then a frame for each record. Pure.
+//!
+//! A frame is a mark, the length of its rest, a digest of its rest, and its rest: the key, then the record, which is empty where
+//! nothing is known of the key any more. Both are as postcard writes them; of several frames of one key the last one counts. A frame
+//! whose digest is another is not read, and none that has no end; what follows begins with the next mark.
+
+use bytes::Bytes;
+use serde::Serialize;
+use tracing::warn;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Read;
+use crate::{
+    queue::Key,
+    record::{Record, Unwritten},
+};
+
+/// How the file begins: with the number of this format, and the version of mortise. A record has no names in it, so any change of what
+/// a record is made of is another format.
+pub(super) const HEADER: &str = concat!("mortise records 3 ", env!("CARGO_PKG_VERSION"), "\n");
+/// How a frame begins: as no text does.
+const MARK: [u8; 4] = [0xf5, b'r', b'e', b'c'];
+
+/// The frames of all of these.
+pub(super) fn frames(unwritten: &[Unwritten]) -> Vec<u8> {
+    let mut frames = Vec::new();
+    for one in unwritten {
+        match one {
+            Unwritten::Record(key, record) => push(&mut frames, key, &bytes(&**record)),
+            Unwritten::Former(key, record) => push(&mut frames, key, record),
+            Unwritten::Nothing(key) => push(&mut frames, key, &[]),
+        }
+    }
+    frames
+}
+
+fn push(frames: &mut Vec<u8>, key: &Key, record: &[u8]) {
+    let rest = [&bytes(key), record].concat();
+    let length = u32::try_from(rest.len()).expect("a record is no longer than what was read");
+    frames.extend(MARK);
+    frames.extend(length.to_le_bytes());
+    frames.extend(xxh3_64(&rest).to_le_bytes());
+    frames.extend(rest);
+}
+
+/// As it is written.
+pub(super) fn bytes(of: &impl Serialize) -> Vec<u8> {
+    postcard::to_allocvec(of).expect("keys and records are texts and numbers")
+}
+
+/// What a file says.
+pub(super) fn read(file: &Bytes) -> Read {
+    let mut read = Read::default();
+    let Some(mut rest) = file.strip_prefix(HEADER.as_bytes()) else {
+        // Of another version, or not even that far whole: all of it is past.
+        return read;
+    };
+    while !rest.is_empty() {
+        if let Some((key, record, next)) = one(rest) {
+            if record.is_empty() {
+                read.records.remove(&key);
+            } else {
+                read.records.insert(key, file.slice_ref(record));
+            }
+            rest = next;
+        } else {
+            read.damaged += 1;
+            let next = rest.windows(MARK.len()).skip(1).position(|bytes| *bytes == MARK);
+            rest = next.and_then(|next| rest.get(next + 1..)).unwrap_or_default();
+        }
+    }
+    read
+}
+
+/// The key and the record of a whole frame, and what follows it.
+fn one(from: &[u8]) -> Option<(Key, &[u8], &[u8])> {
+    let from = from.strip_prefix(&MARK)?;
+    let (length, from) = from.split_first_chunk()?;
+    let (digest, from) = from.split_first_chunk()?;
+    let (rest, next) = from.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    if xxh3_64(rest) != u64::from_le_bytes(*digest) {
+        return None;
+    }
+    let (key, record) = postcard::take_from_bytes(rest).ok()?;
+    Some((key, record, next))
+}
+
+/// The record of a key in its written form; none where it is none, or one of another key.
+pub(crate) fn record(key: &Key, bytes: &[u8]) -> Option<Record> {
+    match postcard::take_from_bytes::<Record>(bytes) {
+        Ok((record, [])) if record.key == *key => Some(record),
+        Ok((record, _)) if record.key != *key => {
+            warn!(%key, of = %record.key, "a record of another key: it is not used");
+            None
+        }
+        Ok(_) => {
+            warn!(%key, "a record that is longer than its end: it is not used");
+            None
+        }
+        Err(error) => {
+            warn!(%key, %error, "a record that is none: it is not used");
+            None
+        }
+    }
+}

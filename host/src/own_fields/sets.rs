@@ -1,0 +1,58 @@
+//! Sets of fields that were left as text: objects of one kind that one manager writes have mostly the same ones, so each is read once.
+
+use std::{collections::HashMap, sync::Arc};
+
+use serde_json::Value;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::digest;
+
+/// So many are remembered: more than the managers of a kind's objects have in common.
+const REMEMBERED: usize = 64;
+
+/// The sets of fields that were read last.
+#[derive(Debug, Default)]
+pub(crate) struct FieldSets(HashMap<u64, Arc<FieldSet>>);
+
+/// A set of fields (`FieldsV1`).
+#[derive(Debug)]
+pub(super) struct FieldSet {
+    text: Box<str>,
+    pub(super) fields: Value,
+    pub(super) digest: u128,
+}
+
+// === impl FieldSets ===
+
+impl FieldSets {
+    /// What a text says.
+    pub(super) fn read(&mut self, text: &str) -> Arc<FieldSet> {
+        let key = xxh3_64(text.as_bytes());
+        if let Some(held) = self.0.get(&key).filter(|held| *held.text == *text) {
+            return Arc::clone(held);
+        }
+        let set = Arc::new(FieldSet::new(text));
+        if self.0.len() >= REMEMBERED {
+            self.0.clear();
+        }
+        self.0.insert(key, Arc::clone(&set));
+        set
+    }
+}
+
+#[cfg(test)]
+impl FieldSets {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+// === impl FieldSet ===
+
+impl FieldSet {
+    fn new(text: &str) -> Self {
+        // What is no JSON is no set of fields: nothing is owned by it.
+        let fields = serde_json::from_str(text).unwrap_or_default();
+        Self { text: text.into(), digest: digest(&fields), fields }
+    }
+}

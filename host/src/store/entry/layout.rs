@@ -1,0 +1,131 @@
+//! How an entry's data are written: see [`Entry`](super::Entry).
+
+use serde_json::Value;
+
+use super::text_at;
+use crate::path::Part;
+
+/// Room for what is kept of most objects: it grows in one piece, and is cut to its length in the end.
+const ROOM: usize = 2048;
+
+/// What an entry finds in its data without parsing them: by these numbers in `starts` and `lengths`.
+pub(super) const NAMESPACE: usize = 0;
+pub(super) const NAME: usize = 1;
+pub(super) const UID: usize = 2;
+/// A list of texts.
+pub(super) const FINALIZERS: usize = 3;
+
+/// Writes an entry's data.
+#[derive(Default)]
+pub(super) struct Layout {
+    /// Terms and texts, then the JSON.
+    pub(super) data: Vec<u8>,
+    pub(super) json_at: usize,
+    pub(super) status_end: u32,
+    pub(super) counted_end: u32,
+    pub(super) starts: [u32; 4],
+    pub(super) lengths: [u32; 4],
+}
+
+// === impl Layout ===
+
+impl Layout {
+    /// Begins with the terms of an object, and with what the JSON will hold in an escaped form only.
+    pub(super) fn new(terms: &[u64], object: &Value) -> Self {
+        let mut data = Vec::with_capacity(ROOM);
+        data.extend(terms.iter().flat_map(|term| term.to_ne_bytes()));
+        let mut layout = Self::default();
+        for (which, key) in [(NAMESPACE, "namespace"), (NAME, "name"), (UID, "uid")] {
+            let text = text_at(object, key);
+            if text.contains(['"', '\\']) || text.contains(char::is_control) {
+                layout.mark(which, data.len(), text.len());
+                data.extend_from_slice(text.as_bytes());
+            }
+        }
+        layout.json_at = data.len();
+        layout.data = data;
+        layout
+    }
+
+    fn mark(&mut self, which: usize, start: usize, length: usize) {
+        if let (Some(held_start), Some(held)) =
+            (self.starts.get_mut(which), self.lengths.get_mut(which))
+        {
+            *held_start = u32::try_from(start).unwrap_or(u32::MAX);
+            *held = u32::try_from(length).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// How long the JSON is by now.
+    fn written(&self) -> Option<u32> {
+        u32::try_from(self.data.len() - self.json_at).ok()
+    }
+
+    /// Writes the JSON; none where it is too large.
+    pub(super) fn write(&mut self, object: &Part<'_>) -> Option<()> {
+        self.data.push(b'{');
+        let find = |wanted: &str| {
+            object.entries().iter().find(|(key, _)| *key == wanted).map(|(_, part)| part)
+        };
+        if let Some(status) = find("status") {
+            self.entry("status", status)?;
+            self.data.push(b',');
+        }
+        self.status_end = self.written()?;
+        for (key, part) in
+            object.entries().iter().filter(|(key, _)| !matches!(*key, "status" | "metadata"))
+        {
+            self.entry(key, part)?;
+            self.data.push(b',');
+        }
+        self.data.extend_from_slice(b"\"metadata\":{");
+        self.metadata(find("metadata").map_or(&[], Part::entries))?;
+        self.data.extend_from_slice(b"}}");
+        self.written().map(|_| ())
+    }
+
+    fn metadata(&mut self, entries: &[(&str, Part<'_>)]) -> Option<()> {
+        let round = |key: &str| match key {
+            "generation" => 1,
+            "resourceVersion" => 2,
+            _ => 0,
+        };
+        let mut is_first = true;
+        for now in 0..=2 {
+            for (key, part) in entries.iter().filter(|(key, _)| round(key) == now) {
+                if !std::mem::take(&mut is_first) {
+                    self.data.push(b',');
+                }
+                let start = self.data.len() + key.len() + "\"\":".len();
+                self.entry(key, part)?;
+                self.mark_place(key, part, start);
+            }
+            if now == 0 {
+                self.counted_end = self.written()?;
+            }
+        }
+        Some(())
+    }
+
+    fn entry(&mut self, key: &str, part: &Part<'_>) -> Option<()> {
+        serde_json::to_writer(&mut self.data, key).ok()?;
+        self.data.push(b':');
+        serde_json::to_writer(&mut self.data, part).ok()
+    }
+
+    /// Remembers where a name was just written, or a list of which `start` is the start.
+    fn mark_place(&mut self, key: &str, part: &Part<'_>, start: usize) {
+        let which = match key {
+            "namespace" => NAMESPACE,
+            "name" => NAME,
+            "uid" => UID,
+            "finalizers" => return self.mark(FINALIZERS, start, self.data.len() - start),
+            _ => return,
+        };
+        if let Part::Whole(Value::String(text)) = part
+            && self.lengths.get(which) == Some(&0)
+        {
+            self.mark(which, self.data.len().saturating_sub(text.len() + 1), text.len());
+        }
+    }
+}

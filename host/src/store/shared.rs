@@ -1,0 +1,47 @@
+//! What entries of one table have in common, so that each is kept and read once.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::entry::LabelKeys;
+use crate::own_fields::FieldSets;
+
+/// So many sets of label keys are worth a look for those that nobody holds any more.
+const LEAST_BOUND: usize = 64;
+
+/// What entries of one table share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    label_keys: HashSet<LabelKeys>,
+    /// How many sets of label keys make it worth looking for those that nobody holds any more.
+    bound: usize,
+    pub(super) field_sets: FieldSets,
+}
+
+// === impl Shared ===
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { label_keys: HashSet::new(), bound: LEAST_BOUND, field_sets: FieldSets::default() }
+    }
+}
+
+impl Shared {
+    /// The same label keys for all who have these.
+    pub(super) fn label_keys(&mut self, keys: Vec<u64>) -> LabelKeys {
+        let keys = keys.into_boxed_slice();
+        if let Some(held) = self.label_keys.get(&keys) {
+            return Arc::clone(held);
+        }
+        let keys = Arc::new(keys);
+        self.label_keys.insert(Arc::clone(&keys));
+        keys
+    }
+
+    /// Forgets label keys that no entry has any more.
+    pub(super) fn drop_label_keys(&mut self) {
+        if self.label_keys.len() > self.bound {
+            self.label_keys.retain(|keys| Arc::strong_count(keys) > 1);
+            self.bound = (2 * self.label_keys.len()).max(LEAST_BOUND);
+        }
+    }
+}
