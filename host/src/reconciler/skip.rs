@@ -111,7 +111,7 @@ impl Reconciler {
                 Some(_) => {}
             }
         }
-        record.wrote.iter().try_for_each(|wrote| self.look_at_written(wrote))?;
+        record.wrote.iter().try_for_each(|wrote| self.look_at_written(wrote, &view))?;
         record.pruned.iter().try_for_each(|pruned| self.look_at_pruned(pruned, record))?;
         record.removed.iter().try_for_each(|removed| self.look_at_removed(removed))?;
         look_at_finalizers(record, &object)?;
@@ -136,10 +136,17 @@ impl Reconciler {
         if view.object_digest() == record.object { Ok(entry) } else { Err(MustRun::Object) }
     }
 
-    fn look_at_written(&self, wrote: &Wrote) -> Result<(), MustRun> {
+    fn look_at_written(&self, wrote: &Wrote, view: &View) -> Result<(), MustRun> {
         let record::Object { kind, namespace, name, .. } = &wrote.of;
-        let known = self.parts.stores.known_by_name(kind, namespace.as_deref(), name);
-        let Known::Present(entry) = known else { return Err(MustRun::Written) };
+        // What it read of it a moment ago, or what is known of it now: what changes in between is told at the end.
+        let entry =
+            view.answered(kind, namespace.as_deref(), name).cloned().or_else(|| {
+                match self.parts.stores.known_by_name(kind, namespace.as_deref(), name) {
+                    Known::Present(entry) => Some(entry),
+                    Known::Unwatched | Known::Absent => None,
+                }
+            });
+        let entry = entry.ok_or(MustRun::Written)?;
         let own = || entry.own().get(&wrote.manager, &wrote.subresource);
         let is_so = wrote.own.is_none_or(|left| {
             own().is_some_and(|own| Own::of(own, left.fields.is_keyed()) == left)

@@ -161,8 +161,10 @@ impl Shared {
         let (mut report, again) =
             active.reconciler.run(&mut run, &self.triggers, enter, feed).await;
         report.version = Some(Arc::clone(&active.version));
-        // What its own writes have changed is on its way to other keys before this one counts as done.
-        self.feed();
+        if !report.skipped {
+            // What its own writes have changed is on its way to other keys before this one counts as done.
+            self.feed();
+        }
         self.demand(active.id, again.demands);
         if let Some(rights) = active.reconciler.rights() {
             self.denials.keep(&run.key, rights.account(), &report.denied, &self.parts.metrics);

@@ -306,12 +306,12 @@ impl Entry {
     }
 
     /// Whether this is its name.
-    pub(super) fn is_called(&self, name: &str) -> bool {
+    pub(crate) fn is_called(&self, name: &str) -> bool {
         self.bytes_of(NAME) == name.as_bytes()
     }
 
     /// Whether this is its namespace; empty: none.
-    pub(super) fn is_within(&self, namespace: &str) -> bool {
+    pub(crate) fn is_within(&self, namespace: &str) -> bool {
         self.bytes_of(NAMESPACE) == namespace.as_bytes()
     }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use super::{Cut, Kept, Listing, View, reads::of_kept};
 use crate::{
     access::Place,
-    contract::{ObjectRef, Selection},
+    contract::{Kind, ObjectRef, Selection},
     record::{self, Digest, Question, is_digest},
     store::{Entry, StoreId},
 };
@@ -162,6 +162,16 @@ fn is_as_kept<'a>(asked: &record::Read, now: impl Iterator<Item = &'a Arc<Entry>
 }
 
 impl View {
+    /// An object as it was read; none if it was not, or if so much was read that the store finds it sooner.
+    pub(crate) fn answered(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Option<&Arc<Entry>> {
+        if self.reads.answers() > FEW { None } else { self.reads.find(kind, namespace, name) }
+    }
+
     /// What a run of the object would be recorded to have been given; see [`View::reconciled`].
     pub(crate) fn object_digest(&self) -> Option<Digest> {
         self.reads.object()
@@ -176,7 +186,6 @@ mod tests {
 
     use super::*;
     use crate::{
-        contract::Kind,
         fixture::{all, description, fields, kind, labelled, object, reference, with},
         store::{Scope, Stores},
         view::Readable,

@@ -171,15 +171,25 @@ impl Reads {
 
     /// The uid of an object, if it was read.
     pub fn uid_of(&self, of: &ObjectRef) -> Option<&str> {
-        let is_it = |kind: &Kind, entry: &Entry| {
-            *kind == of.kind
-                && entry.name() == of.name
-                && entry.namespace() == of.namespace.as_deref()
+        self.find(&of.kind, of.namespace.as_deref(), &of.name)?.uid()
+    }
+
+    /// How many objects were read.
+    pub(super) fn answers(&self) -> usize {
+        self.answered.len()
+    }
+
+    /// An object as it was read.
+    pub(super) fn find(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Option<&Arc<Entry>> {
+        let is_it = |(of, entry): &&(Arc<Kind>, Arc<Entry>)| {
+            entry.is_called(name) && entry.is_within(namespace.unwrap_or_default()) && **of == *kind
         };
-        self.answered
-            .iter()
-            .find(|(kind, entry)| is_it(kind, entry))
-            .and_then(|(_, entry)| entry.uid())
+        self.answered.iter().find(is_it).map(|(_, entry)| entry)
     }
 
     /// The run wrote an object under a manager, and these are the digests of what the manager owns of it since then; without
