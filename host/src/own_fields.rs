@@ -86,11 +86,11 @@ impl Digests {
 
 /// The digests of all `mortise/…` managers on an object, which must be whole and with its `metadata.managedFields`.
 pub fn of(object: &Value) -> Digests {
-    of_shared(object, &mut FieldSets::default())
+    of_with(object, &mut FieldSets::default())
 }
 
 /// The same of an object in which sets of fields may have been left as text.
-pub(crate) fn of_shared(object: &Value, sets: &mut FieldSets) -> Digests {
+pub(crate) fn of_with(object: &Value, sets: &mut FieldSets) -> Digests {
     let mut all = Vec::new();
     for entry in entries(object).filter(|entry| text(entry, "manager").starts_with(MANAGER_PREFIX))
     {

@@ -8,10 +8,10 @@ mod entry;
 mod event;
 mod feed;
 pub(crate) mod hashed;
+mod interned;
 mod overlay;
 mod query;
 mod scope;
-mod shared;
 mod snapshot;
 mod sorted;
 mod table;
@@ -25,6 +25,7 @@ pub use feed::Feed;
 pub use overlay::{differs, lay_over};
 pub use query::Query;
 pub use scope::{Scope, Wanted};
+pub(crate) use snapshot::KindSnapshot;
 pub use snapshot::Snapshot;
 
 use std::collections::{HashMap, VecDeque};
@@ -39,7 +40,7 @@ use self::absence::Absences;
 use self::feed::{Store, Tables, Told};
 use self::table::Table;
 use crate::contract::{Kind, ObjectRef, Selection};
-use crate::path::{Fields, Path};
+use crate::path::Path;
 use crate::queue::Key;
 
 /// The stores of all kinds. Clones are handles of the same ones.
@@ -100,15 +101,6 @@ pub struct Memory {
     pub json: usize,
     /// What they take with all that is kept of them, estimated.
     pub total: usize,
-}
-
-/// A kind's stores at one moment.
-#[derive(Clone, Debug)]
-pub(crate) struct KindSnapshot {
-    pub(crate) kind: Arc<Kind>,
-    pub(crate) served: Option<bool>,
-    pub(crate) unavailable: Option<Arc<str>>,
-    pub(crate) stores: Vec<(StoreId, Arc<Scope>, Snapshot)>,
 }
 
 // === impl Stores ===
@@ -486,23 +478,5 @@ impl OfKind {
 
     fn find(&self, scope: &Scope) -> Option<Arc<Store>> {
         self.stores.read().iter().find(|store| *store.scope == *scope).cloned()
-    }
-}
-
-// === impl KindSnapshot ===
-
-impl KindSnapshot {
-    /// The store that holds all of a selection; one that is complete, and has the fields, before others.
-    pub(crate) fn covering(
-        &self,
-        query: &Query,
-        fields: Option<&Fields>,
-    ) -> Option<(StoreId, &Snapshot)> {
-        let covering = self.stores.iter().filter(|(_, scope, _)| scope.covers(query));
-        let best = covering.max_by_key(|(_, _, snapshot)| {
-            let has_fields = fields.is_none_or(|fields| snapshot.shape().fields.covers_all(fields));
-            (snapshot.is_complete(), has_fields)
-        });
-        best.map(|(id, _, snapshot)| (*id, snapshot))
     }
 }

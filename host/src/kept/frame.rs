@@ -36,7 +36,8 @@ pub(super) fn frames(unwritten: &[Unwritten]) -> Vec<u8> {
 
 fn push(frames: &mut Vec<u8>, key: &Key, record: &[u8]) {
     let rest = [&bytes(key), record].concat();
-    let length = u32::try_from(rest.len()).expect("a record is no longer than what was read");
+    let length =
+        u32::try_from(rest.len()).expect("a record has some kilobytes, not four gigabytes");
     frames.extend(MARK);
     frames.extend(length.to_le_bytes());
     frames.extend(xxh3_64(&rest).to_le_bytes());

@@ -101,7 +101,7 @@ impl Reconciler {
             return Err(why);
         }
         let mut view = self.view();
-        view.expect(asked.len(), record.wrote.len());
+        view.reserve(asked.len(), record.wrote.len());
         let object = self.look_at_object(&mut view, reference, record).await?;
         for read in asked {
             let before = read.answer;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::absence::Managers;
 use super::hashed::{self, HashedSelector, Space};
-use super::shared::Shared;
+use super::interned::Interned;
 use crate::contract::{Kind, ObjectRef};
 use crate::labels::LabelSelector;
 use crate::own_fields::{self, Digests};
@@ -108,7 +108,7 @@ impl Entry {
     pub(super) fn new(
         object: &Value,
         shape: &Arc<Shape>,
-        shared: &mut Shared,
+        interned: &mut Interned,
     ) -> Result<Self, NotKept> {
         let mut labels = label_terms(object);
         labels.sort_unstable();
@@ -122,9 +122,9 @@ impl Entry {
         let version = text_at(object, "resourceVersion");
         let small = |length: usize| u16::try_from(length).map_err(|_| NotKept::TooLarge);
         Ok(Self {
-            own: own_fields::of_shared(object, &mut shared.field_sets),
+            own: own_fields::of_with(object, &mut interned.field_sets),
             broken: None,
-            label_keys: shared.label_keys(keys),
+            label_keys: interned.label_keys(keys),
             shape: Arc::clone(shape),
             revision: revision(version),
             status_end: layout.status_end,
@@ -141,7 +141,7 @@ impl Entry {
     /// An object, whole, that is in no store; none of what has no name.
     pub(crate) fn alone(object: &Value) -> Option<Self> {
         let shape = Shape::new(Fields::whole(), []);
-        Self::new(object, &shape, &mut Shared::default()).ok()
+        Self::new(object, &shape, &mut Interned::default()).ok()
     }
 
     /// Its JSON, with all fields that some processor asks for.

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::entry::{Entry, Shape, path_key};
+use super::event::StoreId;
 use super::hashed::{self, Space};
 use super::query::Query;
+use super::scope::Scope;
 use super::sorted::Sorted;
-use crate::path::Path;
+use crate::contract::Kind;
+use crate::path::{Fields, Path};
 
 /// Terms are compared by how many objects have them up to this number, then the first one is taken.
 const WORTH_COUNTING: usize = 64;
@@ -51,6 +54,15 @@ struct LookedFor {
 struct Posting {
     term: u64,
     entry: Arc<Entry>,
+}
+
+/// A kind's stores at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct KindSnapshot {
+    pub(crate) kind: Arc<Kind>,
+    pub(crate) served: Option<bool>,
+    pub(crate) unavailable: Option<Arc<str>>,
+    pub(crate) stores: Vec<(StoreId, Arc<Scope>, Snapshot)>,
 }
 
 // === impl Snapshot ===
@@ -268,6 +280,26 @@ impl Snapshot {
         looked_for.paths
     }
 }
+
+// === impl KindSnapshot ===
+
+impl KindSnapshot {
+    /// The store that holds all of a selection; one that is complete, and has the fields, before others.
+    pub(crate) fn covering(
+        &self,
+        query: &Query,
+        fields: Option<&Fields>,
+    ) -> Option<(StoreId, &Snapshot)> {
+        let covering = self.stores.iter().filter(|(_, scope, _)| scope.covers(query));
+        let best = covering.max_by_key(|(_, _, snapshot)| {
+            let has_fields = fields.is_none_or(|fields| snapshot.shape().fields.covers_all(fields));
+            (snapshot.is_complete(), has_fields)
+        });
+        best.map(|(id, _, snapshot)| (*id, snapshot))
+    }
+}
+
+// === postings ===
 
 /// Postings in their order. Those of one term come in the order of their rows, and stay so.
 fn ordered(postings: impl Iterator<Item = Posting>) -> Sorted<Posting> {

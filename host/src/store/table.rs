@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::absence::Absences;
 use super::entry::{self, Entry, NotKept, Shape};
 use super::hashed;
-use super::shared::Shared;
+use super::interned::Interned;
 use super::snapshot::Snapshot;
 use super::tombstones::Tombstones;
 use crate::path::{Fields, Path};
@@ -39,7 +39,7 @@ pub(super) struct Table {
     /// was deleted before the list from which the watch goes on.
     unconfirmed: BTreeMap<u64, Place>,
     absences: Absences,
-    shared: Shared,
+    interned: Interned,
 }
 
 /// A list that is running.
@@ -62,7 +62,7 @@ impl Table {
             seen: 0,
             unconfirmed: BTreeMap::new(),
             absences,
-            shared: Shared::default(),
+            interned: Interned::default(),
         }
     }
 
@@ -306,11 +306,11 @@ impl Table {
         if held.as_ref().is_some_and(is_known) {
             return Ok(None);
         }
-        let entry = Entry::new(object, &self.current.shape, &mut self.shared)?;
+        let entry = Entry::new(object, &self.current.shape, &mut self.interned)?;
         let entry = Arc::new(entry.breaking(self.absences.broken(object)));
         self.current.put(&entry);
         self.tombstones.remove(namespace, name);
-        self.shared.drop_label_keys();
+        self.interned.drop_label_keys();
         let is_same = |held: &Arc<Entry>| {
             held.resource_version() == entry.resource_version()
                 && (revision != 0 || held.json() == entry.json())

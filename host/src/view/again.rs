@@ -53,8 +53,8 @@ impl Answers {
 
 impl View {
     /// Makes room for what a run is known to read and write.
-    pub(crate) fn expect(&mut self, reads: usize, writes: usize) {
-        self.reads.expect(reads, writes);
+    pub(crate) fn reserve(&mut self, reads: usize, writes: usize) {
+        self.reads.reserve(reads, writes);
     }
 
     /// Asks a recorded question once more, and says what the digest of its answer is now; none where it cannot be asked, since

@@ -108,7 +108,7 @@ impl Reads {
         }
     }
 
-    pub(super) fn expect(&mut self, reads: usize, writes: usize) {
+    pub(super) fn reserve(&mut self, reads: usize, writes: usize) {
         self.records.reserve_exact(reads);
         // With the object of the request.
         self.interests.reserve_exact(1 + reads + writes);
@@ -138,10 +138,8 @@ impl Reads {
             let record::Object { kind, namespace, name, .. } = &mut wrote.of;
             *kind = self.stores.shared_kind(kind);
             if wrote.subresource.is_empty() {
-                let query = Arc::new(Query::object(namespace.as_deref(), name));
-                let (manager, own) =
-                    (Arc::clone(&wrote.manager), wrote.own.and_then(record::Own::pair));
-                self.note_at_end(kind, Concern::Written { query, manager, own });
+                let own = wrote.own.and_then(record::Own::pair);
+                self.note_written(kind, (namespace.as_deref(), name), &wrote.manager, own);
             }
             self.wrote.push(wrote);
         }
@@ -195,10 +193,8 @@ impl Reads {
     /// The run wrote an object under a manager, and these are the digests of what the manager owns of it since then; without
     /// digests only the object's existence counts.
     pub fn wrote(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
-        let query = Arc::new(Query::object(of.namespace.as_deref(), &of.name));
         let manager = self.shared_manager(manager);
-        let concern = Concern::Written { query, manager: Arc::clone(&manager), own };
-        self.note_at_end(&of.kind, concern);
+        self.note_written(&of.kind, (of.namespace.as_deref(), &of.name), &manager, own);
         self.record_wrote(of, manager, "", own);
     }
 
@@ -280,6 +276,17 @@ impl Reads {
         self.saw_secret |= later.saw_secret;
         self.demands(later.demands);
         self.denials.extend(later.denials);
+    }
+
+    fn note_written(
+        &mut self,
+        kind: &Kind,
+        (namespace, name): (Option<&str>, &str),
+        manager: &Arc<str>,
+        own: Option<Pair>,
+    ) {
+        let query = Arc::new(Query::object(namespace, name));
+        self.note_at_end(kind, Concern::Written { query, manager: Arc::clone(manager), own });
     }
 
     /// Notes what the run depends on since its end.

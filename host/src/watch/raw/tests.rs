@@ -50,7 +50,7 @@ proptest! {
         prop_assert_eq!(&restored(read.value.clone()), &object);
         let mut known = FieldSets::default();
         for _ in 0..2 {
-            prop_assert_eq!(own_fields::of_shared(&read.value, &mut known), own_fields::of(&object));
+            prop_assert_eq!(own_fields::of_with(&read.value, &mut known), own_fields::of(&object));
         }
         // As it comes where the type of an event stands behind its object.
         let read: Raw = serde_json::from_value(object.clone()).unwrap();
@@ -87,8 +87,8 @@ fn sets_that_nobody_has_any_more_are_forgotten() {
     };
     let mut sets = FieldSets::default();
     for at in (0..200).chain(0..200) {
-        let fresh = own_fields::of_shared(&object(at), &mut FieldSets::default());
-        assert_eq!(own_fields::of_shared(&object(at), &mut sets), fresh);
+        let fresh = own_fields::of_with(&object(at), &mut FieldSets::default());
+        assert_eq!(own_fields::of_with(&object(at), &mut sets), fresh);
         assert!(sets.len() <= 64);
     }
 }

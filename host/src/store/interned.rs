@@ -8,24 +8,24 @@ use crate::own_fields::FieldSets;
 /// So many sets of label keys are worth a look for those that nobody holds any more.
 const LEAST_BOUND: usize = 64;
 
-/// What entries of one table share.
+/// What entries of one table have in common.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Interned {
     label_keys: HashSet<LabelKeys>,
     /// How many sets of label keys make it worth looking for those that nobody holds any more.
     bound: usize,
     pub(super) field_sets: FieldSets,
 }
 
-// === impl Shared ===
+// === impl Interned ===
 
-impl Default for Shared {
+impl Default for Interned {
     fn default() -> Self {
         Self { label_keys: HashSet::new(), bound: LEAST_BOUND, field_sets: FieldSets::default() }
     }
 }
 
-impl Shared {
+impl Interned {
     /// The same label keys for all who have these.
     pub(super) fn label_keys(&mut self, keys: Vec<u64>) -> LabelKeys {
         let keys = keys.into_boxed_slice();
