@@ -9,6 +9,8 @@ use super::digest;
 
 /// So many are remembered: more than the managers of a kind's objects have in common.
 const REMEMBERED: usize = 64;
+/// A longer one is that of an object with much in it, which no other has. Parsed, a set takes several times as many bytes.
+const LONGEST: usize = 16 << 10;
 
 /// The sets of fields that were read last.
 #[derive(Debug, Default)]
@@ -32,10 +34,12 @@ impl FieldSets {
             return Arc::clone(held);
         }
         let set = Arc::new(FieldSet::new(text));
-        if self.0.len() >= REMEMBERED {
-            self.0.clear();
+        if text.len() <= LONGEST {
+            if self.0.len() >= REMEMBERED {
+                self.0.clear();
+            }
+            self.0.insert(key, Arc::clone(&set));
         }
-        self.0.insert(key, Arc::clone(&set));
         set
     }
 }

@@ -276,9 +276,8 @@ impl Readable {
         let declared = declared.unwrap_or_else(Fields::metadata_only);
         let fields = check(declared, asked, of).map(Arc::new);
         let mut granted = self.granted.lock();
-        let of_these = granted.entry(fitting.into()).or_default();
-        if of_these.len() < REMEMBERED {
-            of_these.insert(asked.into(), fields.clone());
+        if granted.values().map(Answers::len).sum::<usize>() < REMEMBERED {
+            granted.entry(fitting.into()).or_default().insert(asked.into(), fields.clone());
         }
         fields
     }

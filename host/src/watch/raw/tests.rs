@@ -91,4 +91,12 @@ fn sets_that_nobody_has_any_more_are_forgotten() {
         assert_eq!(own_fields::of_with(&object(at), &mut sets), fresh);
         assert!(sets.len() <= 64);
     }
+    let before = sets.len();
+    own_fields::of_with(&object(10_usize.pow(9)), &mut sets);
+    assert_eq!(sets.len(), before + 1);
+    let mut long = object(0);
+    let set = format!(r#"{{"f:data":{{"f:{}":{{}}}}}}"#, "a".repeat(20_000));
+    long["metadata"]["managedFields"][0]["fieldsV1"] = set.into();
+    own_fields::of_with(&long, &mut sets);
+    assert_eq!(sets.len(), before + 1, "one that is so long is not kept");
 }
