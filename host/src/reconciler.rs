@@ -198,7 +198,7 @@ impl Reconciler {
         let (done, mut reads) = reconcile.instrument(span.clone()).await;
         // What this run has mended itself is not news to it.
         feed();
-        let causes = triggers.lock().ran(began, &reads);
+        let causes = triggers.lock().ran(began, &mut reads);
         let demands = reads.take_demands(&self.readable);
         report.denied.append(&mut reads.take_denials());
         report.took = start.elapsed();

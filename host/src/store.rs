@@ -9,6 +9,7 @@ mod event;
 mod feed;
 pub(crate) mod hashed;
 mod interned;
+mod named;
 mod overlay;
 mod query;
 mod scope;
@@ -28,7 +29,7 @@ pub use scope::{Scope, Wanted};
 pub(crate) use snapshot::KindSnapshot;
 pub use snapshot::Snapshot;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -38,6 +39,7 @@ use tracing::warn;
 
 use self::absence::Absences;
 use self::feed::{Store, Tables, Told};
+use self::named::Named;
 use self::table::Table;
 use crate::contract::{Kind, ObjectRef, Selection};
 use crate::path::Path;
@@ -49,7 +51,8 @@ pub struct Stores(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    kinds: RwLock<HashMap<Kind, Arc<OfKind>>>,
+    /// Looked up many times by each run. What processors and the cluster call kinds is nothing that would choose its hash.
+    kinds: RwLock<foldhash::HashMap<Kind, Arc<OfKind>>>,
     events: Mutex<Events>,
     /// There are events.
     arrived: Notify,
@@ -213,9 +216,9 @@ impl Stores {
                 tables.tell(|table| Ok(told(table)?.into_iter().collect()))
             });
             if !is_news {
-                let (namespace, name) = entry::place_of(object);
-                let version = is_within.then(|| entry::version_of(object).into());
-                self.claim(&of_kind.kind, store, (namespace, name), version, &source);
+                let named = Named::of(object);
+                let version = is_within.then(|| named.version.into());
+                self.claim(&of_kind.kind, store, named.place(), version, &source);
             }
             self.exchange(&of_kind.kind, store);
         }
@@ -301,6 +304,24 @@ impl Stores {
         let stores = of_kind.stores.read().iter().map(snapshot).collect();
         let kind = Arc::clone(&of_kind.kind);
         KindSnapshot { kind, served: state.served, unavailable: state.unavailable, stores }
+    }
+
+    /// The kind as all name it, and the store that holds all of a query's objects now, a complete one before others, with a term that
+    /// all of them have.
+    pub(crate) fn covering(
+        &self,
+        kind: &Kind,
+        query: &Query,
+    ) -> (Arc<Kind>, Option<(StoreId, Option<u64>)>) {
+        let of_kind = self.of_kind(kind);
+        let stores = of_kind.stores.read();
+        let covering = stores.iter().filter(|store| store.scope.covers(query)).map(|store| {
+            let tables = store.tables.lock();
+            let current = tables.served.table.current();
+            (current.is_complete(), (store.id, current.anchor(query)))
+        });
+        let best = covering.max_by_key(|(is_complete, _)| *is_complete).map(|(_, best)| best);
+        (Arc::clone(&of_kind.kind), best)
     }
 
     /// The versions of all objects: namespace, name, resource version.

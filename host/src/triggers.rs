@@ -32,7 +32,7 @@ use crate::write::{self, field_manager::FieldManagers};
 #[derive(Debug, Default)]
 pub struct Triggers {
     keys: HashMap<Key, KeyState>,
-    kinds: HashMap<Arc<Kind>, OfKind>,
+    kinds: foldhash::HashMap<Arc<Kind>, OfKind>,
     reconcilers: Vec<Standing>,
     log: Log,
 }
@@ -147,9 +147,9 @@ impl Triggers {
         Began { key: key.clone(), position }
     }
 
-    /// A run has ended, well or not, having read and written this. Where something that it read has changed since, it says
-    /// what: the key must run again.
-    pub fn ran(&mut self, began: Began, reads: &Reads) -> Vec<Cause> {
+    /// A run has ended, well or not, having read and written this, of which the interests are taken. Where something that it read has
+    /// changed since, it says what: the key must run again.
+    pub fn ran(&mut self, began: Began, reads: &mut Reads) -> Vec<Cause> {
         let Began { key, position } = began;
         self.drop_interests(&key);
         let dropped = self.keys.get(&key).is_none_or(|state| state.dropped);
@@ -160,7 +160,7 @@ impl Triggers {
             self.keys.remove(&key);
             return causes;
         }
-        self.register(&key, reads);
+        self.register(key, reads);
         causes
     }
 
@@ -256,7 +256,8 @@ impl Triggers {
             return Vec::new();
         }
         let claims: Vec<&Claim> = claims.filter_map(|event| claimed(event, key)).collect();
-        let mut registered: Vec<Registered> = Registered::all_of(key, reads);
+        let interests = reads.interests().to_vec();
+        let mut registered: Vec<Registered> = Registered::all_of(key, interests).collect();
         if reads.is_last() {
             registered.retain(|registered| is_own_object(&registered.interest.concern));
         }
@@ -312,9 +313,11 @@ impl Triggers {
         causes
     }
 
-    fn register(&mut self, key: &Key, reads: &Reads) {
-        let mut state = KeyState { waits: Vec::new(), ..KeyState::default() };
-        for registered in Registered::all_of(key, reads) {
+    fn register(&mut self, key: Key, reads: &mut Reads) {
+        let interests = reads.take_interests();
+        let mut state =
+            KeyState { interests: Vec::with_capacity(interests.len()), ..KeyState::default() };
+        for registered in Registered::all_of(&key, interests) {
             state.follows_object |= is_own_object(&registered.interest.concern);
             let kind = Arc::clone(&registered.interest.kind);
             let index = &mut self.kinds.entry(Arc::clone(&kind)).or_default().index;
@@ -325,7 +328,7 @@ impl Triggers {
             waiting.insert(key.clone(), *for_itself);
             state.waits.push(Arc::clone(kind));
         }
-        self.keys.insert(key.clone(), state);
+        self.keys.insert(key, state);
     }
 
     fn drop_interests(&mut self, key: &Key) {

@@ -33,7 +33,8 @@ pub struct View {
     stores: Stores,
     readable: Arc<Readable>,
     page_bytes: usize,
-    kinds: HashMap<Kind, Arc<KindSnapshot>>,
+    /// The few kinds that a call reads.
+    kinds: Vec<Arc<KindSnapshot>>,
     /// Where the store stood that the read which is being answered was answered from.
     stood: Option<Stood>,
     reads: Reads,
@@ -97,7 +98,7 @@ impl View {
     /// A view of what is known from now on, at the first use of each kind.
     pub fn new(stores: Stores, readable: Arc<Readable>, page_bytes: usize) -> Self {
         let reads = Reads::new(stores.clone());
-        let (kinds, live) = (HashMap::new(), HashMap::new());
+        let (kinds, live) = (Vec::new(), HashMap::new());
         Self { stores, readable, page_bytes, kinds, stood: None, reads, rights: None, live }
     }
 
@@ -276,13 +277,12 @@ impl View {
         query: &Query,
         fields: &Fields,
     ) -> Result<Answering, ReadError> {
-        let all = if let Some(all) = self.kinds.get(kind) {
-            Arc::clone(all)
-        } else {
+        let held = self.kinds.iter().find(|held| *held.kind == *kind).cloned();
+        let all = held.unwrap_or_else(|| {
             let all = Arc::new(self.stores.snapshots(kind));
-            self.kinds.insert(kind.clone(), Arc::clone(&all));
+            self.kinds.push(Arc::clone(&all));
             all
-        };
+        });
         let answering = answering(&all, query, fields);
         if let Err(error) = &answering {
             self.reads.waits_for(&all.kind, *error == ReadError::UnknownKind);
@@ -309,7 +309,7 @@ impl View {
     fn note(&mut self, answering: &Answering, concern: Concern) {
         let snapshot = &answering.snapshot;
         self.stood = Some(Stood { sequence: snapshot.sequence(), revision: snapshot.revision() });
-        let anchor = Anchor::of(concern.query(), snapshot);
+        let anchor = Anchor::of(concern.query(), snapshot.anchor(concern.query()));
         let (kind, sequence) = (Arc::clone(&answering.kind), snapshot.sequence());
         self.reads.note(Interest {
             kind,

@@ -247,16 +247,16 @@ impl Writer {
 
     /// Remembers whose field managers these are, of a key that has not written in this start.
     pub fn introduce(&self, context: &Context<'_>) {
-        self.disputes.begin(FieldManagers::new(context).hash(), context.key);
+        self.disputes.begin(&field_manager::hash(context), context.key);
     }
 
     /// Forgets what was remembered of a reconciled object that is gone.
     pub fn forget(&self, context: &Context<'_>) {
-        let managers = FieldManagers::new(context);
-        for (of, manager) in self.memory.forget(managers.hash()) {
+        let hash = field_manager::hash(context);
+        for (of, manager) in self.memory.forget(&hash) {
             self.stores.must_be_absent(&of, &manager, &[]);
         }
-        self.disputes.forget(managers.hash());
+        self.disputes.forget(&hash);
     }
 }
 

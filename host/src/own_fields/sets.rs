@@ -14,7 +14,11 @@ const LONGEST: usize = 16 << 10;
 
 /// The sets of fields that were read last.
 #[derive(Debug, Default)]
-pub(crate) struct FieldSets(HashMap<u64, Arc<FieldSet>>);
+pub(crate) struct FieldSets {
+    sets: HashMap<u64, Arc<FieldSet>>,
+    /// Where the fields are written of which a digest is taken.
+    room: Vec<u8>,
+}
 
 /// A set of fields (`FieldsV1`).
 #[derive(Debug)]
@@ -30,24 +34,31 @@ impl FieldSets {
     /// What a text says.
     pub(super) fn read(&mut self, text: &str) -> Arc<FieldSet> {
         let key = xxh3_64(text.as_bytes());
-        if let Some(held) = self.0.get(&key).filter(|held| *held.text == *text) {
+        if let Some(held) = self.sets.get(&key).filter(|held| *held.text == *text) {
             return Arc::clone(held);
         }
         let set = Arc::new(FieldSet::new(text));
         if text.len() <= LONGEST {
-            if self.0.len() >= REMEMBERED {
-                self.0.clear();
+            if self.sets.len() >= REMEMBERED {
+                self.sets.clear();
             }
-            self.0.insert(key, Arc::clone(&set));
+            self.sets.insert(key, Arc::clone(&set));
         }
         set
+    }
+
+    /// Room to write in, empty. That of a large object is not held for all the small ones.
+    pub(super) fn room(&mut self) -> &mut Vec<u8> {
+        self.room.clear();
+        self.room.shrink_to(LONGEST);
+        &mut self.room
     }
 }
 
 #[cfg(test)]
 impl FieldSets {
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.sets.len()
     }
 }
 

@@ -196,7 +196,7 @@ impl Reconciler {
             // Nobody else holds what was just read from the disk: it is taken over without a copy.
             let mut adopted = Arc::unwrap_or_clone(record);
             reads.resume(&mut adopted);
-            ended.causes = triggers.lock().ran(began, &reads);
+            ended.causes = triggers.lock().ran(began, &mut reads);
             ended.demands = reads.take_demands(&self.readable);
             report.denied.append(&mut reads.take_denials());
             reads.hand_over(&mut adopted);

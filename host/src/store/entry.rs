@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::absence::Managers;
 use super::hashed::{self, HashedSelector, Space};
 use super::interned::Interned;
+use super::named::Named;
 use crate::contract::{Kind, ObjectRef};
 use crate::labels::LabelSelector;
 use crate::own_fields::{self, Digests};
@@ -107,41 +108,43 @@ impl Entry {
     /// left as text.
     pub(super) fn new(
         object: &Value,
+        named: &Named<'_>,
         shape: &Arc<Shape>,
         interned: &mut Interned,
     ) -> Result<Self, NotKept> {
-        let mut labels = label_terms(object);
+        if named.name.is_empty() {
+            return Err(NotKept::NoName);
+        }
+        let mut labels: Vec<(u64, u64)> = named.label_terms().collect();
         labels.sort_unstable();
         let (keys, mut terms): (Vec<u64>, Vec<u64>) = labels.into_iter().unzip();
         terms.extend(matching_terms(object, shape));
-        let mut layout = Layout::new(&terms, object);
+        let mut layout = Layout::new(interned.room(), &terms, named);
         layout.write(&shape.fields.select(object, Extent::Shown)).ok_or(NotKept::TooLarge)?;
-        if layout.lengths.get(NAME).is_none_or(|length| *length == 0) {
-            return Err(NotKept::NoName);
-        }
-        let version = text_at(object, "resourceVersion");
         let small = |length: usize| u16::try_from(length).map_err(|_| NotKept::TooLarge);
-        Ok(Self {
+        let entry = Self {
             own: own_fields::of_with(object, &mut interned.field_sets),
             broken: None,
             label_keys: interned.label_keys(keys),
             shape: Arc::clone(shape),
-            revision: revision(version),
+            revision: named.revision(),
             status_end: layout.status_end,
             counted_end: layout.counted_end,
             starts: layout.starts,
             lengths: layout.lengths,
             terms: small(terms.len())?,
             texts: small(layout.json_at - terms.len() * size_of::<u64>())?,
-            version_length: small(version.len())?,
-            data: layout.data.into(),
-        })
+            version_length: small(named.version.len())?,
+            data: layout.data.as_slice().into(),
+        };
+        interned.take_back(layout.data);
+        Ok(entry)
     }
 
     /// An object, whole, that is in no store; none of what has no name.
     pub(crate) fn alone(object: &Value) -> Option<Self> {
         let shape = Shape::new(Fields::whole(), []);
-        Self::new(object, &shape, &mut Interned::default()).ok()
+        Self::new(object, &Named::of(object), &shape, &mut Interned::default()).ok()
     }
 
     /// Its JSON, with all fields that some processor asks for.
@@ -371,50 +374,6 @@ impl Rendered {
 /// The data are made of strings, so this gives them back.
 fn text(bytes: Option<&[u8]>) -> &str {
     bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
-}
-
-fn text_at<'a>(object: &'a Value, key: &str) -> &'a str {
-    object
-        .get("metadata")
-        .and_then(|metadata| metadata.get(key))
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-/// A resource version as a number; 0 where it is none.
-pub(super) fn revision(version: &str) -> u64 {
-    version.parse().unwrap_or_default()
-}
-
-/// An object's resource version as a number.
-pub(super) fn revision_of(object: &Value) -> u64 {
-    revision(text_at(object, "resourceVersion"))
-}
-
-/// An object's resource version.
-pub(super) fn version_of(object: &Value) -> &str {
-    text_at(object, "resourceVersion")
-}
-
-/// An object's uid; empty where it has none.
-pub(super) fn uid_of(object: &Value) -> &str {
-    text_at(object, "uid")
-}
-
-/// An object's namespace (empty where it has none) and name.
-pub(super) fn place_of(object: &Value) -> (&str, &str) {
-    (text_at(object, "namespace"), text_at(object, "name"))
-}
-
-/// Key and term of each label of an object.
-pub(super) fn label_terms(object: &Value) -> Vec<(u64, u64)> {
-    let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
-    let labels = labels.and_then(Value::as_object);
-    let label = |(key, value): (&String, &Value)| {
-        let key = hashed::key(Space::Label, key);
-        Some((key, hashed::term(key, value.as_str()?)))
-    };
-    labels.into_iter().flatten().filter_map(label).collect()
 }
 
 fn matching_terms(object: &Value, shape: &Shape) -> Vec<u64> {

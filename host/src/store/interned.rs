@@ -8,6 +8,9 @@ use crate::own_fields::FieldSets;
 /// So many sets of label keys are worth a look for those that nobody holds any more.
 const LEAST_BOUND: usize = 64;
 
+/// More bytes than most entries take.
+const MOST_ROOM: usize = 16 << 10;
+
 /// What entries of one table have in common.
 #[derive(Debug)]
 pub(super) struct Interned {
@@ -15,13 +18,20 @@ pub(super) struct Interned {
     /// How many sets of label keys make it worth looking for those that nobody holds any more.
     bound: usize,
     pub(super) field_sets: FieldSets,
+    /// Where entries are written before it is known how long they are.
+    room: Vec<u8>,
 }
 
 // === impl Interned ===
 
 impl Default for Interned {
     fn default() -> Self {
-        Self { label_keys: HashSet::new(), bound: LEAST_BOUND, field_sets: FieldSets::default() }
+        Self {
+            label_keys: HashSet::new(),
+            bound: LEAST_BOUND,
+            field_sets: FieldSets::default(),
+            room: Vec::new(),
+        }
     }
 }
 
@@ -35,6 +45,19 @@ impl Interned {
         let keys = Arc::new(keys);
         self.label_keys.insert(Arc::clone(&keys));
         keys
+    }
+
+    /// Empty room to write an entry in, to be given back.
+    pub(super) fn room(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.room)
+    }
+
+    /// Takes room back that is not needed any more.
+    pub(super) fn take_back(&mut self, mut room: Vec<u8>) {
+        room.clear();
+        // That of a large object is not held for all the small ones.
+        room.shrink_to(MOST_ROOM);
+        self.room = room;
     }
 
     /// Forgets label keys that no entry has any more.

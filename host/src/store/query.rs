@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::entry::{Entry, label_terms, path_key, place_of};
+use super::entry::{Entry, path_key};
 use super::hashed::{self, HashedSelector, Space};
+use super::named::Named;
 use crate::contract::Selection;
 use crate::labels::LabelSelector;
 use crate::path::Path;
@@ -98,10 +99,10 @@ impl Query {
     /// Whether an object would be selected with a manifest laid over it. Of the elements of a list that the manifest replaces,
     /// the former ones count too.
     pub(crate) fn would_match(&self, old: Option<&Entry>, sent: &Value) -> bool {
-        let (namespace, name) = place_of(sent);
-        let sent_label = |key: u64| {
-            label_terms(sent).into_iter().find(|(held, _)| *held == key).map(|(_, term)| term)
-        };
+        let named = Named::of(sent);
+        let (namespace, name) = named.place();
+        let sent_label =
+            |key: u64| named.label_terms().find(|(held, _)| *held == key).map(|(_, term)| term);
         let label = |key| sent_label(key).or_else(|| old.and_then(|old| old.label_term(key)));
         let holds = |condition: &Condition| {
             let held = old.is_some_and(|old| Self::holds(condition, old, &mut None));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::entry::place_of;
+use super::named::Named;
 use super::query::Query;
 use crate::labels::LabelSelector;
 use crate::path::{Fields, Path, Segment};
@@ -37,7 +37,7 @@ pub struct Wanted {
 impl Scope {
     /// Whether an object lies within.
     pub fn holds(&self, object: &Value) -> bool {
-        let (namespace, name) = place_of(object);
+        let (namespace, name) = Named::of(object).place();
         self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
             && self.name.as_deref().is_none_or(|wanted| wanted == name)
             && (self.labels.is_empty()

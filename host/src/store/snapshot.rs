@@ -1,7 +1,7 @@
 //! What is known of one kind within one scope at one moment. Immutable where it is read; copies cost nothing.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ pub struct Snapshot {
     /// By term, then in the order of the rows. Empty until the first list has ended: then it is made in one go.
     index: Sorted<Posting>,
     /// The label keys (and the key of names) that are indexed besides the shape's paths.
-    indexed: Arc<HashSet<u64>>,
+    indexed: Arc<BTreeSet<u64>>,
     /// What was looked for and is not indexed yet.
     looked_for: Arc<Mutex<LookedFor>>,
     /// What every entry holds at least.
@@ -45,7 +45,7 @@ pub struct Snapshot {
 #[derive(Debug, Default)]
 struct LookedFor {
     /// Label keys, and the key of names.
-    keys: HashSet<u64>,
+    keys: BTreeSet<u64>,
     paths: BTreeSet<Path>,
 }
 
@@ -267,7 +267,7 @@ impl Snapshot {
     pub(super) fn index_what_was_looked_for(&mut self) -> BTreeSet<Path> {
         let looked_for = std::mem::take(&mut *self.looked_for.lock());
         let keys = looked_for.keys.into_iter().filter(|key| !self.indexed.contains(key));
-        let keys: HashSet<u64> = keys.collect();
+        let keys: BTreeSet<u64> = keys.collect();
         if keys.is_empty() {
             return looked_for.paths;
         }
@@ -291,9 +291,14 @@ impl KindSnapshot {
         fields: Option<&Fields>,
     ) -> Option<(StoreId, &Snapshot)> {
         let covering = self.stores.iter().filter(|(_, scope, _)| scope.covers(query));
-        let best = covering.max_by_key(|(_, _, snapshot)| {
-            let has_fields = fields.is_none_or(|fields| snapshot.shape().fields.covers_all(fields));
-            (snapshot.is_complete(), has_fields)
+        // Of one, nothing is compared.
+        let best = covering.reduce(|best, other| {
+            let rank = |(_, _, snapshot): &(StoreId, Arc<Scope>, Snapshot)| {
+                let has_fields =
+                    fields.is_none_or(|fields| snapshot.shape().fields.covers_all(fields));
+                (snapshot.is_complete(), has_fields)
+            };
+            if rank(other) < rank(best) { best } else { other }
         });
         best.map(|(id, _, snapshot)| (*id, snapshot))
     }
@@ -309,7 +314,7 @@ fn ordered(postings: impl Iterator<Item = Posting>) -> Sorted<Posting> {
 }
 
 /// An entry under each of the terms by which it is found.
-fn postings(entry: &Arc<Entry>, indexed: &HashSet<u64>) -> Vec<Posting> {
+fn postings(entry: &Arc<Entry>, indexed: &BTreeSet<u64>) -> Vec<Posting> {
     postings_of(entry, entry.matching_terms().chain(asked_terms(entry, indexed))).collect()
 }
 
@@ -321,13 +326,13 @@ fn postings_of(
 }
 
 /// The terms of an entry's labels that are indexed, and of its name if names are.
-fn asked_terms(entry: &Entry, indexed: &HashSet<u64>) -> impl Iterator<Item = u64> {
+fn asked_terms(entry: &Entry, indexed: &BTreeSet<u64>) -> impl Iterator<Item = u64> {
     let labels = entry.label_terms().filter(|(key, _)| indexed.contains(key));
     labels.map(|(_, term)| term).chain(name_term(entry, indexed))
 }
 
 /// The term of an entry's name, where names are indexed.
-fn name_term(entry: &Entry, indexed: &HashSet<u64>) -> Option<u64> {
+fn name_term(entry: &Entry, indexed: &BTreeSet<u64>) -> Option<u64> {
     if indexed.is_empty() {
         return None;
     }

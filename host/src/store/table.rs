@@ -3,16 +3,17 @@
 //! *Guarantees.* An object is never replaced by an older version of itself. A late event does not bring a deleted object
 //! back. When a list ends, what is not in it is gone, unless it is newer than the list.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::absence::Absences;
-use super::entry::{self, Entry, NotKept, Shape};
+use super::entry::{Entry, NotKept, Shape};
 use super::hashed;
 use super::interned::Interned;
+use super::named::Named;
 use super::snapshot::Snapshot;
 use super::tombstones::Tombstones;
 use crate::path::{Fields, Path};
@@ -45,8 +46,8 @@ pub(super) struct Table {
 /// A list that is running.
 #[derive(Debug)]
 struct Listing {
-    /// The places in it, hashed.
-    seen: HashSet<u64>,
+    /// The places in it, hashed; sorted at its end.
+    seen: Vec<u64>,
     /// The newest version in it; the list is no older.
     newest: u64,
 }
@@ -153,30 +154,31 @@ impl Table {
     }
 
     pub(super) fn begin_list(&mut self) {
-        self.listing = Some(Listing { seen: HashSet::new(), newest: 0 });
+        self.listing = Some(Listing { seen: Vec::new(), newest: 0 });
     }
 
     /// An object of the running list.
     pub(super) fn list_item(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
+        let named = Named::of(object);
         if let Some(listing) = &mut self.listing {
-            let (namespace, name) = entry::place_of(object);
-            let revision = entry::revision_of(object);
+            let ((namespace, name), revision) = (named.place(), named.revision());
             let held = self.current.get(namespace, name).map_or(0, |held| held.revision());
             if held <= revision {
                 self.unconfirmed.remove(&held);
             }
-            listing.seen.insert(hashed::place(namespace, name));
+            listing.seen.push(hashed::place(namespace, name));
             listing.newest = listing.newest.max(revision);
         }
-        self.put(object)
+        self.put(object, &named)
     }
 
     /// Ends the running list: what was not in it is gone. Says what changed, and whether it was the first one.
     pub(super) fn end_list(&mut self) -> (Vec<Difference>, bool) {
-        let Some(listing) = self.listing.take() else { return (Vec::new(), false) };
+        let Some(mut listing) = self.listing.take() else { return (Vec::new(), false) };
+        listing.seen.sort_unstable();
         let is_missing = |entry: &&Arc<Entry>| {
             let (namespace, name) = entry.place();
-            !listing.seen.contains(&hashed::place(namespace, name))
+            listing.seen.binary_search(&hashed::place(namespace, name)).is_err()
         };
         let missing = self.current.rows().iter().filter(is_missing);
         let mut gone = Vec::new();
@@ -184,14 +186,14 @@ impl Table {
             // A write that may be newer than the list stays open.
             let revision = entry.revision();
             if revision <= listing.newest || !self.unconfirmed.contains_key(&revision) {
-                gone.push(place_of(entry));
+                gone.push(boxed(entry.place()));
             }
         }
         self.seen = self.seen.max(listing.newest);
         let now = Instant::now();
         let mut differences = Vec::new();
         for place in gone {
-            self.confirm(&place);
+            self.confirm((&place.0, &place.1));
             // Only of versions up to the list's is it certain that they are past.
             differences.extend(self.take(&place, listing.newest, None, now));
         }
@@ -200,27 +202,28 @@ impl Table {
 
     /// An object as a watch shows it.
     pub(super) fn upsert(&mut self, object: &Value) -> Result<Vec<Difference>, NotKept> {
-        self.confirm(&place(object));
-        let put = self.put(object)?;
+        let named = Named::of(object);
+        self.confirm(named.place());
+        let put = self.put(object, &named)?;
         let mut differences: Vec<Difference> = put.into_iter().collect();
-        differences.extend(self.passed(entry::revision_of(object)));
+        differences.extend(self.passed(named.revision()));
         Ok(differences)
     }
 
     /// An object as a write of ours was answered.
     pub(super) fn wrote(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
-        let place = place(object);
-        let revision = entry::revision_of(object);
+        let named = Named::of(object);
+        let ((namespace, name), revision) = (named.place(), named.revision());
         let is_past = revision != 0 && revision <= self.seen;
-        if is_past && self.current.get(&place.0, &place.1).is_none() {
+        if is_past && self.current.get(namespace, name).is_none() {
             // The answer comes so late that the watch has shown the object's end before it.
             return Ok(None);
         }
-        let put = self.put(object)?;
+        let put = self.put(object, &named)?;
         if let Some((held, _)) = &put {
             self.unconfirmed.remove(&held.as_ref().map_or(0, |held| held.revision()));
             if !is_past && revision != 0 {
-                self.unconfirmed.insert(revision, place);
+                self.unconfirmed.insert(revision, boxed(named.place()));
             }
         }
         Ok(put)
@@ -228,26 +231,26 @@ impl Table {
 
     /// An object that a write of ours put out of the scope.
     pub(super) fn left(&mut self, object: &Value) -> Option<Difference> {
-        let (namespace, name) = entry::place_of(object);
+        let named = Named::of(object);
+        let ((namespace, name), revision) = (named.place(), named.revision());
         let held = self.current.get(namespace, name)?;
-        let revision = entry::revision_of(object);
         let last = held.revision().max(revision);
         if is_older(revision, last) {
             return None;
         }
-        let place = place(object);
-        self.confirm(&place);
-        self.take(&place, last, None, Instant::now())
+        self.confirm(named.place());
+        self.take(&boxed(named.place()), last, None, Instant::now())
     }
 
     /// The last state of an object that was deleted or left the scope.
     pub(super) fn delete(&mut self, object: &Value) -> Vec<Difference> {
-        let revision = entry::revision_of(object);
-        let place = place(object);
-        self.confirm(&place);
-        let held = self.current.get(&place.0, &place.1).map_or(0, |held| held.revision());
+        let named = Named::of(object);
+        let ((namespace, name), revision) = (named.place(), named.revision());
+        self.confirm(named.place());
+        let held = self.current.get(namespace, name).map_or(0, |held| held.revision());
         let mut differences = Vec::new();
         if !is_older(revision, held) {
+            let place = boxed(named.place());
             differences.extend(self.take(&place, held.max(revision), None, Instant::now()));
         }
         differences.extend(self.passed(revision));
@@ -269,9 +272,8 @@ impl Table {
         }
         let uid = uid.or_else(|| held.and_then(|held| held.uid())).map(Box::from);
         let last = held.map_or(0, |held| held.revision());
-        let place = (namespace.into(), name.into());
-        self.confirm(&place);
-        self.take(&place, last, uid, Instant::now())
+        self.confirm((namespace, name));
+        self.take(&boxed((namespace, name)), last, uid, Instant::now())
     }
 
     /// Forgets all objects, without a word: the kind is gone.
@@ -282,17 +284,16 @@ impl Table {
     }
 
     /// What is known of an object is no longer open.
-    fn confirm(&mut self, place: &Place) {
-        if let Some(held) = self.current.get(&place.0, &place.1) {
+    fn confirm(&mut self, (namespace, name): (&str, &str)) {
+        if let Some(held) = self.current.get(namespace, name) {
             self.unconfirmed.remove(&held.revision());
         }
     }
 
     /// Keeps an object, unless what is known is newer.
-    fn put(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
-        let (namespace, name) = entry::place_of(object);
-        let revision = entry::revision_of(object);
-        let uid = Some(entry::uid_of(object)).filter(|uid| !uid.is_empty());
+    fn put(&mut self, object: &Value, named: &Named<'_>) -> Result<Option<Difference>, NotKept> {
+        let ((namespace, name), revision) = (named.place(), named.revision());
+        let uid = Some(named.uid).filter(|uid| !uid.is_empty());
         if self.tombstones.bar(namespace, name, revision, uid) {
             return Ok(None);
         }
@@ -306,8 +307,8 @@ impl Table {
         if held.as_ref().is_some_and(is_known) {
             return Ok(None);
         }
-        let entry = Entry::new(object, &self.current.shape, &mut self.interned)?;
-        let entry = Arc::new(entry.breaking(self.absences.broken(object)));
+        let entry = Entry::new(object, named, &self.current.shape, &mut self.interned)?;
+        let entry = Arc::new(entry.breaking(self.absences.broken(named.place(), object)));
         self.current.put(&entry);
         self.tombstones.remove(namespace, name);
         self.interned.drop_label_keys();
@@ -355,14 +356,6 @@ fn is_older(revision: u64, than: u64) -> bool {
     revision != 0 && revision < than
 }
 
-fn place(object: &Value) -> Place {
-    let (namespace, name) = entry::place_of(object);
+fn boxed((namespace, name): (&str, &str)) -> Place {
     (namespace.into(), name.into())
-}
-
-fn place_of(entry: &Entry) -> Place {
-    {
-        let (namespace, name) = entry.place();
-        (namespace.into(), name.into())
-    }
 }

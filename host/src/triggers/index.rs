@@ -1,19 +1,19 @@
 //! The interests in one kind, found by what a changed object has.
 
-use std::collections::{BTreeSet, HashMap, hash_map::Entry};
+use std::collections::{BTreeSet, hash_map::Entry};
 use std::sync::Arc;
 
 use super::compare::Compare;
 use crate::queue::Key;
 use crate::store::{Change, Query, StoreId};
-use crate::view::{Anchor, Concern, Interest, Reads};
+use crate::view::{Anchor, Concern, Interest};
 
 /// The interests in one kind.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     interests: Vec<Option<Registered>>,
     free: Vec<u32>,
-    by_anchor: HashMap<Anchor, Ids>,
+    by_anchor: foldhash::HashMap<Anchor, Ids>,
 }
 
 /// The interests of one anchor. Most anchors have one, some have one of each key.
@@ -67,13 +67,11 @@ impl Index {
         change: &Change,
     ) -> impl Iterator<Item = &'a Registered> {
         let entries = change.old.iter().chain(&change.new);
-        let anchors: std::collections::HashSet<Anchor> =
-            entries.flat_map(|entry| Anchor::all_of(entry)).chain([Anchor::Any]).collect();
-        let ids: BTreeSet<u32> = anchors
-            .iter()
-            .filter_map(|anchor| self.by_anchor.get(anchor))
-            .flat_map(Ids::iter)
-            .collect();
+        let anchors = entries.flat_map(|entry| Anchor::all_of(entry)).chain([Anchor::Any]);
+        // An object has most of them before and after the change, and many keys may stand under one.
+        let anchors: BTreeSet<Anchor> = anchors.collect();
+        let found = anchors.iter().filter_map(|anchor| self.by_anchor.get(anchor));
+        let ids: BTreeSet<u32> = found.flat_map(Ids::iter).collect();
         let (store, sequence) = (change.store, change.sequence);
         ids.into_iter()
             .filter_map(|id| self.interests.get(id as usize)?.as_ref())
@@ -124,22 +122,11 @@ impl Ids {
 // === impl Registered ===
 
 impl Registered {
-    pub(super) fn all_of(key: &Key, reads: &Reads) -> Vec<Self> {
-        let is_written = |interest: &&Interest| matches!(interest.concern, Concern::Written { .. });
-        let register = |interest: &Interest| {
-            let written = if let Concern::Pruned { .. } = interest.concern {
-                let written = reads
-                    .interests()
-                    .iter()
-                    .filter(is_written)
-                    .filter(|held| held.kind == interest.kind);
-                written.map(|held| Arc::clone(held.concern.query())).collect()
-            } else {
-                Box::default()
-            };
-            Self { key: key.clone(), interest: interest.clone(), written }
-        };
-        reads.interests().iter().map(register).collect()
+    /// What a key's run has read and written.
+    pub(super) fn all_of(key: &Key, interests: Vec<Interest>) -> impl Iterator<Item = Self> {
+        let written: Vec<_> = interests.iter().map(|of| written_within(of, &interests)).collect();
+        let registered = interests.into_iter().zip(written);
+        registered.map(|(interest, written)| Self { key: key.clone(), interest, written })
     }
 
     /// Whether a change in that store, with that number, is one that the run has not seen.
@@ -171,4 +158,15 @@ impl Registered {
             concern => compare.concerns(concern, &self.key),
         }
     }
+}
+
+/// Of what is pruned: what the same run has written of that kind.
+fn written_within(pruned: &Interest, all: &[Interest]) -> Box<[Arc<Query>]> {
+    let Concern::Pruned { .. } = pruned.concern else { return Box::default() };
+    let of_kind = all.iter().filter(|held| held.kind == pruned.kind);
+    let written = of_kind.filter_map(|held| match &held.concern {
+        Concern::Written { query, .. } => Some(Arc::clone(query)),
+        _ => None,
+    });
+    written.collect()
 }

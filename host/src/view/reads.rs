@@ -8,7 +8,7 @@ use crate::contract::{Kind, ObjectRef, ReadError, Selection};
 use crate::own_fields::Pair;
 use crate::path::{Extent, Fields};
 use crate::record::{self, Digest, Pruned, Question, Stood, Wrote};
-use crate::store::{Entry, Query, Rendered, Snapshot, StoreId, Stores, hashed};
+use crate::store::{Entry, Query, Rendered, StoreId, Stores, hashed};
 
 /// All that one run read, and what it wrote, which counts as read.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(crate) struct Wait {
 }
 
 /// Under what an interest is found, given a change. All objects that concern it have this.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Anchor {
     /// This namespace and name, hashed.
     Object(u64),
@@ -291,17 +291,14 @@ impl Reads {
 
     /// Notes what the run depends on since its end.
     fn note_at_end(&mut self, kind: &Kind, concern: Concern) {
-        let now = self.stores.snapshots(kind);
-        let covering = now.covering(concern.query(), None);
-        let anchor = covering.map_or_else(
-            || Anchor::of_any(concern.query()),
-            |(_, of)| Anchor::of(concern.query(), of),
-        );
-        let store = covering.map(|(store, _)| store);
+        let (kind, covering) = self.stores.covering(kind, concern.query());
+        let (store, term) = covering.unzip();
+        // Without a store, no entries have the terms for sure.
+        let anchor = Anchor::of(concern.query(), term.flatten());
         if store.is_none() {
-            self.unwatched.push((kind.clone(), Arc::clone(concern.query())));
+            self.unwatched.push((Kind::clone(&kind), Arc::clone(concern.query())));
         }
-        self.note(Interest { kind: Arc::clone(&now.kind), store, sequence: None, anchor, concern });
+        self.note(Interest { kind, store, sequence: None, anchor, concern });
     }
 
     pub(super) fn note(&mut self, mut interest: Interest) {
@@ -415,6 +412,10 @@ impl Reads {
         &self.interests
     }
 
+    pub(crate) fn take_interests(&mut self) -> Vec<Interest> {
+        std::mem::take(&mut self.interests)
+    }
+
     pub(crate) fn waits(&self) -> &[Wait] {
         &self.waits
     }
@@ -423,8 +424,8 @@ impl Reads {
 // === impl Anchor ===
 
 impl Anchor {
-    /// The narrowest one that a query has in a store.
-    fn of_indexed(query: &Query, term: Option<u64>) -> Self {
+    /// The narrowest one of a query, of which every object that is found in its store has this term.
+    pub(super) fn of(query: &Query, term: Option<u64>) -> Self {
         match (query.namespace.as_deref(), query.name.as_deref(), term) {
             (Some(namespace), Some(name), _) => Self::Object(hashed::place(namespace, name)),
             (_, _, Some(term)) => Self::Term(term),
@@ -433,15 +434,6 @@ impl Anchor {
             }
             (None, _, None) => Self::Any,
         }
-    }
-
-    pub(super) fn of(query: &Query, snapshot: &Snapshot) -> Self {
-        Self::of_indexed(query, snapshot.anchor(query))
-    }
-
-    /// Without a store whose entries would have the terms for sure.
-    fn of_any(query: &Query) -> Self {
-        Self::of_indexed(query, None)
     }
 
     /// All anchors under which an object may be found.

@@ -16,7 +16,8 @@ use serde_json::{Map, Value};
 /// An object as it came: the store wants its JSON, kube's watcher its resourceVersion.
 #[derive(Debug, Clone)]
 pub(super) struct Raw {
-    metadata: ObjectMeta,
+    /// Boxed, since kube's streams hand an event on by value many times.
+    metadata: Box<ObjectMeta>,
     pub(super) value: Value,
 }
 
@@ -24,14 +25,15 @@ pub(super) struct Raw {
 
 impl Raw {
     fn new(value: Value) -> Self {
-        let text = |field: &str| value.get("metadata")?.get(field)?.as_str().map(str::to_owned);
+        let metadata = value.get("metadata");
+        let text = |field: &str| metadata?.get(field)?.as_str().map(str::to_owned);
         let metadata = ObjectMeta {
             name: text("name"),
             namespace: text("namespace"),
             resource_version: text("resourceVersion"),
             ..ObjectMeta::default()
         };
-        Self { metadata, value }
+        Self { metadata: metadata.into(), value }
     }
 
     pub(super) fn from_metadata(partial: &PartialObjectMeta<Self>) -> Self {

@@ -43,23 +43,7 @@ pub(crate) struct Parts<'a> {
 
 impl FieldManagers {
     pub(crate) fn new(context: &Context<'_>) -> Self {
-        let object = &context.reconciled.reference;
-        let mut text = String::new();
-        // Without the version: the same object in another version of its kind.
-        let parts = [
-            context.namespace,
-            context.processor,
-            context.key.reconciler(),
-            &object.cluster,
-            &object.kind.group,
-            &object.kind.kind,
-            object.namespace.as_deref().unwrap_or_default(),
-            &object.name,
-        ];
-        for part in parts {
-            _ = write!(text, "{}:{part}", part.len());
-        }
-        let hash = format!("{:032x}", xxh3_128(text.as_bytes()));
+        let hash = hash(context);
         let owner = shortened(&format!("{}/{}", context.namespace, context.processor));
         let name = |letter: char| format!("{MANAGER_PREFIX}{owner}/{letter}{hash}");
         Self {
@@ -87,6 +71,27 @@ impl FieldManagers {
     pub(crate) fn is_other_apply(&self, manager: &str) -> bool {
         self.is_other(manager) && parts(manager).is_none_or(|parts| parts.letter == 'a')
     }
+}
+
+/// What all names of a key have in common.
+pub(super) fn hash(context: &Context<'_>) -> String {
+    let object = &context.reconciled.reference;
+    let mut text = String::with_capacity(LONGEST);
+    // Without the version: the same object in another version of its kind.
+    let parts = [
+        context.namespace,
+        context.processor,
+        context.key.reconciler(),
+        &object.cluster,
+        &object.kind.group,
+        &object.kind.kind,
+        object.namespace.as_deref().unwrap_or_default(),
+        &object.name,
+    ];
+    for part in parts {
+        _ = write!(text, "{}:{part}", part.len());
+    }
+    format!("{:032x}", xxh3_128(text.as_bytes()))
 }
 
 /// What a name of ours says; none if it is not of this form.

@@ -2,6 +2,9 @@
 //! `mortise run` on one cost:
 //! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`. It prints a table for each and
 //! judges nothing; the budgets are for who reads it. What listens does so on free ports of the loopback interface.
+//!
+//! With `--profile release` the host is built as it is installed, with link-time optimisation: a quarter of an hour of building, and a
+//! fifth less of CPU time where the host's own code is what counts.
 
 #![expect(clippy::print_stdout, reason = "the table is the product")]
 

@@ -2,11 +2,8 @@
 
 use serde_json::Value;
 
-use super::text_at;
+use super::Named;
 use crate::path::Part;
-
-/// Room for what is kept of most objects: it grows in one piece, and is cut to its length in the end.
-const ROOM: usize = 2048;
 
 /// What an entry finds in its data without parsing them: by these numbers in `starts` and `lengths`.
 pub(super) const NAMESPACE: usize = 0;
@@ -30,13 +27,11 @@ pub(super) struct Layout {
 // === impl Layout ===
 
 impl Layout {
-    /// Begins with the terms of an object, and with what the JSON will hold in an escaped form only.
-    pub(super) fn new(terms: &[u64], object: &Value) -> Self {
-        let mut data = Vec::with_capacity(ROOM);
+    /// Begins with the terms of an object, and with what the JSON will hold in an escaped form only, in an empty room.
+    pub(super) fn new(mut data: Vec<u8>, terms: &[u64], named: &Named<'_>) -> Self {
         data.extend(terms.iter().flat_map(|term| term.to_ne_bytes()));
         let mut layout = Self::default();
-        for (which, key) in [(NAMESPACE, "namespace"), (NAME, "name"), (UID, "uid")] {
-            let text = text_at(object, key);
+        for (which, text) in [(NAMESPACE, named.namespace), (NAME, named.name), (UID, named.uid)] {
             if text.contains(['"', '\\']) || text.contains(char::is_control) {
                 layout.mark(which, data.len(), text.len());
                 data.extend_from_slice(text.as_bytes());
