@@ -97,11 +97,11 @@ pub(crate) fn of_with(object: &Value, sets: &mut FieldSets) -> Digests {
         all.push(match entry.get("fieldsV1") {
             Some(Value::String(text)) => {
                 let set = sets.read(text);
-                own(object, entry, (&set.fields, set.digest), sets.room())
+                own(object, entry, (&set.fields, set.digest), sets)
             }
             fields => {
                 let fields = fields.unwrap_or(&Value::Null);
-                own(object, entry, (fields, digest(fields)), sets.room())
+                own(object, entry, (fields, digest(fields)), sets)
             }
         });
     }
@@ -125,9 +125,14 @@ pub(crate) fn applied_fields<'a>(object: &'a Value, manager: &str) -> Option<&'a
         .get("fieldsV1")
 }
 
-fn own(object: &Value, entry: &Value, (fields, digest): (&Value, u128), room: &mut Vec<u8>) -> Own {
+fn own(
+    object: &Value,
+    entry: &Value,
+    (fields, digest): (&Value, u128),
+    sets: &mut FieldSets,
+) -> Own {
     let applied = is_apply(entry);
-    let values = if applied { values_digest(object, fields, room) } else { 0 };
+    let values = if applied { values_digest(object, fields, sets) } else { 0 };
     Own {
         manager: text(entry, "manager").into(),
         subresource: text(entry, "subresource").into(),
@@ -144,9 +149,9 @@ fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
     entry.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-fn values_digest(object: &Value, fields: &Value, room: &mut Vec<u8>) -> u128 {
+fn values_digest(object: &Value, fields: &Value, sets: &mut FieldSets) -> u128 {
     let mut cut = Cut::default();
-    let digest = digest_in(room, &cut.object(object, fields));
+    let digest = sets.digest_of(&cut.object(object, fields));
     // A field that we own and that is not there: never equal to a manifest.
     if cut.missing { !digest } else { digest }
 }
@@ -306,12 +311,12 @@ pub fn digest(value: &Value) -> u128 {
 }
 
 fn digest_of(part: &Part<'_>) -> u128 {
-    digest_in(&mut Vec::with_capacity(ROOM), part)
+    digest_in(&mut Vec::new(), part)
 }
 
-/// The same, with room to write in.
+/// The same, with empty room to write in.
 fn digest_in(room: &mut Vec<u8>, part: &Part<'_>) -> u128 {
-    room.clear();
+    room.reserve(ROOM);
     canonical_part(part, room);
     xxh3_128(room)
 }

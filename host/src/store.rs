@@ -51,7 +51,7 @@ pub struct Stores(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Looked up many times by each run. What processors and the cluster call kinds is nothing that would choose its hash.
+    /// Looked up many times by each run: by a fast hash, since nobody can gain by kinds whose hashes collide.
     kinds: RwLock<foldhash::HashMap<Kind, Arc<OfKind>>>,
     events: Mutex<Events>,
     /// There are events.
@@ -306,9 +306,9 @@ impl Stores {
         KindSnapshot { kind, served: state.served, unavailable: state.unavailable, stores }
     }
 
-    /// The kind as all name it, and the store that holds all of a query's objects now, a complete one before others, with a term that
-    /// all of them have.
-    pub(crate) fn covering(
+    /// The shared kind; and of its stores that would have all objects of a query, the best one (complete before incomplete), with the
+    /// term that all those objects have in it, if there is one.
+    pub(crate) fn best_for(
         &self,
         kind: &Kind,
         query: &Query,
@@ -316,7 +316,8 @@ impl Stores {
         let of_kind = self.of_kind(kind);
         let stores = of_kind.stores.read();
         let covering = stores.iter().filter(|store| store.scope.covers(query)).map(|store| {
-            let tables = store.tables.lock();
+            let mut tables = store.tables.lock();
+            tables.served.table.index_what_was_looked_for();
             let current = tables.served.table.current();
             (current.is_complete(), (store.id, current.anchor(query)))
         });

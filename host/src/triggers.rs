@@ -32,6 +32,7 @@ use crate::write::{self, field_manager::FieldManagers};
 #[derive(Debug, Default)]
 pub struct Triggers {
     keys: HashMap<Key, KeyState>,
+    /// By a fast hash, as in [`Stores`].
     kinds: foldhash::HashMap<Arc<Kind>, OfKind>,
     reconcilers: Vec<Standing>,
     log: Log,
@@ -153,14 +154,17 @@ impl Triggers {
         let Began { key, position } = began;
         self.drop_interests(&key);
         let dropped = self.keys.get(&key).is_none_or(|state| state.dropped);
-        let causes = if dropped { Vec::new() } else { self.missed(&key, position, reads) };
+        let registered: Vec<Registered> =
+            Registered::all_of(&key, reads.take_interests()).collect();
+        let causes =
+            if dropped { Vec::new() } else { self.missed(&key, position, reads, &registered) };
         self.log.end(position);
         if dropped || reads.is_last() {
             // An object that comes back is met by what stands for its reconciler.
             self.keys.remove(&key);
             return causes;
         }
-        self.register(key, reads);
+        self.register(key, registered, reads.waits());
         causes
     }
 
@@ -246,7 +250,13 @@ impl Triggers {
     }
 
     /// What happened during a run that it has not seen.
-    fn missed(&self, key: &Key, position: u64, reads: &Reads) -> Vec<Cause> {
+    fn missed(
+        &self,
+        key: &Key,
+        position: u64,
+        reads: &Reads,
+        registered: &[Registered],
+    ) -> Vec<Cause> {
         let (Some(events), Some(claims)) = (self.log.since(position), self.log.since(position))
         else {
             return vec![Cause::Overrun];
@@ -256,15 +266,12 @@ impl Triggers {
             return Vec::new();
         }
         let claims: Vec<&Claim> = claims.filter_map(|event| claimed(event, key)).collect();
-        let interests = reads.interests().to_vec();
-        let mut registered: Vec<Registered> = Registered::all_of(key, interests).collect();
-        if reads.is_last() {
-            registered.retain(|registered| is_own_object(&registered.interest.concern));
-        }
-        let follows_object =
-            reads.interests().iter().any(|interest| is_own_object(&interest.concern));
+        let is_of_object = |registered: &Registered| is_own_object(&registered.interest.concern);
+        let follows_object = registered.iter().any(is_of_object);
+        let asked: Vec<&Registered> =
+            registered.iter().filter(|of| !reads.is_last() || is_of_object(of)).collect();
         // By interest, so that of what was written only the last state counts.
-        let mut hits: Vec<Option<Cause>> = vec![None; registered.len()];
+        let mut hits: Vec<Option<Cause>> = vec![None; asked.len()];
         let mut causes = Vec::new();
         for event in events {
             match event {
@@ -273,7 +280,7 @@ impl Triggers {
                     let own = claims.iter().find_map(|claim| claim.own(change));
                     let change = own.as_ref().unwrap_or(change);
                     let mut compare = Compare::new(change);
-                    for (registered, hit) in registered.iter().zip(&mut hits) {
+                    for (registered, hit) in asked.iter().zip(&mut hits) {
                         if registered.is_about(change) {
                             let concerns = registered.concerns(&mut compare);
                             let cause = || cause(change, role(&registered.interest.concern));
@@ -299,12 +306,11 @@ impl Triggers {
                     causes.extend(waits(reads, kind, false).then(|| known(kind, false)));
                 }
                 Event::Unknown(kind) => {
-                    let read = reads.interests().iter().any(|interest| interest.kind == *kind);
+                    let read = registered.iter().any(|of| of.interest.kind == *kind);
                     causes.extend(read.then(|| Cause::KindUnknown(Arc::clone(kind))));
                 }
                 Event::Closed(kind, store) => {
-                    let interests = reads.interests();
-                    let read = interests.iter().any(|interest| interest.store == Some(*store));
+                    let read = registered.iter().any(|of| of.interest.store == Some(*store));
                     causes.extend(read.then(|| Cause::Moved(Arc::clone(kind))));
                 }
             }
@@ -313,17 +319,16 @@ impl Triggers {
         causes
     }
 
-    fn register(&mut self, key: Key, reads: &mut Reads) {
-        let interests = reads.take_interests();
+    fn register(&mut self, key: Key, registered: Vec<Registered>, waits: &[Wait]) {
         let mut state =
-            KeyState { interests: Vec::with_capacity(interests.len()), ..KeyState::default() };
-        for registered in Registered::all_of(&key, interests) {
+            KeyState { interests: Vec::with_capacity(registered.len()), ..KeyState::default() };
+        for registered in registered {
             state.follows_object |= is_own_object(&registered.interest.concern);
             let kind = Arc::clone(&registered.interest.kind);
             let index = &mut self.kinds.entry(Arc::clone(&kind)).or_default().index;
             state.interests.push((kind, index.insert(registered)));
         }
-        for Wait { kind, for_itself } in reads.waits() {
+        for Wait { kind, for_itself } in waits {
             let waiting = &mut self.kinds.entry(Arc::clone(kind)).or_default().waiting;
             waiting.insert(key.clone(), *for_itself);
             state.waits.push(Arc::clone(kind));

@@ -33,7 +33,7 @@ pub struct View {
     stores: Stores,
     readable: Arc<Readable>,
     page_bytes: usize,
-    /// The few kinds that a call reads.
+    /// The few kinds that a call reads, each as it was at its first use.
     kinds: Vec<Arc<KindSnapshot>>,
     /// Where the store stood that the read which is being answered was answered from.
     stood: Option<Stood>,

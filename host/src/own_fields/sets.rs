@@ -5,18 +5,21 @@ use std::{collections::HashMap, sync::Arc};
 use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::digest;
+use super::{digest, digest_in};
+use crate::path::Part;
 
 /// So many are remembered: more than the managers of a kind's objects have in common.
 const REMEMBERED: usize = 64;
 /// A longer one is that of an object with much in it, which no other has. Parsed, a set takes several times as many bytes.
 const LONGEST: usize = 16 << 10;
+/// More bytes than are written of most objects.
+const MOST_ROOM: usize = 16 << 10;
 
 /// The sets of fields that were read last.
 #[derive(Debug, Default)]
 pub(crate) struct FieldSets {
     sets: HashMap<u64, Arc<FieldSet>>,
-    /// Where the fields are written of which a digest is taken.
+    /// Where fields are written of which a digest is taken; empty in between.
     room: Vec<u8>,
 }
 
@@ -47,11 +50,13 @@ impl FieldSets {
         set
     }
 
-    /// Room to write in, empty. That of a large object is not held for all the small ones.
-    pub(super) fn room(&mut self) -> &mut Vec<u8> {
+    /// A digest of a part of an object.
+    pub(super) fn digest_of(&mut self, part: &Part<'_>) -> u128 {
+        let digest = digest_in(&mut self.room, part);
         self.room.clear();
-        self.room.shrink_to(LONGEST);
-        &mut self.room
+        // What a large object has taken is not held for all the small ones.
+        self.room.shrink_to(MOST_ROOM);
+        digest
     }
 }
 

@@ -8,6 +8,9 @@ use crate::own_fields::FieldSets;
 /// So many sets of label keys are worth a look for those that nobody holds any more.
 const LEAST_BOUND: usize = 64;
 
+/// Bytes that most entries take.
+const ROOM: usize = 2048;
+
 /// More bytes than most entries take.
 const MOST_ROOM: usize = 16 << 10;
 
@@ -47,9 +50,11 @@ impl Interned {
         keys
     }
 
-    /// Empty room to write an entry in, to be given back.
+    /// Empty room to write an entry in. Given back, it is used again.
     pub(super) fn room(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.room)
+        let mut room = std::mem::take(&mut self.room);
+        room.reserve(ROOM);
+        room
     }
 
     /// Takes room back that is not needed any more.

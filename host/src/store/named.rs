@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::hashed::{self, Space};
 
-/// What an object's metadata say.
+/// What tells an object and its version from others, and its labels.
 #[derive(Debug, Default)]
 pub(super) struct Named<'a> {
     /// Empty where it has none.

@@ -291,15 +291,12 @@ impl KindSnapshot {
         fields: Option<&Fields>,
     ) -> Option<(StoreId, &Snapshot)> {
         let covering = self.stores.iter().filter(|(_, scope, _)| scope.covers(query));
+        let rank = |snapshot: &Snapshot| {
+            let has_fields = fields.is_none_or(|fields| snapshot.shape().fields.covers_all(fields));
+            (snapshot.is_complete(), has_fields)
+        };
         // Of one, nothing is compared.
-        let best = covering.reduce(|best, other| {
-            let rank = |(_, _, snapshot): &(StoreId, Arc<Scope>, Snapshot)| {
-                let has_fields =
-                    fields.is_none_or(|fields| snapshot.shape().fields.covers_all(fields));
-                (snapshot.is_complete(), has_fields)
-            };
-            if rank(other) < rank(best) { best } else { other }
-        });
+        let best = covering.max_by(|(.., one), (.., other)| rank(one).cmp(&rank(other)));
         best.map(|(id, _, snapshot)| (*id, snapshot))
     }
 }

@@ -125,10 +125,15 @@ impl Table {
 
     /// What is known now, with the number of the last change.
     pub(super) fn snapshot(&mut self, sequence: u64) -> Snapshot {
-        let paths = self.current.index_what_was_looked_for();
-        self.index_paths(&paths);
+        self.index_what_was_looked_for();
         let written = self.unconfirmed.last_key_value().map_or(0, |(revision, _)| *revision);
         self.current.at(sequence, self.seen.max(written))
+    }
+
+    /// Indexes what readers have looked for.
+    pub(super) fn index_what_was_looked_for(&mut self) {
+        let paths = self.current.index_what_was_looked_for();
+        self.index_paths(&paths);
     }
 
     /// Indexes paths that are within the fields that are kept, without a new list.

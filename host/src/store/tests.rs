@@ -411,6 +411,17 @@ fn what_is_declared_to_be_looked_for_is_indexed_whoever_opened_the_store() {
     assert_eq!(indexed, ["spec.a"]);
 }
 
+#[test]
+fn what_was_just_looked_for_has_a_term_in_the_best_store() {
+    let stores = stores(&wanted(&[], &[]));
+    upsert(&stores, &thing("a", "x", 1));
+    let of = Selection { matching: vec![("spec.a".into(), "x".into())], ..selection() };
+    let query = Query::new(&of).unwrap();
+    assert_eq!(stores.candidates(&of).unwrap().unwrap().len(), 0);
+    let (_, best) = stores.best_for(&kind(), &query);
+    assert_eq!(best.unwrap().1, query.terms().next().map(|(_, term)| term));
+}
+
 #[tokio::test(start_paused = true)]
 async fn tombstones_do_not_stay_for_ever() {
     let mut stones = tombstones::Tombstones::default();

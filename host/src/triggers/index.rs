@@ -13,6 +13,7 @@ use crate::view::{Anchor, Concern, Interest};
 pub(super) struct Index {
     interests: Vec<Option<Registered>>,
     free: Vec<u32>,
+    /// By a fast hash: what people choose of an anchor is hashed with a seed already.
     by_anchor: foldhash::HashMap<Anchor, Ids>,
 }
 
@@ -124,7 +125,7 @@ impl Ids {
 impl Registered {
     /// What a key's run has read and written.
     pub(super) fn all_of(key: &Key, interests: Vec<Interest>) -> impl Iterator<Item = Self> {
-        let written: Vec<_> = interests.iter().map(|of| written_within(of, &interests)).collect();
+        let written: Vec<_> = interests.iter().map(|of| written_of_kind(of, &interests)).collect();
         let registered = interests.into_iter().zip(written);
         registered.map(|(interest, written)| Self { key: key.clone(), interest, written })
     }
@@ -160,10 +161,10 @@ impl Registered {
     }
 }
 
-/// Of what is pruned: what the same run has written of that kind.
-fn written_within(pruned: &Interest, all: &[Interest]) -> Box<[Arc<Query>]> {
-    let Concern::Pruned { .. } = pruned.concern else { return Box::default() };
-    let of_kind = all.iter().filter(|held| held.kind == pruned.kind);
+/// Of an interest in what is pruned: what the same run has written of its kind.
+fn written_of_kind(interest: &Interest, all: &[Interest]) -> Box<[Arc<Query>]> {
+    let Concern::Pruned { .. } = interest.concern else { return Box::default() };
+    let of_kind = all.iter().filter(|held| held.kind == interest.kind);
     let written = of_kind.filter_map(|held| match &held.concern {
         Concern::Written { query, .. } => Some(Arc::clone(query)),
         _ => None,

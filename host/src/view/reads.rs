@@ -31,7 +31,7 @@ pub struct Reads {
     /// What is not watched and would have been read.
     demands: Vec<Demand>,
     /// What was written and is not watched.
-    unwatched: Vec<(Kind, Arc<Query>)>,
+    unwatched: Vec<(Arc<Kind>, Arc<Query>)>,
     denials: Vec<Denial>,
 }
 
@@ -255,7 +255,7 @@ impl Reads {
 
     /// The run could not write an object of a kind since something was not there, maybe the kind.
     pub fn not_written(&mut self, kind: &Kind) {
-        let kind = self.stores.snapshots(kind).kind;
+        let kind = self.stores.shared_kind(kind);
         self.waits_for(&kind, true);
     }
 
@@ -291,12 +291,11 @@ impl Reads {
 
     /// Notes what the run depends on since its end.
     fn note_at_end(&mut self, kind: &Kind, concern: Concern) {
-        let (kind, covering) = self.stores.covering(kind, concern.query());
-        let (store, term) = covering.unzip();
-        // Without a store, no entries have the terms for sure.
+        let (kind, best) = self.stores.best_for(kind, concern.query());
+        let (store, term) = best.unzip();
         let anchor = Anchor::of(concern.query(), term.flatten());
         if store.is_none() {
-            self.unwatched.push((Kind::clone(&kind), Arc::clone(concern.query())));
+            self.unwatched.push((Arc::clone(&kind), Arc::clone(concern.query())));
         }
         self.note(Interest { kind, store, sequence: None, anchor, concern });
     }
@@ -408,6 +407,7 @@ impl Reads {
         self.gone
     }
 
+    #[cfg(test)]
     pub(crate) fn interests(&self) -> &[Interest] {
         &self.interests
     }
@@ -424,7 +424,7 @@ impl Reads {
 // === impl Anchor ===
 
 impl Anchor {
-    /// The narrowest one of a query, of which every object that is found in its store has this term.
+    /// The narrowest one of a query. `term`: what every object that it finds in its store has, if there is such a term.
     pub(super) fn of(query: &Query, term: Option<u64>) -> Self {
         match (query.namespace.as_deref(), query.name.as_deref(), term) {
             (Some(namespace), Some(name), _) => Self::Object(hashed::place(namespace, name)),

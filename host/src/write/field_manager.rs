@@ -76,7 +76,7 @@ impl FieldManagers {
 /// What all names of a key have in common.
 pub(super) fn hash(context: &Context<'_>) -> String {
     let object = &context.reconciled.reference;
-    let mut text = String::with_capacity(LONGEST);
+    let mut text = String::new();
     // Without the version: the same object in another version of its kind.
     let parts = [
         context.namespace,
