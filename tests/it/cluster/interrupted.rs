@@ -1,9 +1,9 @@
 //! What stands between a host and its cluster goes away and comes back, while objects change: no change is lost, nothing is written
 //! that has not changed, and `/readyz` says how it is.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
-use mortise_tests::cluster::Part;
+use mortise_tests::cluster::{Event, Part};
 use tokio::time::{Instant, interval, sleep};
 
 use super::{
@@ -73,8 +73,18 @@ impl Bench {
         let settled = over.elapsed();
         until_ready(&self.ports, true).await;
         assert_eq!(self.shop.versions(|rule| rule >= half).await, untouched, "{fault}");
-        let events = audit.events().await.unwrap();
-        let writes = events.iter().filter(|event| Shop::is_write(event)).count();
+        let mut events = audit.events().await.unwrap();
+        events.retain(Shop::is_write);
+        // Also what changes nothing is a write.
+        let names: BTreeSet<&str> =
+            untouched.keys().filter_map(|place| Some(place.split_once(' ')?.1)).collect();
+        let is_untouched = |event: &&Event| names.contains(event.place().as_str());
+        assert_eq!(
+            events.iter().find(is_untouched).map(|event| &event.request_uri),
+            None,
+            "{fault}"
+        );
+        let writes = events.len();
         // A host name is in all six objects of a rule, and in its status. One change of each rule, and what is written of it, may be
         // made twice, since the first answer was lost.
         let most = (changes + half) * 7;

@@ -1,5 +1,9 @@
 //! A host that is killed in the middle of its writes, again and again, on a real control plane.
 
+use std::{fs, path::Path};
+
+use walkdir::WalkDir;
+
 use super::{
     line::Line,
     shop::{Shop, assert_same},
@@ -17,7 +21,8 @@ fn is_doomed(rule: usize) -> bool {
 }
 
 /// Hosts that each end with the connection to the API server and are then killed, one after the other, spread over all the writes
-/// that it takes; then one that lives. In the middle, some rules are deleted. The end is that of a host that nobody disturbs.
+/// that it takes; then one that lives. What they left in the cache directory is damaged some times. In the middle, some rules are
+/// deleted. The end is that of a host that nobody disturbs.
 async fn ends_alike(Extent { rules, kills }: Extent) {
     let Some(shop) = Shop::open().await else { return };
     let kept = shop.cache("kept");
@@ -39,6 +44,9 @@ async fn ends_alike(Extent { rules, kills }: Extent) {
         let line =
             Line::ending_after(&shop.plane, Some(point.saturating_sub(written).max(1))).await;
         let cache = if kill % 2 == 0 { kept.clone() } else { shop.cache(&kill.to_string()) };
+        if kill % 4 == 2 {
+            damage(&kept);
+        }
         let host = shop.host(&line, &cache, &[]);
         if kill == kills / 2 {
             // Some while it lives, others while none does.
@@ -62,6 +70,23 @@ async fn ends_alike(Extent { rules, kills }: Extent) {
         assert_eq!(line.told(), "", "with what the cache holds, and without it");
     }
     assert_same(&shop.state().await, &expected);
+}
+
+/// Changes a byte in the middle of each file: of the records of runs, and of compiled code.
+fn damage(cache: &Path) {
+    let mut damaged = 0;
+    for entry in WalkDir::new(cache) {
+        let entry = entry.unwrap();
+        let mut bytes =
+            if entry.file_type().is_file() { fs::read(entry.path()).unwrap() } else { Vec::new() };
+        let middle = bytes.len() / 2;
+        if let Some(byte) = bytes.get_mut(middle) {
+            *byte ^= 0xff;
+            fs::write(entry.path(), bytes).unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 1, "records and code");
 }
 
 /// So many places in a sequence of writes, as far apart as can be, and none of them always at the same one of an object's.

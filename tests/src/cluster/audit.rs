@@ -153,6 +153,12 @@ impl Event {
         format!("{}{separator}{}", of.resource, of.subresource)
     }
 
+    /// Namespace and name, with a slash in between; without them, no more than the slash.
+    pub fn place(&self) -> String {
+        let of = self.object_ref.as_ref();
+        of.map_or_else(|| "/".to_owned(), |of| format!("{}/{}", of.namespace, of.name))
+    }
+
     /// The status of the answer, or 0.
     pub fn code(&self) -> u16 {
         self.response_status.as_ref().map_or(0, |status| status.code)

@@ -68,10 +68,12 @@ async fn swap(stage: &Stage, modules: &[Loaded; 2], swaps: u64) {
 struct Ran(HashMap<String, Vec<u64>>);
 
 impl Ran {
-    fn take(&mut self, report: &Report) {
+    /// Gives back on which version it was.
+    fn take(&mut self, report: &Report) -> u64 {
         assert_eq!(report.failure, None, "{report:#?}");
         let version = report.version.as_ref().unwrap().version.parse().unwrap();
         self.0.entry(report.key.name().to_owned()).or_default().push(version);
+        version
     }
 
     fn is_complete(&self, last: u64) -> bool {
@@ -80,19 +82,25 @@ impl Ran {
     }
 }
 
-/// Reads what comes until nothing is left to do after the storm, and all have told that they ran on the last version.
-async fn reports(stage: &Stage, over: &CancellationToken, last: u64) -> Ran {
+/// Reads what comes until nothing is left to do after the storm. Ends the changes when all keys have run on the last version: each
+/// runs once more for that, and would find what it had missed.
+async fn reports(
+    stage: &Stage,
+    stop: &CancellationToken,
+    over: &CancellationToken,
+    last: u64,
+) -> Ran {
     let mut ran = Ran::default();
     loop {
         tokio::select! {
             biased;
-            report = stage.host.next_report() => ran.take(&report.unwrap()),
+            report = stage.host.next_report() => {
+                if ran.take(&report.unwrap()) == last && ran.is_complete(last) {
+                    stop.cancel();
+                }
+            }
             () = async { over.cancelled().await; stage.host.settled().await } => break,
         }
-    }
-    // A key is done a moment before its report is there.
-    while !ran.is_complete(last) {
-        ran.take(&stage.host.next_report().await.unwrap());
     }
     ran
 }
@@ -106,24 +114,31 @@ async fn storm(swaps: u64) {
     }
     let stage = scene.start(Drive::Host);
     let (stop, over) = (CancellationToken::new(), CancellationToken::new());
-    let swapped = async {
-        swap(&stage, &modules, swaps).await;
-        stop.cancel();
-    };
     let changed = async {
+        let swapped = swap(&stage, &modules, swaps);
         let ((), sequences) = tokio::join!(swapped, change(&stage, &stop));
         over.cancel();
         sequences
     };
-    let all = Box::pin(async { tokio::join!(changed, reports(&stage, &over, swaps)) });
-    let (sequences, ran) = timeout(Duration::from_mins(15), all).await.expect("the storm ends");
+    let all = Box::pin(async { tokio::join!(changed, reports(&stage, &stop, &over, swaps)) });
+    let all = timeout(Duration::from_mins(15), all);
+    let (sequences, mut ran) = all.await.expect("all have run on the last version");
 
-    let made = stage.made("puppet");
-    assert_eq!(made.len(), sequences.len());
-    for (number, sequence) in sequences.iter().enumerate() {
+    let expected = |(number, sequence): (usize, &u64)| {
         let last = ((swaps % 2).to_string(), sequence.to_string());
-        assert_eq!(made[&format!("puppet-o{number}")], last, "o{number}");
+        (format!("puppet-o{number}"), last)
+    };
+    let expected: BTreeMap<_, _> = sequences.iter().enumerate().map(expected).collect();
+    // The watch may still have to show the last changes.
+    while let Some((name, made)) =
+        stage.made("puppet").into_iter().find(|(name, made)| expected[name] != *made)
+    {
+        let report = timeout(GUARD, stage.host.next_report()).await;
+        let report =
+            report.unwrap_or_else(|_| panic!("{name} is {made:?}, not {:?}", expected[&name]));
+        ran.take(&report.unwrap());
     }
+    assert_eq!(stage.made("puppet"), expected);
     assert_eq!(stage.tap.most_at_once(), 1, "no key runs on two versions");
     for (name, versions) in &ran.0 {
         assert!(versions.is_sorted(), "{name} goes from one version to the next: {versions:?}");

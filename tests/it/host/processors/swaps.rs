@@ -17,7 +17,8 @@ pub(super) fn makes(version: &str) -> Play {
 }
 
 fn returns(version: &str) -> Value {
-    let made = manifest(&made("$(name)-made", &json!({"version": version})));
+    let data = json!({"version": version, "sequence": "$(sequence)"});
+    let made = manifest(&made("$(name)-made", &data));
     json!({"returns": outcome(&json!({"apply": [made]}))})
 }
 
@@ -434,7 +435,8 @@ async fn a_version_that_would_leave_finalizers_to_nobody_is_refused_until_none_i
 async fn of_two_that_are_exchanged_at_once_neither_waits_for_the_other() {
     let place = Place::with_first(&[played("a")]).await;
     let other = |version: &str| {
-        let made = manifest(&made("$(name)-of-other", &json!({"version": version})));
+        let data = json!({"version": version, "sequence": "$(sequence)"});
+        let made = manifest(&made("$(name)-of-other", &data));
         Play::new("other")
             .version(version)
             .reconciles("others", &selection(CONFIG_MAP, "play=yes"))
@@ -457,6 +459,16 @@ async fn of_two_that_are_exchanged_at_once_neither_waits_for_the_other() {
     for name in ["rules", "other"] {
         assert!(place.reason(name, "Loaded", "Loaded").await.1.ends_with(" 2.0.0 is at work"));
         place.reason(name, "Synced", "Synced").await;
+    }
+    // Each has run for its new version by now; what changes later is lost by neither.
+    for sequence in ["2", "3"] {
+        place.change(CONFIG_MAP, "a", json!({"data": {"sequence": sequence}})).await;
+        for name in ["a-made", "a-of-other"] {
+            let has_it = |found: Option<&Value>| {
+                found.is_some_and(|found| found["data"]["sequence"] == sequence)
+            };
+            place.until_object(CONFIG_MAP, name, sequence, has_it).await;
+        }
     }
     let last: BTreeSet<String> = place
         .host
