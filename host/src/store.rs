@@ -9,6 +9,7 @@ mod event;
 mod feed;
 pub(crate) mod hashed;
 mod interned;
+mod memory;
 mod named;
 mod overlay;
 mod query;
@@ -23,6 +24,7 @@ mod tombstones;
 pub use entry::{Entry, Rendered, Shape};
 pub use event::{Change, Claim, Event, Source, StoreId};
 pub use feed::Feed;
+pub use memory::Memory;
 pub use overlay::{differs, lay_over};
 pub use query::Query;
 pub use scope::{Scope, Wanted};
@@ -93,17 +95,6 @@ pub enum Known {
     Absent,
     /// It is there.
     Present(Arc<Entry>),
-}
-
-/// How much is kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
-    /// How many objects.
-    pub objects: usize,
-    /// The sum of their JSON.
-    pub json: usize,
-    /// What they take with all that is kept of them, estimated.
-    pub total: usize,
 }
 
 // === impl Stores ===
@@ -357,23 +348,6 @@ impl Stores {
         self.0.progress.subscribe()
     }
 
-    /// How much is kept of all kinds.
-    pub fn memory(&self) -> Memory {
-        let all = self.memory_by_kind().into_iter().map(|(_, memory)| memory);
-        all.fold(Memory::default(), |all, more| Memory {
-            objects: all.objects + more.objects,
-            json: all.json + more.json,
-            total: all.total + more.total,
-        })
-    }
-
-    /// How much is kept of each kind that is watched. An object that is in several scopes counts in each.
-    pub fn memory_by_kind(&self) -> Vec<(Arc<Kind>, Memory)> {
-        let kinds: Vec<Arc<OfKind>> = self.0.kinds.read().values().cloned().collect();
-        let watched = kinds.iter().filter(|of_kind| !of_kind.stores.read().is_empty());
-        watched.map(|of_kind| (Arc::clone(&of_kind.kind), of_kind.memory())).collect()
-    }
-
     /// The kind, shared with all who name it.
     pub(crate) fn shared_kind(&self, kind: &Kind) -> Arc<Kind> {
         Arc::clone(&self.of_kind(kind).kind)
@@ -486,18 +460,6 @@ impl Stores {
 // === impl OfKind ===
 
 impl OfKind {
-    fn memory(&self) -> Memory {
-        let mut memory = Memory::default();
-        for store in self.stores.read().iter() {
-            let snapshot = store.tables.lock().served.table.current().clone();
-            memory.objects += snapshot.len();
-            memory.json += snapshot.rows().iter().map(|entry| entry.json_bytes()).sum::<usize>();
-            memory.total += snapshot.index_bytes();
-            memory.total += snapshot.rows().iter().map(|entry| entry.bytes()).sum::<usize>();
-        }
-        memory
-    }
-
     fn find(&self, scope: &Scope) -> Option<Arc<Store>> {
         self.stores.read().iter().find(|store| *store.scope == *scope).cloned()
     }

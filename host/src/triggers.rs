@@ -154,8 +154,7 @@ impl Triggers {
         let Began { key, position } = began;
         self.drop_interests(&key);
         let dropped = self.keys.get(&key).is_none_or(|state| state.dropped);
-        let registered: Vec<Registered> =
-            Registered::all_of(&key, reads.take_interests()).collect();
+        let registered = Registered::all_of(&key, reads.take_interests());
         let causes =
             if dropped { Vec::new() } else { self.missed(&key, position, reads, &registered) };
         self.log.end(position);

@@ -124,10 +124,10 @@ impl Ids {
 
 impl Registered {
     /// What a key's run has read and written.
-    pub(super) fn all_of(key: &Key, interests: Vec<Interest>) -> impl Iterator<Item = Self> {
+    pub(super) fn all_of(key: &Key, interests: Vec<Interest>) -> Vec<Self> {
         let written: Vec<_> = interests.iter().map(|of| written_of_kind(of, &interests)).collect();
         let registered = interests.into_iter().zip(written);
-        registered.map(|(interest, written)| Self { key: key.clone(), interest, written })
+        registered.map(|(interest, written)| Self { key: key.clone(), interest, written }).collect()
     }
 
     /// Whether a change in that store, with that number, is one that the run has not seen.

@@ -1,7 +1,8 @@
 //! What calls, reads, stores, whole reconciles, the embedded API, the desk, swaps, starts, a host on a real control plane, and
 //! `mortise run` on one cost:
-//! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`. It prints a table for each and
-//! judges nothing; the budgets are for who reads it. What listens does so on free ports of the loopback interface.
+//! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`. It prints a table for each.
+//! Budgets are for who reads it; a figure that misses one fails nothing, but what is measured must do what it is measured for (a restart
+//! that runs something fails). What listens does so on free ports of the loopback interface.
 //!
 //! With `--profile release` the host is built as it is installed, with link-time optimisation: a quarter of an hour of building, and a
 //! fifth less of CPU time where the host's own code is what counts.

@@ -75,14 +75,13 @@ async fn ends_alike(Extent { rules, kills }: Extent) {
 /// Changes a byte in the middle of each file: of the records of runs, and of compiled code.
 fn damage(cache: &Path) {
     let mut damaged = 0;
-    for entry in WalkDir::new(cache) {
-        let entry = entry.unwrap();
-        let mut bytes =
-            if entry.file_type().is_file() { fs::read(entry.path()).unwrap() } else { Vec::new() };
+    let all = WalkDir::new(cache).into_iter().map(Result::unwrap);
+    for file in all.filter(|entry| entry.file_type().is_file()) {
+        let mut bytes = fs::read(file.path()).unwrap();
         let middle = bytes.len() / 2;
         if let Some(byte) = bytes.get_mut(middle) {
             *byte ^= 0xff;
-            fs::write(entry.path(), bytes).unwrap();
+            fs::write(file.path(), bytes).unwrap();
             damaged += 1;
         }
     }
