@@ -69,7 +69,7 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
 }
 
 /// As `mortise run` has it, with children that compile.
-fn engine(folder: &Path) -> anyhow::Result<Engine> {
+pub(crate) fn engine(folder: &Path) -> anyhow::Result<Engine> {
     let program = env!("CARGO_BIN_EXE_mortise-tested").into();
     let compiler = Compiler::Child { program, limits: CompileLimits::default() };
     let cache = Some(CacheDir::open(folder)?);

@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     calls::runtime,
+    start::engine,
     table::{Table, Times},
 };
 
@@ -294,7 +295,7 @@ async fn files(table: &mut Table) -> anyhow::Result<()> {
         now: HostOptions::default().now,
         lease: Guard::none(),
     };
-    let engine = desk::engine(Some(&cache.path().join("code")), false)?;
+    let engine = engine(cache.path())?;
     let supervisor = Supervisor::open(&cluster, &engine, &host, options).await?;
     let stop = CancellationToken::new();
     let supervised = supervisor.run(stop.clone());

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     io::{BufRead as _, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::Duration,
 };
@@ -16,6 +16,8 @@ use tokio::{
     time::timeout,
 };
 
+/// Names a program that is run instead of the one that is built with the tests.
+const STATIC: &str = "MORTISE_STATIC";
 /// Only a fault takes longer.
 pub(super) const GUARD: Duration = Duration::from_mins(5);
 /// How often something is looked at that nobody tells of.
@@ -36,6 +38,16 @@ pub(super) struct Ports {
     pub(super) admin: String,
 }
 
+/// A static program, as `deploy/Dockerfile` makes it, where one is given.
+pub(super) fn given() -> Option<PathBuf> {
+    std::env::var_os(STATIC).map(PathBuf::from)
+}
+
+/// The one that is built with the tests.
+pub(super) fn built() -> PathBuf {
+    env!("CARGO_BIN_EXE_mortise-tested").into()
+}
+
 // === impl Program ===
 
 impl Program {
@@ -44,7 +56,7 @@ impl Program {
     where
         I: IntoIterator<Item: AsRef<OsStr>>,
     {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mortise-tested"));
+        let mut command = Command::new(given().unwrap_or_else(built));
         for (name, _) in std::env::vars_os() {
             let is_ours = name.to_str().is_some_and(|name| name.starts_with("MORTISE_"));
             if is_ours || name == "KUBECONFIG" {

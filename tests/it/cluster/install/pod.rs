@@ -1,6 +1,6 @@
 //! A container as the installation has it, without a container engine: its arguments, and a root that cannot be written to. In the root
 //! are the program, its volumes, credentials where Kubernetes puts them, and `/proc`. A program that is not linked statically
-//! finds the libraries of this machine, too; with [`STATIC`] one that is, as `deploy/Dockerfile` makes it, finds nothing else.
+//! finds the libraries of this machine, too; with [`program::given`] one that is, as `deploy/Dockerfile` makes it, finds nothing else.
 
 use std::{
     env, fs,
@@ -18,8 +18,8 @@ use mortise_tests::tool;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Names a program that is run instead of the one that is built with the tests.
-const STATIC: &str = "MORTISE_STATIC";
+use crate::cluster::program;
+
 /// Where a pod finds who it is.
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
 const LIBRARIES: &str = "/lib /lib64 /usr";
@@ -110,9 +110,9 @@ impl Pod {
 
     /// The container's process, before the API at this address. The ports are free ones; all else is as the installation says it.
     pub(super) fn command(&self, api: &http::Uri) -> Command {
-        let given = env::var_os(STATIC).map(PathBuf::from);
+        let given = program::given();
         let libraries = if given.is_some() { "" } else { LIBRARIES };
-        let program = given.unwrap_or_else(|| env!("CARGO_BIN_EXE_mortise-tested").into());
+        let program = given.unwrap_or_else(program::built);
         let mut command = Command::new("unshare");
         command.args(["--map-root-user", "--mount", "sh", "-c", ENTER, "sh"]);
         command.arg(program).arg(self.folder.path()).arg(libraries).args(self.volumes()).arg("--");
