@@ -18,7 +18,7 @@
 //! | [`admin`], [`metrics`] | what those who run the host are told |
 //! | [`serve`], [`lease`], [`compile`] | the command that runs a host in a cluster; which of several hosts writes; the command that compiles for it |
 //! | [`cache_dir`] | the directory of what would cost time to make again |
-//! | [`cluster`], [`own_fields`], [`path`], [`labels`] | what a cluster serves; what is ours in an object; places in objects; selectors |
+//! | [`cluster`], [`own_fields`], [`path`], [`labels`], [`json`] | what a cluster serves; what is ours in an object; places in objects; selectors; objects as they come |
 
 pub mod access;
 pub mod admin;
@@ -41,6 +41,7 @@ mod fixture;
 pub mod grant;
 pub mod guest;
 pub mod inspect;
+pub mod json;
 pub mod kept;
 pub mod labels;
 pub mod lease;

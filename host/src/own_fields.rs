@@ -13,6 +13,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::json::{Form, Json};
 use crate::path::Part;
 
 mod sets;
@@ -90,45 +91,44 @@ pub fn of(object: &Value) -> Digests {
 }
 
 /// The same of an object in which sets of fields may have been left as text.
-pub(crate) fn of_with(object: &Value, sets: &mut FieldSets) -> Digests {
+pub(crate) fn of_with<'a>(object: impl Json<'a>, sets: &mut FieldSets) -> Digests {
     let mut all = Vec::new();
-    for entry in entries(object).filter(|entry| text(entry, "manager").starts_with(MANAGER_PREFIX))
+    for entry in entries(object).filter(|entry| text(*entry, "manager").starts_with(MANAGER_PREFIX))
     {
-        all.push(match entry.get("fieldsV1") {
-            Some(Value::String(text)) => {
+        let fields = entry.get("fieldsV1");
+        all.push(match (fields.and_then(Json::text), fields) {
+            (Some(text), _) => {
                 let set = sets.read(text);
                 own(object, entry, (&set.fields, set.digest), sets)
             }
-            fields => {
-                let fields = fields.unwrap_or(&Value::Null);
-                own(object, entry, (fields, digest(fields)), sets)
-            }
+            (None, Some(fields)) => own(object, entry, (fields, digest(fields)), sets),
+            (None, None) => own(object, entry, (&Value::Null, digest(&Value::Null)), sets),
         });
     }
     Digests((!all.is_empty()).then(|| all.into()))
 }
 
 /// The entries of `metadata.managedFields`.
-pub(crate) fn entries(object: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn entries<'a, J: Json<'a>>(object: J) -> impl Iterator<Item = J> {
     let managed = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
-    managed.and_then(Value::as_array).into_iter().flatten()
+    managed.into_iter().flat_map(Json::items)
 }
 
 /// The set of fields (`FieldsV1`) that a manager applied to the object itself.
 pub(crate) fn applied_fields<'a>(object: &'a Value, manager: &str) -> Option<&'a Value> {
     entries(object)
         .find(|entry| {
-            text(entry, "manager") == manager
-                && is_apply(entry)
-                && text(entry, "subresource").is_empty()
+            text(*entry, "manager") == manager
+                && is_apply(*entry)
+                && text(*entry, "subresource").is_empty()
         })?
         .get("fieldsV1")
 }
 
-fn own(
-    object: &Value,
-    entry: &Value,
-    (fields, digest): (&Value, u128),
+fn own<'a, 'f, J: Json<'a>>(
+    object: J,
+    entry: J,
+    (fields, digest): (impl Json<'f>, u128),
     sets: &mut FieldSets,
 ) -> Own {
     let applied = is_apply(entry);
@@ -141,15 +141,19 @@ fn own(
     }
 }
 
-fn is_apply(entry: &Value) -> bool {
+fn is_apply<'a>(entry: impl Json<'a>) -> bool {
     text(entry, "operation") == "Apply"
 }
 
-fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
-    entry.get(key).and_then(Value::as_str).unwrap_or_default()
+fn text<'a>(entry: impl Json<'a>, key: &str) -> &'a str {
+    entry.get(key).and_then(Json::text).unwrap_or_default()
 }
 
-fn values_digest(object: &Value, fields: &Value, sets: &mut FieldSets) -> u128 {
+fn values_digest<'a, 'f>(
+    object: impl Json<'a>,
+    fields: impl Json<'f>,
+    sets: &mut FieldSets,
+) -> u128 {
     let mut cut = Cut::default();
     let digest = sets.digest_of(&cut.object(object, fields));
     // A field that we own and that is not there: never equal to a manifest.
@@ -167,25 +171,22 @@ struct Cut {
 }
 
 impl Cut {
-    fn object<'a>(&mut self, object: &'a Value, fields: &'a Value) -> Part<'a> {
-        let both = object.as_object().zip(fields.as_object());
-        both.map_or_else(|| Part::Map(Vec::new()), |(object, children)| self.map(object, children))
+    fn object<'a, 'f, J: Json<'a>>(&mut self, object: J, fields: impl Json<'f>) -> Part<'f, J> {
+        if let (Form::Map(_), Form::Map(_)) = (object.form(), fields.form()) {
+            return self.map(object, fields);
+        }
+        Part::Map(Vec::new())
     }
 
     /// What `fields` selects of `value`. None, and `missing`, where the value is not of the form that the fields ask for.
-    fn at<'a>(&mut self, value: &'a Value, fields: &'a Value) -> Option<Part<'a>> {
-        let Some(children) =
-            fields.as_object().filter(|children| children.keys().any(|key| key != "."))
-        else {
-            return Some(if fields.get(".").is_some() {
-                emptied(value)
-            } else {
-                Part::Whole(value)
-            });
-        };
-        let cut = match value {
-            Value::Object(object) => Some(self.map(object, children)),
-            Value::Array(items) => Some(self.list(items, children)),
+    fn at<'a, 'f, J: Json<'a>>(&mut self, value: J, fields: impl Json<'f>) -> Option<Part<'f, J>> {
+        if fields.entries().all(|(key, _)| key == ".") {
+            let is_all = fields.get(".").is_none();
+            return Some(if is_all { Part::Whole(value) } else { emptied(value) });
+        }
+        let cut = match value.form() {
+            Form::Map(_) => Some(self.map(value, fields)),
+            Form::List(_) => Some(self.list(value, fields)),
             _ => None,
         };
         self.missing |= cut.is_none();
@@ -193,13 +194,9 @@ impl Cut {
     }
 
     /// Ordered by key, as the children are.
-    fn map<'a>(
-        &mut self,
-        object: &'a Map<String, Value>,
-        children: &'a Map<String, Value>,
-    ) -> Part<'a> {
-        let mut result = Vec::with_capacity(children.len());
-        for (element, below) in children {
+    fn map<'a, 'f, J: Json<'a>>(&mut self, object: J, children: impl Json<'f>) -> Part<'f, J> {
+        let mut result = Vec::with_capacity(children.size());
+        for (element, below) in children.entries() {
             if element == "." {
                 continue;
             }
@@ -213,18 +210,18 @@ impl Cut {
     }
 
     /// In the order of the list, so that a manifest with the same items in another order is not taken for the same.
-    fn list<'a>(&mut self, items: &'a [Value], children: &'a Map<String, Value>) -> Part<'a> {
-        let elements = children.iter().filter(|(element, _)| *element != ".");
-        let wanted: Vec<(Option<Element>, &Value)> =
+    fn list<'a, 'f, J: Json<'a>>(&mut self, list: J, children: impl Json<'f>) -> Part<'f, J> {
+        let elements = children.entries().filter(|(element, _)| *element != ".");
+        let wanted: Vec<_> =
             elements.map(|(element, below)| (Element::parse(element), below)).collect();
         let mut found = 0;
         let mut result = Vec::with_capacity(wanted.len());
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in list.items().enumerate() {
             if let Some((_, below)) = wanted.iter().find(|(element, _)| {
                 element.as_ref().is_some_and(|element| element.selects(index, item))
             }) {
                 found += 1;
-                result.extend(self.at(item, below));
+                result.extend(self.at(item, *below));
             }
         }
         self.missing |= found < wanted.len();
@@ -233,11 +230,11 @@ impl Cut {
 }
 
 /// A map or list of which only itself is owned, nothing in it.
-fn emptied(value: &Value) -> Part<'_> {
-    match value {
-        Value::Object(_) => Part::Map(Vec::new()),
-        Value::Array(_) => Part::List(Vec::new()),
-        scalar => Part::Whole(scalar),
+fn emptied<'a, 'f, J: Json<'a>>(value: J) -> Part<'f, J> {
+    match value.form() {
+        Form::Map(_) => Part::Map(Vec::new()),
+        Form::List(_) => Part::List(Vec::new()),
+        _ => Part::Whole(value),
     }
 }
 
@@ -259,7 +256,7 @@ impl Element {
         }
     }
 
-    fn selects(&self, index: usize, item: &Value) -> bool {
+    fn selects<'a>(&self, index: usize, item: impl Json<'a>) -> bool {
         match self {
             Self::Keys(keys) => keys.iter().all(|(key, value)| {
                 item.get(key).is_some_and(|held| digest(held) == digest(value))
@@ -306,25 +303,25 @@ fn sent(manifest: &Value) -> Part<'_> {
 }
 
 /// A digest of a JSON value: the same whatever the order of keys, and for a number however it is written.
-pub fn digest(value: &Value) -> u128 {
+pub fn digest<'a>(value: impl Json<'a>) -> u128 {
     digest_of(&Part::Whole(value))
 }
 
-fn digest_of(part: &Part<'_>) -> u128 {
+fn digest_of<'a>(part: &Part<'_, impl Json<'a>>) -> u128 {
     digest_in(&mut Vec::new(), part)
 }
 
 /// The same, with empty room to write in.
-fn digest_in(room: &mut Vec<u8>, part: &Part<'_>) -> u128 {
+fn digest_in<'a>(room: &mut Vec<u8>, part: &Part<'_, impl Json<'a>>) -> u128 {
     room.reserve(ROOM);
     canonical_part(part, room);
     xxh3_128(room)
 }
 
 /// As the value would be written that the part is a copy of.
-fn canonical_part(part: &Part<'_>, bytes: &mut Vec<u8>) {
+fn canonical_part<'a>(part: &Part<'_, impl Json<'a>>, bytes: &mut Vec<u8>) {
     match part {
-        Part::Whole(value) => canonical(value, bytes),
+        Part::Whole(value) => canonical(*value, bytes),
         Part::Map(entries) => {
             begin(b'o', entries.len(), bytes);
             for (key, held) in entries {
@@ -342,28 +339,28 @@ fn canonical_part(part: &Part<'_>, bytes: &mut Vec<u8>) {
 }
 
 /// An unambiguous form: each value begins with a letter for its type, each text and collection with its length.
-fn canonical(value: &Value, bytes: &mut Vec<u8>) {
-    match value {
-        Value::Null => bytes.push(b'n'),
-        Value::Bool(held) => bytes.push(if *held { b't' } else { b'f' }),
-        Value::Number(number) => {
+fn canonical<'a>(value: impl Json<'a>, bytes: &mut Vec<u8>) {
+    match value.form() {
+        Form::Null => bytes.push(b'n'),
+        Form::Bool(held) => bytes.push(if held { b't' } else { b'f' }),
+        Form::Number(number) => {
             bytes.push(b'#');
             canonical_number(number, bytes);
         }
-        Value::String(held) => {
+        Form::Text(held) => {
             bytes.push(b's');
             canonical_text(held, bytes);
         }
-        Value::Array(items) => {
-            begin(b'a', items.len(), bytes);
-            for item in items {
+        Form::List(length) => {
+            begin(b'a', length, bytes);
+            for item in value.items() {
                 canonical(item, bytes);
             }
         }
-        Value::Object(object) => {
-            begin(b'o', object.len(), bytes);
+        Form::Map(length) => {
+            begin(b'o', length, bytes);
             // The map is ordered by key (a test says so), so equal maps have equal bytes.
-            for (key, held) in object {
+            for (key, held) in value.entries() {
                 canonical_text(key, bytes);
                 canonical(held, bytes);
             }

@@ -14,6 +14,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
+use crate::json::{Form, Json};
+
 /// A place, or several places, in an object. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path(Box<[Segment]>);
@@ -70,7 +72,7 @@ impl Path {
     }
 
     /// Everything that the path finds in a value, in the order of the lists.
-    pub fn values<'a>(&self, of: &'a Value) -> Vec<&'a Value> {
+    pub fn values<'a, J: Json<'a>>(&self, of: J) -> Vec<J> {
         let mut found = Vec::new();
         find(&self.0, of, &mut |value| found.push(value));
         found
@@ -78,7 +80,7 @@ impl Path {
 
     /// The texts that the path finds, as `matching` compares them: strings, numbers and booleans. Lists, maps and nulls have
     /// none.
-    pub fn texts<'a>(&self, of: &'a Value) -> Vec<Cow<'a, str>> {
+    pub fn texts<'a>(&self, of: impl Json<'a>) -> Vec<Cow<'a, str>> {
         let mut found = Vec::new();
         find(&self.0, of, &mut |value| found.extend(text(value)));
         found
@@ -148,7 +150,7 @@ impl Segment {
     }
 
     /// Whether the segment selects this element of a list.
-    pub fn selects(&self, element: &Value) -> bool {
+    pub fn selects<'a>(&self, element: impl Json<'a>) -> bool {
         match self {
             Self::Key(_) => false,
             Self::Each => true,
@@ -157,37 +159,36 @@ impl Segment {
     }
 }
 
-fn holds_all(wanted: &[(Box<str>, Box<str>)], element: &Value) -> bool {
+fn holds_all<'a>(wanted: &[(Box<str>, Box<str>)], element: impl Json<'a>) -> bool {
     wanted
         .iter()
-        .all(|(key, value)| element.get(&**key).and_then(text).is_some_and(|text| text == **value))
+        .all(|(key, value)| element.get(key).and_then(text).is_some_and(|text| text == **value))
 }
 
 /// A scalar as text; `None` of a list, a map and null.
-pub fn text(value: &Value) -> Option<Cow<'_, str>> {
-    match value {
-        Value::String(text) => Some(Cow::Borrowed(text)),
-        Value::Number(number) => Some(Cow::Owned(number.to_string())),
-        Value::Bool(true) => Some(Cow::Borrowed("true")),
-        Value::Bool(false) => Some(Cow::Borrowed("false")),
-        Value::Null | Value::Array(_) | Value::Object(_) => None,
+pub fn text<'a>(value: impl Json<'a>) -> Option<Cow<'a, str>> {
+    match value.form() {
+        Form::Text(text) => Some(Cow::Borrowed(text)),
+        Form::Number(number) => Some(Cow::Owned(number.to_string())),
+        Form::Bool(true) => Some(Cow::Borrowed("true")),
+        Form::Bool(false) => Some(Cow::Borrowed("false")),
+        Form::Null | Form::List(_) | Form::Map(_) => None,
     }
 }
 
-fn find<'a>(segments: &[Segment], value: &'a Value, found: &mut impl FnMut(&'a Value)) {
+fn find<'a, J: Json<'a>>(segments: &[Segment], value: J, found: &mut impl FnMut(J)) {
     let Some((first, rest)) = segments.split_first() else { return found(value) };
-    match (first, value) {
-        (Segment::Key(key), Value::Object(map)) => {
-            if let Some(child) = map.get(&**key) {
+    match first {
+        Segment::Key(key) => {
+            if let Some(child) = value.get(key) {
                 find(rest, child, found);
             }
         }
-        (Segment::Each | Segment::Where(_), Value::Array(list)) => {
-            for element in list.iter().filter(|element| first.selects(element)) {
+        Segment::Each | Segment::Where(_) => {
+            for element in value.items().filter(|element| first.selects(*element)) {
                 find(rest, element, found);
             }
         }
-        _ => {}
     }
 }
 
@@ -208,7 +209,7 @@ fn point(segments: &[Segment], value: &Value, prefix: &mut String, found: &mut V
         }
         (Segment::Each | Segment::Where(_), Value::Array(list)) => {
             for (at, element) in
-                list.iter().enumerate().filter(|(_, element)| first.selects(element))
+                list.iter().enumerate().filter(|(_, element)| first.selects(*element))
             {
                 step(&at.to_string(), element);
             }

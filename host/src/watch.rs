@@ -189,10 +189,10 @@ impl Watch {
         while let Some(event) = events.next().await {
             match event {
                 Ok(Event::Init) => feed.begin_list(),
-                Ok(Event::InitApply(object)) => feed.list_item(&object.value),
+                Ok(Event::InitApply(object)) => feed.list_item(object.object()),
                 Ok(Event::InitDone) => feed.end_list(),
-                Ok(Event::Apply(object)) => feed.upsert(&object.value),
-                Ok(Event::Delete(object)) => feed.delete(&object.value),
+                Ok(Event::Apply(object)) => feed.upsert(object.object()),
+                Ok(Event::Delete(object)) => feed.delete(object.object()),
                 Err(error) => {
                     if let Some(end) = end(&error) {
                         return end;

@@ -24,7 +24,7 @@ fn remove(value: &mut Value, segments: &[Segment]) -> bool {
         }
         (Segment::Each | Segment::Where(_), Value::Array(items)) => {
             let before = items.len();
-            items.retain_mut(|item| !(first.selects(item) && remove(item, rest)));
+            items.retain_mut(|item| !(first.selects(&*item) && remove(item, rest)));
             items.is_empty() && before > 0
         }
         _ => false,

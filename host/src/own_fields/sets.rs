@@ -6,7 +6,7 @@ use serde_json::Value;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{digest, digest_in};
-use crate::path::Part;
+use crate::{json::Json, path::Part};
 
 /// So many are remembered: more than the managers of a kind's objects have in common.
 const REMEMBERED: usize = 64;
@@ -51,7 +51,7 @@ impl FieldSets {
     }
 
     /// A digest of a part of an object.
-    pub(super) fn digest_of(&mut self, part: &Part<'_>) -> u128 {
+    pub(super) fn digest_of<'a>(&mut self, part: &Part<'_, impl Json<'a>>) -> u128 {
         let digest = digest_in(&mut self.room, part);
         self.room.clear();
         // What a large object has taken is not held for all the small ones.

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Digests, digest, of, of_manifest};
+use super::{Digests, FieldSets, MANAGER_PREFIX, digest, of, of_manifest, of_with};
 
 const MANAGER: &str = "mortise/default/api-rule/a1";
 
@@ -159,4 +159,29 @@ proptest! {
             prop_assert_ne!(digest(&json!(keys)), digest(&parse(text(forward))));
         }
     }
+}
+
+#[test]
+fn sets_that_nobody_has_any_more_are_forgotten() {
+    let object = |at: usize| {
+        let set = format!(r#"{{"f:data":{{"f:{at}":{{}}}}}}"#);
+        let manager = format!("{MANAGER_PREFIX}x");
+        json!({"data": {at.to_string(): "1"}, "metadata": {"name": "n", "managedFields": [
+            {"manager": manager, "operation": "Apply", "fieldsV1": set},
+        ]}})
+    };
+    let mut sets = FieldSets::default();
+    for at in (0..200).chain(0..200) {
+        let fresh = of_with(&object(at), &mut FieldSets::default());
+        assert_eq!(of_with(&object(at), &mut sets), fresh);
+        assert!(sets.len() <= 64);
+    }
+    let before = sets.len();
+    of_with(&object(10_usize.pow(9)), &mut sets);
+    assert_eq!(sets.len(), before + 1);
+    let mut long = object(0);
+    let set = format!(r#"{{"f:data":{{"f:{}":{{}}}}}}"#, "a".repeat(20_000));
+    long["metadata"]["managedFields"][0]["fieldsV1"] = set.into();
+    of_with(&long, &mut sets);
+    assert_eq!(sets.len(), before + 1, "one that is so long is not kept");
 }

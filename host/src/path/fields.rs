@@ -7,6 +7,7 @@ use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Map, Value};
 
 use super::{Pairs, Path, Segment, holds_all};
+use crate::json::{Form, Json};
 
 /// What is in every answer, asked for or not.
 const ALWAYS: [&[&str]; 8] = [
@@ -44,13 +45,13 @@ pub enum Extent {
 
 /// The part of a value that was selected; borrows it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part<'a> {
+pub enum Part<'a, J = &'a Value> {
     /// All of it.
-    Whole(&'a Value),
+    Whole(J),
     /// Some of a map.
-    Map(Vec<(&'a str, Part<'a>)>),
+    Map(Vec<(&'a str, Self)>),
     /// Some elements of a list.
-    List(Vec<Part<'a>>),
+    List(Vec<Self>),
 }
 
 /// The paths as a tree.
@@ -151,16 +152,16 @@ impl Fields {
     }
 
     /// The part of an object that is selected.
-    pub fn select<'a>(&self, object: &'a Value, extent: Extent) -> Part<'a> {
-        let Value::Object(map) = object else { return Part::Whole(object) };
+    pub fn select<'a, J: Json<'a>>(&self, object: J, extent: Extent) -> Part<'a, J> {
+        let Form::Map(_) = object.form() else { return Part::Whole(object) };
         let all = |name: &str| self.root.whole || self.root.keys.contains_key(name);
-        let entries = map.iter().filter(|(name, _)| all(name)).filter_map(|(name, value)| {
-            let part = match (name.as_str(), extent) {
+        let entries = object.entries().filter(|(name, _)| all(name)).filter_map(|(name, value)| {
+            let part = match (name, extent) {
                 ("status", Extent::WithoutStatus) => None,
                 ("metadata", _) => self.root.child(name).select_metadata(value, extent),
                 _ => self.root.child(name).select(value),
             };
-            part.map(|part| (name.as_str(), part))
+            part.map(|part| (name, part))
         });
         Part::Map(entries.collect())
     }
@@ -295,51 +296,47 @@ impl Node {
         self.keys.get(key).filter(|_| !self.whole).unwrap_or(self)
     }
 
-    fn select_metadata<'a>(&self, metadata: &'a Value, extent: Extent) -> Option<Part<'a>> {
-        let Value::Object(map) = metadata else { return self.select(metadata) };
+    fn select_metadata<'a, J: Json<'a>>(&self, metadata: J, extent: Extent) -> Option<Part<'a, J>> {
+        let Form::Map(_) = metadata.form() else { return self.select(metadata) };
         let counted = |name: &str| extent == Extent::Shown || !NOT_COUNTED.contains(&name);
-        let entries = map
-            .iter()
+        let entries = metadata
+            .entries()
             .filter(|(name, _)| *name != "managedFields" && counted(name))
-            .filter(|(name, _)| self.whole || self.keys.contains_key(name.as_str()))
-            .filter_map(|(name, value)| Some((name.as_str(), self.child(name).select(value)?)));
+            .filter(|(name, _)| self.whole || self.keys.contains_key(*name))
+            .filter_map(|(name, value)| Some((name, self.child(name).select(value)?)));
         Some(Part::Map(entries.collect()))
     }
 
-    fn select<'a>(&self, value: &'a Value) -> Option<Part<'a>> {
+    fn select<'a, J: Json<'a>>(&self, value: J) -> Option<Part<'a, J>> {
         select(&[self], value)
     }
 }
 
 /// What any of the nodes selects; `None` where that is nothing.
-pub(super) fn select<'a>(nodes: &[&Node], value: &'a Value) -> Option<Part<'a>> {
+pub(super) fn select<'a, J: Json<'a>>(nodes: &[&Node], value: J) -> Option<Part<'a, J>> {
     if nodes.iter().any(|node| node.whole) {
         return Some(Part::Whole(value));
     }
-    match value {
-        Value::Object(map) => {
-            let entry = |(name, value): (&'a String, &'a Value)| {
+    match value.form() {
+        Form::Map(_) => {
+            let entry = |(name, value): (&'a str, J)| {
                 let children: Vec<&Node> =
-                    nodes.iter().filter_map(|node| node.keys.get(name.as_str())).collect();
-                if children.is_empty() {
-                    None
-                } else {
-                    Some((name.as_str(), select(&children, value)?))
-                }
+                    nodes.iter().filter_map(|node| node.keys.get(name)).collect();
+                if children.is_empty() { None } else { Some((name, select(&children, value)?)) }
             };
-            let entries: Vec<_> = map.iter().filter_map(entry).collect();
+            let entries: Vec<_> = value.entries().filter_map(entry).collect();
             (!entries.is_empty()).then_some(Part::Map(entries))
         }
-        Value::Array(list) => {
+        Form::List(_) => {
             let elements: Vec<_> =
-                list.iter().filter_map(|element| select_element(nodes, element)).collect();
+                value.items().filter_map(|element| select_element(nodes, element)).collect();
             (!elements.is_empty()).then_some(Part::List(elements))
         }
         _ => None,
     }
 }
 
-fn select_element<'a>(nodes: &[&Node], element: &'a Value) -> Option<Part<'a>> {
+fn select_element<'a, J: Json<'a>>(nodes: &[&Node], element: J) -> Option<Part<'a, J>> {
     let mut selecting: Vec<&Node> = nodes.iter().filter_map(|node| node.each.as_deref()).collect();
     for node in nodes {
         selecting.extend(
@@ -354,7 +351,7 @@ fn select_element<'a>(nodes: &[&Node], element: &'a Value) -> Option<Part<'a>> {
 
 // === impl Part ===
 
-impl<'a> Part<'a> {
+impl Part<'_> {
     /// A copy.
     pub fn to_value(&self) -> Value {
         match self {
@@ -366,14 +363,16 @@ impl<'a> Part<'a> {
             Self::List(elements) => Value::Array(elements.iter().map(Part::to_value).collect()),
         }
     }
+}
 
+impl<'a, J> Part<'a, J> {
     /// The entries of a map that was selected in part.
-    pub fn entries(&self) -> &[(&'a str, Part<'a>)] {
+    pub fn entries(&self) -> &[(&'a str, Self)] {
         if let Self::Map(entries) = self { entries } else { &[] }
     }
 }
 
-impl Serialize for Part<'_> {
+impl<J: Serialize> Serialize for Part<'_, J> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Whole(value) => value.serialize(serializer),

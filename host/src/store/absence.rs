@@ -6,9 +6,8 @@
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::RwLock;
-use serde_json::Value;
 
-use crate::path::Path;
+use crate::{json::Json, path::Path};
 
 /// The field managers on whose behalf something must be absent.
 pub(super) type Managers = Arc<[Box<str>]>;
@@ -41,10 +40,10 @@ impl Absences {
     }
 
     /// The managers that find something on a whole object that must be absent; none where all is well.
-    pub(super) fn broken(
+    pub(super) fn broken<'a>(
         &self,
         (namespace, name): (&str, &str),
-        object: &Value,
+        object: impl Json<'a>,
     ) -> Option<Managers> {
         let all = self.0.read();
         let wanted = all.get(namespace)?.get(name)?;

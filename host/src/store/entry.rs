@@ -10,6 +10,7 @@ use super::hashed::{self, HashedSelector, Space};
 use super::interned::Interned;
 use super::named::Named;
 use crate::contract::{Kind, ObjectRef};
+use crate::json::Json;
 use crate::labels::LabelSelector;
 use crate::own_fields::{self, Digests};
 use crate::path::{Extent, Fields, Part, Path};
@@ -106,9 +107,9 @@ pub(super) fn path_key(path: &Path) -> u64 {
 impl Entry {
     /// What is kept of an object, which must be whole and with its `metadata.managedFields`; the sets of fields in these may have been
     /// left as text.
-    pub(super) fn new(
-        object: &Value,
-        named: &Named<'_>,
+    pub(super) fn new<'a, J: Json<'a>>(
+        object: J,
+        named: &Named<'a, J>,
         shape: &Arc<Shape>,
         interned: &mut Interned,
     ) -> Result<Self, NotKept> {
@@ -355,7 +356,7 @@ impl Entry {
 
 impl Rendered {
     /// A part of an object.
-    pub(crate) fn of(object: &Part<'_>) -> Self {
+    pub(crate) fn of<'a>(object: &Part<'_, impl Json<'a>>) -> Self {
         let mut layout = Layout::default();
         // What is too large to be kept is not there to be rendered.
         let _written: Option<()> = layout.write(object);
@@ -376,7 +377,7 @@ fn text(bytes: Option<&[u8]>) -> &str {
     bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-fn matching_terms(object: &Value, shape: &Shape) -> Vec<u64> {
+fn matching_terms<'a>(object: impl Json<'a>, shape: &Shape) -> Vec<u64> {
     let of = |(path, key): &(Path, u64)| {
         let terms: Vec<u64> =
             path.texts(object).iter().map(|text| hashed::term(*key, text)).collect();

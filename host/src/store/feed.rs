@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde_json::Value;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use super::absence::Absences;
 use super::entry::{NotKept, Shape};
 use super::table::{Difference, Table};
 use super::{OfKind, Scope, Source, StoreId, Stores, Wanted};
+use crate::json::Json;
 
 /// One kind within one scope.
 #[derive(Debug)]
@@ -201,7 +201,7 @@ impl Feed {
     }
 
     /// An object of the list. Nobody is woken for it: the next one follows, and the end of the list.
-    pub fn list_item(&self, object: &Value) {
+    pub fn list_item<'a>(&self, object: impl Json<'a>) {
         self.note(|table| Ok((table.list_item(object)?.into_iter().collect(), false)));
     }
 
@@ -214,12 +214,12 @@ impl Feed {
     }
 
     /// An object was made or changed, says the watch; whole, with `metadata.managedFields`.
-    pub fn upsert(&self, object: &Value) {
+    pub fn upsert<'a>(&self, object: impl Json<'a>) {
         self.tell(|table| Ok((table.upsert(object)?, false)));
     }
 
     /// An object was deleted or left the scope, says the watch; its last state.
-    pub fn delete(&self, object: &Value) {
+    pub fn delete<'a>(&self, object: impl Json<'a>) {
         self.tell(|table| Ok((table.delete(object), false)));
     }
 

@@ -1,12 +1,11 @@
 //! What the metadata of an object say of which one it is, found in one go.
 
-use serde_json::{Map, Value};
-
 use super::hashed::{self, Space};
+use crate::json::Json;
 
 /// What tells an object and its version from others, and its labels.
-#[derive(Debug, Default)]
-pub(super) struct Named<'a> {
+#[derive(Debug)]
+pub(super) struct Named<'a, J> {
     /// Empty where it has none.
     pub(super) namespace: &'a str,
     /// Empty where it has none.
@@ -15,23 +14,22 @@ pub(super) struct Named<'a> {
     pub(super) uid: &'a str,
     /// Its resource version; empty where it has none.
     pub(super) version: &'a str,
-    labels: Option<&'a Map<String, Value>>,
+    labels: Option<J>,
 }
 
 // === impl Named ===
 
-impl<'a> Named<'a> {
-    pub(super) fn of(object: &'a Value) -> Self {
-        let mut named = Self::default();
-        let metadata = object.get("metadata").and_then(Value::as_object);
-        for (key, value) in metadata.into_iter().flatten() {
-            let text = value.as_str().unwrap_or_default();
-            match key.as_str() {
-                "namespace" => named.namespace = text,
-                "name" => named.name = text,
-                "uid" => named.uid = text,
-                "resourceVersion" => named.version = text,
-                "labels" => named.labels = value.as_object(),
+impl<'a, J: Json<'a>> Named<'a, J> {
+    pub(super) fn of(object: J) -> Self {
+        let mut named = Self { namespace: "", name: "", uid: "", version: "", labels: None };
+        for (key, value) in object.get("metadata").into_iter().flat_map(Json::entries) {
+            let text = || value.text().unwrap_or_default();
+            match key {
+                "namespace" => named.namespace = text(),
+                "name" => named.name = text(),
+                "uid" => named.uid = text(),
+                "resourceVersion" => named.version = text(),
+                "labels" => named.labels = Some(value),
                 _ => {}
             }
         }
@@ -50,9 +48,9 @@ impl<'a> Named<'a> {
 
     /// Key and term of each label.
     pub(super) fn label_terms(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.labels.into_iter().flatten().filter_map(|(key, value)| {
+        self.labels.into_iter().flat_map(Json::entries).filter_map(|(key, value)| {
             let key = hashed::key(Space::Label, key);
-            Some((key, hashed::term(key, value.as_str()?)))
+            Some((key, hashed::term(key, value.text()?)))
         })
     }
 }

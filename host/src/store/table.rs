@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio::time::Instant;
 
 use super::absence::Absences;
@@ -16,6 +15,7 @@ use super::interned::Interned;
 use super::named::Named;
 use super::snapshot::Snapshot;
 use super::tombstones::Tombstones;
+use crate::json::Json;
 use crate::path::{Fields, Path};
 
 /// How many paths of a kind are indexed at most because somebody looked for them.
@@ -163,7 +163,10 @@ impl Table {
     }
 
     /// An object of the running list.
-    pub(super) fn list_item(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
+    pub(super) fn list_item<'a>(
+        &mut self,
+        object: impl Json<'a>,
+    ) -> Result<Option<Difference>, NotKept> {
         let named = Named::of(object);
         if let Some(listing) = &mut self.listing {
             let ((namespace, name), revision) = (named.place(), named.revision());
@@ -206,7 +209,7 @@ impl Table {
     }
 
     /// An object as a watch shows it.
-    pub(super) fn upsert(&mut self, object: &Value) -> Result<Vec<Difference>, NotKept> {
+    pub(super) fn upsert<'a>(&mut self, object: impl Json<'a>) -> Result<Vec<Difference>, NotKept> {
         let named = Named::of(object);
         self.confirm(named.place());
         let put = self.put(object, &named)?;
@@ -216,7 +219,10 @@ impl Table {
     }
 
     /// An object as a write of ours was answered.
-    pub(super) fn wrote(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
+    pub(super) fn wrote<'a>(
+        &mut self,
+        object: impl Json<'a>,
+    ) -> Result<Option<Difference>, NotKept> {
         let named = Named::of(object);
         let ((namespace, name), revision) = (named.place(), named.revision());
         let is_past = revision != 0 && revision <= self.seen;
@@ -235,7 +241,7 @@ impl Table {
     }
 
     /// An object that a write of ours put out of the scope.
-    pub(super) fn left(&mut self, object: &Value) -> Option<Difference> {
+    pub(super) fn left<'a>(&mut self, object: impl Json<'a>) -> Option<Difference> {
         let named = Named::of(object);
         let ((namespace, name), revision) = (named.place(), named.revision());
         let held = self.current.get(namespace, name)?;
@@ -248,7 +254,7 @@ impl Table {
     }
 
     /// The last state of an object that was deleted or left the scope.
-    pub(super) fn delete(&mut self, object: &Value) -> Vec<Difference> {
+    pub(super) fn delete<'a>(&mut self, object: impl Json<'a>) -> Vec<Difference> {
         let named = Named::of(object);
         let ((namespace, name), revision) = (named.place(), named.revision());
         self.confirm(named.place());
@@ -296,7 +302,11 @@ impl Table {
     }
 
     /// Keeps an object, unless what is known is newer.
-    fn put(&mut self, object: &Value, named: &Named<'_>) -> Result<Option<Difference>, NotKept> {
+    fn put<'a, J: Json<'a>>(
+        &mut self,
+        object: J,
+        named: &Named<'a, J>,
+    ) -> Result<Option<Difference>, NotKept> {
         let ((namespace, name), revision) = (named.place(), named.revision());
         let uid = Some(named.uid).filter(|uid| !uid.is_empty());
         if self.tombstones.bar(namespace, name, revision, uid) {

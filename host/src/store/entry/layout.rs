@@ -1,9 +1,7 @@
 //! How an entry's data are written: see [`Entry`](super::Entry).
 
-use serde_json::Value;
-
 use super::Named;
-use crate::path::Part;
+use crate::{json::Json, path::Part};
 
 /// What an entry finds in its data without parsing them: by these numbers in `starts` and `lengths`.
 pub(super) const NAMESPACE: usize = 0;
@@ -28,7 +26,11 @@ pub(super) struct Layout {
 
 impl Layout {
     /// Begins with the terms of an object, and with what the JSON will hold in an escaped form only, in an empty room.
-    pub(super) fn new(mut data: Vec<u8>, terms: &[u64], named: &Named<'_>) -> Self {
+    pub(super) fn new<'a, J: Json<'a>>(
+        mut data: Vec<u8>,
+        terms: &[u64],
+        named: &Named<'a, J>,
+    ) -> Self {
         data.extend(terms.iter().flat_map(|term| term.to_ne_bytes()));
         let mut layout = Self::default();
         for (which, text) in [(NAMESPACE, named.namespace), (NAME, named.name), (UID, named.uid)] {
@@ -57,7 +59,7 @@ impl Layout {
     }
 
     /// Writes the JSON; none where it is too large.
-    pub(super) fn write(&mut self, object: &Part<'_>) -> Option<()> {
+    pub(super) fn write<'a>(&mut self, object: &Part<'_, impl Json<'a>>) -> Option<()> {
         self.data.push(b'{');
         let find = |wanted: &str| {
             object.entries().iter().find(|(key, _)| *key == wanted).map(|(_, part)| part)
@@ -79,7 +81,7 @@ impl Layout {
         self.written().map(|_| ())
     }
 
-    fn metadata(&mut self, entries: &[(&str, Part<'_>)]) -> Option<()> {
+    fn metadata<'a, J: Json<'a>>(&mut self, entries: &[(&str, Part<'_, J>)]) -> Option<()> {
         let round = |key: &str| match key {
             "generation" => 1,
             "resourceVersion" => 2,
@@ -102,14 +104,14 @@ impl Layout {
         Some(())
     }
 
-    fn entry(&mut self, key: &str, part: &Part<'_>) -> Option<()> {
+    fn entry<'a>(&mut self, key: &str, part: &Part<'_, impl Json<'a>>) -> Option<()> {
         serde_json::to_writer(&mut self.data, key).ok()?;
         self.data.push(b':');
         serde_json::to_writer(&mut self.data, part).ok()
     }
 
     /// Remembers where a name was just written, or a list of which `start` is the start.
-    fn mark_place(&mut self, key: &str, part: &Part<'_>, start: usize) {
+    fn mark_place<'a>(&mut self, key: &str, part: &Part<'_, impl Json<'a>>, start: usize) {
         let which = match key {
             "namespace" => NAMESPACE,
             "name" => NAME,
@@ -117,7 +119,8 @@ impl Layout {
             "finalizers" => return self.mark(FINALIZERS, start, self.data.len() - start),
             _ => return,
         };
-        if let Part::Whole(Value::String(text)) = part
+        if let Part::Whole(value) = part
+            && let Some(text) = value.text()
             && self.lengths.get(which) == Some(&0)
         {
             self.mark(which, self.data.len().saturating_sub(text.len() + 1), text.len());
