@@ -37,7 +37,7 @@ pub trait Json<'a>: Copy + Serialize {
 }
 
 /// What a JSON value is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Form<'a> {
     /// `null`.
     Null,

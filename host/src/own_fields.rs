@@ -96,13 +96,13 @@ pub(crate) fn of_with<'a>(object: impl Json<'a>, sets: &mut FieldSets) -> Digest
     for entry in entries(object).filter(|entry| text(*entry, "manager").starts_with(MANAGER_PREFIX))
     {
         let fields = entry.get("fieldsV1");
-        all.push(match (fields.and_then(Json::text), fields) {
-            (Some(text), _) => {
-                let set = sets.read(text);
-                own(object, entry, (&set.fields, set.digest), sets)
-            }
-            (None, Some(fields)) => own(object, entry, (fields, digest(fields)), sets),
-            (None, None) => own(object, entry, (&Value::Null, digest(&Value::Null)), sets),
+        all.push(if let Some(text) = fields.and_then(Json::text) {
+            let set = sets.read(text);
+            own(object, entry, (&set.fields, set.digest), sets)
+        } else if let Some(fields) = fields {
+            own(object, entry, (fields, digest(fields)), sets)
+        } else {
+            own(object, entry, (&Value::Null, digest(&Value::Null)), sets)
         });
     }
     Digests((!all.is_empty()).then(|| all.into()))

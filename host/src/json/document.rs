@@ -1,6 +1,6 @@
 //! A document, and its nodes.
 
-use std::{cmp::Ordering, fmt, ops::Range};
+use std::{cmp::Ordering, ops::Range};
 
 use serde::{Serialize, Serializer};
 use serde_json::Number;
@@ -13,9 +13,9 @@ use super::{Form, Json};
 #[derive(Clone, Default)]
 pub struct Document {
     /// All keys and texts.
-    pub(super) texts: String,
+    pub(super) texts: Box<str>,
     /// What lists and maps hold, each one's side by side, those of a map ordered by key.
-    pub(super) children: Vec<Child>,
+    pub(super) children: Box<[Child]>,
     pub(super) root: Held,
 }
 
@@ -73,12 +73,6 @@ impl Document {
     }
 }
 
-impl fmt::Debug for Document {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.root().fmt(to)
-    }
-}
-
 // === impl Node ===
 
 impl<'a> Json<'a> for Node<'a> {
@@ -128,17 +122,10 @@ impl Serialize for Node<'_> {
     }
 }
 
-impl fmt::Debug for Node<'_> {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let json = serde_json::to_string(self).map_err(|_| fmt::Error)?;
-        to.write_str(&json)
-    }
-}
-
 // === impl Span ===
 
 impl Span {
-    /// None where a document would be too large.
+    /// None behind 4 GiB of texts, or as many children.
     pub(super) fn new(range: Range<usize>) -> Option<Self> {
         let (start, end) = (u32::try_from(range.start).ok()?, u32::try_from(range.end).ok()?);
         Some(Self { start, end })

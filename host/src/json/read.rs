@@ -6,7 +6,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{self, DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::Number;
+use serde_json::{Number, Value};
 
 use super::document::{Child, Document, Held, Span};
 
@@ -25,13 +25,13 @@ struct Builder {
 
 /// Reads a value.
 struct Reading<'a> {
-    part: Part,
+    position: Position,
     to: &'a mut Builder,
 }
 
-/// What of an object is read.
+/// Where in an object a value stands.
 #[derive(Clone, Copy)]
-enum Part {
+enum Position {
     Object,
     Metadata,
     Managers,
@@ -52,17 +52,37 @@ struct FieldKey<'a> {
     to: &'a mut Vec<u8>,
 }
 
+// === impl Document ===
+
 impl<'de> Deserialize<'de> for Document {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::read(Position::Object, deserializer)
+    }
+}
+
+impl Document {
+    /// Reads a value as it is: sets of fields are maps in it.
+    ///
+    /// # Errors
+    ///
+    /// More than 4 GiB of keys and texts.
+    pub(crate) fn of(value: &Value) -> serde_json::Result<Self> {
+        Self::read(Position::Other, value)
+    }
+
+    fn read<'de, D: Deserializer<'de>>(
+        position: Position,
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
         let mut builder = Builder {
             texts: Vec::with_capacity(TEXTS),
             children: Vec::with_capacity(CHILDREN),
             open: Vec::with_capacity(CHILDREN),
         };
-        let root = Reading { part: Part::Object, to: &mut builder }.deserialize(deserializer)?;
+        let root = Reading { position, to: &mut builder }.deserialize(deserializer)?;
         let Builder { texts, children, .. } = builder;
         let texts = String::from_utf8(texts).map_err(D::Error::custom)?;
-        Ok(Self { texts, children, root })
+        Ok(Self { texts: texts.into(), children: children.into(), root })
     }
 }
 
@@ -91,25 +111,33 @@ impl Builder {
     fn close_map<E: de::Error>(&mut self, from: usize) -> Result<Span, E> {
         let texts = &self.texts;
         let key = |child: &Child| texts.get(child.key.range()).unwrap_or_default();
+        let is_ordered = |entries: &[Child]| entries.is_sorted_by(|one, next| key(one) < key(next));
         let entries = self.open.get_mut(from..).unwrap_or_default();
-        if !entries.is_sorted_by(|one, next| key(one) < key(next)) {
-            entries.reverse();
+        if !is_ordered(entries) {
             entries.sort_by(|one, other| key(one).cmp(key(other)));
-            let mut entries = self.open.split_off(from);
-            entries.dedup_by(|next, one| key(next) == key(one));
-            self.open.append(&mut entries);
+            if !is_ordered(entries) {
+                let mut entries = self.open.split_off(from);
+                entries.dedup_by(|next, last| {
+                    let is_same = key(next) == key(last);
+                    if is_same {
+                        std::mem::swap(next, last);
+                    }
+                    is_same
+                });
+                self.open.append(&mut entries);
+            }
         }
         self.close(from)
     }
 }
 
 fn too_large<E: de::Error>() -> E {
-    E::custom("an object of the Kubernetes API is not as large as this")
+    E::custom("an object with more than 4 GiB of keys and texts is not read")
 }
 
-// === impl Part ===
+// === impl Position ===
 
-impl Part {
+impl Position {
     /// What stands under a key of it.
     fn under(self, key: &[u8]) -> Self {
         match (self, key) {
@@ -140,26 +168,27 @@ impl<'de> Visitor<'de> for Reading<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Held, A::Error> {
-        let Self { part, to } = self;
-        if let Part::FieldSet = part {
+        let Self { position, to } = self;
+        if let Position::FieldSet = position {
             let start = to.texts.len();
             FieldSet(&mut to.texts).visit_map(entries)?;
             return to.text_from(start).map(Held::Text);
         }
         let from = to.open.len();
         while let Some(key) = entries.next_key_seed(Key(&mut *to))? {
-            let part = part.under(to.texts.get(key.range()).unwrap_or_default());
-            let held = entries.next_value_seed(Reading { part, to: &mut *to })?;
+            let position = position.under(to.texts.get(key.range()).unwrap_or_default());
+            let held = entries.next_value_seed(Reading { position, to: &mut *to })?;
             to.open.push(Child { key, held });
         }
         to.close_map(from).map(Held::Map)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Held, A::Error> {
-        let Self { part, to } = self;
-        let part = if let Part::Managers = part { Part::Manager } else { Part::Other };
+        let Self { position, to } = self;
+        let position =
+            if let Position::Managers = position { Position::Manager } else { Position::Other };
         let from = to.open.len();
-        while let Some(held) = items.next_element_seed(Reading { part, to: &mut *to })? {
+        while let Some(held) = items.next_element_seed(Reading { position, to: &mut *to })? {
             to.open.push(Child { key: Span::default(), held });
         }
         to.close(from).map(Held::List)

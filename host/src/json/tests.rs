@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde::Deserialize as _;
 use serde_json::json;
 
-use super::*;
+use super::{document::Span, *};
 use crate::own_fields::{self, FieldSets, MANAGER_PREFIX};
 
 /// A set of fields as an API server may send it: with keys that JSON has to escape.
@@ -90,8 +90,18 @@ proptest! {
         seen(&value, &mut of_value);
         seen(document.root(), &mut of_document);
         prop_assert_eq!(of_document, of_value);
-        prop_assert_eq!(json!(document.root()), value);
+        prop_assert_eq!(json!(document.root()), json!(&value));
+        prop_assert_eq!(own_fields::digest(document.root()), own_fields::digest(&value));
+        let copied = Document::of(&value).unwrap();
+        prop_assert_eq!(json!(copied.root()), value);
     }
+}
+
+#[test]
+fn what_no_span_reaches_is_refused() {
+    let last = u32::MAX as usize;
+    assert!(Span::new(last..last).is_some());
+    assert!(Span::new(0..last + 1).is_none());
 }
 
 /// What of an object is left as text, as it was.
@@ -147,6 +157,6 @@ fn what_is_nowhere_else_so_is_taken_as_it_is() {
         assert_eq!(json!(read.root()), object);
     }
     let bad = r#"{"metadata": {"managedFields": [{"fieldsV1": {"f:a": 1}}]}}"#;
-    let error = serde_json::from_str::<Document>(bad).unwrap_err().to_string();
+    let error = serde_json::from_str::<Document>(bad).err().unwrap().to_string();
     assert!(error.contains("a set of fields: a map of maps"), "{error}");
 }

@@ -356,7 +356,7 @@ impl Entry {
 
 impl Rendered {
     /// A part of an object.
-    pub(crate) fn of<'a>(object: &Part<'_, impl Json<'a>>) -> Self {
+    pub(crate) fn of(object: &Part<'_>) -> Self {
         let mut layout = Layout::default();
         // What is too large to be kept is not there to be rendered.
         let _written: Option<()> = layout.write(object);

@@ -16,6 +16,8 @@ pub struct Memory {
     pub total: usize,
 }
 
+// === impl Memory ===
+
 impl Add for Memory {
     type Output = Self;
 
@@ -33,6 +35,8 @@ impl Sum for Memory {
         all.fold(Self::default(), Self::add)
     }
 }
+
+// === memory of stores ===
 
 impl Stores {
     /// How much is kept of all kinds.

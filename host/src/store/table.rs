@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::absence::Absences;
@@ -241,7 +242,7 @@ impl Table {
     }
 
     /// An object that a write of ours put out of the scope.
-    pub(super) fn left<'a>(&mut self, object: impl Json<'a>) -> Option<Difference> {
+    pub(super) fn left(&mut self, object: &Value) -> Option<Difference> {
         let named = Named::of(object);
         let ((namespace, name), revision) = (named.place(), named.revision());
         let held = self.current.get(namespace, name)?;

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::fixture::with;
+use crate::json::Document;
 use crate::path::{Extent, Fields, Path};
 
 fn kind() -> Kind {
@@ -86,6 +87,56 @@ fn changes(stores: &Stores) -> Vec<String> {
         Event::Closed(..) => Some("closed".to_owned()),
     };
     stores.take_events().into_iter().filter_map(change).collect()
+}
+
+/// What is told of an object that comes as a watch brings it, and as an answer to a write does.
+#[test]
+fn an_object_is_kept_alike_however_it_comes() {
+    let manager = "mortise/default/p/a";
+    let own = json!({
+        "manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:a": {}, "f:list": {"k:{\"name\":\"x\"}": {}}}},
+    });
+    let metadata = json!({
+        "name": "a\"b", "namespace": "n", "uid": "u", "resourceVersion": "7", "generation": 3, "labels": {"l": "1"},
+        "finalizers": ["f"], "managedFields": [own],
+    });
+    let object = json!({
+        "kind": "Thing", "apiVersion": "g/v1", "status": {"s": 1.5}, "metadata": metadata,
+        "spec": {"a": "1", "list": [{"name": "x", "port": 80}, {"name": "y"}], "long": "ä".repeat(5000), "many": vec![0; 200]},
+    });
+    let labels = [json!([]), json!("l"), json!(null), json!({"l": 1, "m": "2"})];
+    let others = labels.map(|labels| with(object.clone(), "metadata/labels", labels));
+    let mut repeated = object.to_string();
+    repeated.truncate(repeated.len() - 1);
+    let repeated =
+        format!(r#"{repeated},"spec":{{"list":[{{"port":80,"name":"x"}}],"a":"2","a":"3"}}}}"#);
+    let all = std::iter::once(&object).chain(&others).map(Value::to_string);
+    for text in all.chain([repeated]) {
+        let (value, document): (Value, Document) =
+            (serde_json::from_str(&text).unwrap(), serde_json::from_str(&text).unwrap());
+        for fields in [&[][..], &["spec.list[name=x]", "spec.a", "metadata.labels"]] {
+            let [of_value, of_document] = [(); 2].map(|()| stores(&wanted(fields, &["spec.a"])));
+            upsert(&of_value, &value);
+            of_document.feed(&kind(), &Scope::default()).unwrap().upsert(document.root());
+            let find = |stores: &Stores| match stores.known_by_name(&kind(), Some("n"), "a\"b") {
+                Known::Present(entry) => entry,
+                other => panic!("{other:?}"),
+            };
+            let [kept, other] = [find(&of_value), find(&of_document)];
+            assert_eq!(other.json(), kept.json());
+            assert_eq!(other.own(), kept.own());
+            assert!(!kept.own().is_empty());
+            let terms = |entry: &Entry| {
+                (
+                    entry.label_terms().collect::<Vec<_>>(),
+                    entry.matching_terms().collect::<Vec<_>>(),
+                )
+            };
+            assert_eq!(terms(&other), terms(&kept));
+            assert_eq!(other.counted(Extent::WithoutStatus), kept.counted(Extent::WithoutStatus));
+            assert_eq!((other.uid(), other.finalizers()), (kept.uid(), kept.finalizers()));
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! An object as a watch brings it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use kube::{
     Resource,
@@ -13,10 +13,10 @@ use crate::json::{Document, Json, Node};
 
 /// An object as it came: the store wants its JSON, kube's watcher its resourceVersion. Boxed, since kube's streams hand an event on by
 /// value many times.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Raw(Box<Came>);
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Came {
     metadata: ObjectMeta,
     document: Document,
@@ -41,11 +41,20 @@ impl Raw {
         // ObjectMeta is made of texts, numbers and maps of texts: there is nothing in it that JSON cannot hold.
         let metadata = serde_json::to_value(&partial.metadata).unwrap_or_default();
         let object = serde_json::json!({ "metadata": metadata });
-        Self::new(Document::deserialize(object).unwrap_or_default())
+        // Nor is it as large as what a document does not hold.
+        Self::new(Document::of(&object).unwrap_or_default())
     }
 
     pub(super) fn object(&self) -> Node<'_> {
         self.0.document.root()
+    }
+}
+
+/// Which object it is, and no more: the object may be a Secret.
+impl fmt::Debug for Raw {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ObjectMeta { namespace, name, resource_version, .. } = self.meta();
+        write!(to, "{namespace:?} {name:?} {resource_version:?}")
     }
 }
 
@@ -87,3 +96,6 @@ impl Resource for Raw {
         &mut self.0.metadata
     }
 }
+
+#[cfg(test)]
+mod tests;
