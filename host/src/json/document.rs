@@ -13,9 +13,9 @@ use super::{Form, Json};
 #[derive(Clone, Default)]
 pub struct Document {
     /// All keys and texts.
-    pub(super) texts: Box<str>,
+    pub(super) texts: String,
     /// What lists and maps hold, each one's side by side, those of a map ordered by key.
-    pub(super) children: Box<[Child]>,
+    pub(super) children: Vec<Child>,
     pub(super) root: Held,
 }
 

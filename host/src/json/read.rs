@@ -80,9 +80,12 @@ impl Document {
             open: Vec::with_capacity(CHILDREN),
         };
         let root = Reading { position, to: &mut builder }.deserialize(deserializer)?;
-        let Builder { texts, children, .. } = builder;
+        let Builder { mut texts, mut children, .. } = builder;
+        // What is held of a large object is what it takes.
+        texts.shrink_to(TEXTS);
+        children.shrink_to(CHILDREN);
         let texts = String::from_utf8(texts).map_err(D::Error::custom)?;
-        Ok(Self { texts: texts.into(), children: children.into(), root })
+        Ok(Self { texts, children, root })
     }
 }
 
