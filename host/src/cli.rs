@@ -3,6 +3,7 @@
 use std::{io::Write as _, process::ExitCode};
 
 use anyhow::Context as _;
+use tracing::debug;
 
 use crate::{
     args::{Args, Command, LogFormat},
@@ -42,6 +43,9 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
         return compile::run(args);
     }
     log::init(args.log_filter(), args.log_format())?;
+    if let Command::Run(_) = &args.command {
+        keep_pages_small();
+    }
     let mut threads = tokio::runtime::Builder::new_multi_thread();
     if let Some(workers) = args.workers() {
         threads.worker_threads(workers);
@@ -68,4 +72,13 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
     // What is still being compiled or read need not be waited for: nothing that it does is kept.
     runtime.shutdown_background();
     code
+}
+
+/// Has the kernel give this process its memory in small pages only, whoever asks for large ones. A host keeps many small things, and gives
+/// back what a load or a burst has taken; of a page of 2 MiB nothing goes back while anything in it is in use (host/decisions/0030).
+pub fn keep_pages_small() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        debug!(%error, "memory may come in huge pages");
+    }
 }

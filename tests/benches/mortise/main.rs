@@ -52,6 +52,8 @@ const PARTS: [(&str, Part); 11] = [
 ];
 
 fn main() -> anyhow::Result<()> {
+    // As `mortise run` does.
+    mortise_host::cli::keep_pages_small();
     // Cargo adds `--bench`.
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();

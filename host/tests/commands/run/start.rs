@@ -1,6 +1,6 @@
 //! What is wrong is said before anything runs, in one line that names the thing and what would be accepted.
 
-use std::{os::unix::fs::PermissionsExt as _, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
 use serde_json::{Value, json};
 
@@ -58,6 +58,19 @@ async fn a_host_says_where_it_listens_and_ends_when_it_is_told_to() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_comes_in_small_pages() {
+    let api = Api::start().await;
+    let run = Run::start(&api, &[]);
+    run.event("listening");
+    let status = fs::read_to_string(format!("/proc/{}/status", run.child.id())).unwrap();
+    // Not every kernel tells.
+    let told = status.lines().find_map(|line| line.strip_prefix("THP_enabled:"));
+    assert!(told.is_none_or(|told| told.trim() == "0"), "{status}");
+    let (end, said) = run.terminate();
+    assert_eq!(end.code(), Some(0), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_option_can_be_an_environment_variable() {
     let api = Api::start().await;
     let mut command = bare();
@@ -100,7 +113,7 @@ async fn every_option_can_be_an_environment_variable() {
 fn the_cluster_has_to_be_named_and_known() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    let write = |name: &str, text: &str| std::fs::write(path(name), text).unwrap();
+    let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
     write("broken", "contexts: [");
     write(
         "empty",
@@ -184,7 +197,7 @@ async fn a_host_without_rights_says_which_it_needs() {
     // Credentials from a program, as kubectl has them.
     let program = api.folder().join("login");
     let login = |body: &str| {
-        std::fs::write(&program, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::write(&program, format!("#!/bin/sh\n{body}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     };
     api.write_kubeconfig(&json!({"exec": {
