@@ -68,8 +68,8 @@ pub enum Error {
 #[derive(Debug)]
 pub(crate) struct Kept {
     dir: CacheDir,
-    /// As long as it is open, it is locked. None once nothing is written any more.
-    lock: Option<File>,
+    /// None once nothing is written any more.
+    lock: Option<Lock>,
     /// None: it has to be written anew.
     file: Option<File>,
     bytes: u64,
@@ -77,6 +77,13 @@ pub(crate) struct Kept {
     bound: u64,
     is_told: bool,
 }
+
+/// The directory is one host's as long as this is there.
+///
+/// It is let go of by itself, and not only by closing its file: a child that is just being made has the same file open until it is its
+/// own program.
+#[derive(Debug)]
+struct Lock(File);
 
 /// What was in the file.
 #[derive(Debug, Default)]
@@ -222,16 +229,27 @@ pub(crate) async fn run(kept: Arc<tokio::sync::Mutex<Kept>>, records: Arc<Record
 }
 
 /// Says to others that the directory is used.
-fn lock(dir: &CacheDir) -> Result<File, Error> {
+fn lock(dir: &CacheDir) -> Result<Lock, Error> {
     let path = || dir.path().display().to_string();
     let unusable = |source| Error::Unusable { path: path(), source };
     let mut options = OpenOptions::new();
     options.create(true).write(true);
     let lock = dir.dir().open_with(LOCK, &options).map_err(unusable)?.into_std();
     match lock.try_lock() {
-        Ok(()) => Ok(lock),
+        Ok(()) => Ok(Lock(lock)),
         Err(TryLockError::WouldBlock) => Err(Error::InUse(path())),
         Err(TryLockError::Error(error)) => Err(unusable(error)),
+    }
+}
+
+// === impl Lock ===
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            // Then it is let go of when the file is closed by all who have it.
+            warn!(%error, "the lock of the records is not let go of");
+        }
     }
 }
 
