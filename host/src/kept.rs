@@ -10,7 +10,6 @@ mod frame;
 mod tests;
 
 use std::{
-    collections::HashMap,
     fs::{File, TryLockError},
     io::{self, Read as _, Write as _},
     sync::Arc,
@@ -89,7 +88,7 @@ struct Lock(File);
 #[derive(Debug, Default)]
 pub(crate) struct Read {
     /// By key, as [`record`] reads it: pieces of what was read, none of them a copy.
-    pub(crate) records: HashMap<Key, Bytes>,
+    pub(crate) records: foldhash::HashMap<Key, Bytes>,
     /// How many frames were not whole.
     pub(crate) damaged: usize,
 }

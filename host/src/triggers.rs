@@ -14,7 +14,7 @@ mod log;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use self::compare::Compare;
@@ -31,8 +31,8 @@ use crate::write::{self, field_manager::FieldManagers};
 /// The interests of all keys.
 #[derive(Debug, Default)]
 pub struct Triggers {
-    keys: HashMap<Key, KeyState>,
     /// By a fast hash, as in [`Stores`].
+    keys: foldhash::HashMap<Key, KeyState>,
     kinds: foldhash::HashMap<Arc<Kind>, OfKind>,
     reconcilers: Vec<Standing>,
     log: Log,

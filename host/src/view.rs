@@ -42,6 +42,8 @@ pub struct View {
     rights: Option<Arc<Rights>>,
     /// What was read live: in one call, each object is read once.
     live: HashMap<ObjectRef, Option<Arc<Entry>>>,
+    /// The selection that was listed last: a call often lists several kinds by the same labels.
+    listed: Option<Listed>,
 }
 
 /// The object that a call is about.
@@ -71,6 +73,16 @@ struct Listing {
     answering: Answering,
 }
 
+/// A selection, whatever its kind and fields, and what it is compared as.
+#[derive(Debug)]
+struct Listed {
+    namespace: Option<String>,
+    name: Option<String>,
+    labels: String,
+    matching: Vec<(String, String)>,
+    query: Arc<Query>,
+}
+
 /// A store that can answer.
 struct Answering {
     store: StoreId,
@@ -98,8 +110,17 @@ impl View {
     /// A view of what is known from now on, at the first use of each kind.
     pub fn new(stores: Stores, readable: Arc<Readable>, page_bytes: usize) -> Self {
         let reads = Reads::new(stores.clone());
-        let (kinds, live) = (Vec::new(), HashMap::new());
-        Self { stores, readable, page_bytes, kinds, stood: None, reads, rights: None, live }
+        Self {
+            stores,
+            readable,
+            page_bytes,
+            kinds: Vec::new(),
+            stood: None,
+            reads,
+            rights: None,
+            live: HashMap::new(),
+            listed: None,
+        }
     }
 
     /// The same for a processor with an account: what is read by [`View::get_allowed`] and [`View::list_allowed`] is no more than
@@ -225,7 +246,7 @@ impl View {
 
     /// What a page is taken from.
     fn listing(&mut self, of: &Selection, from: Option<&str>) -> Result<Listing, ReadError> {
-        let query = Arc::new(Query::new(of).map_err(ReadError::Invalid)?);
+        let query = self.query(of)?;
         let readable = Arc::clone(&self.readable);
         let fields = readable.list(of, &query)?;
         let after = from.map(|token| page::read(of, token)).transpose()?;
@@ -235,6 +256,15 @@ impl View {
             Concern::Read { query: Arc::clone(&query), fields: Arc::clone(&fields) },
         );
         Ok(Listing { query, fields, after, answering })
+    }
+
+    /// What a selection is compared as.
+    fn query(&mut self, of: &Selection) -> Result<Arc<Query>, ReadError> {
+        if let Some(listed) = self.listed.as_ref().filter(|listed| listed.is_of(of)) {
+            return Ok(Arc::clone(&listed.query));
+        }
+        let listed = Listed::new(of).map_err(ReadError::Invalid)?;
+        Ok(Arc::clone(&self.listed.insert(listed).query))
     }
 
     fn page(&mut self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Paged, ReadError> {
@@ -341,6 +371,26 @@ fn answering(all: &KindSnapshot, query: &Query, fields: &Fields) -> Result<Answe
         return why("it is being listed again with more fields");
     }
     Ok(Answering { store, kind: Arc::clone(&all.kind), snapshot: snapshot.clone() })
+}
+
+// === impl Listed ===
+
+impl Listed {
+    fn new(of: &Selection) -> Result<Self, String> {
+        Ok(Self {
+            query: Arc::new(Query::new(of)?),
+            namespace: of.namespace.clone(),
+            name: of.name.clone(),
+            labels: of.labels.clone(),
+            matching: of.matching.clone(),
+        })
+    }
+
+    fn is_of(&self, other: &Selection) -> bool {
+        let Self { namespace, name, labels, matching, query: _ } = self;
+        (namespace, name, labels, matching)
+            == (&other.namespace, &other.name, &other.labels, &other.matching)
+    }
 }
 
 // === impl Cut ===

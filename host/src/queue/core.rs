@@ -23,7 +23,8 @@ const CAUSES_KEPT: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Core {
-    slots: HashMap<Key, Slot>,
+    /// By a fast hash: of names that people choose, made with a seed.
+    slots: foldhash::HashMap<Key, Slot>,
     lanes: Vec<Lane>,
     /// The lane to be asked first.
     turn: usize,

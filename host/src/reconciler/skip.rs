@@ -207,7 +207,7 @@ impl Reconciler {
             report.record = record;
         }
         self.parts.metrics.skipped(report);
-        debug!("skipped");
+        debug!(key = %report.key, "skipped");
         ended
     }
 

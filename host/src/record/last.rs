@@ -1,11 +1,9 @@
 //! The last record of each key, and what of it is not written down yet for the next start. No I/O: [`crate::kept`] does that.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -130,7 +128,7 @@ impl Records {
         let mut state = self.state.lock();
         let written = former.keys().cloned().collect();
         state.former = former;
-        state.down = Some(Down { written, unwritten: HashSet::new() });
+        state.down = Some(Down { written, unwritten: HashSet::default() });
     }
 
     /// Waits until something is to be written down.

@@ -18,6 +18,9 @@ use crate::path::{Fields, Path};
 /// Terms are compared by how many objects have them up to this number, then the first one is taken.
 const WORTH_COUNTING: usize = 64;
 
+/// So few objects are looked at sooner than counted once more.
+const FEW: usize = 2;
+
 /// How many label keys of a kind are indexed at most; selectors with others look at all objects.
 const MOST_INDEXED: usize = 256;
 
@@ -195,6 +198,10 @@ impl Snapshot {
             let found = entries.clone().take(rarest.1).count();
             if rarest.0.is_none() || found < rarest.1 {
                 rarest = (Some(entries), found);
+            }
+            // To look for a rarer one would take longer than to look at these.
+            if rarest.1 <= FEW {
+                break;
             }
         }
         rarest.0

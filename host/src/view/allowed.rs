@@ -24,7 +24,7 @@ impl View {
         match self.permit(&of.kind, place, is_declared).await {
             Ok(Permit::Stored) => self.get(of, fields),
             Ok(Permit::Live) => {
-                let answer = self.find_live(of, fields).await;
+                let answer = Box::pin(self.find_live(of, fields)).await;
                 let answer = self.record_get(of, fields, answer);
                 self.reads.was_live();
                 answer
@@ -46,10 +46,8 @@ impl View {
     ) -> Result<Page, ReadError> {
         let place = Place::list(of.namespace.as_deref(), of.name.as_deref());
         let readable = Arc::clone(&self.readable);
-        let declared = || {
-            let query = Query::new(of).map_err(ReadError::Invalid)?;
-            readable.list(of, &query).map(|_| ())
-        };
+        let query = self.query(of);
+        let declared = || readable.list(of, query.as_ref().map_err(ReadError::clone)?).map(|_| ());
         match self.permit(&of.kind, place, || declared().is_ok()).await {
             Ok(Permit::Stored) => self.list(of, limit, from),
             refused => {
@@ -84,7 +82,8 @@ impl View {
         let Some(rights) = &self.rights else { return Ok(Permit::Stored) };
         match rights.known(kind, place) {
             Some(known) => Ok(known),
-            None if is_declared() => rights.permit(kind, place).await,
+            // Boxed: few reads ask, and all would carry it.
+            None if is_declared() => Box::pin(rights.permit(kind, place)).await,
             None => Ok(Permit::Stored),
         }
     }
@@ -103,7 +102,9 @@ impl View {
                 self.reads.waits_for(&kind, true);
                 // A watch tells when it is served.
                 let query = Query::within(place.namespace, place.name);
-                self.reads.demands(self.readable.demand(&kind, &query));
+                if self.stores.best_for(&kind, &query).1.is_none() {
+                    self.reads.demands(self.readable.demand(&kind, &query));
+                }
                 ReadError::UnknownKind
             }
             // What has no answer yet is asked again, and then all keys run.

@@ -1,6 +1,6 @@
 //! What a processor may read: what its description declares, with the fields.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -30,13 +30,13 @@ pub struct Readable {
     written: Vec<Written>,
     wanted: Vec<(Kind, Scope, Wanted)>,
     /// The fields that were asked for under these parts, parsed and checked.
-    granted: Mutex<HashMap<Box<[usize]>, Answers>>,
+    granted: Mutex<foldhash::HashMap<Box<[usize]>, Answers>>,
     /// The lists of fields that stand in records, each once.
-    shared: Mutex<HashSet<Arc<[String]>>>,
+    shared: Mutex<foldhash::HashSet<Arc<[String]>>>,
 }
 
 /// By the fields that were asked for.
-type Answers = HashMap<Box<[String]>, Result<Arc<Fields>, ReadError>>;
+type Answers = foldhash::HashMap<Box<[String]>, Result<Arc<Fields>, ReadError>>;
 
 /// One declared selection.
 #[derive(Debug)]
