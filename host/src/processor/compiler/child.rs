@@ -27,7 +27,7 @@ const NO_MEMORY: &str = "memory allocation of ";
 /// Variables of the child. The static program's allocator begins before `main` and would take a GiB that can be written to, which counts
 /// against the limit on memory though nothing is in it: see host/decisions/0027.
 const OF_ALLOCATOR: &[(&str, &str)] =
-    if cfg!(target_env = "musl") { &[("MIMALLOC_ARENA_EAGER_COMMIT", "0")] } else { &[] };
+    if cfg!(target_feature = "crt-static") { &[("MIMALLOC_ARENA_EAGER_COMMIT", "0")] } else { &[] };
 
 /// Compiles a module in a child process. Its code is in a file that has no name.
 ///

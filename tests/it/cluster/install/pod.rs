@@ -1,5 +1,5 @@
 //! A container as the installation has it, without a container engine: its arguments, and a root that cannot be written to. In the root
-//! are the program, its volumes, credentials where Kubernetes puts them, and `/proc`. A program that is not linked statically
+//! are the program, its volumes, credentials and `/etc/hosts` where Kubernetes puts them, and `/proc`. A program that is not linked statically
 //! finds the libraries of this machine, too; with [`program::given`] one that is, as `deploy/Dockerfile` makes it, finds nothing else.
 
 use std::{
@@ -23,6 +23,10 @@ use crate::cluster::program;
 /// Where a pod finds who it is.
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
 const LIBRARIES: &str = "/lib /lib64 /usr";
+/// Where a pod finds the addresses of names. One has that of the API server by its environment, and this one by its name, so that the
+/// program is seen to look one up.
+const ADDRESSES: &str = "etc";
+const API: &str = "kubernetes.default.svc";
 
 /// In a mount namespace of its own: `PROGRAM FOLDER LIBRARIES VOLUME... -- ARGUMENT...`. The root is made in memory, since not every
 /// file system can be mounted anew by whom it does not belong to.
@@ -86,7 +90,7 @@ impl Pod {
     fn volumes(&self) -> Vec<String> {
         let mounts = self.container.volume_mounts.iter().flatten();
         let paths = mounts.map(|mount| mount.mount_path.trim_start_matches('/').to_owned());
-        paths.chain([ACCOUNT.to_owned()]).collect()
+        paths.chain([ACCOUNT, ADDRESSES].map(str::to_owned)).collect()
     }
 
     /// What is mounted at a path, outside of the pod.
@@ -119,7 +123,9 @@ impl Pod {
         command.args(self.container.args.iter().flatten());
         command.env_clear().env("PATH", env::var_os("PATH").unwrap_or_default());
         command.envs([("MORTISE_LISTEN", "127.0.0.1:0"), ("MORTISE_ADMIN", "127.0.0.1:0")]);
-        command.env("KUBERNETES_SERVICE_HOST", api.host().unwrap());
+        let hosts = format!("{} {API}\n", api.host().unwrap());
+        fs::write(self.volume(ADDRESSES).join("hosts"), hosts).unwrap();
+        command.env("KUBERNETES_SERVICE_HOST", API);
         command.env("KUBERNETES_SERVICE_PORT", api.port_u16().unwrap().to_string());
         command
     }
