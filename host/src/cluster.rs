@@ -33,6 +33,8 @@ pub const UNKNOWN_FOR: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
+    /// None: the same.
+    watching: Option<Client>,
     policy: Policy,
     lease: Guard,
     served: Arc<Mutex<HashMap<GroupVersion, Served>>>,
@@ -97,7 +99,7 @@ impl Cluster {
 
     /// A cluster with a policy of one's own.
     pub fn with_policy(client: Client, policy: Policy) -> Self {
-        Self { client, policy, lease: Guard::none(), served: Arc::default() }
+        Self { client, watching: None, policy, lease: Guard::none(), served: Arc::default() }
     }
 
     /// The same cluster, where nothing is written but while a Lease is held; what is known of its kinds is shared.
@@ -109,12 +111,25 @@ impl Cluster {
     /// The same cluster, where every request is made as an account; what is known of its kinds is shared.
     #[must_use]
     pub fn acting_as(&self, account: &Account) -> Self {
-        Self { client: account.client(&self.client), ..self.clone() }
+        let watching = self.watching.as_ref().map(|client| account.client(client));
+        Self { client: account.client(&self.client), watching, ..self.clone() }
     }
 
-    /// The client, for watches.
+    /// The same cluster, where watches have a client of their own: a connection belongs to the threads that have opened it, and
+    /// clients do not share any. What is known of its kinds is shared.
+    #[must_use]
+    pub fn watched_by(&self, client: Client) -> Self {
+        Self { watching: Some(client), ..self.clone() }
+    }
+
+    /// The client.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The client for watches.
+    pub fn watching(&self) -> &Client {
+        self.watching.as_ref().unwrap_or(&self.client)
     }
 
     /// How the cluster serves a kind; none if it does not.

@@ -32,6 +32,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, watch as latest},
     task::JoinSet,
 };
@@ -80,6 +81,8 @@ pub struct Options {
     pub lease: Guard,
     /// Where it is counted what happens.
     pub metrics: Metrics,
+    /// The runtime that watches run on; none: the one that the host is started on. See host/decisions/0034.
+    pub watches_on: Option<Handle>,
 }
 
 /// Which runs are left out that are due though nothing has changed, since what came of the last one would come of them.
@@ -139,6 +142,7 @@ impl Default for Options {
             skip: Skip::Never,
             lease: Guard::none(),
             metrics: Metrics::new(),
+            watches_on: None,
         }
     }
 }
@@ -234,7 +238,8 @@ impl Host {
         host.spawn(ended("the watch of CRDs", watch::run_crds(cluster.clone(), crds)));
         let rights = Arc::clone(&host.shared).keep_rights(changes.clone());
         host.spawn(ended("the renewal of rights", rights));
-        host.spawn(run_watches(opened, host.watching(changes)));
+        let watches_on = options.watches_on.clone().unwrap_or_else(Handle::current);
+        host.spawn(run_watches(opened, host.watching(changes), watches_on));
         host.open(&prepared);
         for prepared in prepared {
             host.put(prepared);

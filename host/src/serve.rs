@@ -8,6 +8,7 @@ mod home;
 mod once;
 mod report;
 mod signals;
+mod thread;
 mod version;
 
 use std::{
@@ -45,6 +46,7 @@ use crate::{
 };
 use home::{Home, Need};
 use signals::Signals;
+use thread::WatchThread;
 
 /// The exit code when a reconcile failed, or a Processor is not at work.
 const FAILED: u8 = 3;
@@ -63,6 +65,8 @@ struct Server {
     /// Those that end after it.
     after: JoinSet<anyhow::Result<()>>,
     stop_after: CancellationToken,
+    /// As long as the host runs.
+    _watches: WatchThread,
 }
 
 /// The ports.
@@ -118,9 +122,14 @@ impl Server {
             Some((lease, guard)) => (Some(lease), guard),
             None => (None, Guard::none()),
         };
-        let cluster = Cluster::new(home.client.clone()).guarded(&guard);
+        let cluster = Cluster::new(home.client.clone()).watched_by(home.watching.clone());
+        let cluster = cluster.guarded(&guard);
         let skip = skip(cache.as_ref())?;
-        let options = Options { skip, lease: guard.clone(), metrics, ..Options::default() };
+        let watches = WatchThread::start()?;
+        let watches_on = Some(watches.handle().clone());
+        let lease_held = guard.clone();
+        let options =
+            Options { skip, lease: lease_held, metrics, watches_on, ..Options::default() };
         let host = Arc::new(Host::start(&cluster, Vec::new(), &options)?);
         let supervisor = supervisor::Options {
             namespace: args.namespace.clone(),
@@ -129,13 +138,18 @@ impl Server {
             lease: guard.clone(),
         };
         let supervisor = Supervisor::open(&cluster, &engine, &host, supervisor).await?;
-        let mut server = Self::around(host, guard, supervisor.progress());
+        let mut server = Self::around(host, guard, supervisor.progress(), watches);
         server.spawn(supervisor, lease);
         server.serve(ports, home.about());
         Ok(server)
     }
 
-    fn around(host: Arc<Host>, lease: Guard, progress: latest::Receiver<Progress>) -> Self {
+    fn around(
+        host: Arc<Host>,
+        lease: Guard,
+        progress: latest::Receiver<Progress>,
+        watches: WatchThread,
+    ) -> Self {
         Self {
             host,
             lease,
@@ -145,6 +159,7 @@ impl Server {
             stop_before: CancellationToken::new(),
             after: JoinSet::new(),
             stop_after: CancellationToken::new(),
+            _watches: watches,
         }
     }
 

@@ -20,6 +20,7 @@ mod restart;
 mod rights;
 mod skipped;
 mod tap;
+mod threads;
 mod writes;
 
 use std::{

@@ -4,6 +4,7 @@ use std::{future::pending, sync::Arc};
 
 use anyhow::Context as _;
 use tokio::{
+    runtime::Handle,
     sync::{mpsc, watch as latest},
     task::JoinSet,
 };
@@ -123,16 +124,17 @@ impl Shared {
     }
 }
 
-/// Runs the watches that are opened.
+/// Runs the watches that are opened, on that runtime.
 pub(super) async fn run_watches(
     mut opened: mpsc::UnboundedReceiver<Opened>,
     context: watch::Context,
+    on: Handle,
 ) -> anyhow::Result<()> {
     let mut running = JoinSet::new();
     loop {
         tokio::select! {
             Some(opened) = opened.recv() => {
-                running.spawn(opened.run(context.clone()));
+                running.spawn_on(opened.run(context.clone()), &on);
             }
             Some(ended) = running.join_next() => ended.context("a watch failed")?,
             else => return Ok(()),

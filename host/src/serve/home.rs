@@ -28,6 +28,8 @@ const NOT_ACCEPTED: &str = "invalid peer certificate: ";
 pub(super) struct Home {
     /// With the host's own rights.
     pub(super) client: Client,
+    /// The same, with connections of its own.
+    pub(super) watching: Client,
     /// Of the pod, or of the context.
     pub(super) namespace: String,
     /// Who the API server says that we are.
@@ -76,7 +78,7 @@ impl Home {
             (config.cluster_url.to_string(), config.default_namespace.clone());
         let address = address.trim_end_matches('/').to_owned();
         let shown = Shown::of(&config.auth_info);
-        let client = client(config)?;
+        let (watching, client) = (client(config.clone())?, client(config)?);
         let asked = async {
             let version = version::check(&client, shown).await?;
             let user = whoami(&client, shown).await?;
@@ -86,7 +88,7 @@ impl Home {
         let (version, user) = answered
             .unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {ANSWER:?}")))
             .with_context(|| format!("cannot work with the cluster at {address}"))?;
-        Ok(Self { client, namespace, user, version, address, shown })
+        Ok(Self { client, watching, namespace, user, version, address, shown })
     }
 
     /// What is told of it.
