@@ -220,10 +220,7 @@ impl Table {
     }
 
     /// An object as a write of ours was answered.
-    pub(super) fn wrote<'a>(
-        &mut self,
-        object: impl Json<'a>,
-    ) -> Result<Option<Difference>, NotKept> {
+    pub(super) fn wrote(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
         let named = Named::of(object);
         let ((namespace, name), revision) = (named.place(), named.revision());
         let is_past = revision != 0 && revision <= self.seen;

@@ -198,7 +198,7 @@ async fn a_host_without_rights_says_which_it_needs() {
     let program = api.folder().join("login");
     let login = |body: &str| {
         fs::write(&program, format!("#!/bin/sh\n{body}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     };
     api.write_kubeconfig(&json!({"exec": {
         "apiVersion": "client.authentication.k8s.io/v1", "interactiveMode": "Never", "command": program.to_str().unwrap(),
@@ -233,7 +233,7 @@ async fn modules_and_ports_have_to_be_there() {
             .env(variable, &taken);
         holds(&refused(&mut command), &[&taken, option]);
     }
-    std::fs::remove_dir(api.modules()).unwrap();
+    fs::remove_dir(api.modules()).unwrap();
     holds(&refused(&mut command(&api)), &[api.modules().to_str().unwrap(), "--modules"]);
     let definition = kube::api::DeleteParams::default();
     let definitions: kube::Api<k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition> =
