@@ -6,8 +6,8 @@ use super::*;
 use crate::{
     fixture::key,
     record::{
-        self, Basis, Digest, Ending, Finalizers, Object, Own, Pruned, Question, Record, Selection,
-        Stood, Wrote,
+        self, Basis, Digest, Ending, Finalizers, Held, Object, Own, Pruned, Question, Record,
+        Selection, Stood, Wrote,
     },
 };
 
@@ -41,8 +41,8 @@ fn begin(folder: &tempfile::TempDir) -> (Kept, Records, usize) {
 
 fn held(records: &Records, name: &str) -> Option<Record> {
     match records.held(&key(name))? {
-        crate::record::Held::Known(record) => Some(Record::clone(&record)),
-        crate::record::Held::Former(bytes) => record(&key(name), &bytes),
+        Held::Ran(record) => Some(Record::clone(&record)),
+        Held::Adopted(written) | Held::Former(written) => record(&key(name), &written),
     }
 }
 

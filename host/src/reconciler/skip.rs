@@ -9,6 +9,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use tracing::debug;
 
@@ -46,7 +47,7 @@ impl Reconciler {
     ) -> Result<Ended, Option<Began>> {
         let held = self.parts.records.held(&run.key);
         let is_former = matches!(held, Some(Held::Former(_)));
-        let is_known = matches!(held, Some(Held::Known(_)));
+        let is_known = matches!(held, Some(Held::Ran(_) | Held::Adopted(_)));
         // What changes from now on, and is not seen by what follows, is told at the end.
         let began = is_former.then(|| enter(run));
         if !self.parts.skips || !is_due(run, is_known) {
@@ -68,21 +69,21 @@ impl Reconciler {
         reference: &ObjectRef,
         held: Option<Held>,
     ) -> Result<Standing, MustRun> {
-        match held {
-            None => Err(MustRun::NoRecord),
-            Some(Held::Known(record)) => {
-                record.skippable()?;
-                self.look(reference, &record, record.reads.to_vec()).await?;
-                Ok(Standing { record, reads: None })
-            }
-            Some(Held::Former(bytes)) => {
-                let mut record = kept::record(key, &bytes).ok_or(MustRun::NoRecord)?;
+        let read = |written: &Bytes| kept::record(key, written).ok_or(MustRun::NoRecord);
+        let record = match held.ok_or(MustRun::NoRecord)? {
+            Held::Ran(record) => record,
+            Held::Adopted(written) => Arc::new(read(&written)?),
+            Held::Former(written) => {
+                let mut record = read(&written)?;
                 record.skippable()?;
                 let asked = std::mem::take(&mut record.reads).into_vec();
                 let reads = self.look(reference, &record, asked).await?;
-                Ok(Standing { record: Arc::new(record), reads: Some(reads) })
+                return Ok(Standing { record: Arc::new(record), reads: Some(reads) });
             }
-        }
+        };
+        record.skippable()?;
+        self.look(reference, &record, record.reads.to_vec()).await?;
+        Ok(Standing { record, reads: None })
     }
 
     /// Whether all that a skippable run has seen and left is so now; what it reads, if so. `asked` are the reads of its record.
@@ -201,7 +202,7 @@ impl Reconciler {
             report.denied.append(&mut reads.take_denials());
             reads.hand_over(&mut adopted);
             report.record = Arc::new(adopted);
-            self.parts.records.adopt(&report.record);
+            self.parts.records.adopt(&report.key);
             self.introduce(&report.record.key, reference);
         } else {
             report.record = record;

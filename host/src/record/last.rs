@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Record;
-use crate::queue::Key;
+use crate::{kept, queue::Key};
 
 /// The last record of each key.
 #[derive(Debug, Default)]
@@ -20,11 +20,20 @@ pub struct Records {
 
 #[derive(Debug, Default)]
 struct State {
-    last: HashMap<Key, Arc<Record>>,
+    last: HashMap<Key, Last>,
     /// Records of a former start in their written form, of keys that have not run or been looked at in this one.
     former: HashMap<Key, Bytes>,
     /// None: nothing is written down.
     down: Option<Down>,
+}
+
+/// The last run of a key that has run or been looked at in this start.
+#[derive(Clone, Debug)]
+enum Last {
+    /// It was in this start.
+    Ran(Arc<Record>),
+    /// It was in a former one: its record stays in its written form, which is a third as large, in one piece.
+    Adopted(Bytes),
 }
 
 /// What is on disk.
@@ -40,7 +49,9 @@ struct Down {
 #[derive(Debug)]
 pub(crate) enum Held {
     /// It ran in this start: what it read is watched for it.
-    Known(Arc<Record>),
+    Ran(Arc<Record>),
+    /// It ran in a former one, and was looked at in this one: so is what it read then.
+    Adopted(Bytes),
     /// It ran in a former one.
     Former(Bytes),
 }
@@ -63,28 +74,36 @@ impl Records {
     pub fn keep(&self, record: &Arc<Record>) {
         let mut state = self.state.lock();
         state.former.remove(&record.key);
-        state.last.insert(record.key.clone(), Arc::clone(record));
+        state.last.insert(record.key.clone(), Last::Ran(Arc::clone(record)));
         state.changed(&record.key, record.outlives_its_start());
         drop(state);
         self.work.notify_one();
     }
 
-    /// Takes over what a former start knew of a key, with what it read as it is now. What is written down of it holds on.
-    pub(crate) fn adopt(&self, record: &Arc<Record>) {
+    /// Takes over what a former start knew of a key. What is written down of it holds on.
+    pub(crate) fn adopt(&self, key: &Key) {
         let mut state = self.state.lock();
-        state.former.remove(&record.key);
-        state.last.insert(record.key.clone(), Arc::clone(record));
+        if let Some(record) = state.former.remove(key) {
+            state.last.insert(key.clone(), Last::Adopted(record));
+        }
     }
 
-    /// The record of a key's last run, if that was in this start of the host.
+    /// The record of a key's last run, if the key has run or been looked at in this start of the host.
     pub fn get(&self, key: &Key) -> Option<Arc<Record>> {
-        self.state.lock().last.get(key).cloned()
+        let last = self.state.lock().last.get(key).cloned();
+        match last? {
+            Last::Ran(record) => Some(record),
+            Last::Adopted(record) => kept::record(key, &record).map(Arc::new),
+        }
     }
 
     /// What is known of a key's last run.
     pub(crate) fn held(&self, key: &Key) -> Option<Held> {
         let state = self.state.lock();
-        let known = state.last.get(key).map(|record| Held::Known(Arc::clone(record)));
+        let known = state.last.get(key).map(|last| match last {
+            Last::Ran(record) => Held::Ran(Arc::clone(record)),
+            Last::Adopted(record) => Held::Adopted(record.clone()),
+        });
         known.or_else(|| state.former.get(key).map(|bytes| Held::Former(bytes.clone())))
     }
 
@@ -146,10 +165,10 @@ impl Records {
         let mut taken = Vec::with_capacity(keys.len());
         for key in keys {
             down.unwritten.remove(&key);
-            match last.get(&key).filter(|record| record.outlives_its_start()) {
-                Some(record) => {
-                    down.written.insert(key.clone());
-                    taken.push(Unwritten::Record(key, Arc::clone(record)));
+            match last.get(&key).and_then(|last| last.unwritten(&key)) {
+                Some(unwritten) => {
+                    down.written.insert(key);
+                    taken.push(unwritten);
                 }
                 None if down.written.remove(&key) => taken.push(Unwritten::Nothing(key)),
                 None => {}
@@ -162,8 +181,7 @@ impl Records {
     pub(crate) fn take_all(&self) -> Vec<Unwritten> {
         let mut state = self.state.lock();
         let State { last, former, down: Some(down) } = &mut *state else { return Vec::new() };
-        let outlives = last.iter().filter(|(_, record)| record.outlives_its_start());
-        let records = outlives.map(|(key, record)| Unwritten::Record(key.clone(), record.clone()));
+        let records = last.iter().filter_map(|(key, last)| last.unwritten(key));
         let former =
             former.iter().map(|(key, bytes)| Unwritten::Former(key.clone(), bytes.clone()));
         let all: Vec<Unwritten> = records.chain(former).collect();
@@ -199,6 +217,21 @@ impl State {
             && (outlives || down.written.contains(key))
         {
             down.unwritten.insert(key.clone());
+        }
+    }
+}
+
+// === impl Last ===
+
+impl Last {
+    /// What is to be on disk of it; none where the next start may not know it.
+    fn unwritten(&self, key: &Key) -> Option<Unwritten> {
+        match self {
+            Self::Ran(record) if record.outlives_its_start() => {
+                Some(Unwritten::Record(key.clone(), Arc::clone(record)))
+            }
+            Self::Ran(_) => None,
+            Self::Adopted(record) => Some(Unwritten::Former(key.clone(), record.clone())),
         }
     }
 }
