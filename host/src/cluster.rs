@@ -115,21 +115,23 @@ impl Cluster {
         Self { client: account.client(&self.client), watching, ..self.clone() }
     }
 
-    /// The same cluster, where watches have a client of their own: a connection belongs to the threads that have opened it, and
-    /// clients do not share any. What is known of its kinds is shared.
+    /// The same cluster, with another client for what runs where watches do: a connection belongs to the threads that have opened
+    /// it, and clients do not share any. What is known of its kinds is shared.
     #[must_use]
     pub fn watched_by(&self, client: Client) -> Self {
         Self { watching: Some(client), ..self.clone() }
     }
 
+    /// The same cluster, for what runs where watches do.
+    #[must_use]
+    pub fn for_watches(&self) -> Self {
+        let client = self.watching.as_ref().unwrap_or(&self.client).clone();
+        Self { client, ..self.clone() }
+    }
+
     /// The client.
     pub fn client(&self) -> &Client {
         &self.client
-    }
-
-    /// The client for watches.
-    pub fn watching(&self) -> &Client {
-        self.watching.as_ref().unwrap_or(&self.client)
     }
 
     /// How the cluster serves a kind; none if it does not.

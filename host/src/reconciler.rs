@@ -187,11 +187,12 @@ impl Reconciler {
             return (report, Ended::nothing());
         };
         report.kind = reference.kind.clone();
-        let began = match self.skip(run, &reference, triggers, &enter, &mut report).await {
+        let span = report::span(&run.key, &report.kind, Some(self.loaded.processor.digest()));
+        let skip = self.skip(run, &reference, triggers, &enter, &mut report);
+        let began = match skip.instrument(span.clone()).await {
             Ok(ended) => return (report, ended),
             Err(began) => began.unwrap_or_else(|| enter(run)),
         };
-        let span = report::span(&run.key, &report.kind, Some(self.loaded.processor.digest()));
         (report.causes, report.more_causes) = (run.causes.clone(), run.more_causes);
         // In its own piece of memory, as it is large: what is left out need not carry it.
         let reconcile = Box::pin(self.reconcile(run, reference.clone(), &mut report));

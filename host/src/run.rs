@@ -81,7 +81,8 @@ pub struct Options {
     pub lease: Guard,
     /// Where it is counted what happens.
     pub metrics: Metrics,
-    /// The runtime that watches run on; none: the one that the host is started on. See host/decisions/0034.
+    /// The runtime that the watches of what processors read run on; none: the one that the host is started on. See
+    /// host/decisions/0034.
     pub watches_on: Option<Handle>,
 }
 

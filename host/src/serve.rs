@@ -125,7 +125,7 @@ impl Server {
         let cluster = Cluster::new(home.client.clone()).watched_by(home.watching.clone());
         let cluster = cluster.guarded(&guard);
         let skip = skip(cache.as_ref())?;
-        let watches = WatchThread::start()?;
+        let watches = WatchThread::start().await?;
         let watches_on = Some(watches.handle().clone());
         let lease_held = guard.clone();
         let options =

@@ -31,7 +31,8 @@ use crate::write::{self, field_manager::FieldManagers};
 /// The interests of all keys.
 #[derive(Debug, Default)]
 pub struct Triggers {
-    /// By a fast hash, as in [`Stores`].
+    /// By a fast hash: of names that people choose, made with a seed. Who may make as many objects as a bad seed would take can keep
+    /// the host busy with less.
     keys: foldhash::HashMap<Key, KeyState>,
     kinds: foldhash::HashMap<Arc<Kind>, OfKind>,
     reconcilers: Vec<Standing>,

@@ -158,7 +158,7 @@ impl Watch {
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
-        let client = context.cluster.watching().clone();
+        let client = context.cluster.client().clone();
         match &self.scope.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, resource),
             None => Api::all_with(client, resource),

@@ -30,7 +30,8 @@ pub struct RunArgs {
     /// may read that.
     #[arg(long, env = "MORTISE_ADMIN", value_name = "ADDR", default_value = "127.0.0.1:8081", value_parser = value::address)]
     pub admin: SocketAddr,
-    /// How many threads run processors and all else but watches, which have one of their own; as many as there are CPUs for us if absent.
+    /// How many threads run processors and all else but the watches of what these read, which have one of their own; as many as
+    /// there are CPUs for us if absent.
     #[arg(
         long,
         env = "MORTISE_WORKERS",

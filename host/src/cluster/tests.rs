@@ -230,9 +230,17 @@ async fn a_client_of_an_account_says_so_with_each_request_and_names_no_groups() 
         let names = headers.keys().filter(|name| name.as_str().starts_with("impersonate"));
         names.map(|name| format!("{name}: {}", headers[name].to_str().unwrap())).collect::<Vec<_>>()
     };
-    let users: Vec<_> = seen.lock().iter().map(user).collect();
-    assert_eq!(
-        users,
-        [vec!["impersonate-user: system:serviceaccount:shop:painter".to_owned()], vec![]]
-    );
+    let users: Vec<_> = seen.lock().drain(..).map(|headers| user(&headers)).collect();
+    let painter = vec!["impersonate-user: system:serviceaccount:shop:painter".to_owned()];
+    assert_eq!(users, [painter.clone(), vec![]]);
+
+    // Where its watches have another client, that one says so too.
+    let other = Cluster::new(Client::new(EmbeddedApi::new(Options::default()).router(), "default"));
+    let acting = other.watched_by(own.client().clone()).acting_as(&"shop/painter".parse().unwrap());
+    let ask = async |cluster: &Cluster| {
+        let _ = cluster.send(&Outgoing::get("/api/v1/namespaces/default".into())).await;
+        seen.lock().drain(..).map(|headers| user(&headers)).collect::<Vec<_>>()
+    };
+    assert_eq!(ask(&acting).await, Vec::<Vec<String>>::new());
+    assert_eq!(ask(&acting.for_watches()).await, [painter]);
 }

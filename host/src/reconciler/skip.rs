@@ -208,7 +208,7 @@ impl Reconciler {
             report.record = record;
         }
         self.parts.metrics.skipped(report);
-        debug!(key = %report.key, "skipped");
+        debug!("skipped");
         ended
     }
 

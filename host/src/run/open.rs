@@ -148,6 +148,7 @@ impl Opened {
     async fn run(self, context: watch::Context) {
         let Self { watch, feed, rights, over } = self;
         let cluster = rights.map_or(context.cluster, |rights| rights.cluster().clone());
+        let cluster = cluster.for_watches();
         tokio::select! {
             () = over.cancelled() => {}
             () = watch.run(feed, watch::Context { cluster, ..context }) => {}

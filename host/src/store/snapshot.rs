@@ -273,9 +273,6 @@ impl Snapshot {
     /// Indexes the labels that a reader has looked for; says which paths one has looked for.
     pub(super) fn index_what_was_looked_for(&mut self) -> BTreeSet<Path> {
         let looked_for = std::mem::take(&mut *self.looked_for.lock());
-        if looked_for.keys.is_empty() {
-            return looked_for.paths;
-        }
         let keys = looked_for.keys.into_iter().filter(|key| !self.indexed.contains(key));
         let keys: BTreeSet<u64> = keys.collect();
         if keys.is_empty() {

@@ -102,9 +102,7 @@ impl View {
                 self.reads.waits_for(&kind, true);
                 // A watch tells when it is served.
                 let query = Query::within(place.namespace, place.name);
-                if self.stores.best_for(&kind, &query).1.is_none() {
-                    self.reads.demands(self.readable.demand(&kind, &query));
-                }
+                self.reads.demands(self.readable.demand(&kind, &query));
                 ReadError::UnknownKind
             }
             // What has no answer yet is asked again, and then all keys run.

@@ -58,6 +58,7 @@ impl Cache {
         while lock.try_lock().is_err() {
             tokio::task::yield_now().await;
         }
+        // Closing its file is not enough: see `Lock` in host/src/kept.rs.
         lock.unlock().unwrap();
     }
 }

@@ -56,10 +56,10 @@ fn watches_have_their_runtime_and_their_client_and_writes_do_not() {
     };
     hosting.block_on(host);
     let (by_watches, by_others) = (by_watches.lock().unwrap(), by_others.lock().unwrap());
-    let is_watch =
-        |(thread, what): &(String, String)| thread == "watches" && what.contains("watch=");
-    assert!(!by_watches.is_empty() && by_watches.iter().all(is_watch), "{by_watches:?}");
-    let mut writes = by_others.iter().filter(|(_, what)| what.starts_with("PATCH")).peekable();
-    assert!(writes.peek().is_some(), "{by_others:?}");
-    assert!(writes.all(|(thread, _)| thread == "host"), "{by_others:?}");
+    let is_watch = |(_, what): &&(String, String)| what.contains("configmaps?&watch=");
+    assert_eq!(by_watches.iter().filter(is_watch).count(), 1, "{by_watches:?}");
+    assert!(by_watches.iter().all(|(thread, _)| thread == "watches"), "{by_watches:?}");
+    assert!(by_others.iter().any(|(_, what)| what.starts_with("PATCH")), "{by_others:?}");
+    assert_eq!(by_others.iter().filter(is_watch).count(), 0, "{by_others:?}");
+    assert!(by_others.iter().all(|(thread, _)| thread != "watches"), "{by_others:?}");
 }
