@@ -32,7 +32,7 @@ struct State {
 enum Last {
     /// It was in this start.
     Ran(Arc<Record>),
-    /// It was in a former one: its record stays in its written form, which is a third as large, in one piece.
+    /// It was in a former one: its record stays in its written form, a part of what was read, until somebody asks for it.
     Adopted(Bytes),
 }
 
