@@ -62,6 +62,30 @@ fn an_object_is_given_with_the_fields_that_were_asked_for() {
 }
 
 #[test]
+fn a_list_is_not_answered_as_the_one_before_it_that_differed_in_one_thing() {
+    let things = || fields(all("Thing"), &["spec.hosts"]);
+    let mut view = view(vec![things()]);
+    let in_namespace =
+        |namespace: &str| Selection { namespace: Some(namespace.to_owned()), ..things() };
+    let lists = [
+        (things(), &["a", "b", "c"][..]),
+        (in_namespace("other"), &[]),
+        (in_namespace("default"), &["a", "b", "c"]),
+        (Selection { name: Some("b".to_owned()), ..in_namespace("default") }, &["b"]),
+        (Selection { name: Some("c".to_owned()), ..in_namespace("default") }, &["c"]),
+        (labelled(things(), "app=x"), &["a", "b"]),
+        (labelled(things(), "app=y"), &["c"]),
+        (matching(things(), "spec.hosts[]", "one"), &["a"]),
+        (matching(things(), "spec.hosts[]", "two"), &["b", "c"]),
+    ];
+    for (of, expected) in &lists {
+        assert_eq!(names(&view.list(of, 0, None).unwrap()), *expected, "{of:?}");
+        // And as it was a moment ago, once more.
+        assert_eq!(names(&view.list(of, 0, None).unwrap()), *expected, "{of:?}");
+    }
+}
+
+#[test]
 fn what_is_not_declared_is_denied_and_the_message_says_what_is() {
     let mut view = view(vec![fields(labelled(all("Thing"), "app=x"), &["spec.hosts"])]);
     let denied = |error: ReadError| match error {
