@@ -316,7 +316,9 @@ impl View {
         let answering = answering(&all, query, fields);
         if let Err(error) = &answering {
             self.reads.waits_for(&all.kind, *error == ReadError::UnknownKind);
-            if all.covering(query, None).is_none() {
+            // Another's watch may be of all these objects, and bring less of them.
+            let store = all.covering(query, Some(fields));
+            if store.is_none_or(|(_, snapshot)| !can_answer(snapshot.shape(), query, fields)) {
                 self.reads.demands(self.readable.demand(kind, query));
             }
         }
@@ -365,12 +367,15 @@ fn answering(all: &KindSnapshot, query: &Query, fields: &Fields) -> Result<Answe
     if !snapshot.is_complete() {
         return why("its first list has not arrived");
     }
-    let shape = snapshot.shape();
-    if !shape.fields.covers_all(fields) || query.matching().any(|(path, _)| !shape.can_match(path))
-    {
+    if !can_answer(snapshot.shape(), query, fields) {
         return why("it is being listed again with more fields");
     }
     Ok(Answering { store, kind: Arc::clone(&all.kind), snapshot: snapshot.clone() })
+}
+
+/// Whether what is kept of objects is all that the query and the fields ask for.
+fn can_answer(shape: &Shape, query: &Query, fields: &Fields) -> bool {
+    shape.fields.covers_all(fields) && query.matching().all(|(path, _)| shape.can_match(path))
 }
 
 // === impl Listed ===

@@ -434,3 +434,23 @@ async fn of_kind_any_is_read_what_is_served_later() {
         "{reports:#?}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_kind_any_more_is_read_than_another_watches() {
+    let (mut any, mut little) = (selection(WIDGET, ""), selection(WIDGET, ""));
+    merge(&mut any, &json!({"kind": {"version": "*", "kind": "*"}}));
+    merge(&mut little, &json!({"fields": ["metadata.labels"]}));
+    let first = json!({"cluster": "", "kind": selection(WIDGET, "")["kind"], "namespace": NAMESPACE, "name": "first"});
+    let rights = [("widgets", "get list watch")];
+    let plays = [play("two").reads(&little), play("one").reads(&any)];
+    let stage = stage(&[], &plays, &[role("one", &rights), role("two", &rights)]).await;
+    stage
+        .apply(&[definition(), object(WIDGET, "first", &json!({"data": {"more": "than that"}}))])
+        .await;
+    stage.noticed().await;
+    assert!(stage.is_watched(WIDGET));
+    let reader = task("reader", "one", &json!({"reads": [{"get": {"ref": first}}]}));
+    stage.apply(&[reader]).await;
+    let reports = stage.noticed().await;
+    assert!(text(&answers(last(&reports))[0], "/Ok").contains("than that"), "{reports:#?}");
+}
