@@ -1,5 +1,5 @@
 //! A container as the installation has it, without a container engine: its arguments, and a root that cannot be written to. In the root
-//! are the program, its volumes, credentials and `/etc/hosts` where Kubernetes puts them, and `/proc`. A program that is not linked statically
+//! are the program, its volumes, credentials and `/etc/hosts` where Kubernetes puts them, `/proc`, and of the devices that every container has those of random bytes. A program that is not linked statically
 //! finds the libraries of this machine, too; with [`program::given`] one that is, as `deploy/Dockerfile` makes it, finds nothing else.
 
 use std::{
@@ -39,6 +39,11 @@ bind() { mkdir -p "$2"; mount --rbind "$1" "$2"; }
 mount -t tmpfs tmpfs "$root"
 : > "$root/mortise"
 mount --bind "$program" "$root/mortise"
+mkdir "$root/dev"
+for device in random urandom; do
+    : > "$root/dev/$device"
+    mount --bind "/dev/$device" "$root/dev/$device"
+done
 for path in /proc $libraries; do
     if [ -d "$path" ]; then bind "$path" "$root$path"; fi
 done
