@@ -3,6 +3,7 @@
 
 mod exchange;
 mod open;
+mod options;
 mod probation;
 mod registry;
 mod settings;
@@ -11,6 +12,7 @@ mod trial;
 mod watches;
 mod work;
 
+pub use options::{Clock, Drive, Options, Skip};
 pub use probation::{Trust, Verdict};
 pub use registry::{LastFailure, Version};
 pub use settings::{Ending, Mode, Settings};
@@ -28,7 +30,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
@@ -45,67 +46,19 @@ use self::{
 };
 use crate::{
     admin::Admin,
-    cache_dir::CacheDir,
-    chain,
     cluster::{Cluster, Reach},
     contract::{Description, Kind, ObjectRef},
-    kept::{self, Kept},
-    lease::Guard,
-    metrics::Metrics,
+    kept,
     processor::Processor,
     queue::{self, Key, Run},
     reconciler::{Parts, Report},
-    record::{Record, Records},
+    record::Record,
     store::Stores,
     watch::{self, Watch},
 };
 
-/// Tells the time, so that tests and simulations decide it.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
 /// How many reports wait for somebody who reads them.
 const REPORTS: usize = 1024;
-
-/// How a host runs.
-#[derive(Clone)]
-pub struct Options {
-    /// The time.
-    pub now: Clock,
-    /// Whether the host runs what is ready by itself; else [`Host::run`] is called for it.
-    pub drive: Drive,
-    /// How many calls of one processor run at once.
-    pub concurrency: usize,
-    /// Whether runs are left out of which it is known what would come of them.
-    pub skip: Skip,
-    /// What says whether this host may run something: until then its watches are open and its processors loaded, and that is all.
-    pub lease: Guard,
-    /// Where it is counted what happens.
-    pub metrics: Metrics,
-    /// The runtime that the watches of what processors read run on; none: the one that the host is started on. See
-    /// host/decisions/0034.
-    pub watches_on: Option<Handle>,
-}
-
-/// Which runs are left out that are due though nothing has changed, since what came of the last one would come of them.
-#[derive(Debug, Clone, Default)]
-pub enum Skip {
-    /// None: the caller counts them.
-    #[default]
-    Never,
-    /// Those of which the last one was made in this start of the host.
-    WhileRunning,
-    /// Also the first ones, by what former starts have kept in this directory.
-    BetweenStarts(CacheDir),
-}
-
-/// Who runs what is ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Drive {
-    /// The host, as soon as it can.
-    Host,
-    /// The caller, one by one, and at once: changes that follow each other closely are not taken together.
-    Caller,
-}
 
 /// A processor that has described itself.
 #[derive(Debug, Clone)]
@@ -130,42 +83,6 @@ pub struct Host {
     turns: Mutex<BTreeMap<Arc<str>, Arc<tokio::sync::Mutex<()>>>>,
     users: AtomicU64,
     stop: CancellationToken,
-}
-
-// === impl Options ===
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            now: Arc::new(Timestamp::now),
-            drive: Drive::Host,
-            concurrency: 4,
-            skip: Skip::Never,
-            lease: Guard::none(),
-            metrics: Metrics::new(),
-            watches_on: None,
-        }
-    }
-}
-
-// === impl Skip ===
-
-impl Skip {
-    /// Begins with what former starts have kept. A directory that cannot be used costs the runs after a restart, nothing else.
-    fn open(&self, records: &Records) -> Option<Arc<tokio::sync::Mutex<Kept>>> {
-        let Self::BetweenStarts(dir) = self else { return None };
-        match Kept::open(dir.clone()) {
-            Ok((kept, read)) => {
-                records.begin_with(read.records);
-                Some(Arc::new(tokio::sync::Mutex::new(kept)))
-            }
-            Err(error) => {
-                let error = chain::whole(&error);
-                tracing::warn!(error, "records of runs are not kept: all keys run after a restart");
-                None
-            }
-        }
-    }
 }
 
 // === impl Loaded ===

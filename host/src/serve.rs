@@ -126,10 +126,13 @@ impl Server {
         let cluster = cluster.guarded(&guard);
         let skip = skip(cache.as_ref())?;
         let watches = WatchThread::start().await?;
-        let watches_on = Some(watches.handle().clone());
-        let lease_held = guard.clone();
-        let options =
-            Options { skip, lease: lease_held, metrics, watches_on, ..Options::default() };
+        let options = Options {
+            skip,
+            lease: guard.clone(),
+            metrics,
+            watches_on: Some(watches.handle().clone()),
+            ..Options::default()
+        };
         let host = Arc::new(Host::start(&cluster, Vec::new(), &options)?);
         let supervisor = supervisor::Options {
             namespace: args.namespace.clone(),
