@@ -41,8 +41,8 @@ fn begin(folder: &tempfile::TempDir) -> (Kept, Records, usize) {
 
 fn held(records: &Records, name: &str) -> Option<Record> {
     match records.held(&key(name))? {
-        Held::Ran(record) => Some(Record::clone(&record)),
-        Held::Adopted(written) | Held::Former(written) => record(&key(name), &written),
+        Held::Known(last) => last.record(&key(name)).map(Arc::unwrap_or_clone),
+        Held::Former(written) => record(&key(name), &written),
     }
 }
 

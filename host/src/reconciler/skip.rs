@@ -9,7 +9,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use tracing::debug;
 
@@ -47,7 +46,7 @@ impl Reconciler {
     ) -> Result<Ended, Option<Began>> {
         let held = self.parts.records.held(&run.key);
         let is_former = matches!(held, Some(Held::Former(_)));
-        let is_known = matches!(held, Some(Held::Ran(_) | Held::Adopted(_)));
+        let is_known = matches!(held, Some(Held::Known(_)));
         // What changes from now on, and is not seen by what follows, is told at the end.
         let began = is_former.then(|| enter(run));
         if !self.parts.skips || !is_due(run, is_known) {
@@ -69,21 +68,21 @@ impl Reconciler {
         reference: &ObjectRef,
         held: Option<Held>,
     ) -> Result<Standing, MustRun> {
-        let read = |written: &Bytes| kept::record(key, written).ok_or(MustRun::NoRecord);
-        let record = match held.ok_or(MustRun::NoRecord)? {
-            Held::Ran(record) => record,
-            Held::Adopted(written) => Arc::new(read(&written)?),
+        match held.ok_or(MustRun::NoRecord)? {
+            Held::Known(last) => {
+                let record = last.record(key).ok_or(MustRun::NoRecord)?;
+                record.skippable()?;
+                self.look(reference, &record, record.reads.to_vec()).await?;
+                Ok(Standing { record, reads: None })
+            }
             Held::Former(written) => {
-                let mut record = read(&written)?;
+                let mut record = kept::record(key, &written).ok_or(MustRun::NoRecord)?;
                 record.skippable()?;
                 let asked = std::mem::take(&mut record.reads).into_vec();
                 let reads = self.look(reference, &record, asked).await?;
-                return Ok(Standing { record: Arc::new(record), reads: Some(reads) });
+                Ok(Standing { record: Arc::new(record), reads: Some(reads) })
             }
-        };
-        record.skippable()?;
-        self.look(reference, &record, record.reads.to_vec()).await?;
-        Ok(Standing { record, reads: None })
+        }
     }
 
     /// Whether all that a skippable run has seen and left is so now; what it reads, if so. `asked` are the reads of its record.

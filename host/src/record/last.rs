@@ -27,9 +27,9 @@ struct State {
     down: Option<Down>,
 }
 
-/// The last run of a key that has run or been looked at in this start.
+/// The last run of a key that has run or been looked at in this start: what it read is watched for it.
 #[derive(Clone, Debug)]
-enum Last {
+pub(crate) enum Last {
     /// It was in this start.
     Ran(Arc<Record>),
     /// It was in a former one: its record stays in its written form, a part of what was read, until somebody asks for it.
@@ -48,10 +48,8 @@ struct Down {
 /// What is known of a key's last run.
 #[derive(Debug)]
 pub(crate) enum Held {
-    /// It ran in this start: what it read is watched for it.
-    Ran(Arc<Record>),
-    /// It ran in a former one, and was looked at in this one: so is what it read then.
-    Adopted(Bytes),
+    /// It ran or was looked at in this start.
+    Known(Last),
     /// It ran in a former one.
     Former(Bytes),
 }
@@ -91,19 +89,13 @@ impl Records {
     /// The record of a key's last run, if the key has run or been looked at in this start of the host.
     pub fn get(&self, key: &Key) -> Option<Arc<Record>> {
         let last = self.state.lock().last.get(key).cloned();
-        match last? {
-            Last::Ran(record) => Some(record),
-            Last::Adopted(record) => kept::record(key, &record).map(Arc::new),
-        }
+        last?.record(key)
     }
 
     /// What is known of a key's last run.
     pub(crate) fn held(&self, key: &Key) -> Option<Held> {
         let state = self.state.lock();
-        let known = state.last.get(key).map(|last| match last {
-            Last::Ran(record) => Held::Ran(Arc::clone(record)),
-            Last::Adopted(record) => Held::Adopted(record.clone()),
-        });
+        let known = state.last.get(key).cloned().map(Held::Known);
         known.or_else(|| state.former.get(key).map(|bytes| Held::Former(bytes.clone())))
     }
 
@@ -224,6 +216,14 @@ impl State {
 // === impl Last ===
 
 impl Last {
+    /// The record; none where it was read and is none.
+    pub(crate) fn record(self, key: &Key) -> Option<Arc<Record>> {
+        match self {
+            Self::Ran(record) => Some(record),
+            Self::Adopted(written) => kept::record(key, &written).map(Arc::new),
+        }
+    }
+
     /// What is to be on disk of it; none where the next start may not know it.
     fn unwritten(&self, key: &Key) -> Option<Unwritten> {
         match self {

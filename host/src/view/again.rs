@@ -137,20 +137,10 @@ impl View {
         }
     }
 
-    /// Writes down an answer, with what all records share.
-    fn record_again(&mut self, mut read: record::Read) {
-        read.stood = self.stood.take();
-        match &mut read.question {
-            Question::Get { of, fields } => {
-                of.kind = self.stores.shared_kind(&of.kind);
-                *fields = self.readable.shared(fields);
-            }
-            Question::List { of, .. } => {
-                of.kind = self.stores.shared_kind(&of.kind);
-                of.fields = self.readable.shared(&of.fields);
-            }
-        }
-        self.reads.record_known(read);
+    /// Writes down an answer. Nobody keeps it for long, so it holds what it was read with, and nothing is looked for that others share.
+    fn record_again(&mut self, read: record::Read) {
+        let stood = self.stood.take();
+        self.reads.record_known(record::Read { stood, ..read });
     }
 }
 

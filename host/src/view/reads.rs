@@ -135,8 +135,7 @@ impl Reads {
     pub(crate) fn resume(&mut self, record: &mut record::Record) {
         for mut wrote in std::mem::take(&mut record.wrote) {
             wrote.manager = self.shared_manager(&wrote.manager);
-            let record::Object { kind, namespace, name, .. } = &mut wrote.of;
-            *kind = self.stores.shared_kind(kind);
+            let record::Object { kind, namespace, name, .. } = &wrote.of;
             if wrote.subresource.is_empty() {
                 let own = wrote.own.and_then(record::Own::pair);
                 self.note_written(kind, (namespace.as_deref(), name), &wrote.manager, own);
