@@ -1,6 +1,7 @@
 //! A container as the installation has it, without a container engine: its arguments, and a root that cannot be written to. In the root
-//! are the program, its volumes, credentials and `/etc/hosts` where Kubernetes puts them, `/proc`, and of the devices that every container has those of random bytes. A program that is not linked statically
-//! finds the libraries of this machine, too; with [`program::given`] one that is, as `deploy/Dockerfile` makes it, finds nothing else.
+//! are the program, its volumes, credentials and `/etc/hosts` where Kubernetes puts them, `/proc`, and of the devices that every container
+//! has those of random bytes. A program that is not linked statically finds the libraries of this machine, too; with [`program::given`]
+//! one that is, as `deploy/Dockerfile` makes it, finds nothing else.
 
 use std::{
     env, fs,
