@@ -13,7 +13,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    api::{DynamicObject, ListParams},
+    api::{DeleteParams, DynamicObject, ListParams},
     core::{ApiResource, GroupVersionKind},
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
@@ -31,7 +31,7 @@ use self::{
 use super::{
     ground::token,
     installed::{self, Right, documents, installation},
-    program::{GLANCE, GUARD, Program, get},
+    program::{GLANCE, GUARD, Ports, Program, get},
 };
 
 const EXAMPLE: &str = "deploy/example.yaml";
@@ -92,7 +92,7 @@ impl Site {
         until(await_condition(self.api::<PodDisruptionBudget>(HOST), HOST, allows)).await;
     }
 
-    /// A container of the Deployment, with the example's module where the Deployment mounts them.
+    /// A container of one of the Deployment's Pods, with the example's module where the Deployment mounts them.
     async fn start_host(&self) -> (Program, Pod) {
         let deployment = self.api::<Deployment>(HOST).get(HOST).await.unwrap();
         let pod = Pod::of(&deployment);
@@ -129,6 +129,23 @@ impl Site {
         assert_eq!(self::names(&made).await.len(), names.len());
     }
 
+    /// Tells the host that leads to end, as a node that is drained does: the other one leads, and makes what is taken away.
+    async fn is_taken_over(&self, mut first: Program, second: &mut Program) {
+        first.terminate();
+        let (status, said) = first.ended().await;
+        assert_eq!(status.code(), Some(0), "{said}");
+        second.event("leading").await;
+        let made = self.kind("networking.istio.io", "v1", "VirtualService", "shop");
+        let before = names(&made).await;
+        made.delete(&before[0], &DeleteParams::default()).await.unwrap();
+        let is_made = async {
+            while names(&made).await.len() < before.len() {
+                sleep(GLANCE).await;
+            }
+        };
+        timeout(GUARD, is_made).await.expect("the second host makes it again");
+    }
+
     /// Until the host has asked for all that it asks for at some time, and not at once: it renews its Lease.
     async fn lease_is_renewed(&self) {
         let renewed = |found: Option<&Lease>| {
@@ -154,6 +171,18 @@ impl Site {
 
 async fn until<T, E: std::fmt::Debug>(what: impl Future<Output = Result<T, E>>) -> T {
     timeout(GUARD, what).await.expect("only a fault takes longer").unwrap()
+}
+
+/// Until a Pod's probes are answered as they are by one that is ready.
+async fn are_probed(pod: &Pod, ports: &Ports) {
+    for path in pod.probes() {
+        let is_well = async {
+            while get(&ports.public, &path).await != (200, "ok\n".to_owned()) {
+                sleep(GLANCE).await;
+            }
+        };
+        timeout(GUARD, is_well).await.unwrap_or_else(|_| panic!("{path} is not well"));
+    }
 }
 
 async fn names(api: &Api<DynamicObject>) -> Vec<String> {
@@ -211,14 +240,17 @@ async fn what_is_installed_is_enough_and_leaves_nothing_behind() {
     let (_, about) = get(&ports.admin, "/host").await;
     assert!(about.contains(&format!("\"{USER}\"")), "{about}");
     site.settled().await;
-    for path in pod.probes() {
-        assert_eq!(get(&ports.public, &path).await, (200, "ok\n".to_owned()), "{path}");
-    }
+    let (mut second, second_pod) = site.start_host().await;
+    let second_ports = second.ports().await;
+    second.event("another host leads").await;
+    are_probed(&pod, &ports).await;
+    are_probed(&second_pod, &second_ports).await;
+    site.is_taken_over(host, &mut second).await;
     site.lease_is_renewed().await;
     requests_are_as_stated(&audit).await;
     rights::are_no_more_than_stated(&site).await;
 
-    site.uninstall(host).await;
+    site.uninstall(second).await;
     let gone = async {
         while !left(&before, &site.objects.all().await).is_empty() {
             sleep(GLANCE).await;

@@ -23,10 +23,9 @@ const IDLE: &str = "tests/guests/idle";
 /// How many hosts are tried at once.
 const PARALLEL: usize = 3;
 
-/// Needed only where somebody else writes a Processor at the same moment, and by a host that waits for another's Lease.
+/// Needed only where somebody else writes a Processor at the same moment.
 pub(super) fn is_for_the_unusual(right: &Right) -> bool {
     *right == Right::new("get", "mortise.dev", "processors", "")
-        || *right == Right::new("watch", "coordination.k8s.io", "leases", "")
 }
 
 /// A host can go on without it, only that it hears late of what changes.
