@@ -13,6 +13,10 @@ use crate::{
     serve, simulate, test,
 };
 
+/// How many threads wait for disks and compilers: two for as many compilers (see `processor`), two that read modules and code. Each keeps
+/// memory of its own; one for each module took more than all their code does.
+const BLOCKING: usize = 4;
+
 /// Runs the command and prints what went wrong, once, as a chain of causes.
 pub fn run(args: &Args) -> ExitCode {
     match try_run(args) {
@@ -50,6 +54,7 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(workers) = args.workers() {
         threads.worker_threads(workers);
     }
+    threads.max_blocking_threads(BLOCKING);
     let runtime = threads.enable_all().build().context("cannot start threads")?;
     let code = match &args.command {
         Command::Run(run) => {

@@ -20,7 +20,8 @@ fn condition(api: &Api, processor: &str, of: &str) -> Value {
     conditions.iter().find(|condition| condition["type"] == of).unwrap().clone()
 }
 
-fn add(api: &Api, name: &str, module: &[u8]) {
+/// Adds a Processor, its account and its module.
+pub(super) fn add(api: &Api, name: &str, module: &[u8]) {
     let metadata =
         json!({"name": name, "namespace": "platform", "labels": {"mortise.dev/processor": name}});
     let spec = json!({"module": {"path": format!("{name}.wasm")}, "serviceAccountName": name});

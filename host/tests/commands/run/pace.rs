@@ -1,6 +1,6 @@
 //! How much runs at once.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use kube::{
     Client,
@@ -10,11 +10,14 @@ use mortise_embedded_api::{Fault, Filter, Verb};
 use mortise_host::api::Processor;
 use serde_json::{Value, json};
 
-use super::{Api as Cluster, PATIENCE, Run, get};
+use super::{Api as Cluster, PATIENCE, Run, compile::add, get};
 
 /// Longer than any test waits.
 const FOR_EVER: Duration = Duration::from_mins(10);
 const COPIES: usize = 6;
+/// Far more than there are threads for what waits for a disk.
+const MODULES: usize = 64;
+const THREADS: usize = 12;
 
 async fn limit(cluster: &Cluster, concurrency: usize) {
     let client = Client::new(cluster.embedded.router(), "default");
@@ -85,4 +88,25 @@ async fn a_host_has_as_many_threads_as_it_is_given() {
     assert_eq!(workers(&["--workers=3"]).await, 3);
     assert_eq!(workers(&["--workers=1"]).await, 1);
     assert_eq!(workers(&[]).await, std::thread::available_parallelism().unwrap().get());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn threads_do_not_follow_the_number_of_modules() {
+    let cluster = Cluster::start().await;
+    for number in 0..MODULES {
+        add(&cluster, &format!("no-component-{number}"), &vec![0; 1 << 20]);
+    }
+    let run = Run::start(&cluster, &["--workers=2"]);
+    let are_refused = async {
+        let is_told = |of: &Value| of["status"]["conditions"].is_array();
+        while !cluster.of_kind("Processor").iter().all(is_told) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, are_refused).await.expect("each has a condition");
+    // One that has nothing left to do is there for some seconds more.
+    let threads = fs::read_dir(format!("/proc/{}/task", run.child.id())).unwrap().count();
+    assert!(threads <= THREADS, "{threads} threads for {MODULES} modules");
+    let (end, said) = run.terminate();
+    assert_eq!(end.code(), Some(0), "{said}");
 }
