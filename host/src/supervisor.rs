@@ -33,7 +33,10 @@ use kube::{
 };
 use serde::Deserialize as _;
 use serde_json::Value;
-use tokio::{sync::watch as latest, task::JoinSet};
+use tokio::{
+    sync::{Semaphore, watch as latest},
+    task::JoinSet,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -53,6 +56,9 @@ use crate::{
 
 /// How long the last statuses may take.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How many modules are read at the same time, each of which is in memory until it is known whether its code is kept.
+const READING: usize = 4;
 
 /// How Processors are looked after.
 #[derive(Clone)]
@@ -84,6 +90,8 @@ struct Shared {
     engine: Engine,
     host: Arc<Host>,
     modules: Modules,
+    /// One permit for each module that can be read at the same time.
+    reading: Semaphore,
     now: Clock,
     lease: Guard,
     accounts: Accounts,
@@ -113,6 +121,7 @@ impl Supervisor {
             engine: engine.clone(),
             host: Arc::clone(host),
             modules,
+            reading: Semaphore::new(READING),
             now: options.now,
             lease: options.lease,
             accounts: Accounts::build(cluster).await?,
