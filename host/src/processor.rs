@@ -37,7 +37,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::contract::{Description, Failure, Outcome, Request};
 use crate::record::Asked;
 use crate::view::View;
-use component::{Found, Linked, Missing};
+use component::{Found, Linked};
 use imports::Reading;
 use state::State;
 use wasi::Chance;
@@ -52,24 +52,6 @@ struct Shared {
     name: String,
     engine: Engine,
     linked: Linked,
-    limits: Limits,
-}
-
-/// What is known of a module before anything is compiled.
-#[derive(Debug)]
-pub enum Lookup {
-    /// Its code is at hand.
-    Found(Processor),
-    /// It has to be compiled.
-    Missing(Uncompiled),
-}
-
-/// A module whose code is not at hand.
-pub struct Uncompiled {
-    name: String,
-    engine: Engine,
-    module: Bytes,
-    missing: Missing,
     limits: Limits,
 }
 
@@ -121,37 +103,24 @@ impl Processor {
         module: Bytes,
         limits: Limits,
     ) -> Result<Self, LoadError> {
-        match Self::find(engine, name, module, limits).await? {
-            Lookup::Found(processor) => Ok(processor),
-            Lookup::Missing(module) => module.compile().await,
-        }
-    }
-
-    /// The first half of [`Processor::load`]: looks at a module, and takes its code from the engine's cache if it is there.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub async fn find(
-        engine: &Engine,
-        name: &str,
-        module: Bytes,
-        limits: Limits,
-    ) -> Result<Lookup, LoadError> {
         let find = {
             let (engine, name, module) = (engine.clone(), name.to_owned(), module.clone());
             move || component::find(&engine, &name, &module)
         };
-        let (engine, name) = (engine.clone(), name.to_owned());
-        Ok(match elsewhere(&name, find).await? {
-            Found::Linked(linked) => {
-                let shared = Arc::new(Shared { name, engine, linked, limits });
-                Lookup::Found(Self { shared })
-            }
+        let linked = match elsewhere(name, find).await? {
+            Found::Linked(linked) => linked,
             Found::Missing(missing) => {
-                Lookup::Missing(Uncompiled { name, engine, module, missing, limits })
+                let place = engine.compiling().await;
+                let (engine, of) = (engine.clone(), name.to_owned());
+                let make = move || {
+                    let _place = place;
+                    component::make(&engine, &of, missing, &module)
+                };
+                elsewhere(name, make).await?
             }
-        })
+        };
+        let shared = Shared { name: name.to_owned(), engine: engine.clone(), linked, limits };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// What it is called in messages.
@@ -257,35 +226,6 @@ impl Processor {
     fn error(&self, store: &Store<State>, source: wasmtime::Error) -> Error {
         let log = store.data().log.lock();
         Error::of_call(self.name(), &self.shared.limits, &log, source)
-    }
-}
-
-// === impl Uncompiled ===
-
-impl Uncompiled {
-    /// Has it compiled, once there is a place among the compilers.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`Processor::load`].
-    pub async fn compile(self) -> Result<Processor, LoadError> {
-        let Self { name, engine, module, missing, limits } = self;
-        let place = engine.compiling().await;
-        let make = {
-            let (engine, name) = (engine.clone(), name.clone());
-            move || {
-                let _place = place;
-                component::make(&engine, &name, missing, &module)
-            }
-        };
-        let linked = elsewhere(&name, make).await?;
-        Ok(Processor { shared: Arc::new(Shared { name, engine, linked, limits }) })
-    }
-}
-
-impl fmt::Debug for Uncompiled {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Uncompiled").field("name", &self.name).finish_non_exhaustive()
     }
 }
 

@@ -33,10 +33,7 @@ use kube::{
 };
 use serde::Deserialize as _;
 use serde_json::Value;
-use tokio::{
-    sync::{Semaphore, watch as latest},
-    task::JoinSet,
-};
+use tokio::{sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -56,9 +53,6 @@ use crate::{
 
 /// How long the last statuses may take.
 const FAREWELL: Duration = Duration::from_secs(5);
-
-/// How many modules are read at the same time, each of which is in memory until it is known whether its code is kept.
-const READING: usize = 4;
 
 /// How Processors are looked after.
 #[derive(Clone)]
@@ -90,8 +84,6 @@ struct Shared {
     engine: Engine,
     host: Arc<Host>,
     modules: Modules,
-    /// One permit for each module that can be read at the same time.
-    reading: Semaphore,
     now: Clock,
     lease: Guard,
     accounts: Accounts,
@@ -121,7 +113,6 @@ impl Supervisor {
             engine: engine.clone(),
             host: Arc::clone(host),
             modules,
-            reading: Semaphore::new(READING),
             now: options.now,
             lease: options.lease,
             accounts: Accounts::build(cluster).await?,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     chain,
-    processor::{self, Engine, Lookup, Processor},
+    processor::{self, Engine, Processor},
     run::Loaded,
 };
 
@@ -19,29 +19,17 @@ const BACKTRACKS: usize = 100_000;
 /// How many faults of a configuration a message names.
 const NAMED: usize = 3;
 
-/// Looks at a module, and takes its code from the cache if it is there.
-pub(super) async fn find(
+/// Loads a component and asks it for its description; its configuration is checked against the schema that it declares.
+pub(super) async fn load(
     engine: &Engine,
     module: &str,
     bytes: Bytes,
     recipe: &Recipe,
-) -> Result<Lookup, Fault> {
-    let found = Processor::find(engine, module, bytes, recipe.limits.clone()).await;
-    found.map_err(|error| Fault::of_load(&error))
-}
-
-/// Loads a component and asks it for its description; its configuration is checked against the schema that it declares.
-pub(super) async fn load(
-    found: Lookup,
-    recipe: &Recipe,
     (name, pace): (&str, Pace),
 ) -> Result<Loaded, Fault> {
-    let processor = match found {
-        Lookup::Found(processor) => processor,
-        Lookup::Missing(module) => {
-            module.compile().await.map_err(|error| Fault::of_load(&error))?
-        }
-    };
+    let limits = recipe.limits.clone();
+    let processor = Processor::load(engine, module, bytes, limits).await;
+    let processor = processor.map_err(|error| Fault::of_load(&error))?;
     let settings = recipe.settings(name, pace);
     match Loaded::describe(processor.clone(), &recipe.config, settings).await {
         Ok(loaded) => {

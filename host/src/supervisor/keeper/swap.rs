@@ -3,8 +3,6 @@
 //! *Guarantee.* What works is replaced by a version that was fit to when it was looked at, and comes back if more than half of that one's
 //! calls break in its first minute. A version that was taken back is not tried again until the spec or the module is another.
 
-use std::sync::Arc;
-
 use super::{Keeper, Running};
 use crate::{
     api::Processor,
@@ -13,7 +11,7 @@ use crate::{
     supervisor::{
         claims::Claim,
         fault::Fault,
-        load::{find, load},
+        load::load,
         recipe::{Pace, Recipe, check_supported},
         resource::Finalizer,
     },
@@ -51,15 +49,12 @@ impl Keeper {
             name: spec.service_account_name.clone(),
         };
         self.shared.accounts.check(&account, &self.own_name)?;
-        let shared = Arc::clone(&self.shared);
-        let reading = shared.reading.acquire().await.expect("the places are never closed");
         let module = self.shared.modules.read(path).await;
         self.read = module.as_ref().ok().map(|module| module.stamp.clone());
         let module = module?;
         let recipe = Recipe::new(spec, &account, module.digest, ending)?;
         let pace = Pace::new(spec, ending.is_some());
         if self.running.as_ref().is_some_and(|running| running.served.recipe == recipe) {
-            drop(reading);
             return self.keep_at_work(newest, ending, pace).await;
         }
         self.refused.take_if(|refused| !refused.is(&recipe, newest));
@@ -67,10 +62,7 @@ impl Keeper {
             return Err(refused.fault.clone());
         }
         let as_named = (self.own_name.as_str(), pace);
-        let found = find(&self.shared.engine, path, module.bytes, &recipe).await?;
-        // What takes as long as others like, to compile it and to ask it what it is, keeps nobody waiting.
-        drop(reading);
-        let loaded = load(found, &recipe, as_named).await?;
+        let loaded = load(&self.shared.engine, path, module.bytes, &recipe, as_named).await?;
         let claim = Claim::new(created(newest), &loaded.description);
         // Beside what runs claims: that may go on. It stays so as long as this is asked for, or each attempt would be news to others.
         let all = self.running.iter().fold(claim.clone(), |all, running| all.and(&running.claim()));
