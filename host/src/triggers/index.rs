@@ -3,17 +3,20 @@
 use std::collections::{BTreeSet, hash_map::Entry};
 use std::sync::Arc;
 
-use slab::Slab;
-
 use super::compare::Compare;
 use crate::queue::Key;
 use crate::store::{Change, Query, StoreId};
 use crate::view::{Anchor, Concern, Interest};
 
+/// How many interests one block holds: a few pages of memory, as a kind of which little is read has one too.
+const BLOCK: usize = 64;
+
 /// The interests in one kind.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    interests: Slab<Registered>,
+    /// By number, in blocks: what is there is not moved when more comes, as there may be hundreds of thousands.
+    interests: Vec<Vec<Option<Registered>>>,
+    free: Vec<u32>,
     /// By a fast hash: what people choose of an anchor is hashed with a seed already.
     by_anchor: foldhash::HashMap<Anchor, Ids>,
 }
@@ -39,13 +42,39 @@ pub(super) struct Registered {
 impl Index {
     pub(super) fn insert(&mut self, registered: Registered) -> u32 {
         let anchor = registered.interest.anchor;
-        let id = u32::try_from(self.interests.insert(registered)).unwrap_or(u32::MAX);
+        let id = self.free.pop().unwrap_or_else(|| self.grow());
+        if let Some(slot) = self.slot(id) {
+            *slot = Some(registered);
+        }
         self.by_anchor.entry(anchor).and_modify(|ids| ids.insert(id)).or_insert(Ids::One(id));
         id
     }
 
+    /// One slot more: its number.
+    fn grow(&mut self) -> u32 {
+        if self.interests.last().is_none_or(|last| last.len() == BLOCK) {
+            self.interests.push(Vec::with_capacity(BLOCK));
+        }
+        let full = (self.interests.len() - 1) * BLOCK;
+        let last = self.interests.last_mut();
+        let at = last.map_or(0, |last| {
+            last.push(None);
+            last.len() - 1
+        });
+        u32::try_from(full + at).unwrap_or(u32::MAX)
+    }
+
+    fn slot(&mut self, id: u32) -> Option<&mut Option<Registered>> {
+        self.interests.get_mut(id as usize / BLOCK)?.get_mut(id as usize % BLOCK)
+    }
+
+    fn get(&self, id: u32) -> Option<&Registered> {
+        self.interests.get(id as usize / BLOCK)?.get(id as usize % BLOCK)?.as_ref()
+    }
+
     pub(super) fn remove(&mut self, id: u32) {
-        let Some(registered) = self.interests.try_remove(id as usize) else { return };
+        let Some(registered) = self.slot(id).and_then(Option::take) else { return };
+        self.free.push(id);
         let anchor = registered.interest.anchor;
         if let Entry::Occupied(mut ids) = self.by_anchor.entry(anchor)
             && !ids.get_mut().remove(id)
@@ -67,19 +96,18 @@ impl Index {
         let ids: BTreeSet<u32> = found.flat_map(Ids::iter).collect();
         let (store, sequence) = (change.store, change.sequence);
         ids.into_iter()
-            .filter_map(|id| self.interests.get(id as usize))
+            .filter_map(|id| self.get(id))
             .filter(move |registered| registered.is_open(store, sequence))
     }
 
     /// Those that have read from a store.
     pub(super) fn keys_of(&self, store: StoreId) -> impl Iterator<Item = &Key> {
         let of_store = move |registered: &&Registered| registered.interest.store == Some(store);
-        let registered = self.interests.iter().map(|(_, registered)| registered);
-        registered.filter(of_store).map(|registered| &registered.key)
+        self.interests.iter().flatten().flatten().filter(of_store).map(|registered| &registered.key)
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.interests.iter().map(|(_, registered)| &registered.key)
+        self.interests.iter().flatten().flatten().map(|registered| &registered.key)
     }
 }
 
