@@ -13,9 +13,10 @@ use crate::{
     serve, simulate, test,
 };
 
-/// How many threads wait for disks and compilers: two for as many compilers (see `processor`), two that read modules and code. Each keeps
-/// memory of its own; one for each module took more than all their code does.
-const BLOCKING: usize = 4;
+/// How many threads wait for disks, compilers and names: two for as many compilers (see `processor`), two that look into the folder of
+/// modules (see `supervisor`), and as many again for code that is kept and for name servers. Each keeps memory of its own; one for each
+/// module took more than all their code does.
+const BLOCKING: usize = 8;
 
 /// Runs the command and prints what went wrong, once, as a chain of causes.
 pub fn run(args: &Args) -> ExitCode {

@@ -20,7 +20,7 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, File, Metadata, MetadataExt as _},
 };
-use tokio::sync::watch as latest;
+use tokio::sync::{Semaphore, watch as latest};
 
 use super::fault::Fault;
 use crate::processor::Digest;
@@ -34,6 +34,8 @@ const LISTED: usize = 10;
 /// A file that was changed less than this ago may be changed again without another time on it: systems count these in steps of up
 /// to 10 ms.
 const SETTLED: Duration = Duration::from_millis(20);
+/// How many threads look into the folder at the same time. Where its disk hangs, others are left for all else: see `cli`.
+const READERS: usize = 2;
 /// How often a file is read that is changed meanwhile.
 const ROUNDS: usize = 10;
 
@@ -46,6 +48,8 @@ struct Shared {
     dir: Dir,
     /// Where it was opened.
     folder: PathBuf,
+    /// One permit for each thread that looks into it.
+    readers: Arc<Semaphore>,
     /// Moves when something below the folder may be another.
     moved: latest::Sender<u64>,
 }
@@ -83,7 +87,8 @@ impl Modules {
             )
         })?;
         let (folder, moved) = (folder.to_owned(), latest::Sender::new(0));
-        Ok(Self(Arc::new(Shared { dir, folder, moved })))
+        let readers = Arc::new(Semaphore::new(READERS));
+        Ok(Self(Arc::new(Shared { dir, folder, readers, moved })))
     }
 
     /// Moves when a module may be another, while [`Modules::watch`] runs.
@@ -117,8 +122,14 @@ impl Modules {
     ) -> Result<T, Fault> {
         let shared = Arc::clone(&self.0);
         let name = path.strip_prefix(FOLDER).unwrap_or(path).to_owned();
-        let worked = tokio::task::spawn_blocking(move || work(&shared.dir, &name)).await;
-        worked.unwrap_or_else(|error| {
+        let place = Arc::clone(&shared.readers).acquire_owned().await;
+        let place = place.expect("the places are never closed");
+        // A thread that hangs holds its place, though nobody waits for it any more.
+        let worked = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            work(&shared.dir, &name)
+        });
+        worked.await.unwrap_or_else(|error| {
             let message = format!("reading `{path}` was broken off: {error}");
             Err(Fault::passing("ModuleUnreadable", message))
         })
