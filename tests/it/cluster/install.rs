@@ -1,4 +1,4 @@
-//! `deploy/install.yaml` and `deploy/example.yaml` on a control plane: taken as they are; enough for a host as in a pod; no more than is
+//! `deploy/install.yaml` and `deploy/example.yaml` on a control plane: taken as they are; enough for both hosts as in Pods; no more than is
 //! needed; gone without a trace. `tests/whole-run` goes the same way with kubectl, and swaps versions on it.
 
 mod objects;
@@ -136,10 +136,18 @@ impl Site {
         assert_eq!(status.code(), Some(0), "{said}");
         second.event("leading").await;
         let made = self.kind("networking.istio.io", "v1", "VirtualService", "shop");
-        let before = names(&made).await;
-        made.delete(&before[0], &DeleteParams::default()).await.unwrap();
+        let uids = async || -> BTreeSet<Option<String>> {
+            let found = made.list(&ListParams::default()).await.unwrap();
+            found.into_iter().map(|object| object.metadata.uid).collect()
+        };
+        let (before, names) = (uids().await, names(&made).await);
+        made.delete(&names[0], &DeleteParams::default()).await.unwrap();
         let is_made = async {
-            while names(&made).await.len() < before.len() {
+            loop {
+                let now = uids().await;
+                if now.len() == before.len() && now != before {
+                    return;
+                }
                 sleep(GLANCE).await;
             }
         };
