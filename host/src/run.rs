@@ -16,7 +16,7 @@ pub use options::{Clock, Drive, Options, Skip};
 pub use probation::{Trust, Verdict};
 pub use registry::{LastFailure, Version};
 pub use settings::{Ending, Mode, Settings};
-pub use status::ProcessorStatus;
+pub use status::{LimitMet, ProcessorStatus};
 pub use trial::NotExchanged;
 
 use std::{

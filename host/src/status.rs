@@ -16,6 +16,8 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
+/// The condition of limits of the host.
+const LIMITED: &str = "Limited";
 /// What the status of a condition can be.
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 /// How many things a message lists.
@@ -76,7 +78,8 @@ struct Said {
 /// The status of a Processor.
 pub fn compute(known: &Known<'_>) -> ProcessorStatus {
     let said = [("Loaded", loaded(known)), ("Synced", synced(known)), ("Ready", ready(known))];
-    let conditions = said.map(|(kind, said)| condition(kind, said, known)).into();
+    let said = said.into_iter().chain(limited(known).map(|said| (LIMITED, said)));
+    let conditions = said.map(|(kind, said)| condition(kind, said, known)).collect();
     let running = known.running.as_ref();
     let last_failure = running.and_then(|running| running.status.last_failure.as_ref());
     ProcessorStatus {
@@ -255,6 +258,17 @@ fn works(known: &Known<'_>, running: &Running<'_>, missing: &[String]) -> Said {
     }
     let reason = if known.state == State::Observes { "Observes" } else { "Runs" };
     Said::yes(reason, message)
+}
+
+/// Which limits of the host the processor meets. Said once one was met; before that there is no such condition.
+fn limited(known: &Known<'_>) -> Option<Said> {
+    let met = known.running.as_ref().map_or(&[][..], |running| &running.status.limits_met);
+    let messages: Vec<String> = met.iter().map(|met| met.message.clone()).collect();
+    if let Some(first) = met.first() {
+        return Some(Said::yes(first.reason, listed(&messages)));
+    }
+    let was_met = known.before.conditions.iter().any(|before| before.type_ == LIMITED);
+    was_met.then(|| Said::no("WithinLimits", "no limit of the host is met"))
 }
 
 /// The kinds that are not served: those that are reconciled, and others.

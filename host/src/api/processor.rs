@@ -228,7 +228,7 @@ pub struct LastFailure {
 #[serde(rename_all = "camelCase", default)]
 #[schemars(extend("required" = ["type"]))]
 pub struct Condition {
-    /// Loaded, Synced or Ready.
+    /// Loaded, Synced, Ready or Limited.
     #[serde(rename = "type")]
     pub type_: String,
     /// True, False or Unknown.

@@ -54,6 +54,17 @@ pub struct ProcessorStatus {
     pub unwatched: Vec<String>,
     /// What the last runs of its keys were refused: for want of rights, in the same words, and reads that are not declared.
     pub denied: Vec<String>,
+    /// The limits of the host that it meets now.
+    pub limits_met: Vec<LimitMet>,
+}
+
+/// A limit of the host that a processor meets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitMet {
+    /// In one word, as the reason of a condition: `WatchesLimited`.
+    pub reason: &'static str,
+    /// In one sentence: the limit, the option that sets it, and what happens past it.
+    pub message: String,
 }
 
 impl Host {
@@ -136,6 +147,7 @@ impl Host {
             missing: active.kinds.iter().filter(is_missing).cloned().collect(),
             objects: objects.unwrap_or_default(),
             disputes: self.shared.parts.writer.disputes_of(&active.version.processor),
+            limits_met: Vec::new(),
         }
     }
 }

@@ -61,6 +61,7 @@ fn host() -> run::ProcessorStatus {
         missing: Vec::new(),
         objects: 3,
         disputes: Vec::new(),
+        limits_met: Vec::new(),
         missing_rights: Vec::new(),
         unwatched: Vec::new(),
         denied: Vec::new(),
@@ -315,4 +316,28 @@ fn many_things_are_counted_and_long_messages_cut() {
     assert_eq!(listed(&texts), "0; 1; 2; 3; 4; and 3 more");
     let status = computed(|host| host.disputes = vec!["é".repeat(3000)], None, State::Runs);
     assert_eq!(said(&status, "Synced").2.chars().count(), LONGEST + 1);
+}
+
+#[test]
+fn a_limit_of_the_host_is_said_once_it_is_met() {
+    let met = run::LimitMet { reason: "WatchesLimited", message: "256 watches are open".into() };
+    let mut status = computed(|status| status.limits_met.push(met), None, State::Runs);
+    assert_eq!(said(&status, "Limited"), ("True", "WatchesLimited", "256 watches are open"));
+    assert_eq!(said(&status, "Ready").0, "True");
+    let (description, host) = (description(), host());
+    let running = Running { description: &description, status: &host, is_new: false, twins: &[] };
+    let later = |before: &ProcessorStatus| {
+        compute(&Known {
+            generation: Some(4),
+            fault: None,
+            running: Some(running),
+            state: State::Runs,
+            before,
+            now: at("2026-01-02T03:04:05.6Z"),
+        })
+    };
+    status = later(&status);
+    assert_eq!(said(&status, "Limited"), ("False", "WithinLimits", "no limit of the host is met"));
+    let never = later(&ProcessorStatus::default());
+    assert!(never.conditions.iter().all(|condition| condition.type_ != "Limited"));
 }
