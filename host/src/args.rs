@@ -49,7 +49,10 @@ pub enum Command {
     Bench(BenchArgs),
     /// Makes machine code of a component, within limits: what `mortise run` starts for each module.
     #[command(after_long_help = help::COMPILE)]
-    Compile(CompileArgs),
+    Compile(ChildArgs),
+    /// Checks a configuration against a schema, within limits: what `mortise run` starts for each processor that declares one.
+    #[command(hide = true)]
+    CheckConfig(ChildArgs),
     /// Prints a script with which a shell completes the command line.
     #[command(after_long_help = help::COMPLETION)]
     Completion(CompletionArgs),
@@ -169,9 +172,9 @@ pub struct InspectArgs {
     pub output: Option<Structured>,
 }
 
-/// `mortise compile`.
+/// `mortise compile` and `mortise check-config`: limits that the process sets itself.
 #[derive(Debug, clap::Args)]
-pub struct CompileArgs {
+pub struct ChildArgs {
     /// How much memory it may use, in MiB.
     #[arg(long, value_name = "N", default_value_t = CompileLimits::default().memory_mib, value_parser = value::mebibytes())]
     pub memory_mib: u32,

@@ -7,16 +7,16 @@ use tracing::debug;
 
 use crate::{
     args::{Args, Command, LogFormat},
-    bench, compile, completion, dev, inspect, log, new,
+    bench, check_config, compile, completion, dev, inspect, log, new,
     print::RED,
     processor::Compiler,
     serve, simulate, test,
 };
 
-/// How many threads wait for disks, compilers and names: two for as many compilers (see `processor`), two that look into the folder of
-/// modules (see `supervisor`), and as many again for code that is kept and for name servers. Each keeps memory of its own; one for each
-/// module took more than all their code does.
-const BLOCKING: usize = 8;
+/// How many threads wait for disks, children and names: two for as many compilers and two for checks of configurations (see `processor`),
+/// two that look into the folder of modules (see `supervisor`), and four for code that is kept and for name servers. Each keeps memory of
+/// its own; one for each module took more than all their code does.
+const BLOCKING: usize = 10;
 
 /// Runs the command and prints what went wrong, once, as a chain of causes.
 pub fn run(args: &Args) -> ExitCode {
@@ -44,8 +44,10 @@ pub fn print_usage(answer: &clap::Error) -> ExitCode {
 
 fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
     // Before there is any thread.
-    if let Command::Compile(args) = &args.command {
-        return compile::run(args);
+    match &args.command {
+        Command::Compile(args) => return compile::run(args),
+        Command::CheckConfig(args) => return check_config::run(args),
+        _ => {}
     }
     log::init(args.log_filter(), args.log_format())?;
     if let Command::Run(_) = &args.command {
@@ -70,6 +72,7 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
             runtime.block_on(inspect::run(inspect, args.cache().as_deref()))
         }
         Command::Compile(compile) => compile::run(compile),
+        Command::CheckConfig(check) => check_config::run(check),
         Command::Completion(completion) => completion::run(completion),
         Command::Bench(bench) => runtime.block_on(bench::run(bench, args.cache().as_deref())),
         Command::New(new) => runtime.block_on(new::run(new)),

@@ -28,6 +28,8 @@ pub mod bench;
 mod burst;
 pub mod cache_dir;
 mod chain;
+mod check_config;
+mod child;
 pub mod cli;
 pub mod cluster;
 pub mod compile;

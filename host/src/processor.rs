@@ -7,11 +7,13 @@
 mod cache;
 mod compiler;
 mod component;
+mod config;
 mod engine;
 mod error;
 mod imports;
 mod limits;
 mod log;
+mod places;
 mod precompiled;
 mod size;
 mod state;
@@ -34,6 +36,7 @@ use bytes::Bytes;
 use wasmtime::Store;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use crate::child;
 use crate::contract::{Description, Failure, Outcome, Request};
 use crate::record::Asked;
 use crate::view::View;
@@ -91,14 +94,25 @@ pub struct Called {
 impl Processor {
     /// Loads a module: `name` is what it is called in messages.
     ///
-    /// Takes its code from the engine's cache, or has it compiled; nothing of this on a thread that runs calls. To drop the future
-    /// is no harm: a compiler that was started already ends by itself.
+    /// Takes its code from the engine's cache, or has it compiled; nothing of this on a thread that runs calls. Where the future is
+    /// dropped, a child that compiles is ended.
     ///
     /// # Errors
     ///
     /// When it is not a component, not one for this contract, imports what it may not, or takes too much to compile.
     pub async fn load(
         engine: &Engine,
+        name: &str,
+        module: Bytes,
+        limits: Limits,
+    ) -> Result<Self, LoadError> {
+        Self::load_for(engine, None, name, module, limits).await
+    }
+
+    /// Loads a module for a tenant, which compiles one module at a time: see [`places`].
+    pub(crate) async fn load_for(
+        engine: &Engine,
+        tenant: Option<&str>,
         name: &str,
         module: Bytes,
         limits: Limits,
@@ -110,11 +124,15 @@ impl Processor {
         let linked = match elsewhere(name, find).await? {
             Found::Linked(linked) => linked,
             Found::Missing(missing) => {
-                let place = engine.compiling().await;
+                let place = engine.compiling().take(tenant).await;
+                let (_canceller, cancelled) = child::canceller().map_err(|error| {
+                    let source = CompileError::NotRun(error);
+                    LoadError::CompileFailed { module: name.to_owned(), source }
+                })?;
                 let (engine, of) = (engine.clone(), name.to_owned());
                 let make = move || {
                     let _place = place;
-                    component::make(&engine, &of, missing, &module)
+                    component::make(&engine, &of, missing, &module, &cancelled)
                 };
                 elsewhere(name, make).await?
             }

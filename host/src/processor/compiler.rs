@@ -4,9 +4,12 @@
 //! along; so a host in a cluster compiles in children, within limits (host/decisions/0027-compiling-in-a-child.md). At the desk, where
 //! the module is one's own and one waits for it, the process does it itself.
 
-mod child;
-
 use std::{fs::File, io, path::PathBuf, time::Duration};
+
+use crate::{
+    child::{self, Cancelled, Failure},
+    compile::{self, REFUSED},
+};
 
 /// Who compiles.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +70,10 @@ pub enum CompileError {
     /// Not the module's fault.
     #[error("the compiler cannot be run")]
     NotRun(#[source] io::Error),
+
+    /// Nobody has waited for it.
+    #[error("it was given up: nobody waits for it any more")]
+    Cancelled,
 }
 
 /// What a limit of CPU time becomes in real time, at a low priority on a machine that is busy: so many times as much, and this besides.
@@ -82,12 +89,18 @@ impl Compiler {
     }
 
     /// The machine code of a module in a file that has no name; none where this process is to compile. Takes long; ends when the child
-    /// does, which the limits bound.
-    pub(super) fn run_child(&self, module: &[u8]) -> Option<Result<File, CompileError>> {
-        match self {
-            Self::InProcess => None,
-            Self::Child { program, limits } => Some(child::run(program, *limits, module)),
-        }
+    /// does, which the limits bound, and when it is cancelled.
+    pub(super) fn run_child(
+        &self,
+        module: &[u8],
+        cancelled: &Cancelled,
+    ) -> Option<Result<File, CompileError>> {
+        let Self::Child { program, limits } = self else { return None };
+        let ran = child::run(program, "compile", limits.of_child(), module, cancelled);
+        Some(match ran {
+            Ok(ended) => ended.map_err(|failure| CompileError::of(failure, *limits)),
+            Err(error) => Err(CompileError::NotRun(error)),
+        })
     }
 }
 
@@ -105,11 +118,36 @@ impl CompileLimits {
     fn real_time(self) -> Duration {
         Duration::from_secs(self.seconds.into()) * STARVED_TIMES + STARVED_BESIDES
     }
+
+    fn of_child(self) -> child::Limits {
+        let Self { memory_mib, seconds } = self;
+        child::Limits { memory_mib, seconds, patience: self.real_time() }
+    }
 }
 
 // === impl CompileError ===
 
 impl CompileError {
+    fn of(failure: Failure, limits: CompileLimits) -> Self {
+        match failure {
+            Failure::Memory => Self::Memory { limit: limits.memory_mib },
+            Failure::Time => Self::Time { limit: limits.seconds },
+            Failure::Killed(status) => Self::Killed { how: status.to_string() },
+            Failure::Starved => Self::Starved { limit: limits.real_time() },
+            Failure::Cancelled => Self::Cancelled,
+            Failure::Other { status, said } => {
+                let refused = said.split_once(REFUSED).map(|(_, cause)| cause.trim().to_owned());
+                match refused.filter(|_| status.code() == Some(compile::BAD_INPUT)) {
+                    Some(cause) => Self::Refused(cause),
+                    None => {
+                        let said = child::first_line(&said);
+                        Self::Crashed { how: status.to_string(), said }
+                    }
+                }
+            }
+        }
+    }
+
     /// In one word, for metrics.
     pub(super) fn reason(&self) -> &'static str {
         match self {
@@ -120,11 +158,15 @@ impl CompileError {
             Self::Starved { .. } => "starved",
             Self::Killed { .. } => "killed",
             Self::NotRun(_) => "not_run",
+            Self::Cancelled => "cancelled",
         }
     }
 
     /// Whether the same module may compile when it is tried again.
     pub fn passes(&self) -> bool {
-        matches!(self, Self::Starved { .. } | Self::Killed { .. } | Self::NotRun(_))
+        matches!(
+            self,
+            Self::Starved { .. } | Self::Killed { .. } | Self::NotRun(_) | Self::Cancelled
+        )
     }
 }

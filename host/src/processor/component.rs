@@ -14,6 +14,7 @@ use super::compiler::CompileError;
 use super::engine::{Engine, Lane, Size};
 use super::precompiled;
 use super::state::State;
+use crate::child::Cancelled;
 
 /// Why a module was not loaded.
 #[derive(Debug, thiserror::Error)]
@@ -133,13 +134,14 @@ pub(super) fn make(
     module: &str,
     Missing { digest, is_refused }: Missing,
     bytes: &[u8],
+    cancelled: &Cancelled,
 ) -> Result<Linked, LoadError> {
     // While this one waited for its turn, the same module may have been compiled for another processor.
     if !is_refused && let Some(found) = kept(engine, digest, bytes.len()) {
         return link(engine, module, digest, found);
     }
     let start = Instant::now();
-    let compiled = compile(engine, module, digest, bytes);
+    let compiled = compile(engine, module, (digest, bytes), cancelled);
     let result = match &compiled {
         Ok(_) => "success",
         Err(LoadError::CompileFailed { source, .. }) => source.reason(),
@@ -152,11 +154,11 @@ pub(super) fn make(
 fn compile(
     engine: &Engine,
     module: &str,
-    digest: Digest,
-    bytes: &[u8],
+    (digest, bytes): (Digest, &[u8]),
+    cancelled: &Cancelled,
 ) -> Result<Placed, LoadError> {
     let malformed = |source| LoadError::Malformed { module: module.to_owned(), source };
-    let Some(code) = engine.compiler().run_child(bytes) else {
+    let Some(code) = engine.compiler().run_child(bytes, cancelled) else {
         return compile_here(engine, digest, bytes).map_err(malformed);
     };
     let code = match code {

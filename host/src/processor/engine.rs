@@ -9,12 +9,13 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use super::cache::Cache;
 use super::compiler::{CompileError, Compiler};
+use super::places::Places;
 use super::state::State;
 use super::{imports, wasi};
 use crate::cache_dir::{self, CacheDir};
@@ -69,8 +70,10 @@ struct Shared {
     big: Lane,
     cache: Option<Cache>,
     compiler: Compiler,
-    /// One permit for each module that can be compiled at the same time.
-    compiling: Arc<Semaphore>,
+    /// For modules that are compiled.
+    compiling: Places,
+    /// For configurations that are checked: not the same, or a module that takes long to compile would keep them waiting.
+    checking: Places,
     metrics: Metrics,
     repeatable: bool,
     ticker: Ticker,
@@ -100,6 +103,8 @@ const BIG_CALLS: u32 = 16;
 /// Modules that are compiled at the same time, each of which may take the compiler's limit of memory. Not one: a module that takes
 /// as long as it may shall not keep all others waiting.
 const COMPILING: usize = 2;
+/// Configurations that are checked at the same time.
+const CHECKING: usize = 2;
 /// Core instances, memories and tables that one component may consist of. A guest built for wasm32-wasip2 has 3 to 5, 1 and 2.
 const PARTS: u32 = 16;
 const MEMORIES: u32 = 2;
@@ -130,8 +135,18 @@ impl Engine {
         let Options { cache, compiler, metrics, repeatable } = options;
         let cache = cache.map(|dir| Cache::open(&dir, &big.engine)).transpose();
         let cache = cache.map_err(EngineError::Cache)?.flatten();
-        let compiling = Arc::new(Semaphore::new(COMPILING));
-        let shared = Shared { small, big, cache, compiler, compiling, metrics, repeatable, ticker };
+        let (compiling, checking) = (Places::new(COMPILING), Places::new(CHECKING));
+        let shared = Shared {
+            small,
+            big,
+            cache,
+            compiler,
+            compiling,
+            checking,
+            metrics,
+            repeatable,
+            ticker,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -150,12 +165,14 @@ impl Engine {
         &self.shared.compiler
     }
 
-    /// A place among those that compile.
-    pub(super) async fn compiling(&self) -> OwnedSemaphorePermit {
-        Arc::clone(&self.shared.compiling)
-            .acquire_owned()
-            .await
-            .expect("the places are never closed")
+    /// The places of modules that are compiled.
+    pub(super) fn compiling(&self) -> &Places {
+        &self.shared.compiling
+    }
+
+    /// The places of configurations that are checked.
+    pub(super) fn checking(&self) -> &Places {
+        &self.shared.checking
     }
 
     pub(super) fn metrics(&self) -> &Metrics {

@@ -13,6 +13,7 @@ use std::{
 };
 
 use mortise_host::guest::Guest;
+use serde_json::{Value, json};
 
 use crate::{mortise, root};
 
@@ -30,19 +31,42 @@ pub(crate) fn component() -> &'static [u8] {
     })
 }
 
+/// The guest `puppet`, which declares what its configuration says.
+pub(crate) fn puppet() -> &'static [u8] {
+    static MODULE: OnceLock<Vec<u8>> = OnceLock::new();
+    MODULE.get_or_init(|| {
+        let path = Guest::open(&root().join("tests/guests/puppet")).unwrap().build().unwrap();
+        std::fs::read(path).unwrap()
+    })
+}
+
+/// A schema of 3 KiB that nobody can evaluate: each part asks for the next one twice.
+pub(crate) fn doubling_schema() -> Value {
+    let mut parts = json!({"0": {"type": "null"}});
+    for number in 1..=40 {
+        let next = json!({"$ref": format!("#/$defs/{}", number - 1)});
+        parts[number.to_string()] = json!({"anyOf": [next, next]});
+    }
+    json!({"$defs": parts, "$ref": "#/$defs/40"})
+}
+
 /// The program.
 fn program() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_mortise")).to_owned()
 }
 
 fn compile(module: &[u8], arguments: &[&str]) -> Output {
+    run("compile", module, arguments)
+}
+
+fn run(name: &str, input: &[u8], arguments: &[&str]) -> Output {
     let mut command = mortise();
-    command.arg("compile").args(arguments).stdin(Stdio::piped());
+    command.arg(name).args(arguments).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut input = child.stdin.take().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
     std::thread::scope(|threads| {
         // What ends before it has read all does not want the rest.
-        threads.spawn(move || drop(input.write_all(module)));
+        threads.spawn(move || drop(stdin.write_all(input)));
         child.wait_with_output().unwrap()
     })
 }
@@ -83,6 +107,35 @@ fn a_module_that_takes_too_much_ends_the_compiler() {
         time.status,
         text(&time.stderr)
     );
+}
+
+fn check_config(schema: &Value, config: &str, arguments: &[&str]) -> Output {
+    let question = json!({"schema": schema.to_string(), "config": config});
+    run("check-config", question.to_string().as_bytes(), arguments)
+}
+
+#[test]
+fn a_configuration_is_checked_in_a_process_of_its_own() {
+    let schema = json!({"properties": {"a": {"type": "integer"}}});
+    for (config, expected) in [
+        (r#"{"a": 1}"#, r#""Valid""#),
+        (r#"{"a": "x"}"#, r#"{"Invalid":"`spec.config.a`: \"x\" is not of type \"integer\""}"#),
+    ] {
+        let output = check_config(&schema, config, &[]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), expected);
+    }
+}
+
+#[test]
+fn a_schema_that_takes_too_much_ends_the_check() {
+    let time = check_config(&doubling_schema(), "{}", &["--seconds=1"]);
+    assert_eq!(time.status.signal(), Some(24), "SIGXCPU, but {:?}", time.status);
+    let wide: Value =
+        (0..20_000).map(|number| json!({"pattern": format!("{number}\\w{{200}}")})).collect();
+    let memory = check_config(&json!({"allOf": wide}), r#""a""#, &["--memory-mib=64"]);
+    assert_eq!(memory.status.signal(), Some(6), "SIGABRT, but {:?}", memory.status);
+    assert!(text(&memory.stderr).contains("memory allocation of "), "{}", text(&memory.stderr));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::{Api, Run, command, start::refused};
-use crate::compile::{component, modules};
+use crate::compile::{component, doubling_schema, modules, puppet};
 
 /// What a condition of a Processor says.
 fn condition(api: &Api, processor: &str, of: &str) -> Value {
@@ -22,9 +22,15 @@ fn condition(api: &Api, processor: &str, of: &str) -> Value {
 
 /// Adds a Processor, its account and its module.
 pub(super) fn add(api: &Api, name: &str, module: &[u8]) {
+    add_with(api, name, module, &json!({}));
+}
+
+/// Adds one with a configuration.
+fn add_with(api: &Api, name: &str, module: &[u8], config: &Value) {
     let metadata =
         json!({"name": name, "namespace": "platform", "labels": {"mortise.dev/processor": name}});
-    let spec = json!({"module": {"path": format!("{name}.wasm")}, "serviceAccountName": name});
+    let path = format!("{name}.wasm");
+    let spec = json!({"module": {"path": path}, "serviceAccountName": name, "config": config});
     fs::write(api.modules().join(format!("{name}.wasm")), module).unwrap();
     for object in [
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
@@ -50,6 +56,33 @@ async fn a_module_that_takes_too_much_to_compile_harms_no_other() {
         message.contains("`hostile.wasm` cannot be compiled: it takes more than the 400 MiB"),
         "{message}"
     );
+    assert_eq!(condition(&api, "secret-copy", "Ready")["status"], "True");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_that_takes_for_ever_harms_no_other() {
+    let api = Api::with_secret_copy().await;
+    let schema = doubling_schema().to_string();
+    let description = json!({
+        "name": "puppet", "version": "1", "config_schema": schema, "reconcilers": [], "reads": [], "writes": [],
+    });
+    let config = json!({"description": description, "script": {}});
+    // As many as there are threads.
+    for name in ["hostile", "hostile-too"] {
+        add_with(&api, name, puppet(), &config);
+    }
+    let run = Run::start(&api, &["--once", "--workers", "2"]);
+    let done = run.event("all is reconciled");
+    assert_eq!((&done["processors"], &done["faulty"]), (&1.into(), &2.into()), "{done}");
+    let (status, said) = run.wait();
+    assert_eq!(status.code(), Some(3), "{said}");
+    for name in ["hostile", "hostile-too"] {
+        let loaded = condition(&api, name, "Loaded");
+        assert_eq!(loaded["reason"], "ConfigSchemaInvalid", "{loaded}");
+        let message = loaded["message"].as_str().unwrap();
+        let says = "it takes too long to check spec.config against it: limit 1 s of CPU time";
+        assert!(message.ends_with(says), "{message}");
+    }
     assert_eq!(condition(&api, "secret-copy", "Ready")["status"], "True");
 }
 
