@@ -28,6 +28,9 @@ pub enum Former {
     Ends,
 }
 
+/// The reason of a fault that is not shown.
+const SUPERSEDED: &str = "Superseded";
+
 // === impl Fault ===
 
 impl Fault {
@@ -44,6 +47,16 @@ impl Fault {
     /// One that ends the version that runs, too.
     pub(super) fn ending(reason: &'static str, message: impl Into<String>) -> Self {
         Self { former: Former::Ends, ..Self::new(reason, message) }
+    }
+
+    /// Of a load that was given up, because the Processor asks for something else by now.
+    pub(super) fn superseded() -> Self {
+        let message = "the Processor was changed while its module was loaded: what it asks for now is loaded next";
+        Self::passing(SUPERSEDED, message)
+    }
+
+    pub(super) fn is_superseded(&self) -> bool {
+        self.reason == SUPERSEDED
     }
 
     pub(super) fn of_load(error: &LoadError) -> Self {

@@ -28,11 +28,12 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
 /// When what failed is tried again the first time; twice as long after each more time.
 const FIRST_AGAIN: Duration = Duration::from_secs(5);
 const LAST_AGAIN: Duration = Duration::from_mins(5);
-/// So long a spec has to stay as it is before another version takes the place of one that works: who changes it several times in a
-/// row is after the last one.
+/// How long a spec must be stable before a changed one is loaded: who changes it several times in a row is after the last one.
 const QUIET: Duration = Duration::from_millis(200);
-/// So long that is waited for.
+/// How long that is waited for.
 const LONGEST: Duration = Duration::from_secs(2);
+/// The longest rest after a load. A rest is as long as the load was: a module that is replaced all the time is compiled half of the time.
+const LONGEST_REST: Duration = Duration::from_mins(1);
 
 /// The newest state of a resource; none once it is gone.
 pub(super) type Newest = Option<Arc<Processor>>;
@@ -62,6 +63,8 @@ pub(super) struct Keeper {
     /// How often in a row it was tried in vain.
     attempts: u32,
     again: Option<Instant>,
+    /// Until then another module in the place of the one that was loaded last is not looked at.
+    rests_until: Option<Instant>,
     said: ProcessorStatus,
     /// When it may be looked how it stands.
     may_say: Instant,
@@ -144,6 +147,7 @@ impl Keeper {
             ends_as: None,
             attempts: 0,
             again: None,
+            rests_until: None,
             said: said.unwrap_or_default(),
             may_say: Instant::now(),
             owes: false,
@@ -191,13 +195,15 @@ impl Keeper {
             wakers;
         let rest = if self.waits.is_some() { Woken::Look } else { Woken::Rest };
         let may_pass = self.fault.as_ref().is_some_and(|fault| fault.passes);
+        let rests_until = self.rests_until.filter(|until| *until > Instant::now());
         tokio::select! {
             gone = self.newest.changed() => if gone.is_ok() { Woken::Rest } else { Woken::Gone },
             () = self.shared.stop.cancelled() => Woken::Stopped,
             Ok(()) = accounts.changed() => Woken::Look,
             Ok(()) = claims.changed() => Woken::Look,
             Ok(()) = circumstances.changed(), if may_pass => Woken::Look,
-            Ok(()) = files.changed() => Woken::Files,
+            Ok(()) = files.changed(), if rests_until.is_none() => Woken::Files,
+            () = until(rests_until) => Woken::Rest,
             Ok(()) = verdicts.changed() => Woken::Rest,
             () = self.shared.lease.held(), if !*leads => { *leads = true; Woken::Look }
             () = until(self.again) => Woken::Look,
@@ -208,11 +214,10 @@ impl Keeper {
         }
     }
 
-    /// The resource as it is once its spec stays as it is; none if it is gone. What nobody runs is not waited for.
+    /// The resource as it is once its spec stays as it is; none if it is gone. The first one is not waited for.
     async fn come_to_rest(&mut self, newest: Arc<Processor>) -> Newest {
-        let is_swap = self.running.is_some() && newest.metadata.deletion_timestamp.is_none();
-        let is_same = self.seen.as_ref() == Some(&Seen::of(&newest));
-        if !is_swap || is_same {
+        let is_deleting = newest.metadata.deletion_timestamp.is_some();
+        if is_deleting || self.seen.as_ref().is_none_or(|seen| *seen == Seen::of(&newest)) {
             return Some(newest);
         }
         let (mut newest, end) = (newest, Instant::now() + LONGEST);
@@ -256,6 +261,10 @@ impl Keeper {
             self.put_to_work(newest, None).await
         };
         let fault = done.err();
+        if fault.as_ref().is_some_and(Fault::is_superseded) {
+            // What has come meanwhile is seen to next.
+            return;
+        }
         if fault.as_ref().is_some_and(|fault| fault.former == Former::Ends) {
             self.take_out().await;
         }

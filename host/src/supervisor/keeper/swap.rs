@@ -3,7 +3,10 @@
 //! *Guarantee.* What works is replaced by a version that was fit to when it was looked at, and comes back if more than half of that one's
 //! calls break in its first minute. A version that was taken back is not tried again until the spec or the module is another.
 
-use super::{Keeper, Running};
+use bytes::Bytes;
+use tokio::{sync::watch as latest, time::Instant};
+
+use super::{Keeper, LONGEST_REST, Newest, Running};
 use crate::{
     api::Processor,
     cluster::Account,
@@ -61,14 +64,33 @@ impl Keeper {
         if let Some(refused) = &self.refused {
             return Err(refused.fault.clone());
         }
-        let as_named = (self.own_name.as_str(), pace);
-        let loaded = load(&self.shared.engine, path, module.bytes, &recipe, as_named).await?;
+        let loaded = self.load(newest, module.bytes, &recipe, pace).await?;
         let claim = Claim::new(created(newest), &loaded.description);
         // Beside what runs claims: that may go on. It stays so as long as this is asked for, or each attempt would be news to others.
         let all = self.running.iter().fold(claim.clone(), |all, running| all.and(&running.claim()));
         self.shared.claims.claim(&self.name, &all)?;
         self.hold(newest, ending).await?;
         self.exchange(Served { recipe, loaded, claim }, pace).await
+    }
+
+    /// Loads a module, unless another one is asked for meanwhile: then the child that compiles it is ended.
+    async fn load(
+        &mut self,
+        newest: &Processor,
+        module: Bytes,
+        recipe: &Recipe,
+        pace: Pace,
+    ) -> Result<Loaded, Fault> {
+        let path = check_supported(&newest.spec)?;
+        let start = Instant::now();
+        let loaded = tokio::select! {
+            biased;
+            loaded = load(&self.shared.engine, path, module, recipe, (&self.own_name, pace)) => loaded,
+            () = superseded(self.newest.clone(), newest) => Err(Fault::superseded()),
+            () = self.shared.stop.cancelled() => Err(Fault::superseded()),
+        };
+        self.rests_until = Some(Instant::now() + start.elapsed().min(LONGEST_REST));
+        loaded
     }
 
     /// What is asked for is at work already; how much of it runs may be another.
@@ -177,6 +199,17 @@ impl Keeper {
         served.loaded.settings.ending = ending;
         self.exchange(served, pace).await
     }
+}
+
+/// Waits until a resource asks for another module than it did, is being deleted, or is gone.
+async fn superseded(mut newest: latest::Receiver<Newest>, loading: &Processor) {
+    let asks = |of: &Processor| {
+        (of.metadata.uid.clone(), of.metadata.deletion_timestamp.is_some(), of.spec.module.clone())
+    };
+    let asked = asks(loading);
+    let changed = newest.wait_for(|newest| newest.as_deref().map(asks).as_ref() != Some(&asked));
+    // Nobody tells of it any more: it is gone.
+    let _ = changed.await;
 }
 
 fn created(newest: &Processor) -> String {
