@@ -13,6 +13,7 @@ use done::delay;
 use ending::Met;
 pub use report::Report;
 use report::why;
+pub use trial::Tried;
 
 use std::sync::Arc;
 

@@ -377,9 +377,21 @@ impl Standing {
 
     /// The keys of the objects that are there, ordered by namespace and name.
     pub fn keys(&self, stores: &Stores) -> Vec<Key> {
+        self.entries(stores).iter().map(|entry| self.key(entry)).collect()
+    }
+
+    /// The same keys, ordered by a rank of each object.
+    pub fn ranked_keys(&self, stores: &Stores, rank: impl Fn(&Entry) -> u64) -> Vec<Key> {
+        let mut entries = self.entries(stores);
+        entries.sort_by_cached_key(|entry| rank(entry));
+        entries.iter().map(|entry| self.key(entry)).collect()
+    }
+
+    fn entries(&self, stores: &Stores) -> Vec<Arc<Entry>> {
         let query = if self.has_finalizers { &self.anywhere } else { &self.query };
-        let there = stores.selected(&self.kind, query).unwrap_or_default();
-        there.iter().filter(|entry| self.has(entry)).map(|entry| self.key(entry)).collect()
+        let mut there = stores.selected(&self.kind, query).unwrap_or_default();
+        there.retain(|entry| self.has(entry));
+        there
     }
 
     /// As the Processor of this namespace and name: its field managers tell the finalizers that it has put on objects.

@@ -8,6 +8,17 @@ use crate::{
     queue::{Key, Run},
 };
 
+/// The result of a trial with one object.
+#[derive(Debug)]
+pub enum Tried {
+    /// The processor returned a valid outcome, or a failure of its own.
+    Well,
+    /// In words: it trapped, passed a limit, or returned an outcome that is not valid.
+    Broke(String),
+    /// The object or the cluster keeps it from being tried with this object: that says nothing of it.
+    Not,
+}
+
 impl Reconciler {
     /// The kinds of the objects that it is called for.
     pub fn reconciled_kinds(&self) -> Vec<Kind> {
@@ -16,18 +27,14 @@ impl Reconciler {
     }
 
     /// Calls the processor for a key and checks the answer, as a run would. Nothing is written, recorded, counted, logged or waited
-    /// for. Where the object or the cluster keeps it from being tried, that says nothing against it.
-    ///
-    /// # Errors
-    ///
-    /// In words: it trapped, passed a limit, or returned an outcome that is not valid.
-    pub async fn try_out(&self, key: &Key) -> Result<(), String> {
-        let Some(reference) = self.object_of(key) else { return Ok(()) };
+    /// for.
+    pub async fn try_out(&self, key: &Key) -> Tried {
+        let Some(reference) = self.object_of(key) else { return Tried::Not };
         let mut view = self.view();
         let allowed = view.check_reconciled(&reference).await;
         let known = allowed.and_then(|()| view.reconciled(&reference, key.reconciler()));
-        let Ok(known) = known else { return Ok(()) };
-        let Met::Called(object, value) = self.meet(known) else { return Ok(()) };
+        let Ok(known) = known else { return Tried::Not };
+        let Met::Called(object, value) = self.meet(known) else { return Tried::Not };
         let request = self.request(key, &reference, object, 0);
         let called = self.loaded.processor.call(view, &request, self.moment()).await;
         let reconciled = Reconciled { reference, object: value };
@@ -37,8 +44,9 @@ impl Reconciler {
         let reads = called.view.finish();
         let mut turn = Turn { key, reconciled: &reconciled, report: &mut report, reads };
         match self.plan(called.outcome, &mut turn).await {
-            Err(error) if error.is_processors() => Err(chain::whole(&error)),
-            _ => Ok(()),
+            Err(error) if error.is_processors() => Tried::Broke(chain::whole(&error)),
+            Err(_) => Tried::Not,
+            Ok(_) => Tried::Well,
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Whether a version may take the place of one that works: it declares no more than its account may, what it reconciles is served, and
-//! it does not break on the first objects.
+//! it does not break on most of the objects that it is tried with.
 //!
 //! *Guarantee.* Of a version that is refused nothing was written, and nothing is left but what the API server was asked.
 
-use std::sync::Arc;
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, LazyLock},
+};
 
 use super::{
     Host,
@@ -16,10 +19,14 @@ use crate::{
     contract::Kind,
     grant::{display_kind, display_ref},
     queue::Key,
+    reconciler::Tried,
+    store::Entry,
 };
 
-/// How many keys a version is tried with.
+/// How many objects a version is tried with.
 const KEYS: usize = 3;
+/// How many are drawn: some of them may be paused, or not known yet.
+const CANDIDATES: usize = 9;
 
 /// Why a version was not put to work. The former one, if there is one, goes on.
 #[derive(Debug, thiserror::Error)]
@@ -50,20 +57,22 @@ pub enum NotExchanged {
     #[expect(missing_docs, reason = "the message says what the fields are")]
     FinalizersHeld { version: String, finalizer: String, objects: usize, first: String },
 
-    /// It broke where it was tried.
-    #[error("version {version} broke on {key} when it was tried, without writing: {message}")]
+    /// It broke on more than half of the objects that it was tried with.
+    #[error(
+        "version {version} broke on {broke} of the {tried} objects that it was tried with, without writing; the first, {key}: {message}"
+    )]
     #[expect(missing_docs, reason = "the message says what the fields are")]
-    TrialFailed { version: String, key: Key, message: String },
+    TrialFailed { version: String, broke: usize, tried: usize, key: Key, message: String },
 }
 
 // === impl Host ===
 
 impl Host {
     /// Puts a version in the place of the one of its name, as [`Host::exchange`] does, if it is fit for that: it is compared with the
-    /// former one, and tried with the first keys, on what is known now and without writing. From then on it is on probation; see
+    /// former one, and tried with a few objects, on what is known now and without writing. From then on it is on probation; see
     /// [`Host::trust`]. Where there is no former version there is nothing to protect, and nothing is tried.
     ///
-    /// The trial calls the processor as often as there are keys to try it with; each call lasts as long as its deadline at most.
+    /// The trial calls the processor three times at most; each call lasts as long as its deadline at most.
     ///
     /// # Errors
     ///
@@ -133,37 +142,68 @@ impl Host {
         Err(NotExchanged::RightsMissing { version: version(), account, missing })
     }
 
-    /// Tries a version, one key after the other. A key that breaks the former version as well says nothing.
+    /// Tries a version with a few objects, one after the other. A key that breaks the former version as well says nothing.
     async fn try_out(&self, former: &Active, new: &Prepared) -> Result<Probation, NotExchanged> {
         let broken = former.broken();
         let stores = &self.shared.parts.stores;
-        let of_reconcilers = new.standing.iter().map(|standing| standing.keys(stores));
+        let of_reconcilers = new.standing.iter().map(|of| of.ranked_keys(stores, rank));
         let of_reconcilers: Vec<Vec<Key>> = of_reconcilers.collect();
-        let new = &new.active;
-        for key in first(&of_reconcilers, |key| !broken.contains(key)) {
-            new.reconciler.try_out(key).await.map_err(|message| NotExchanged::TrialFailed {
-                version: new.version.version.clone(),
-                key: key.clone(),
-                message,
-            })?;
+        let (mut tried, mut broke) = (0, Vec::new());
+        for key in drawn(&of_reconcilers, |key| !broken.contains(key)) {
+            match new.active.reconciler.try_out(key).await {
+                Tried::Not => continue,
+                Tried::Well => {}
+                Tried::Broke(message) => broke.push((key.clone(), message)),
+            }
+            tried += 1;
+            if tried == KEYS {
+                break;
+            }
+        }
+        let is_refused = is_majority(broke.len(), tried);
+        let count = broke.len();
+        if is_refused && let Some((key, message)) = broke.into_iter().next() {
+            let version = new.active.version.version.clone();
+            return Err(NotExchanged::TrialFailed { version, broke: count, tried, key, message });
         }
         Ok(Probation::new(of_reconcilers.iter().flatten(), broken))
     }
 }
 
-/// The first few, one of each reconciler in turn: each has code of its own.
-fn first(of_reconcilers: &[Vec<Key>], counts: impl Fn(&Key) -> bool) -> Vec<&Key> {
-    let counting = |keys| Iterator::filter(<[Key]>::iter(keys), |key| counts(key));
-    let mut rows: Vec<_> = of_reconcilers.iter().map(|keys| counting(keys)).collect();
-    let mut first = Vec::new();
-    while first.len() < KEYS {
-        let before = first.len();
-        first.extend(rows.iter_mut().filter_map(Iterator::next).take(KEYS - before));
-        if first.len() == before {
+/// Places an object among the others. The hash has a key that only this process knows: who makes objects, and their names, cannot choose
+/// those that a version is tried with.
+fn rank(object: &Entry) -> u64 {
+    static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    HASH.hash_one((object.uid(), object.namespace(), object.name()))
+}
+
+/// Draws a few keys, of each reconciler in turn: each has code of its own. Among those of a reconciler, keys of namespaces that have been
+/// drawn less often come first, so that many objects in one namespace have no more of a say than a few in others; then those of lower rank.
+fn drawn(of_reconcilers: &[Vec<Key>], counts: impl Fn(&Key) -> bool) -> Vec<&Key> {
+    let mut rows: Vec<Vec<&Key>> = Vec::new();
+    rows.extend(of_reconcilers.iter().map(|keys| keys.iter().filter(|key| counts(key)).collect()));
+    let mut drawn: Vec<&Key> = Vec::new();
+    while drawn.len() < CANDIDATES {
+        let before = drawn.len();
+        for keys in &mut rows {
+            let times = |key: &Key| {
+                drawn.iter().filter(|drawn| drawn.namespace() == key.namespace()).count()
+            };
+            // Of several that are least, the first.
+            let next = (0..keys.len()).min_by_key(|index| keys.get(*index).map(|key| times(key)));
+            drawn.extend(next.map(|index| keys.remove(index)));
+        }
+        if drawn.len() == before {
             break;
         }
     }
-    first
+    drawn.truncate(CANDIDATES);
+    drawn
+}
+
+/// Whether that many of those that were tried are more than half: two of three or two, or the only one.
+fn is_majority(broke: usize, tried: usize) -> bool {
+    broke * 2 > tried
 }
 
 fn kinds(kinds: &[Kind]) -> String {
@@ -174,33 +214,62 @@ fn kinds(kinds: &[Kind]) -> String {
 mod tests {
     use super::*;
 
+    /// Keys of `namespace/name`.
     fn keys(reconciler: &str, names: &[&str]) -> Vec<Key> {
-        let key = |name: &&str| Key::new(&"a/p".into(), &reconciler.into(), None, name);
+        let key = |name: &&str| {
+            let (namespace, name) = name.split_once('/').unwrap();
+            Key::new(&"a/p".into(), &reconciler.into(), Some(namespace), name)
+        };
         names.iter().map(key).collect()
     }
 
     #[test]
-    fn each_reconciler_has_its_turn() {
-        let cases: [(_, _, &[&str]); 6] = [
+    fn each_reconciler_and_each_namespace_has_its_turn() {
+        let cases: [(_, _, &[&str]); 7] = [
             ("no key", vec![keys("a", &[])], &[]),
-            ("fewer", vec![keys("a", &["1", "2"])], &["1", "2"]),
-            ("more", vec![keys("a", &["1", "2", "3", "4"])], &["1", "2", "3"]),
-            ("two", vec![keys("a", &["1", "2", "3"]), keys("b", &["7", "8"])], &["1", "7", "2"]),
+            ("fewer", vec![keys("a", &["n/1", "n/2"])], &["1", "2"]),
+            (
+                "two",
+                vec![keys("a", &["n/1", "n/2", "n/3"]), keys("b", &["n/7", "n/8"])],
+                &["1", "7", "2", "8", "3"],
+            ),
             (
                 "one has few",
-                vec![keys("a", &[]), keys("b", &["7"]), keys("c", &["8", "9"])],
+                vec![keys("a", &[]), keys("b", &["n/7"]), keys("c", &["n/8", "n/9"])],
                 &["7", "8", "9"],
             ),
             (
                 "one that does not count",
-                vec![keys("a", &["bad", "1"]), keys("b", &["bad", "7"])],
+                vec![keys("a", &["n/bad", "n/1"]), keys("b", &["n/bad", "n/7"])],
                 &["1", "7"],
+            ),
+            (
+                "many of one namespace",
+                vec![keys("a", &["x/1", "x/2", "x/3", "n/4", "m/5"])],
+                &["1", "4", "5", "2", "3"],
+            ),
+            (
+                "of another reconciler, too",
+                vec![keys("a", &["x/1", "x/2", "n/3"]), keys("b", &["x/7", "n/8", "m/9"])],
+                &["1", "8", "2", "9", "3", "7"],
             ),
         ];
         for (case, of_reconcilers, expected) in cases {
-            let found = first(&of_reconcilers, |key| key.name() != "bad");
+            let found = drawn(&of_reconcilers, |key| key.name() != "bad");
             let found: Vec<&str> = found.into_iter().map(Key::name).collect();
             assert_eq!(found, expected, "{case}");
+        }
+        let many: Vec<String> = (0..100).map(|number| format!("n/{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(drawn(&[keys("a", &many)], |_| true).len(), CANDIDATES);
+    }
+
+    #[test]
+    fn the_majority_decides() {
+        let cases =
+            [(0, 0, false), (1, 1, true), (1, 2, false), (2, 2, true), (1, 3, false), (2, 3, true)];
+        for (broke, tried, expected) in cases {
+            assert_eq!(is_majority(broke, tried), expected, "{broke} of {tried}");
         }
     }
 }

@@ -60,7 +60,7 @@ impl Place {
     async fn new() -> Self {
         let api = EmbeddedApi::new(mortise_embedded_api::Options {
             now: now(),
-            namespaces: vec!["default".into(), NAMESPACE.into()],
+            namespaces: vec!["default".into(), NAMESPACE.into(), "b".into(), "c".into()],
             ..Default::default()
         });
         let cluster = super::cluster(&api);
