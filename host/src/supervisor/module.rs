@@ -18,8 +18,9 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use cap_std::{
     ambient_authority,
-    fs::{Dir, File, Metadata, MetadataExt as _},
+    fs::{Dir, File, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _},
 };
+use rustix::fs::OFlags;
 use tokio::sync::{Semaphore, watch as latest};
 
 use super::fault::Fault;
@@ -142,8 +143,7 @@ fn read(dir: &Dir, name: &str) -> Result<(Bytes, Stamp), Fault> {
         if round > 0 {
             thread::sleep(SETTLED);
         }
-        let mut file = open(dir, name)?;
-        let before = file.metadata().map_err(|error| cannot(dir, name, &error))?;
+        let (mut file, before) = open(dir, name)?;
         if !has_settled(&before) {
             continue;
         }
@@ -163,14 +163,19 @@ fn read(dir: &Dir, name: &str) -> Result<(Bytes, Stamp), Fault> {
     Err(Fault::passing("ModuleChanging", message))
 }
 
-fn open(dir: &Dir, name: &str) -> Result<File, Fault> {
-    // What is no file may block whoever opens it.
-    let metadata = dir.metadata(name).map_err(|error| cannot(dir, name, &error))?;
+/// Opens a file. What else may be there under its name is opened without waiting for anybody, and then seen for what it is: looked at
+/// before, it could be another by now.
+fn open(dir: &Dir, name: &str) -> Result<(File, Metadata), Fault> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let opened = dir.open_with(name, &options);
+    let opened = opened.and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+    let (file, metadata) = opened.map_err(|error| cannot(dir, name, &error))?;
     if !metadata.is_file() {
         let message = format!("`{name}` in the folder of modules is not a file");
         return Err(Fault::passing("ModuleUnreadable", message));
     }
-    dir.open(name).map_err(|error| cannot(dir, name, &error))
+    Ok((file, metadata))
 }
 
 fn read_whole(file: &mut File, metadata: &Metadata) -> io::Result<Vec<u8>> {

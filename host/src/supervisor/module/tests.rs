@@ -1,9 +1,14 @@
 use std::{
     fs,
     io::{Seek as _, Write as _},
-    os::unix::fs::symlink,
-    sync::atomic::{AtomicBool, Ordering},
+    os::unix::{fs::symlink, net::UnixListener},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
 };
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
 
@@ -78,6 +83,28 @@ async fn a_module_that_cannot_be_read_is_named_and_what_there_is() {
         assert_eq!(fault.reason, reason, "{path}");
         assert!(fault.message.contains(message), "{path}: {}", fault.message);
     }
+}
+
+#[test]
+fn what_is_no_file_is_opened_without_waiting_for_anybody() {
+    let (folder, modules) = folder();
+    let inside = folder.path().join("modules");
+    mknodat(CWD, inside.join("pipe.wasm"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let socket = UnixListener::bind(inside.join("socket.wasm")).unwrap();
+    for (name, says) in [
+        ("pipe.wasm", "`pipe.wasm` in the folder of modules is not a file"),
+        ("team", "`team` in the folder of modules is not a file"),
+        ("socket.wasm", "cannot read the module `socket.wasm`: No such device or address"),
+    ] {
+        let (tell, told) = mpsc::channel();
+        let modules = modules.clone();
+        // It may hang: then the thread is left behind.
+        thread::spawn(move || tell.send(read(&modules.0.dir, name)));
+        let fault = told.recv_timeout(Duration::from_secs(30)).expect(name).expect_err(name);
+        assert_eq!(fault.reason, "ModuleUnreadable", "{name}");
+        assert!(fault.message.starts_with(says), "{name}: {}", fault.message);
+    }
+    drop(socket);
 }
 
 #[test]
