@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_child_that_does_not_end_is_ended() {
-        let (_canceller, cancelled) = canceller().unwrap();
+        let (_guard, cancelled) = canceller().unwrap();
         let mut child = sleeping();
         let ended = wait(&mut child, Duration::from_millis(1), &cancelled).unwrap();
         assert!(matches!(ended, Err(Failure::Starved)) && was_killed(&mut child));
@@ -238,9 +238,9 @@ mod tests {
 
     #[test]
     fn a_child_that_nobody_waits_for_is_ended_or_not_started() {
-        let (canceller, cancelled) = canceller().unwrap();
+        let (guard, cancelled) = canceller().unwrap();
         let mut child = sleeping();
-        let dropper = std::thread::spawn(move || drop(canceller));
+        let dropper = std::thread::spawn(move || drop(guard));
         let ended = wait(&mut child, Duration::from_mins(2), &cancelled).unwrap();
         assert!(matches!(ended, Err(Failure::Cancelled)) && was_killed(&mut child));
         dropper.join().unwrap();

@@ -125,7 +125,7 @@ impl Processor {
             Found::Linked(linked) => linked,
             Found::Missing(missing) => {
                 let place = engine.compiling().take(tenant).await;
-                let (_canceller, cancelled) = child::canceller().map_err(|error| {
+                let (_guard, cancelled) = child::canceller().map_err(|error| {
                     let source = CompileError::NotRun(error);
                     LoadError::CompileFailed { module: name.to_owned(), source }
                 })?;

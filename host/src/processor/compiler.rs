@@ -137,13 +137,11 @@ impl CompileError {
             Failure::Cancelled => Self::Cancelled,
             Failure::Other { status, said } => {
                 let refused = said.split_once(REFUSED).map(|(_, cause)| cause.trim().to_owned());
-                match refused.filter(|_| status.code() == Some(compile::BAD_INPUT)) {
-                    Some(cause) => Self::Refused(cause),
-                    None => {
-                        let said = child::first_line(&said);
-                        Self::Crashed { how: status.to_string(), said }
-                    }
-                }
+                let is_refused = status.code() == Some(compile::BAD_INPUT);
+                refused.filter(|_| is_refused).map_or_else(
+                    || Self::Crashed { how: status.to_string(), said: child::first_line(&said) },
+                    Self::Refused,
+                )
             }
         }
     }

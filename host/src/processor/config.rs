@@ -57,7 +57,7 @@ impl Engine {
         let question = serde_json::to_vec(&question);
         let question = question.map_err(CheckError::not_run)?;
         let place = self.checking().take(tenant).await;
-        let (_canceller, cancelled) = child::canceller().map_err(CheckError::NotRun)?;
+        let (_guard, cancelled) = child::canceller().map_err(CheckError::NotRun)?;
         let engine = self.clone();
         let check = move || {
             let _place = place;
