@@ -1,4 +1,5 @@
-//! The queue: keys that wait to be reconciled, each once, with delays, back-off, priorities and limits per processor.
+//! The queue: keys that wait to be reconciled, each once, with delays, back-off, priorities and limits per processor. Within a
+//! processor and a priority namespaces take turns, and keys whose last run failed come after the others.
 //!
 //! *Guarantees.* A key that was added is given out after that, unless its processor is removed first. One key is never given
 //! out twice at once: what is added while it runs is given out after `done`. A run that starts takes all that was waiting
@@ -9,6 +10,7 @@ mod cause;
 mod core;
 mod entry;
 mod lane;
+mod line;
 #[cfg(test)]
 mod tests;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::lane::{Lane, Offer, Ticket};
+use super::lane::{Lane, Offer};
+use super::line::{Place, Ticket};
 use super::{Again, Cause, Delayed, Done, Entry, Key, Limits, Priority, Run, Share, State};
 
 const FIRST_BACK_OFF: Duration = Duration::from_millis(5);
@@ -41,11 +42,11 @@ pub(super) struct Core {
 /// What is known of one key.
 #[derive(Debug, Default)]
 struct Slot {
-    ready: Option<(Priority, Ticket)>,
+    ready: Option<(Priority, Place)>,
     delay: Option<Delay>,
     running: bool,
-    /// It runs since there was nothing else to do.
-    runs_idle: bool,
+    /// Where it was before it ran.
+    ran_from: Option<(Priority, Place)>,
     /// Its processor was removed while it ran: how it ends does not matter.
     dropped: bool,
     /// Added while it ran.
@@ -94,7 +95,7 @@ impl Core {
 
     pub(super) fn remove_processor(&mut self, processor: &str) {
         self.remove(|key| &**key.processor() == processor);
-        self.lanes.retain(|lane| &*lane.processor != processor || lane.running > 0);
+        self.lanes.retain(|lane| &*lane.processor != processor || lane.is_running());
         self.intervals.retain(|(of, _), _| &**of != processor);
     }
 
@@ -108,9 +109,14 @@ impl Core {
             if !which(key) {
                 return true;
             }
-            self.ready -= usize::from(slot.ready.is_some());
-            let (running, runs_idle) = (slot.running, slot.runs_idle);
-            *slot = Slot { running, runs_idle, dropped: running, ..Slot::default() };
+            if let Some((priority, place)) = slot.ready {
+                self.ready -= 1;
+                if let Some(lane) = lane_of(&mut self.lanes, key) {
+                    lane.remove(priority, place);
+                }
+            }
+            let Slot { running, ran_from, .. } = *slot;
+            *slot = Slot { running, ran_from, dropped: running, ..Slot::default() };
             running
         });
     }
@@ -143,7 +149,7 @@ impl Core {
         self.delay(key, Delay { due, cause, priority });
     }
 
-    /// Gives out a key: each processor in turn, within one by priority. What has time until there is nothing else to do waits until
+    /// Gives out a key: each processor in turn, within one by priority, within a priority each namespace in turn. What has time until there is nothing else to do waits until
     /// nothing else runs, either: more may come of that.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         self.fire(now);
@@ -161,11 +167,7 @@ impl Core {
         for step in 0..self.lanes.len() {
             let at = (self.turn + step) % self.lanes.len();
             let Some(lane) = self.lanes.get_mut(at) else { continue };
-            let slots = &self.slots;
-            let is_valid = |key: &Key, ticket| {
-                slots.get(key).and_then(|slot| slot.ready).is_some_and(|(_, held)| held == ticket)
-            };
-            match lane.take(now, idle, is_valid) {
+            match lane.take(now, idle) {
                 Offer::Key(key) => {
                     self.turn = at + 1;
                     return Next::Run(self.start(key));
@@ -189,9 +191,10 @@ impl Core {
 
     /// Gives out one key out of turn, whatever the limits, if it is ready.
     pub(super) fn take(&mut self, key: &Key) -> Option<Run> {
-        self.slots.get(key)?.ready?;
-        if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.processor == *key.processor()) {
-            lane.running += 1;
+        let (priority, place) = self.slots.get(key)?.ready?;
+        if let Some(lane) = lane_of(&mut self.lanes, key) {
+            lane.remove(priority, place);
+            lane.started(place.failing);
         }
         Some(self.start(key.clone()))
     }
@@ -201,10 +204,10 @@ impl Core {
         let ready = slot.ready.take();
         slot.delay = None;
         slot.running = true;
-        slot.runs_idle = matches!(ready, Some((Priority::Idle, _)));
+        slot.ran_from = ready;
         self.ready -= 1;
         self.running += 1;
-        self.running_idle += usize::from(slot.runs_idle);
+        self.running_idle += usize::from(is_idle(ready));
         let causes = mem::take(&mut slot.causes);
         Run { key, causes, more_causes: mem::take(&mut slot.more_causes), attempt: slot.failures }
     }
@@ -229,9 +232,10 @@ impl Core {
         let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.running) else { return };
         slot.running = false;
         self.running -= 1;
-        self.running_idle -= usize::from(mem::take(&mut slot.runs_idle));
-        if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.processor == *key.processor()) {
-            lane.running -= 1;
+        let ran_from = slot.ran_from.take();
+        self.running_idle -= usize::from(is_idle(ran_from));
+        if let Some(lane) = lane_of(&mut self.lanes, key) {
+            lane.ended(ran_from.is_some_and(|(_, place)| place.failing));
         }
         let interval =
             self.intervals.get(&(Arc::clone(key.processor()), Arc::clone(key.reconciler())));
@@ -364,21 +368,23 @@ impl Core {
 
     fn make_ready(&mut self, key: &Key, priority: Priority, now: Instant) {
         let Some(slot) = self.slots.get_mut(key) else { return };
-        match slot.ready {
-            Some((held, _)) if held <= priority => return,
-            Some(_) => {}
-            None => self.ready += 1,
+        let failing = slot.failures > 0;
+        let priority = slot.ready.map_or(priority, |(held, _)| held.min(priority));
+        if slot.ready.is_some_and(|(held, place)| held == priority && place.failing == failing) {
+            return;
         }
         self.tickets += 1;
-        slot.ready = Some((priority, self.tickets));
         let known = self.lanes.iter().position(|lane| lane.processor == *key.processor());
         if known.is_none() {
             self.lanes.push(Lane::new(key.processor(), Limits::default(), now));
         }
         let at = known.unwrap_or(self.lanes.len() - 1);
-        if let Some(lane) = self.lanes.get_mut(at) {
-            lane.push(key.clone(), self.tickets, priority);
+        let Some(lane) = self.lanes.get_mut(at) else { return };
+        match slot.ready {
+            Some((held, place)) => lane.remove(held, place),
+            None => self.ready += 1,
         }
+        slot.ready = Some((priority, lane.push(key.clone(), priority, failing, self.tickets)));
     }
 
     fn delay(&mut self, key: &Key, delay: Delay) {
@@ -388,6 +394,15 @@ impl Core {
             slot.delay = Some(delay);
         }
     }
+}
+
+/// Whether a key waited there until there was nothing else to do.
+fn is_idle(place: Option<(Priority, Place)>) -> bool {
+    matches!(place, Some((Priority::Idle, _)))
+}
+
+fn lane_of<'a>(lanes: &'a mut [Lane], key: &Key) -> Option<&'a mut Lane> {
+    lanes.iter_mut().find(|lane| lane.processor == *key.processor())
 }
 
 /// The next key, or the earlier one of two times.

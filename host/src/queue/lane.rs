@@ -1,15 +1,19 @@
 //! One processor's share of the queue: its lines, how many of its keys may run at once and how fast they start.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::line::{Line, Place, Ticket};
 use super::{Key, Priority};
 
-/// Each time this many keys were taken, the next one is of the lowest priority that waits, so that none waits for ever.
+/// Each time this many keys were taken, the next one is of a lower priority, of each that waits in turn, so that none waits for ever.
 const SHARE_OF_LOW: u32 = 16;
+
+/// How many of the keys that run may not be keys whose last run failed, where more than one may run: what fails may take long each
+/// time, and others would wait for it.
+const NOT_FAILING: usize = 1;
 
 /// A processor's limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,17 +24,17 @@ pub struct Limits {
     pub rate: Option<f64>,
 }
 
-/// Which entry of a line is a key's own: a key that moved leaves a stale one behind.
-pub(super) type Ticket = u64;
-
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) processor: Arc<str>,
-    pub(super) running: usize,
+    running: usize,
+    /// Of those that run, the ones whose last run failed.
+    running_failing: usize,
     limits: Limits,
-    lines: [VecDeque<(Key, Ticket)>; 3],
+    /// Those that have a share, by priority.
+    lines: [Line; 3],
     /// What has no share.
-    idle: VecDeque<(Key, Ticket)>,
+    idle: Line,
     taken: u32,
     /// Runs that may start now, of `rate`.
     tokens: f64,
@@ -61,9 +65,10 @@ impl Lane {
         Self {
             processor: Arc::clone(processor),
             running: 0,
+            running_failing: 0,
             limits,
             lines: Default::default(),
-            idle: VecDeque::new(),
+            idle: Line::default(),
             taken: 0,
             tokens,
             filled: now,
@@ -75,50 +80,75 @@ impl Lane {
         self.limits = limits;
     }
 
-    pub(super) fn push(&mut self, key: Key, ticket: Ticket, priority: Priority) {
+    /// Puts a key into its line.
+    pub(super) fn push(
+        &mut self,
+        key: Key,
+        priority: Priority,
+        failing: bool,
+        ticket: Ticket,
+    ) -> Place {
+        self.line(priority).push(key, failing, ticket)
+    }
+
+    /// Takes a key out of its line.
+    pub(super) fn remove(&mut self, priority: Priority, place: Place) {
+        self.line(priority).remove(place);
+    }
+
+    fn line(&mut self, priority: Priority) -> &mut Line {
         let [change, resync, background] = &mut self.lines;
-        let line = match priority {
+        match priority {
             Priority::Change => change,
             Priority::Resync => resync,
             Priority::Background => background,
             Priority::Idle => &mut self.idle,
-        };
-        line.push_back((key, ticket));
+        }
     }
 
-    /// Takes the next key whose entry is not stale, if the limits allow one; `idle`: of those that have no share.
-    pub(super) fn take(
-        &mut self,
-        now: Instant,
-        idle: bool,
-        is_valid: impl Fn(&Key, Ticket) -> bool,
-    ) -> Offer {
+    /// Takes the next key, if the limits allow one; `idle`: of those that have no share.
+    pub(super) fn take(&mut self, now: Instant, idle: bool) -> Offer {
+        let may_fail =
+            self.running_failing < self.limits.concurrency.saturating_sub(NOT_FAILING).max(1);
         let is_full = self.running >= self.limits.concurrency;
-        let lines = self.lines_mut(idle);
-        for line in &mut *lines {
-            while line.front().is_some_and(|(key, ticket)| !is_valid(key, *ticket)) {
-                line.pop_front();
-            }
-        }
-        if is_full || lines.iter().all(VecDeque::is_empty) {
+        if is_full || !self.lines_mut(idle).iter().any(|line| line.has(may_fail)) {
             return Offer::Nothing;
         }
         self.fill(now);
         if let Some(rate) = self.limits.rate.filter(|_| self.tokens < 1.0) {
             return later(now, (1.0 - self.tokens) / rate);
         }
-        let low_first = self.taken % SHARE_OF_LOW == SHARE_OF_LOW - 1;
-        let mut lines = self.lines_mut(idle).iter_mut().filter(|line| !line.is_empty());
-        let line = if low_first { lines.next_back() } else { lines.next() };
-        let Some((key, _)) = line.and_then(VecDeque::pop_front) else { return Offer::Nothing };
-        self.taken = self.taken.wrapping_add(1);
+        let turn = self.taken;
+        let mut lines: Vec<&mut Line> =
+            self.lines_mut(idle).iter_mut().filter(|line| line.has(may_fail)).collect();
+        let at = turn_of(turn, lines.len());
+        let Some((key, place)) = lines.get_mut(at).and_then(|line| line.take(may_fail)) else {
+            return Offer::Nothing;
+        };
+        self.taken = turn.wrapping_add(1);
         self.tokens -= 1.0;
-        self.running += 1;
+        self.started(place.failing);
         Offer::Key(key)
     }
 
+    /// A key of it runs.
+    pub(super) fn started(&mut self, failing: bool) {
+        self.running += 1;
+        self.running_failing += usize::from(failing);
+    }
+
+    /// A key of it runs no more.
+    pub(super) fn ended(&mut self, failing: bool) {
+        self.running -= 1;
+        self.running_failing -= usize::from(failing);
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.running > 0
+    }
+
     /// Those that have a share, the first one before the others; `idle`: the one that has none.
-    fn lines_mut(&mut self, idle: bool) -> &mut [VecDeque<(Key, Ticket)>] {
+    fn lines_mut(&mut self, idle: bool) -> &mut [Line] {
         if idle { std::slice::from_mut(&mut self.idle) } else { &mut self.lines }
     }
 
@@ -131,6 +161,17 @@ impl Lane {
         }
         self.filled = now;
     }
+}
+
+/// The line that is next, of this many that have keys, the first one before the others.
+fn turn_of(taken: u32, lines: usize) -> usize {
+    let (share, turn) = (taken / SHARE_OF_LOW, taken % SHARE_OF_LOW);
+    if turn < SHARE_OF_LOW - 1 || lines < 2 {
+        return 0;
+    }
+    let lower = lines - 1;
+    // The lowest one first.
+    lower - usize::try_from(share).unwrap_or_default() % lower
 }
 
 /// A rate of zero, or nearly so, offers nothing at any time that can be told.

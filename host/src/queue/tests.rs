@@ -406,6 +406,102 @@ async fn a_removed_processor_leaves_nothing_but_its_running_keys_alone() {
     assert_eq!(queue.next().await.attempt, 0);
 }
 
+fn in_namespace(namespace: &str, name: &str) -> Key {
+    Key::new(&"p".into(), &"r".into(), Some(namespace), name)
+}
+
+/// Adds a key whose last run failed.
+fn add_failing(queue: &Queue, key: &Key, priority: Priority) {
+    queue.add(key, Cause::Start, priority);
+    let run = queue.take_key(key).unwrap();
+    queue.done(&run.key, Done::Failure(Again::OnChange));
+    queue.add(key, Cause::Asked, priority);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_with_many_keys_does_not_delay_the_key_of_another() {
+    for failing in [false, true] {
+        let queue = Queue::new();
+        unlimited(&queue, "p");
+        for name in 0..10_000 {
+            let key = in_namespace("hostile", &name.to_string());
+            if failing {
+                add_failing(&queue, &key, Priority::Change);
+            } else {
+                queue.add(&key, Cause::Start, Priority::Change);
+            }
+        }
+        for round in 0..20 {
+            queue.add(&in_namespace("benign", &round.to_string()), Cause::Start, Priority::Change);
+            let taken: Vec<Key> = (0..2).map(|_| queue.try_next().unwrap().key).collect();
+            let is_there = taken.iter().any(|key| key.namespace() == Some("benign"));
+            assert!(is_there, "failing {failing}, round {round}: {taken:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_that_fail_leave_a_place_to_others() {
+    for (concurrency, failing, beside) in [(4, 3, 1), (2, 1, 1), (1, 1, 0)] {
+        let queue = Queue::new();
+        queue.set_processor(&"p".into(), Limits { concurrency, rate: None });
+        for name in 0..10 {
+            add_failing(&queue, &in_namespace("hostile", &name.to_string()), Priority::Change);
+        }
+        assert_eq!(names(&queue).len(), failing, "of {concurrency}");
+        assert_eq!(queue.state().ready, 10 - failing, "they wait");
+        queue.add(&in_namespace("benign", "a"), Cause::Start, Priority::Change);
+        assert_eq!(names(&queue).len(), beside, "of {concurrency}");
+        queue.done(&in_namespace("hostile", "0"), Done::Failure(Again::OnChange));
+        // Its place is given to the next one that fails, but for one that has waited for it.
+        let next = if beside == 0 { "a".to_owned() } else { failing.to_string() };
+        assert_eq!(names(&queue), [next], "of {concurrency}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_begins_anew_does_not_come_after_those_that_do_not_fail() {
+    let queue = Queue::new();
+    unlimited(&queue, "p");
+    for name in ["a", "b"] {
+        add_failing(&queue, &key("p", name), Priority::Change);
+    }
+    queue.add(&key("p", "c"), Cause::Start, Priority::Change);
+    queue.renew(&key("p", "b"), Cause::NewVersion, Priority::Background);
+    assert_eq!(names(&queue), ["c", "b", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_key_is_taken_within_a_bounded_number_of_takes_whatever_comes_beside_it() {
+    let priorities = [Priority::Change, Priority::Resync, Priority::Background];
+    for (priority, failing) in priorities.into_iter().flat_map(|of| [(of, false), (of, true)]) {
+        let queue = Queue::new();
+        unlimited(&queue, "p");
+        let waiting = in_namespace("benign", "a");
+        if failing {
+            add_failing(&queue, &waiting, priority);
+        } else {
+            queue.add(&waiting, Cause::Start, priority);
+        }
+        let mut takes = 0;
+        loop {
+            // In each line there are always keys of other namespaces.
+            for (at, beside) in priorities.into_iter().enumerate() {
+                for namespace in 0..3 {
+                    let key = in_namespace(&format!("{at}-{namespace}"), &takes.to_string());
+                    queue.add(&key, Cause::Start, beside);
+                }
+            }
+            takes += 1;
+            if queue.try_next().unwrap().key == waiting {
+                break;
+            }
+            // The lowest lines get each 16th take in turn, a key that fails each 9th of those, a namespace each 4th.
+            assert!(takes <= 16 * 2 * 9 * 4, "{priority:?}, failing: {failing}");
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Add(u8, Priority),
@@ -427,10 +523,10 @@ fn step() -> impl Strategy<Value = Step> {
         (0..30_u64).prop_map(|after| Done::Failure(Again::NotBefore(ms(after)))),
     ];
     prop_oneof![
-        (0..4_u8, priority).prop_map(|(key, priority)| Step::Add(key, priority)),
-        (0..4_u8, 0..30_u64).prop_map(|(key, after)| Step::AddAfter(key, after)),
+        (0..8_u8, priority).prop_map(|(key, priority)| Step::Add(key, priority)),
+        (0..8_u8, 0..30_u64).prop_map(|(key, after)| Step::AddAfter(key, after)),
         Just(Step::Take),
-        (0..4_u8, done).prop_map(|(key, done)| Step::Done(key, done)),
+        (0..8_u8, done).prop_map(|(key, done)| Step::Done(key, done)),
         (0..20_u64).prop_map(Step::Advance),
     ]
 }
@@ -470,9 +566,11 @@ impl Expected {
     }
 }
 
-/// Two processors share the keys.
+/// Two processors share the keys, each with two namespaces.
 fn numbered(number: u8) -> Key {
-    key(if number.is_multiple_of(2) { "p" } else { "q" }, &number.to_string())
+    let processor = if number.is_multiple_of(2) { "p" } else { "q" };
+    let namespace = (number / 4).to_string();
+    Key::new(&processor.into(), &"r".into(), Some(&namespace), &number.to_string())
 }
 
 async fn run_steps(steps: Vec<Step>) {

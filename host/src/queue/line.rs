@@ -1,0 +1,122 @@
+//! Ready keys of one priority: namespaces in turn, keys whose last run failed after the others.
+
+use std::collections::BTreeMap;
+
+use super::Key;
+
+/// Each time this many keys were given out before one whose last run failed, that one is next: it is late, but never left out.
+const SHARE_OF_FAILING: u32 = 8;
+
+/// More namespaces than this are not remembered without need.
+const NAMESPACES_KEPT: usize = 64;
+
+/// Counts the keys that became ready, in their order.
+pub(super) type Ticket = u64;
+
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    fresh: Turns,
+    failing: Turns,
+    /// How many keys were given out while one that fails waited.
+    before_failing: u32,
+}
+
+/// The place of a key in a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) failing: bool,
+    round: u64,
+    ticket: Ticket,
+}
+
+/// Keys in rounds: each namespace has at most one key in a round, and a round ends before the next one begins. A namespace with
+/// many keys thus delays a key of another one by no more than one of its own.
+#[derive(Debug, Default)]
+struct Turns {
+    keys: BTreeMap<(u64, Ticket), Key>,
+    /// The round of the key that was given out last.
+    round: u64,
+    /// The last round in which a namespace has a key. One whose last round is over begins anew, and need not be known.
+    last: foldhash::HashMap<Box<str>, u64>,
+}
+
+// === impl Line ===
+
+impl Line {
+    pub(super) fn push(&mut self, key: Key, failing: bool, ticket: Ticket) -> Place {
+        let round = self.turns(failing).push(key, ticket);
+        Place { failing, round, ticket }
+    }
+
+    pub(super) fn remove(&mut self, place: Place) {
+        self.turns(place.failing).remove(place.round, place.ticket);
+    }
+
+    /// Returns whether a key can be taken; `may_fail`: also one whose last run failed.
+    pub(super) fn has(&self, may_fail: bool) -> bool {
+        !self.fresh.keys.is_empty() || (may_fail && !self.failing.keys.is_empty())
+    }
+
+    pub(super) fn take(&mut self, may_fail: bool) -> Option<(Key, Place)> {
+        let waits = may_fail && !self.failing.keys.is_empty();
+        let failing =
+            waits && (self.fresh.keys.is_empty() || self.before_failing >= SHARE_OF_FAILING);
+        self.before_failing = if waits && !failing { self.before_failing + 1 } else { 0 };
+        let ((round, ticket), key) = self.turns(failing).take()?;
+        Some((key, Place { failing, round, ticket }))
+    }
+
+    fn turns(&mut self, failing: bool) -> &mut Turns {
+        if failing { &mut self.failing } else { &mut self.fresh }
+    }
+}
+
+// === impl Turns ===
+
+impl Turns {
+    fn push(&mut self, key: Key, ticket: Ticket) -> u64 {
+        // Objects without a namespace are one among the namespaces.
+        let namespace = key.namespace().unwrap_or_default();
+        let round = if let Some(last) = self.last.get_mut(namespace) {
+            *last = self.round.max(*last + 1);
+            *last
+        } else {
+            self.last.insert(namespace.into(), self.round);
+            self.round
+        };
+        self.keys.insert((round, ticket), key);
+        round
+    }
+
+    fn take(&mut self) -> Option<((u64, Ticket), Key)> {
+        let (at, key) = self.keys.pop_first()?;
+        let is_new = at.0 > self.round;
+        self.round = at.0;
+        self.forget(is_new);
+        Some((at, key))
+    }
+
+    fn remove(&mut self, round: u64, ticket: Ticket) {
+        self.keys.remove(&(round, ticket));
+        self.forget(false);
+    }
+
+    /// Forgets namespaces that wait for nothing. At each new round at most, so that this costs no more than to add their keys.
+    fn forget(&mut self, is_new_round: bool) {
+        if self.keys.is_empty() {
+            // Nobody waits who could be passed over.
+            self.last.clear();
+        } else if is_new_round && self.last.len() > NAMESPACES_KEPT.max(2 * self.keys.len()) {
+            let round = self.round;
+            self.last.retain(|_, last| *last >= round);
+        } else {
+            return;
+        }
+        if self.last.capacity() > NAMESPACES_KEPT.max(4 * self.last.len()) {
+            self.last.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
