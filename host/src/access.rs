@@ -30,7 +30,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, Semaphore, watch},
     time::{Instant, sleep, sleep_until},
 };
 
@@ -57,6 +57,8 @@ struct Shared {
     /// Acting as the host itself.
     own: Cluster,
     rights: All,
+    /// A permit for each question that is on its way.
+    asking: Arc<Semaphore>,
     /// Answers may be others now: which, and that somebody is to look.
     stale: Mutex<Stale>,
     news: Notify,
@@ -84,6 +86,7 @@ impl Access {
         Self(Arc::new(Shared {
             own: own.clone(),
             rights: All::default(),
+            asking: Arc::new(Semaphore::new(rights::AT_ONCE)),
             stale: Mutex::default(),
             news: Notify::new(),
             arrived: watch::Sender::new(false),
@@ -92,7 +95,13 @@ impl Access {
 
     /// The rights of a processor's account, of which nothing was asked yet. Renewed until they are dropped.
     pub fn of(&self, account: &Account, description: &Arc<Description>) -> Arc<Rights> {
-        let rights = Arc::new(Rights::new(&self.0.own, account, description, &self.0.rights));
+        let rights = Arc::new(Rights::new(
+            &self.0.own,
+            account,
+            description,
+            &self.0.rights,
+            &self.0.asking,
+        ));
         self.0.rights.lock().push(Arc::downgrade(&rights));
         self.0.arrived.send_replace(true);
         rights

@@ -11,9 +11,10 @@ use crate::{
     record::Digest,
 };
 
-/// How many answers are kept for a processor. One that may do things to single objects only has a question for each of them;
-/// past this number those for single objects are forgotten, and asked again by the next run.
-const MOST: usize = 20_000;
+/// How many answers are kept for a processor: some MiB at most, and as many questions each minute. One that may do things to single
+/// objects only has a question for each of them; past this number those for single objects are forgotten, and asked again by the next
+/// run.
+const MOST: usize = 10_000;
 /// What the host does for a processor to read a kind from the store: a get for each object, a list for selections, and the watch.
 pub(super) const GET: [&str; 3] = ["get", "list", "watch"];
 pub(super) const LIST: [&str; 2] = ["list", "watch"];

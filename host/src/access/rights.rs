@@ -8,7 +8,7 @@ use std::{
 use futures::{StreamExt as _, stream};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
     Question,
@@ -23,8 +23,8 @@ use crate::{
 };
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// How many questions are on their way at once.
-const AT_ONCE: usize = 16;
+/// How many questions are on their way at once, of all processors: whoever declares much asks much.
+pub(super) const AT_ONCE: usize = 16;
 
 /// What one processor's account may do, as far as that was asked. One for each loaded version of the processor.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub struct Rights {
     answers: RwLock<Answers>,
     /// Of all processors: what one with the same account was answered is not asked again.
     all: All,
+    /// Of all processors: a permit for each question that is on its way.
+    asking: Arc<Semaphore>,
 }
 
 /// The rights of all processors of a host.
@@ -63,6 +65,7 @@ impl Rights {
         account: &Account,
         description: &Arc<Description>,
         all: &All,
+        asking: &Arc<Semaphore>,
     ) -> Self {
         Self {
             account: account.clone(),
@@ -71,6 +74,7 @@ impl Rights {
             description: Arc::clone(description),
             answers: RwLock::default(),
             all: Arc::clone(all),
+            asking: Arc::clone(asking),
         }
     }
 
@@ -257,6 +261,8 @@ impl Rights {
     }
 
     async fn answer(&self, question: Question) -> (Question, Answer) {
+        // It is never closed.
+        let _permit = self.asking.acquire().await;
         let body = question.review(&self.account);
         let answer = match self
             .own
