@@ -34,7 +34,7 @@ use crate::{
     run::{Clock, Loaded, Settings},
     store::Stores,
     triggers::{Began, Triggers},
-    view::{self, Answers, Readable, Reads, View},
+    view::{self, Answers, Limited, Readable, Reads, View},
     write::{self, Writer},
 };
 
@@ -130,6 +130,11 @@ impl Reconciler {
     /// What the processor's account may do; none where it runs with the host's own rights.
     pub fn rights(&self) -> Option<&Arc<Rights>> {
         self.rights.as_ref()
+    }
+
+    /// What of its reads is not watched since a limit of the host is met.
+    pub fn limited(&self) -> Limited {
+        self.readable.limited().clone()
     }
 
     /// What is reconciled and may not be watched in all that is declared.

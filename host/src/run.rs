@@ -12,7 +12,7 @@ mod trial;
 mod watches;
 mod work;
 
-pub use options::{Clock, Drive, Options, Skip};
+pub use options::{Bounds, Clock, Drive, Options, Skip};
 pub use probation::{Trust, Verdict};
 pub use registry::{LastFailure, Version};
 pub use settings::{Ending, Mode, Settings};
@@ -156,6 +156,7 @@ impl Host {
         host.spawn(ended("the watch of CRDs", watch::run_crds(cluster.clone(), crds)));
         let rights = Arc::clone(&host.shared).keep_rights(changes.clone());
         host.spawn(ended("the renewal of rights", rights));
+        host.spawn(ended("what opens watches again", Arc::clone(&host.shared).try_again()));
         let watches_on = options.watches_on.clone().unwrap_or_else(Handle::current);
         host.spawn(run_watches(opened, host.watching(changes), watches_on));
         host.open(&prepared);
@@ -190,7 +191,7 @@ impl Host {
         let kept = options.skip.open(&parts.records);
         Self {
             options: options.clone(),
-            shared: Arc::new(Shared::new(parts, kept, open)),
+            shared: Arc::new(Shared::new(parts, kept, open, options.bounds)),
             tasks: Mutex::default(),
             reports: tokio::sync::Mutex::new(reports),
             turns: Mutex::default(),
@@ -201,7 +202,9 @@ impl Host {
 
     fn watching(&self, crds: latest::Receiver<u64>) -> watch::Context {
         let Parts { cluster, stores, metrics, access, .. } = self.shared.parts.clone();
-        watch::Context { cluster, stores, crds, metrics, access }
+        let shared = Arc::clone(&self.shared);
+        let grown = Arc::new(move |watch: &Watch| shared.grown(watch));
+        watch::Context { cluster, stores, crds, metrics, access, grown }
     }
 
     /// What ends when the host is told to stop, once nothing runs any more.

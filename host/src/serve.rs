@@ -131,6 +131,7 @@ impl Server {
             lease: guard.clone(),
             metrics,
             watches_on: Some(watches.handle().clone()),
+            bounds: args.bounds(),
             ..Options::default()
         };
         let host = Arc::new(Host::start(&cluster, Vec::new(), &options)?);

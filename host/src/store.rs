@@ -33,6 +33,7 @@ pub use snapshot::Snapshot;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
@@ -141,6 +142,22 @@ impl Stores {
         Some(Feed::new(self, &of_kind, &store))
     }
 
+    /// Holds no more than what is wanted of the objects of a store, where that is possible without listing them anew: then what is
+    /// being listed with more is dropped. Says whether it was possible.
+    pub fn narrow(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> bool {
+        let Some(store) = self.of_kind(kind).find(scope) else { return false };
+        let mut tables = store.tables.lock();
+        let is_narrow = tables.narrow(wanted);
+        store.held.store(tables.held(), Ordering::Relaxed);
+        is_narrow
+    }
+
+    /// Roughly how many bytes the objects of a store take; 0 where none is open.
+    pub fn held(&self, kind: &Kind, scope: &Scope) -> usize {
+        let store = self.of_kind(kind).find(scope);
+        store.map_or(0, |store| store.held.load(Ordering::Relaxed))
+    }
+
     /// Drops the store of a kind within a scope.
     pub fn close(&self, kind: &Kind, scope: &Scope) {
         let of_kind = self.of_kind(kind);
@@ -170,6 +187,7 @@ impl Stores {
         if before != Some(false) {
             for store in of_kind.stores.read().iter() {
                 store.tables.lock().clear();
+                store.held.store(0, Ordering::Relaxed);
             }
             self.publish([Event::Unknown(Arc::clone(&of_kind.kind))]);
         }
@@ -417,7 +435,9 @@ impl Stores {
         what: impl FnOnce(&mut Tables) -> Told,
     ) -> bool {
         let mut tables = store.tables.lock();
-        let (differences, completed) = match what(&mut tables) {
+        let told = what(&mut tables);
+        store.held.store(tables.held(), Ordering::Relaxed);
+        let (differences, completed) = match told {
             Ok(told) => told,
             Err(error) => {
                 warn!(kind = %kind.kind, group = %kind.group, %error, "an object is not kept");

@@ -3,6 +3,7 @@
 
 mod again;
 mod allowed;
+mod limited;
 mod page;
 mod readable;
 mod reads;
@@ -10,6 +11,7 @@ mod reads;
 mod tests;
 
 pub(crate) use again::Answers;
+pub use limited::{Limited, Met};
 pub(crate) use readable::watched;
 pub use readable::{Demand, Readable};
 pub(crate) use reads::{Anchor, Concern, Wait};
@@ -309,11 +311,13 @@ impl View {
     ) -> Result<Answering, ReadError> {
         let held = self.kinds.iter().find(|held| *held.kind == *kind).cloned();
         let all = held.unwrap_or_else(|| {
-            let all = Arc::new(self.stores.snapshots(kind));
+            let mut all = self.stores.snapshots(kind);
+            all.stores.retain(|(_, scope, _)| !self.readable.limited().is_refused(kind, scope));
+            let all = Arc::new(all);
             self.kinds.push(Arc::clone(&all));
             all
         });
-        let answering = answering(&all, query, fields);
+        let answering = answering(&all, query, fields, self.readable.limited());
         if let Err(error) = &answering {
             self.reads.waits_for(&all.kind, *error == ReadError::UnknownKind);
             // Another's watch may be of all these objects, and bring less of them.
@@ -353,16 +357,25 @@ impl View {
     }
 }
 
-fn answering(all: &KindSnapshot, query: &Query, fields: &Fields) -> Result<Answering, ReadError> {
+fn answering(
+    all: &KindSnapshot,
+    query: &Query,
+    fields: &Fields,
+    limited: &Limited,
+) -> Result<Answering, ReadError> {
     if all.served == Some(false) {
         return Err(ReadError::UnknownKind);
     }
     let why = |otherwise: &str| {
         let why = all.unavailable.as_deref().unwrap_or(otherwise);
-        Err(ReadError::Unavailable(format!("{}: {why}", crate::grant::display_kind(&all.kind))))
+        Err(unavailable(&all.kind, why))
     };
     let Some((store, snapshot)) = all.covering(query, Some(fields)) else {
-        return why("it is not watched there");
+        let limited = limited.why(&all.kind);
+        return match limited {
+            Some(limited) => Err(unavailable(&all.kind, &limited)),
+            None => why("it is not watched there"),
+        };
     };
     if !snapshot.is_complete() {
         return why("its first list has not arrived");
@@ -371,6 +384,10 @@ fn answering(all: &KindSnapshot, query: &Query, fields: &Fields) -> Result<Answe
         return why("it is being listed again with more fields");
     }
     Ok(Answering { store, kind: Arc::clone(&all.kind), snapshot: snapshot.clone() })
+}
+
+fn unavailable(kind: &Kind, why: &str) -> ReadError {
+    ReadError::Unavailable(format!("{}: {why}", crate::grant::display_kind(kind)))
 }
 
 /// Whether what is kept of objects is all that the query and the fields ask for.

@@ -3,7 +3,7 @@
 //! kube's watcher carries what is hard (resuming, bookmarks, 410 Gone, back-off). Here is what it does not know: kinds that the
 //! cluster does not serve yet, and servers without streaming lists.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::BoxStream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -60,6 +60,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Told that an account was refused a watch.
     pub access: Access,
+    /// Told that a store has grown by a good deal.
+    pub grown: Arc<dyn Fn(&Watch) + Send + Sync>,
 }
 
 /// Why a stream of events came to its end.
@@ -205,6 +207,9 @@ impl Watch {
                     debug!(kind = %kind.kind, group = %kind.group, %error, "watch failed, trying again");
                     stores.set_unavailable(kind, &error.to_string());
                 }
+            }
+            if feed.has_grown() {
+                (context.grown)(self);
             }
         }
         End::NotServed

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::ValueEnum;
 
 use super::value;
-use crate::{lease::Times, processor::CompileLimits};
+use crate::{lease::Times, processor::CompileLimits, run::Bounds};
 
 /// `mortise run`.
 #[derive(Debug, clap::Args)]
@@ -67,6 +67,26 @@ pub struct RunArgs {
         value_parser = value::compile_seconds()
     )]
     pub compile_seconds: u32,
+    /// How many watches one processor may have, of what it declares and reads; one that several share counts for each. Past it its
+    /// reads are answered as unavailable.
+    #[arg(
+        long,
+        env = "MORTISE_MAX_WATCHES",
+        value_name = "N",
+        default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
+    pub max_watches: u32,
+    /// How many MiB the objects may take that are kept for one processor; what is kept for several counts for each. Past it its reads
+    /// are answered as unavailable.
+    #[arg(
+        long,
+        env = "MORTISE_MAX_STORE_MIB",
+        value_name = "N",
+        default_value_t = 256,
+        value_parser = clap::value_parser!(u32).range(1..=1 << 20)
+    )]
+    pub max_store_mib: u32,
     /// Writes only while this host holds a Lease, so that several hosts can run: one leads, the others are ready to.
     #[arg(long, env = "MORTISE_LEADER_ELECT")]
     pub leader_elect: bool,
@@ -114,6 +134,12 @@ pub enum LogFormat {
 // === impl RunArgs ===
 
 impl RunArgs {
+    /// What one processor's declarations may make the host hold.
+    pub fn bounds(&self) -> Bounds {
+        let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        Bounds { watches: number(self.max_watches), store_mib: number(self.max_store_mib) }
+    }
+
     /// What compiling one module may use.
     pub fn compile_limits(&self) -> CompileLimits {
         CompileLimits { memory_mib: self.compile_memory_mib, seconds: self.compile_seconds }

@@ -137,7 +137,8 @@ impl Host {
         let mut watches = self.shared.watches.lock();
         let mut users = Vec::new();
         for of in prepared {
-            watches.add(of.active.id, of.active.reconciler.rights().cloned(), &of.wanted);
+            let limited = of.active.reconciler.limited();
+            watches.add(of.active.id, of.active.reconciler.rights().cloned(), &of.wanted, limited);
             users.push(of.active.id);
         }
         let steps = watches.plan();

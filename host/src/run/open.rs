@@ -1,12 +1,13 @@
 //! Opens, hands over and closes watches as the plan says, and keeps the rights fresh that it follows from.
 
-use std::{future::pending, sync::Arc};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, watch as latest},
     task::JoinSet,
+    time::{Instant, sleep},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,9 @@ use crate::{
     view::Demand,
     watch::{self, Watch},
 };
+
+/// How often it is looked whether stores that were too large may be opened again.
+const LOOKED_AT: Duration = Duration::from_mins(1);
 
 /// A watch to be run.
 pub(super) struct Opened {
@@ -38,6 +42,16 @@ impl Shared {
         let stores = &self.parts.stores;
         for watch in &steps.closed {
             stores.close(&watch.kind, &watch.scope);
+        }
+        for (started, wanted) in steps.narrowed {
+            let Watch { kind, scope } = &started.watch;
+            if stores.narrow(kind, scope, &wanted) {
+                continue;
+            }
+            stores.close(kind, scope);
+            if let Some(feed) = stores.open(kind, scope, &wanted) {
+                self.start(started, feed);
+            }
         }
         for started in steps.handed_over {
             let Watch { kind, scope } = &started.watch;
@@ -68,6 +82,35 @@ impl Shared {
         if new > 0 {
             let steps = watches.plan();
             self.carry_out(steps);
+        }
+    }
+
+    /// A store has grown: it is closed, or holds less, where those that it is kept for have more than they may.
+    pub(super) fn grown(&self, watch: &Watch) {
+        let stores = &self.parts.stores;
+        let is_past = {
+            let mut watches = self.watches.lock();
+            let held = |watch: &Watch| stores.held(&watch.kind, &watch.scope);
+            let steps = watches.grown(watch, Instant::now(), held);
+            steps.map(|steps| self.carry_out(steps)).is_some()
+        };
+        if is_past {
+            self.moved();
+        }
+    }
+
+    /// Opens again, now and then, what was too large a while ago.
+    pub(super) async fn try_again(self: Arc<Self>) {
+        loop {
+            sleep(LOOKED_AT).await;
+            let is_news = {
+                let mut watches = self.watches.lock();
+                let steps = watches.try_again(Instant::now());
+                steps.map(|steps| self.carry_out(steps)).is_some()
+            };
+            if is_news {
+                self.moved();
+            }
         }
     }
 

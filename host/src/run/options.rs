@@ -27,9 +27,20 @@ pub struct Options {
     pub lease: Guard,
     /// Where it is counted what happens.
     pub metrics: Metrics,
+    /// What one processor's declarations may make the host hold.
+    pub bounds: Bounds,
     /// The runtime that the watches of what processors read run on; none: the one that the host is started on. See
     /// host/decisions/0034.
     pub watches_on: Option<Handle>,
+}
+
+/// What one processor's declarations may make the host hold: past it its reads are answered as unavailable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// How many watches it may have. One that several processors share counts for each.
+    pub watches: usize,
+    /// How many MiB the objects may take that are kept for it. Those that are kept for several processors count for each.
+    pub store_mib: usize,
 }
 
 /// Which runs are left out that are due though nothing has changed, since what came of the last one would come of them.
@@ -64,8 +75,18 @@ impl Default for Options {
             skip: Skip::Never,
             lease: Guard::none(),
             metrics: Metrics::new(),
+            bounds: Bounds::default(),
             watches_on: None,
         }
+    }
+}
+
+// === impl Bounds ===
+
+impl Default for Bounds {
+    /// More than a processor of a dozen kinds needs, in a cluster of tens of thousands of objects.
+    fn default() -> Self {
+        Self { watches: 256, store_mib: 256 }
     }
 }
 

@@ -147,7 +147,7 @@ impl Host {
             missing: active.kinds.iter().filter(is_missing).cloned().collect(),
             objects: objects.unwrap_or_default(),
             disputes: self.shared.parts.writer.disputes_of(&active.version.processor),
-            limits_met: Vec::new(),
+            limits_met: self.shared.watches.lock().limits_met(active.id),
         }
     }
 }

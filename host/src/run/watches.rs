@@ -12,9 +12,15 @@ use crate::{
     cluster::Account,
     contract::Kind,
     store::{Scope, Wanted},
-    view::Demand,
+    view::{Demand, Limited},
     watch::Watch,
 };
+
+use super::Bounds;
+
+mod limited;
+
+use limited::Refused;
 
 /// Who needs a watch: a loaded version of a processor.
 pub(super) type User = u64;
@@ -28,6 +34,7 @@ pub(super) type Want = (Kind, Scope, Wanted);
 pub(super) struct Watches {
     open: Vec<Open>,
     users: BTreeMap<User, Needs>,
+    bounds: Bounds,
 }
 
 /// What a user needs.
@@ -36,11 +43,16 @@ struct Needs {
     /// None: those of the host.
     rights: Option<Arc<Rights>>,
     wants: Vec<Want>,
+    /// How many of them were declared; the others were demanded.
+    declared: usize,
+    refused: Refused,
 }
 
 #[derive(Debug)]
 struct Open {
     started: Started,
+    /// What its store holds, or will.
+    wanted: Wanted,
     users: BTreeSet<User>,
 }
 
@@ -61,6 +73,8 @@ pub(super) struct Steps {
     pub(super) closed: Vec<Watch>,
     /// Runs with the rights of another from now on.
     pub(super) handed_over: Vec<Started>,
+    /// Has to bring no more than this.
+    pub(super) narrowed: Vec<(Started, Wanted)>,
     /// Has to bring this (too).
     pub(super) needed: Vec<(Started, Wanted)>,
 }
@@ -68,9 +82,21 @@ pub(super) struct Steps {
 // === impl Watches ===
 
 impl Watches {
-    /// A user comes, who wants this.
-    pub(super) fn add(&mut self, user: User, rights: Option<Arc<Rights>>, wants: &[Want]) {
-        self.users.insert(user, Needs { rights, wants: wants.to_vec() });
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+
+    /// A user comes, who wants this, and is told what of it is not watched.
+    pub(super) fn add(
+        &mut self,
+        user: User,
+        rights: Option<Arc<Rights>>,
+        wants: &[Want],
+        limited: Limited,
+    ) {
+        let refused = Refused::new(limited);
+        let needs = Needs { rights, wants: wants.to_vec(), declared: wants.len(), refused };
+        self.users.insert(user, needs);
     }
 
     /// A user is gone.
@@ -84,11 +110,15 @@ impl Watches {
         let Demand { kind, scopes, wanted } = demand;
         let Some(scope) = scopes.iter().find(|scope| needs.may(kind, scope)) else { return false };
         let want = (kind.clone(), scope.clone(), wanted.clone());
-        let is_new = !needs.wants.contains(&want);
-        if is_new {
-            needs.wants.push(want);
+        if needs.wants.contains(&want) {
+            return false;
         }
-        is_new
+        if needs.wants.len() >= needs.declared + self.bounds.watches {
+            needs.refused.turn_away();
+            return false;
+        }
+        needs.wants.push(want);
+        true
     }
 
     /// Gives users what they want and may, by the fewest watches: one whose scope covers a want is taken, whoever it was opened
@@ -96,7 +126,10 @@ impl Watches {
     pub(super) fn plan(&mut self) -> Steps {
         let mut steps = Steps::default();
         self.let_go();
-        let Self { open, users } = self;
+        let Self { open, users, .. } = self;
+        for needs in users.values_mut() {
+            needs.refused.plan_anew();
+        }
         open.retain_mut(|open| {
             let Some(runner) = open.runner(users) else {
                 open.started.over.cancel();
@@ -107,19 +140,20 @@ impl Watches {
             true
         });
         for (user, (kind, scope, wanted)) in self.unmet() {
-            let Some(started) = self.take(user, &kind, &scope) else { continue };
+            let Some(started) = self.take(user, &kind, &scope, &wanted) else { continue };
             let needed = steps.needed.iter_mut().find(|(held, _)| held.watch == started.watch);
             match needed {
                 Some((_, all)) => *all = all.union(&wanted),
                 None => steps.needed.push((started, wanted)),
             }
         }
+        self.tell_limits();
         steps
     }
 
     /// Takes from users the watches that they do not need or may not have any more.
     fn let_go(&mut self) {
-        let Self { open, users } = self;
+        let Self { open, users, .. } = self;
         for open in open {
             let watch = &open.started.watch;
             open.users.retain(|user| users.get(user).is_some_and(|needs| needs.needs(watch)));
@@ -146,16 +180,30 @@ impl Watches {
         wants
     }
 
-    fn take(&mut self, user: User, kind: &Kind, scope: &Scope) -> Option<Started> {
-        let covers = |open: &&mut Open| open.started.watch.covers(kind, scope);
-        if let Some(open) = self.open.iter_mut().find(covers) {
-            open.users.insert(user);
-            return Some(open.started.clone());
+    fn take(&mut self, user: User, kind: &Kind, scope: &Scope, wanted: &Wanted) -> Option<Started> {
+        let held = self.open.iter().filter(|open| open.users.contains(&user)).count();
+        let needs = self.users.get_mut(&user)?;
+        if held >= self.bounds.watches {
+            needs.refused.no_more_watches();
+            return None;
         }
         let watch = Watch { kind: kind.clone(), scope: scope.clone() };
-        let rights = self.users.get(&user)?.rights.clone();
+        let is_given = |open: &&mut Open| {
+            let watch = &open.started.watch;
+            watch.covers(kind, scope) && !needs.refused.is_refused(watch)
+        };
+        if let Some(open) = self.open.iter_mut().find(is_given) {
+            open.users.insert(user);
+            open.wanted = open.wanted.union(wanted);
+            return Some(open.started.clone());
+        }
+        if needs.refused.is_refused(&watch) {
+            return None;
+        }
+        let rights = needs.rights.clone();
         let started = Started { watch, rights, over: CancellationToken::new() };
-        self.open.push(Open { started: started.clone(), users: [user].into() });
+        let (users, wanted) = ([user].into(), wanted.clone());
+        self.open.push(Open { started: started.clone(), wanted, users });
         Some(started)
     }
 
@@ -233,7 +281,7 @@ mod tests {
             wants: impl IntoIterator<Item = (User, &'a [Want])>,
         ) -> Vec<(Watch, Wanted)> {
             for (user, wants) in wants {
-                self.add(user, None, wants);
+                self.add(user, None, wants, Limited::default());
             }
             let needed = self.plan().needed;
             needed.into_iter().map(|(started, wanted)| (started.watch, wanted)).collect()
@@ -345,13 +393,13 @@ mod tests {
         let (access, mut watches) = (access().await, Watches::default());
         let wants = [want("ConfigMap", None, None, &[])];
         let (one, two) = (rights(&access, "a/one", &["*"]), rights(&access, "a/two", &["*"]));
-        watches.add(1, Some(Arc::clone(&one)), &wants);
-        watches.add(2, Some(Arc::clone(&two)), &wants);
+        watches.add(1, Some(Arc::clone(&one)), &wants, Limited::default());
+        watches.add(2, Some(Arc::clone(&two)), &wants, Limited::default());
         let steps = watches.plan();
         let first = steps.needed[0].0.over.clone();
         assert_eq!(opened(steps), (vec!["a/one".to_owned()], vec!["ConfigMap */*".to_owned()]));
         // A new version of the processor has the same account.
-        watches.add(3, Some(rights(&access, "a/one", &["*"])), &wants);
+        watches.add(3, Some(rights(&access, "a/one", &["*"])), &wants, Limited::default());
         watches.plan();
         watches.remove(1);
         assert!(watches.plan().handed_over.is_empty() && !first.is_cancelled());
@@ -373,9 +421,10 @@ mod tests {
         let (wide, narrow) = (rights(&access, "a/one", &["*"]), rights(&access, "a/two", &["a"]));
         let of_all = [want("ConfigMap", None, None, &[])];
         let of_a = [want("ConfigMap", Some("a"), None, &[])];
-        watches.add(1, Some(Arc::clone(&wide)), &of_all);
-        watches.add(2, Some(narrow), &of_a);
-        watches.add(3, Some(rights(&access, "a/three", &["b"])), &of_all);
+        watches.add(1, Some(Arc::clone(&wide)), &of_all, Limited::default());
+        watches.add(2, Some(narrow), &of_a, Limited::default());
+        let three = Some(rights(&access, "a/three", &["b"]));
+        watches.add(3, three, &of_all, Limited::default());
         watches.plan();
         assert_eq!(shown(watches.all()), ["ConfigMap */*"]);
         assert!(watches.of_users(&[3]).is_empty(), "it may not watch what it wants");

@@ -12,6 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    Bounds,
     open::Opened,
     registry::Registry,
     watches::{User, Watches},
@@ -56,6 +57,7 @@ impl Shared {
         parts: Parts,
         kept: Option<Arc<tokio::sync::Mutex<Kept>>>,
         opened: mpsc::UnboundedSender<Opened>,
+        bounds: Bounds,
     ) -> Self {
         Self {
             parts,
@@ -65,7 +67,7 @@ impl Shared {
             triggers: Arc::default(),
             queue: Queue::new(),
             registry: Mutex::default(),
-            watches: Mutex::default(),
+            watches: Mutex::new(Watches::new(bounds)),
             activity: latest::Sender::new(0),
             verdicts: latest::Sender::new(0),
             circumstances: latest::Sender::new(0),

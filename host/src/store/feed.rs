@@ -1,6 +1,7 @@
 //! The hand that fills a store: what a watch saw goes in here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
@@ -11,6 +12,9 @@ use super::table::{Difference, Table};
 use super::{OfKind, Scope, Source, StoreId, Stores, Wanted};
 use crate::json::Json;
 
+/// How much a store grows, in bytes, before somebody is told: little beside what a processor may make the host hold.
+const GROWTH: usize = 1 << 20;
+
 /// One kind within one scope.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -18,6 +22,10 @@ pub(super) struct Store {
     pub(super) scope: Arc<Scope>,
     /// Locked for a few lines; before the events, where both are.
     pub(super) tables: Mutex<Tables>,
+    /// Roughly how many bytes the objects in it take.
+    pub(super) held: AtomicUsize,
+    /// The same when somebody was last told that it had grown.
+    told: AtomicUsize,
 }
 
 /// What is served, and what will be.
@@ -62,7 +70,13 @@ impl Store {
         let shape = Shape::new(wanted.fields.clone(), wanted.matching.iter().cloned());
         let table = Table::new(shape, absences.clone());
         let tables = Tables { served: Fed::new(table, wanted, 0), sequence: 0, next: None };
-        Self { id, scope: Arc::new(scope.clone()), tables: Mutex::new(tables) }
+        Self {
+            id,
+            scope: Arc::new(scope.clone()),
+            tables: Mutex::new(tables),
+            held: AtomicUsize::new(0),
+            told: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -84,6 +98,23 @@ impl Tables {
             never.over.cancel();
         }
         true
+    }
+
+    /// Holds no more than what is wanted, if that is what is served: what is being listed beyond it is dropped. Says whether it is so.
+    pub(super) fn narrow(&mut self, wanted: &Wanted) -> bool {
+        if self.next.is_none() || !self.served.covers(wanted) {
+            return false;
+        }
+        if let Some(never) = self.next.take() {
+            never.over.cancel();
+        }
+        true
+    }
+
+    /// Roughly how many bytes the objects take.
+    pub(super) fn held(&self) -> usize {
+        let next = self.next.as_ref().map_or(0, |next| next.table.current().held());
+        self.served.table.current().held() + next
     }
 
     fn newest(&self) -> &Fed {
@@ -221,6 +252,18 @@ impl Feed {
     /// An object was deleted or left the scope, says the watch; its last state.
     pub fn delete<'a>(&self, object: impl Json<'a>) {
         self.tell(|table| Ok((table.delete(object), false)));
+    }
+
+    /// Returns whether the store takes a good deal more memory than when this last returned true.
+    pub fn has_grown(&self) -> bool {
+        let held = self.store.held.load(Ordering::Relaxed);
+        let told = self.store.told.load(Ordering::Relaxed);
+        // What it has given back meanwhile counts anew.
+        let is_news = held < told || held >= told + GROWTH;
+        if is_news {
+            self.store.told.store(held, Ordering::Relaxed);
+        }
+        is_news && held > told
     }
 
     fn tell(&self, what: impl FnOnce(&mut Table) -> Told) {

@@ -24,6 +24,9 @@ const FEW: usize = 2;
 /// How many label keys of a kind are indexed at most; selectors with others look at all objects.
 const MOST_INDEXED: usize = 256;
 
+/// What an entry takes beside its own bytes: its places in the list and in indexes.
+const PLACES: usize = 64;
+
 /// The objects of one kind within one scope at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -42,6 +45,8 @@ pub struct Snapshot {
     sequence: u64,
     /// The newest resource version that its table had been shown.
     revision: u64,
+    /// Bytes that the entries take, with their places in lists and indexes; estimated.
+    held: usize,
 }
 
 /// What readers have looked for.
@@ -81,6 +86,7 @@ impl Snapshot {
             complete: false,
             sequence: 0,
             revision: 0,
+            held: 0,
         }
     }
 
@@ -230,6 +236,11 @@ impl Snapshot {
         &self.rows
     }
 
+    /// Roughly how many bytes its entries take; known without looking at them.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
     pub(super) fn index_bytes(&self) -> usize {
         self.rows.bytes() + self.index.bytes()
     }
@@ -245,6 +256,8 @@ impl Snapshot {
 
     pub(super) fn put(&mut self, entry: &Arc<Entry>) {
         let held = self.rows.insert(Arc::clone(entry), |held| held.order_to(entry));
+        self.held += held_by(entry);
+        self.held -= held.as_ref().map_or(0, held_by);
         if !self.complete {
             return;
         }
@@ -262,6 +275,7 @@ impl Snapshot {
 
     pub(super) fn remove(&mut self, namespace: &str, name: &str) -> Option<Arc<Entry>> {
         let held = self.rows.remove(|entry| entry.order(namespace, name))?;
+        self.held -= held_by(&held);
         if self.complete {
             for old in postings(&held, &self.indexed) {
                 self.index.remove(|posting| posting.order_to(&old));
@@ -306,6 +320,10 @@ impl KindSnapshot {
         let best = covering.max_by(|(.., one), (.., other)| rank(one).cmp(&rank(other)));
         best.map(|(id, _, snapshot)| (*id, snapshot))
     }
+}
+
+fn held_by(entry: &Arc<Entry>) -> usize {
+    entry.bytes() + PLACES
 }
 
 // === postings ===

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::Limited;
 use crate::contract::{Description, Kind, ObjectRef, ReadError, Selection};
 use crate::grant::{self, Declared};
 use crate::path::{Fields, Path};
@@ -33,6 +34,7 @@ pub struct Readable {
     granted: Mutex<foldhash::HashMap<Box<[usize]>, Answers>>,
     /// The lists of fields that stand in records, each once.
     shared: Mutex<foldhash::HashSet<Arc<[String]>>>,
+    limited: Limited,
 }
 
 /// By the fields that were asked for.
@@ -126,6 +128,11 @@ impl Readable {
     /// needed. Not merged.
     pub fn wanted(&self) -> &[(Kind, Scope, Wanted)] {
         &self.wanted
+    }
+
+    /// What of it is not watched since a limit of the host is met.
+    pub fn limited(&self) -> &Limited {
+        &self.limited
     }
 
     /// The objects that hold a finalizer of the reconciler that may have put it there, by its name; none as long as they are not all

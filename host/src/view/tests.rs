@@ -278,3 +278,26 @@ fn a_selection_that_is_asked_for_again_is_kept_once_for_all_kinds() {
     assert!(Arc::ptr_eq(first, same) && Arc::ptr_eq(first, pruned));
     assert_ne!(first, other);
 }
+
+#[test]
+fn what_is_past_a_limit_is_unavailable_though_it_may_be_there_for_others() {
+    let readable = Readable::new(&description(all("Rule"), vec![all("Thing")])).unwrap();
+    let stores = stores(&readable, &[("Thing", vec![object("Thing", "a", 5)])]);
+    let readable = Arc::new(readable);
+    let read = || {
+        let mut view = View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+        view.get(&reference("Thing", "a"), &[])
+    };
+    assert!(read().unwrap().is_some());
+    let too_large = vec![(kind("Thing"), Scope::default())];
+    let (watches, why) = (Some("too many".into()), "too large".into());
+    readable.limited().set(Met { watches: None, stores: too_large, stores_why: why });
+    let Err(ReadError::Unavailable(message)) = read() else { panic!("it is refused") };
+    assert!(message.ends_with(": too large"), "{message}");
+    // What is watched is read, whatever else is not.
+    readable.limited().set(Met { watches, ..Met::default() });
+    assert!(read().unwrap().is_some());
+    stores.close(&kind("Thing"), &Scope::default());
+    let Err(ReadError::Unavailable(message)) = read() else { panic!("it is not watched") };
+    assert!(message.ends_with(": too many"), "{message}");
+}

@@ -101,6 +101,8 @@ async fn every_option_can_be_an_environment_variable() {
         ("MORTISE_DRAIN_SECONDS", "20"),
         ("MORTISE_COMPILE_MEMORY_MIB", "500"),
         ("MORTISE_COMPILE_SECONDS", "60"),
+        ("MORTISE_MAX_WATCHES", "100"),
+        ("MORTISE_MAX_STORE_MIB", "100"),
         ("MORTISE_LEADER_ELECT", "true"),
         ("MORTISE_LEASE_NAMESPACE", "default"),
         ("MORTISE_LEASE_NAME", "elected"),
