@@ -42,6 +42,8 @@ pub struct Admin {
     pub stores: Stores,
     /// The watches whose first lists make it ready.
     pub watches: Watches,
+    /// The calls that wait for a slot.
+    pub waiting: WaitingCalls,
     /// Whether it may write.
     pub lease: Guard,
     /// Whether what it works on answers.
@@ -55,6 +57,9 @@ pub type Also = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
 /// Tells what is watched at the time: processors come and go while a host runs.
 pub type Watches = Arc<dyn Fn() -> Vec<Watch> + Send + Sync>;
+
+/// Tells how many calls of each processor wait for a slot at the time.
+pub type WaitingCalls = Arc<dyn Fn() -> Vec<(Arc<str>, usize)> + Send + Sync>;
 
 // === impl Admin ===
 
@@ -87,6 +92,7 @@ impl Admin {
     fn sample(&self) -> Sample {
         Sample {
             queues: self.queue.states(),
+            waiting: (self.waiting)(),
             stores: self.stores.memory_by_kind(),
             leads: self.lease.is_held(),
         }

@@ -37,6 +37,9 @@ const SHORTEST_SECONDS: f64 = 0.0005;
 /// Up to 16 s, each bucket twice as long as the one before.
 const BUCKETS: u16 = 16;
 
+/// To find a slot that is free takes less.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
+
 /// A small module is compiled in a fraction of a second, a large one in minutes.
 const SHORTEST_COMPILE_SECONDS: f64 = 0.05;
 const COMPILE_BUCKETS: u16 = 14;
@@ -50,6 +53,8 @@ pub struct Metrics(Arc<All>);
 pub struct Sample {
     /// The keys of each processor.
     pub queues: Vec<(Arc<str>, queue::State)>,
+    /// The calls of each processor that wait for a slot.
+    pub waiting: Vec<(Arc<str>, usize)>,
     /// What is kept of each kind.
     pub stores: Vec<(Arc<Kind>, Memory)>,
     /// Whether the host may write.
@@ -65,6 +70,8 @@ struct All {
     queue_keys: Family<Keys, Gauge>,
     queue_retries: Family<OfProcessor, Counter>,
     calls_trapped: Family<Trapped, Counter>,
+    calls_waiting: Family<OfProcessor, Gauge>,
+    call_wait: Family<OfProcessor, Histogram, fn() -> Histogram>,
     reads: Family<OfProcessor, Counter>,
     read_bytes: Family<OfProcessor, Counter>,
     writes: Family<Written, Counter>,
@@ -207,6 +214,14 @@ impl Metrics {
         self.0.calls_trapped.get_or_create(&trapped).inc();
     }
 
+    /// A call has waited so long for a slot.
+    pub fn waited(&self, key: &Key, waited: Duration) {
+        if waited >= LEAST_WAIT {
+            let of = OfProcessor { processor: Arc::clone(key.processor()) };
+            self.0.call_wait.get_or_create(&of).observe(waited.as_secs_f64());
+        }
+    }
+
     /// A guest has said more than is kept.
     pub fn log_dropped(&self, key: &Key, lines: u32) {
         let of = OfProcessor { processor: Arc::clone(key.processor()) };
@@ -247,6 +262,7 @@ impl Metrics {
         let Self(all) = self;
         // What is gone since the last time is not told any more.
         all.queue_keys.clear();
+        all.calls_waiting.clear();
         all.store_objects.clear();
         all.store_bytes.clear();
         all.leading.set(sample.leads.into());
@@ -257,6 +273,10 @@ impl Metrics {
                 let keys = Keys { processor: Arc::clone(processor), state };
                 all.queue_keys.get_or_create(&keys).set(whole(count));
             }
+        }
+        for (processor, count) in &sample.waiting {
+            let of = OfProcessor { processor: Arc::clone(processor) };
+            all.calls_waiting.get_or_create(&of).set(whole(*count));
         }
         for (kind, memory) in &sample.stores {
             let stored = Stored { kind: shown(kind) };
@@ -292,6 +312,8 @@ impl All {
             queue_keys: Family::default(),
             queue_retries: Family::default(),
             calls_trapped: Family::default(),
+            calls_waiting: Family::default(),
+            call_wait: Family::new_with_constructor(histogram),
             reads: Family::default(),
             read_bytes: Family::default(),
             writes: Family::default(),
@@ -340,11 +362,6 @@ impl All {
             "Reconciles after one that failed",
             self.queue_retries.clone(),
         );
-        registry.register(
-            "calls_trapped",
-            "Calls of a processor that gave no answer, by what ended them",
-            self.calls_trapped.clone(),
-        );
         registry.register("reads", "Questions that processors asked", self.reads.clone());
         registry.register_with_unit(
             "read",
@@ -377,7 +394,28 @@ impl All {
             "Lines of guests' logs over the limit",
             self.log_lines_dropped.clone(),
         );
+        self.register_of_calls();
         self.register_of_host();
+    }
+
+    fn register_of_calls(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "calls_trapped",
+            "Calls of a processor that gave no answer, by what ended them",
+            self.calls_trapped.clone(),
+        );
+        registry.register(
+            "calls_waiting",
+            "Calls of a processor that wait for a slot",
+            self.calls_waiting.clone(),
+        );
+        registry.register_with_unit(
+            "call_wait",
+            "How long calls waited for a slot that found none free",
+            Unit::Seconds,
+            self.call_wait.clone(),
+        );
     }
 
     fn register_of_host(&mut self) {

@@ -4,6 +4,7 @@
 //! [`Processor::call`] costs some ten microseconds: every call has a fresh instance, made from the linked component and thrown
 //! away. What a guest does wrong ends its call with an [`Error`] and nothing else.
 
+mod budget;
 mod cache;
 mod compiler;
 mod component;
@@ -15,8 +16,11 @@ mod limits;
 mod log;
 mod places;
 mod precompiled;
+mod shares;
 mod size;
 mod state;
+mod tenant;
+mod turns;
 mod wasi;
 
 pub mod bindings;
@@ -27,12 +31,15 @@ pub use engine::{Engine, EngineError, Options, compile};
 pub use error::{Error, Next, Trace};
 pub use limits::Limits;
 pub use log::{Line, Source};
+pub use shares::Waiting;
+pub use tenant::Tenant;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
 use wasmtime::Store;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -42,13 +49,18 @@ use crate::record::Asked;
 use crate::view::View;
 use component::{Found, Linked};
 use imports::Reading;
+use shares::{Id, Place};
 use state::State;
 use wasi::Chance;
+
+/// A call that waits longer for a slot is worth a word.
+pub const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// A component that reconciles. Cheap to clone.
 #[derive(Clone)]
 pub struct Processor {
     shared: Arc<Shared>,
+    tenant: Tenant,
 }
 
 struct Shared {
@@ -87,6 +99,8 @@ pub struct Called {
     pub read_bytes: usize,
     /// How long it took, without the wait for a free slot.
     pub took: Duration,
+    /// How long it waited for a free slot.
+    pub waited: Duration,
 }
 
 // === impl Processor ===
@@ -138,12 +152,36 @@ impl Processor {
             }
         };
         let shared = Shared { name: name.to_owned(), engine: engine.clone(), linked, limits };
-        Ok(Self { shared: Arc::new(shared) })
+        let tenant = engine.tenant(name);
+        Ok(Self { shared: Arc::new(shared), tenant })
     }
 
     /// What it is called in messages.
     pub fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// The same, as a version of this processor.
+    #[must_use]
+    pub fn of(self, tenant: Tenant) -> Self {
+        Self { tenant, ..self }
+    }
+
+    /// The same, as the first version of a processor of this name.
+    #[must_use]
+    pub fn of_new(self, name: &Arc<str>) -> Self {
+        let tenant = self.shared.engine.tenant(name);
+        self.of(tenant)
+    }
+
+    /// Whose calls its calls are.
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// The calls of it, and of other versions, that wait for a slot.
+    pub fn waiting(&self) -> Waiting {
+        self.shared.engine.waiting(&self.tenant)
     }
 
     /// The identity of the module.
@@ -167,7 +205,13 @@ impl Processor {
     ///
     /// When the call fails as any call can, or when the processor refuses the configuration.
     pub async fn describe(&self, config: &str) -> Result<Description, Error> {
-        let _slot = self.slot().await;
+        let ends = self.tenant.setup();
+        let described = until(&ends, self.describe_in_slot(config)).await;
+        described.unwrap_or_else(|| Err(self.cancelled()))
+    }
+
+    async fn describe_in_slot(&self, config: &str) -> Result<Description, Error> {
+        let _slot = self.slot(tenant::next_id()).await;
         let _ticks = self.shared.engine.tick();
         // A description follows from the configuration alone, so it has no time either.
         let moment = Moment { now_ms: 0, seed: 0 };
@@ -181,30 +225,64 @@ impl Processor {
         }
     }
 
-    /// Reconciles one object.
+    /// Reconciles one object. Ends early, with [`Error::Cancelled`], when its [`Tenant`] says so.
     ///
     /// The future must be awaited to its end, which the deadline bounds: to drop it would end the guest where it stands.
-    #[expect(clippy::missing_panics_doc, reason = "it would be a mistake in this function")]
     pub async fn call(&self, view: View, request: &Request, moment: Moment) -> Called {
-        let _slot = self.slot().await;
+        let (of, ends) = (self.tenant.id(), self.tenant.call());
+        self.call_until(&ends, of, view, request, moment).await
+    }
+
+    /// As [`Processor::call`], of a version that is not at work yet: it does not wait for the calls of the one that is, and a processor that
+    /// is suspended is tried nevertheless.
+    pub async fn try_out(&self, view: View, request: &Request, moment: Moment) -> Called {
+        let (of, ends) = (tenant::next_id(), self.tenant.setup());
+        self.call_until(&ends, of, view, request, moment).await
+    }
+
+    async fn call_until(
+        &self,
+        ends: &CancellationToken,
+        slot_of: Id,
+        view: View,
+        request: &Request,
+        moment: Moment,
+    ) -> Called {
+        let asked = Instant::now();
+        let slot = until(ends, self.slot(slot_of)).await;
         let _ticks = self.shared.engine.tick();
         let start = Instant::now();
         let mut store = self.store(Some(view), moment, start);
         if self.shared.engine.is_repeatable() {
             store.data_mut().secure = Some(Chance::new(seed_of(request, moment)));
         }
-        let outcome = match self.ask_outcome(&mut store, request).await {
-            Ok(returned) => {
+        let answer = match &slot {
+            Some(_) => until(ends, self.ask_outcome(&mut store, request)).await,
+            None => None,
+        };
+        let outcome = match answer {
+            Some(Ok(returned)) => {
                 size::check(self.name(), &self.shared.limits, &returned).map(|()| returned)
             }
-            Err(source) => Err(self.error(&store, source)),
+            Some(Err(source)) => Err(self.error(&store, source)),
+            None => Err(self.cancelled()),
         };
-        let State { reading, log, asked, memory, .. } = store.into_data();
+        let State { reading, log, asked: looked_at, memory, .. } = store.into_data();
         let (log, log_dropped) = log.lock().finish();
         let (reads, read_bytes) = reading.used(&self.shared.limits);
         let view = reading.finish().expect("a call has a view");
-        let took = start.elapsed();
-        Called { outcome, view, log, log_dropped, asked, memory, reads, read_bytes, took }
+        Called {
+            outcome,
+            view,
+            log,
+            log_dropped,
+            asked: looked_at,
+            memory,
+            reads,
+            read_bytes,
+            took: start.elapsed(),
+            waited: start.saturating_duration_since(asked),
+        }
     }
 
     async fn ask_description(
@@ -225,25 +303,53 @@ impl Processor {
         instance.mortise_host_reconciliation().call_reconcile(store, request).await
     }
 
-    async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
-        let lane = self.shared.engine.lane(self.shared.linked.size);
-        lane.slots.acquire().await.expect("the slots are never closed")
+    /// Waits for a slot; tells the engine where that takes long.
+    async fn slot(&self, of: Id) -> Place<'_> {
+        let engine = &self.shared.engine;
+        let (slot, granted) = engine.lane(self.shared.linked.size).slots.place(of);
+        if let Some(mut granted) = granted {
+            let soon = tokio::time::timeout(LONG_WAIT, &mut granted).await;
+            if soon.is_err() {
+                engine.delayed();
+            }
+            let granted = if let Ok(granted) = soon { granted } else { granted.await };
+            granted.expect("who waits is in the line until it is granted");
+        }
+        slot
     }
 
     fn store(&self, view: Option<View>, moment: Moment, start: Instant) -> Store<State> {
         let Shared { engine, linked, limits, .. } = &*self.shared;
-        let state = State::new(Reading::new(view, limits), moment, limits, start);
+        let turn = engine.turns().begin(self.tenant.id(), start);
+        let charge = engine.budget().charge(&self.tenant);
+        let state = State::new(Reading::new(view, limits), moment, limits, (start, turn, charge));
         let mut store = Store::new(&engine.lane(linked.size).engine, state);
         store.limiter(|state| state);
         store.set_hostcall_fuel(limits.memory);
         store.set_epoch_deadline(1);
-        store.epoch_deadline_callback(|context| context.data().on_tick());
+        store.epoch_deadline_callback(|mut context| context.data_mut().on_tick());
         store
+    }
+
+    fn cancelled(&self) -> Error {
+        Error::Cancelled { processor: self.name().to_owned() }
     }
 
     fn error(&self, store: &Store<State>, source: wasmtime::Error) -> Error {
         let log = store.data().log.lock();
         Error::of_call(self.name(), &self.shared.limits, &log, source)
+    }
+}
+
+/// Does something unless it is to end before that is done. What is done at once costs no look at that.
+async fn until<T>(ends: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    if ends.is_cancelled() {
+        return None;
+    }
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = ends.cancelled() => None,
     }
 }
 

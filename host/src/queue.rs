@@ -79,6 +79,8 @@ pub enum Done {
     },
     /// Not well: the next run's `attempt` counts it.
     Failure(Again),
+    /// Not at all: the host cancelled it, and it runs again as soon as it may. That it failed before still counts.
+    Cancelled,
 }
 
 /// When a run that failed is tried again; a change comes before that in any case.

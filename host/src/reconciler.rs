@@ -28,7 +28,7 @@ use crate::{
     grant::{self, Grant},
     metrics::Metrics,
     outcome::Reconciled,
-    processor::Moment,
+    processor::{self, Moment, Processor},
     queue::{Again, Cause, Done, Key, Run},
     record::{Basis, Digest, Ending, Records},
     run::{Clock, Loaded, Settings},
@@ -137,6 +137,11 @@ impl Reconciler {
         self.readable.limited().clone()
     }
 
+    /// The component that it calls.
+    pub fn processor(&self) -> &Processor {
+        &self.loaded.processor
+    }
+
     /// What is reconciled and may not be watched in all that is declared.
     pub fn unwatched(&self) -> Vec<String> {
         let Some(rights) = &self.rights else { return Vec::new() };
@@ -210,6 +215,10 @@ impl Reconciler {
         report.denied.append(&mut reads.take_denials());
         report.took = start.elapsed();
         report.again = delay(&done);
+        if report.cancelled {
+            // What is known of the last run that came to its end is still the best there is.
+            return (report, Ended { done, causes, demands, confirm: false });
+        }
         self.keep_record(&mut report, &done, &mut reads);
         self.parts.metrics.ran(&report);
         span.in_scope(|| debug!(took = ?report.took, failure = report.failure, "reconciled"));
@@ -227,7 +236,7 @@ impl Reconciler {
         record.resync = matches!(done, Done::Success { requeue: Some((_, Cause::Resync)) });
         record.ending = match done {
             Done::Success { .. } => Ending::Success,
-            Done::Failure(_) => Ending::Failure,
+            Done::Failure(_) | Done::Cancelled => Ending::Failure,
         };
         if reads.is_last() {
             self.parts.records.forget(&report.key);
@@ -339,7 +348,10 @@ impl Reconciler {
         record.asked = record.asked.or(called.asked);
         record.memory = record.memory.max(called.memory);
         report.log.extend(called.log);
-        if let Err(error) = &called.outcome {
+        self.parts.metrics.waited(&report.key, called.waited);
+        if let Err(error) = &called.outcome
+            && !matches!(error, processor::Error::Cancelled { .. })
+        {
             self.parts.metrics.trapped(&report.key, error.reason());
         }
         if called.log_dropped > 0 {

@@ -83,6 +83,8 @@ pub struct Host {
     turns: Mutex<BTreeMap<Arc<str>, Arc<tokio::sync::Mutex<()>>>>,
     users: AtomicU64,
     stop: CancellationToken,
+    /// Cancelled when no run is to begin any more: then, or before.
+    begin_nothing: CancellationToken,
 }
 
 // === impl Loaded ===
@@ -189,6 +191,7 @@ impl Host {
         let parts = Parts::new(cluster, &Stores::new(), &options.now);
         let parts = Parts { metrics, skips, ..parts };
         let kept = options.skip.open(&parts.records);
+        let stop = CancellationToken::new();
         Self {
             options: options.clone(),
             shared: Arc::new(Shared::new(parts, kept, open, options.bounds)),
@@ -196,7 +199,8 @@ impl Host {
             reports: tokio::sync::Mutex::new(reports),
             turns: Mutex::default(),
             users: AtomicU64::new(0),
-            stop: CancellationToken::new(),
+            begin_nothing: stop.child_token(),
+            stop,
         }
     }
 
@@ -213,16 +217,18 @@ impl Host {
         report: mpsc::Sender<Report>,
     ) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
         let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
+        let begin_nothing = self.begin_nothing.clone();
         let (drive, lease) = (self.options.drive, self.options.lease.clone());
         async move {
             match drive {
                 Drive::Host => tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = lease.held() => shared.dispatch(report, stop.clone()).await?,
+                    () = begin_nothing.cancelled() => {}
+                    () = lease.held() => shared.dispatch(report, begin_nothing.clone()).await?,
                 },
                 // Nothing runs by itself: to be told to stop is all that there is to wait for.
-                Drive::Caller => stop.cancelled().await,
+                Drive::Caller => {}
             }
+            stop.cancelled().await;
             Ok(())
         }
     }
@@ -262,6 +268,11 @@ impl Host {
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         });
         ended.await.context("a task of the host failed")?
+    }
+
+    /// Takes no new runs from now on; [`Host::stop`] is to follow.
+    pub fn begin_nothing(&self) {
+        self.begin_nothing.cancel();
     }
 
     /// Takes no new runs, waits for those that are on their way, and ends the watches. Nothing is to be exchanged or removed any
@@ -346,7 +357,11 @@ impl Host {
             metrics: self.shared.parts.metrics.clone(),
             queue: self.shared.queue.clone(),
             stores: self.shared.parts.stores.clone(),
-            watches: Arc::new(move || shared.watches.lock().all()),
+            watches: {
+                let shared = Arc::clone(&shared);
+                Arc::new(move || shared.watches.lock().all())
+            },
+            waiting: Arc::new(move || shared.waiting_calls()),
             lease: self.options.lease.clone(),
             reach: Reach::new(self.shared.parts.cluster.client()),
             also: Arc::new(|| None),

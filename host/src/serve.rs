@@ -5,6 +5,7 @@
 //! Lease is given back when nothing can be written any more.
 
 mod home;
+mod memory;
 mod once;
 mod report;
 mod signals;
@@ -12,6 +13,7 @@ mod thread;
 mod version;
 
 use std::{
+    future::pending,
     net::SocketAddr,
     path::Path,
     process::ExitCode,
@@ -52,9 +54,12 @@ use thread::WatchThread;
 const FAILED: u8 = 3;
 /// The exit code when not all that ran was ended.
 const CUT_SHORT: u8 = 4;
+/// So long calls may still compute once the host is to end. Then they are cancelled; writes that have begun are finished.
+const CALLS_END: Duration = Duration::from_secs(3);
 
 /// A host and all that is around it.
 struct Server {
+    engine: Engine,
     host: Arc<Host>,
     lease: Guard,
     progress: latest::Receiver<Progress>,
@@ -115,6 +120,7 @@ impl Server {
             cache: cache.clone(),
             compiler,
             metrics: metrics.clone(),
+            call_memory: Some(memory::of_calls(args)),
             ..processor::Options::default()
         })?;
         let ports = Ports::open(args).await?;
@@ -140,21 +146,24 @@ impl Server {
             modules: args.modules.clone(),
             now: options.now,
             lease: guard.clone(),
+            largest: args.largest(),
         };
         let supervisor = Supervisor::open(&cluster, &engine, &host, supervisor).await?;
-        let mut server = Self::around(host, guard, supervisor.progress(), watches);
+        let mut server = Self::around(engine, host, guard, supervisor.progress(), watches);
         server.spawn(supervisor, lease);
         server.serve(ports, home.about());
         Ok(server)
     }
 
     fn around(
+        engine: Engine,
         host: Arc<Host>,
         lease: Guard,
         progress: latest::Receiver<Progress>,
         watches: WatchThread,
     ) -> Self {
         Self {
+            engine,
             host,
             lease,
             progress,
@@ -249,6 +258,16 @@ impl Server {
     /// Begins nothing new, ends what runs, gives the Lease back.
     async fn drain(mut self) -> anyhow::Result<()> {
         self.stop_before.cancel();
+        self.host.begin_nothing();
+        let calls_end = async {
+            tokio::time::sleep(CALLS_END).await;
+            let running = running(&self.host);
+            if running > 0 {
+                warn!(running, "what still computes is cancelled");
+            }
+            self.engine.cancel_calls();
+            pending::<()>().await;
+        };
         let end = async {
             let ended = all_ended(&mut self.before).await;
             // Where one has failed: what is left of the others writes nothing any more.
@@ -257,6 +276,7 @@ impl Server {
         };
         let ended = tokio::select! {
             ended = end => ended,
+            () = calls_end => return Ok(()),
             // The Lease was lost: what still runs must not write.
             Some(ended) = self.after.join_next() => return Err(failure(ended)),
         };

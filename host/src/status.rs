@@ -32,6 +32,8 @@ pub struct Known<'a> {
     pub generation: Option<i64>,
     /// Why what the spec asks for is not at work.
     pub fault: Option<&'a Fault>,
+    /// What of its limits is more than the host gives.
+    pub lowered: Option<run::LimitMet>,
     /// What is at work.
     pub running: Option<Running<'a>>,
     /// What of it is suspended, observed or about to go.
@@ -263,6 +265,7 @@ fn works(known: &Known<'_>, running: &Running<'_>, missing: &[String]) -> Said {
 /// Which limits of the host the processor meets. Said once one was met; before that there is no such condition.
 fn limited(known: &Known<'_>) -> Option<Said> {
     let met = known.running.as_ref().map_or(&[][..], |running| &running.status.limits_met);
+    let met: Vec<&run::LimitMet> = met.iter().chain(&known.lowered).collect();
     let messages: Vec<String> = met.iter().map(|met| met.message.clone()).collect();
     if let Some(first) = met.first() {
         return Some(Said::yes(first.reason, listed(&messages)));

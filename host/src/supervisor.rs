@@ -18,6 +18,7 @@ mod resource;
 
 pub use fault::{Fault, Former};
 pub use progress::Progress;
+pub use recipe::Largest;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -65,6 +66,8 @@ pub struct Options {
     pub now: Clock,
     /// Whether this host writes. One that does not loads what it would run, and says nothing.
     pub lease: Guard,
+    /// The most that a Processor gets.
+    pub largest: Largest,
 }
 
 /// Looks after the Processors.
@@ -86,6 +89,7 @@ struct Shared {
     modules: Modules,
     now: Clock,
     lease: Guard,
+    largest: Largest,
     accounts: Accounts,
     claims: Claims,
     progress: Arc<Phases>,
@@ -115,6 +119,7 @@ impl Supervisor {
             modules,
             now: options.now,
             lease: options.lease,
+            largest: options.largest,
             accounts: Accounts::build(cluster).await?,
             claims: Claims::default(),
             progress: Arc::default(),

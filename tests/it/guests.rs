@@ -4,6 +4,7 @@ mod api_rule;
 mod contract;
 mod load;
 mod misbehave;
+mod neighbours;
 mod reads;
 mod refused;
 mod sandbox;
@@ -20,6 +21,7 @@ use tokio::sync::Mutex;
 
 /// 2023-11-14T22:13:20Z.
 const NOW_MS: u64 = 1_700_000_000_000;
+const MOMENT: Moment = Moment { now_ms: NOW_MS, seed: 7 };
 
 /// One engine for all tests: that a call of one harms no other is part of what they show. It keeps compiled code, so that
 /// each guest is compiled once.
@@ -73,8 +75,7 @@ fn request(name: &str) -> Request {
 }
 
 async fn call(processor: &Processor, name: &str) -> Called {
-    let moment = Moment { now_ms: NOW_MS, seed: 7 };
-    processor.call(View::default(), &request(name), moment).await
+    processor.call(View::default(), &request(name), MOMENT).await
 }
 
 /// What a call must return that is expected to succeed.

@@ -28,6 +28,7 @@ fn admin() -> Admin {
         queue: Queue::new(),
         stores,
         watches,
+        waiting: Arc::new(Vec::new),
         lease: Guard::none(),
         reach: Reach::new(&kube::Client::new(api.router(), "default")),
         also: Arc::new(|| None),

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::ValueEnum;
 
 use super::value;
-use crate::{lease::Times, processor::CompileLimits, run::Bounds};
+use crate::{lease::Times, processor::CompileLimits, run::Bounds, supervisor::Largest};
 
 /// `mortise run`.
 #[derive(Debug, clap::Args)]
@@ -87,6 +87,42 @@ pub struct RunArgs {
         value_parser = clap::value_parser!(u32).range(1..=1 << 20)
     )]
     pub max_store_mib: u32,
+    /// How much memory all calls together may have, in MiB. One processor's calls get no more of it than is left for others. If absent: what
+    /// the container may have, less that of two compilers and 256 MiB for the host itself, 256 at least; 1024 where there is no limit.
+    #[arg(
+        long,
+        env = "MORTISE_CALL_MEMORY_MIB",
+        value_name = "N",
+        value_parser = value::mebibytes()
+    )]
+    pub call_memory_mib: Option<u32>,
+    /// The most memory of a call that a Processor gets, in MiB, whatever its `spec.limits.memory` asks for.
+    #[arg(
+        long,
+        env = "MORTISE_MAX_MEMORY_MIB",
+        value_name = "N",
+        default_value_t = Largest::default().memory_mib,
+        value_parser = clap::value_parser!(u32).range(1..=4096)
+    )]
+    pub max_memory_mib: u32,
+    /// The most time of a call that a Processor gets, in seconds, whatever its `spec.limits.deadline` asks for.
+    #[arg(
+        long,
+        env = "MORTISE_MAX_DEADLINE_SECONDS",
+        value_name = "N",
+        default_value_t = 60,
+        value_parser = clap::value_parser!(u32).range(1..=600)
+    )]
+    pub max_deadline_seconds: u32,
+    /// The most calls at the same time that a Processor gets, whatever its `spec.limits.concurrency` asks for.
+    #[arg(
+        long,
+        env = "MORTISE_MAX_CONCURRENCY",
+        value_name = "N",
+        default_value_t = Largest::default().concurrency,
+        value_parser = clap::value_parser!(u32).range(1..=256)
+    )]
+    pub max_concurrency: u32,
     /// Writes only while this host holds a Lease, so that several hosts can run: one leads, the others are ready to.
     #[arg(long, env = "MORTISE_LEADER_ELECT")]
     pub leader_elect: bool,
@@ -143,6 +179,15 @@ impl RunArgs {
     /// What compiling one module may use.
     pub fn compile_limits(&self) -> CompileLimits {
         CompileLimits { memory_mib: self.compile_memory_mib, seconds: self.compile_seconds }
+    }
+
+    /// The most that a Processor gets.
+    pub fn largest(&self) -> Largest {
+        Largest {
+            memory_mib: self.max_memory_mib,
+            deadline: Duration::from_secs(self.max_deadline_seconds.into()),
+            concurrency: self.max_concurrency,
+        }
     }
 }
 

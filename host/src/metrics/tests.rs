@@ -48,6 +48,8 @@ fn busy() -> Metrics {
     metrics.not_skipped(&key("hidden"), MustRun::Record(NotSkippable::Clock));
     metrics.not_skipped(&key("hidden"), MustRun::Written);
     metrics.trapped(&key("hidden"), "panicked");
+    metrics.waited(&key("hidden"), Duration::from_secs(1));
+    metrics.waited(&key("hidden"), Duration::from_micros(1));
     metrics.log_dropped(&key("hidden"), 7);
     metrics.forced(&key("hidden"), &kind("Thing"));
     metrics.watch_restarted(&kind("Thing"));
@@ -60,6 +62,7 @@ fn sample() -> Sample {
     let memory = Memory { objects: 2, json: 20, total: 30 };
     Sample {
         queues: vec![("p".into(), State { ready: 1, running: 2, delayed: 3 })],
+        waiting: vec![("p".into(), 7)],
         stores: vec![(Arc::new(kind("Thing")), memory)],
         leads: true,
     }
@@ -77,6 +80,7 @@ fn what_a_run_did_is_counted() {
         r#"mortise_reconciles_not_skipped_total{processor="p",reason="written"} 1"#,
         r#"mortise_queue_retries_total{processor="p"} 1"#,
         r#"mortise_calls_trapped_total{processor="p",reason="panicked"} 1"#,
+        r#"mortise_call_wait_seconds_count{processor="p"} 1"#,
         r#"mortise_reads_total{processor="p"} 0"#,
         r#"mortise_writes_total{processor="p",kind="Thing.g",verb="create"} 2"#,
         r#"mortise_writes_total{processor="p",kind="Rule.g",verb="status"} 1"#,
@@ -101,6 +105,7 @@ fn what_is_gone_is_told_no_more() {
         r#"mortise_queue_keys{processor="p",state="ready"} 1"#,
         r#"mortise_queue_keys{processor="p",state="running"} 2"#,
         r#"mortise_queue_keys{processor="p",state="delayed"} 3"#,
+        r#"mortise_calls_waiting{processor="p"} 7"#,
         r#"mortise_store_objects{kind="Thing.g"} 2"#,
         r#"mortise_store_bytes{kind="Thing.g"} 30"#,
     ] {
@@ -116,7 +121,7 @@ fn every_metric_says_what_it_means() {
     let text = busy().text(&sample()).unwrap();
     let helps: Vec<&str> = text.lines().filter(|line| line.starts_with("# HELP ")).collect();
     let types = text.lines().filter(|line| line.starts_with("# TYPE ")).count();
-    assert_eq!((helps.len(), types), (19, 19), "{text}");
+    assert_eq!((helps.len(), types), (21, 21), "{text}");
     assert!(helps.iter().all(|help| help.starts_with("# HELP mortise_")), "{text}");
 }
 

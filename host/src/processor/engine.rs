@@ -9,14 +9,20 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
+use tokio::runtime::Handle;
+use tokio::sync::watch as latest;
+use tokio_util::sync::CancellationToken;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
+use super::budget::Budget;
 use super::cache::Cache;
 use super::compiler::{CompileError, Compiler};
 use super::places::Places;
+use super::shares::{Bounds, Shares, Waiting};
 use super::state::State;
+use super::tenant::Tenant;
+use super::turns::Turns;
 use super::{imports, wasi};
 use crate::cache_dir::{self, CacheDir};
 use crate::metrics::Metrics;
@@ -57,6 +63,8 @@ pub struct Options {
     /// Whether all random bytes follow from the call's seed and object, so that a call can be repeated. For simulations: what
     /// is drawn so is no secret.
     pub repeatable: bool,
+    /// Bytes that the memories of all calls together may have; none: as many as there are.
+    pub call_memory: Option<usize>,
 }
 
 /// Compiles and runs processors. Cheap to clone; the last clone ends its thread.
@@ -77,14 +85,20 @@ struct Shared {
     metrics: Metrics,
     repeatable: bool,
     ticker: Ticker,
+    /// Cancelled when all calls are to end.
+    over: CancellationToken,
+    turns: Arc<Turns>,
+    budget: Arc<Budget>,
+    /// Moves when a call has waited for a slot for as long as is worth a word.
+    delays: latest::Sender<u64>,
 }
 
 /// One of the two engines, with everything that a component may import linked.
 pub(super) struct Lane {
     pub(super) engine: wasmtime::Engine,
     pub(super) linker: Linker<State>,
-    /// One permit for each call that can run at the same time: the pool refuses more, a queue is better.
-    pub(super) slots: Semaphore,
+    /// One place for each call that can run at the same time: the pool refuses more, a queue is better.
+    pub(super) slots: Shares,
 }
 
 /// Which lane a component runs in.
@@ -96,9 +110,10 @@ pub(super) enum Size {
 
 /// Larger modules run in the big lane. Rust guests have 0.2 to 2 MiB, Go's start at 10.
 const SMALL_MODULE: usize = 8 << 20;
-/// Calls at the same time in the small lane: far more than cores, since calls only compute.
+/// Calls at the same time in the small lane: far more than cores, since calls only compute. One processor gets 56 at most, and 16 are kept
+/// for those that run none, and for descriptions and trials; see [`Bounds::of_total`].
 const SMALL_CALLS: u32 = 128;
-/// Calls at the same time in the big lane, each of which may take its memory limit.
+/// Calls at the same time in the big lane, each of which may take its memory limit: 7 of one processor, 2 are kept back.
 const BIG_CALLS: u32 = 16;
 /// Modules that are compiled at the same time, each of which may take the compiler's limit of memory. Not one: a module that takes
 /// as long as it may shall not keep all others waiting.
@@ -132,7 +147,7 @@ impl Engine {
         let big = Lane::new("big", &InstanceAllocationStrategy::OnDemand, BIG_CALLS)?;
         let engines = vec![small.engine.clone(), big.engine.clone()];
         let ticker = Ticker::start(engines).map_err(EngineError::Ticker)?;
-        let Options { cache, compiler, metrics, repeatable } = options;
+        let Options { cache, compiler, metrics, repeatable, call_memory } = options;
         let cache = cache.map(|dir| Cache::open(&dir, &big.engine)).transpose();
         let cache = cache.map_err(EngineError::Cache)?.flatten();
         let (compiling, checking) = (Places::new(COMPILING), Places::new(CHECKING));
@@ -146,8 +161,46 @@ impl Engine {
             metrics,
             repeatable,
             ticker,
+            over: CancellationToken::new(),
+            turns: Arc::new(Turns::new(threads())),
+            budget: Arc::new(Budget::new(call_memory.unwrap_or(usize::MAX))),
+            delays: latest::Sender::new(0),
         };
         Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// A processor that holds nothing yet.
+    pub(super) fn tenant(&self, name: &str) -> Tenant {
+        Tenant::new(name, &self.shared.over)
+    }
+
+    /// Cancels all calls, and those that begin later: the host is about to end.
+    pub fn cancel_calls(&self) {
+        self.shared.over.cancel();
+    }
+
+    /// A number that moves when a call has waited for a slot for a second.
+    pub fn delays(&self) -> latest::Receiver<u64> {
+        self.shared.delays.subscribe()
+    }
+
+    /// Who waits for a slot of this processor.
+    pub(super) fn waiting(&self, of: &Tenant) -> Waiting {
+        let [small, big] =
+            [&self.shared.small, &self.shared.big].map(|lane| lane.slots.waiting(of.id()));
+        Waiting { calls: small.calls + big.calls, longest: small.longest.max(big.longest) }
+    }
+
+    pub(super) fn delayed(&self) {
+        self.shared.delays.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn turns(&self) -> &Arc<Turns> {
+        &self.shared.turns
+    }
+
+    pub(super) fn budget(&self) -> &Arc<Budget> {
+        &self.shared.budget
     }
 
     pub(super) fn lane(&self, size: Size) -> &Lane {
@@ -209,7 +262,7 @@ impl Lane {
         let mut linker = Linker::new(&engine);
         wasi::link(&mut linker).map_err(failed)?;
         imports::link(&mut linker).map_err(failed)?;
-        Ok(Self { engine, linker, slots: Semaphore::new(calls as usize) })
+        Ok(Self { engine, linker, slots: Shares::new(Bounds::of_total(calls as usize)) })
     }
 }
 
@@ -218,6 +271,14 @@ impl Lane {
 impl Size {
     pub(super) fn of_module(bytes: usize) -> Self {
         if bytes > SMALL_MODULE { Self::Big } else { Self::Small }
+    }
+}
+
+/// How many threads run calls.
+fn threads() -> usize {
+    match Handle::try_current() {
+        Ok(runtime) => runtime.metrics().num_workers(),
+        Err(_) => std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
     }
 }
 

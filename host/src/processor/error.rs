@@ -6,6 +6,7 @@ use std::time::Duration;
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
+use super::budget::Short;
 use super::limits::Limits;
 use super::log::{Line, Log};
 use super::state::Exceeded;
@@ -68,6 +69,18 @@ pub enum Error {
     #[error("processor `{processor}` does not accept its configuration: {message}")]
     ConfigRefused { processor: String, message: String },
 
+    /// All calls together have the memory that they may have.
+    #[error(
+        "processor `{processor}` got no more memory from the host: its calls would have {asked} bytes, of the {limit} that those of all processors may have together (--call-memory-mib), of which one gets no more than is left for others"
+    )]
+    OutOfHostMemory { processor: String, limit: usize, asked: usize, backtrace: Trace },
+
+    /// The host cancelled it: its processor is gone or suspended, or the host is about to end. Says nothing of the processor.
+    #[error(
+        "the call of processor `{processor}` was cancelled: the processor is gone or suspended, or the host ends"
+    )]
+    Cancelled { processor: String },
+
     /// The host could not make the call.
     #[error("cannot call processor `{processor}`")]
     Host { processor: String, source: wasmtime::Error },
@@ -107,6 +120,11 @@ impl Error {
         }
     }
 
+    /// Whether it says something of the processor: neither what the host has cancelled does, nor a want of memory that others have as well.
+    pub fn is_processors(&self) -> bool {
+        !matches!(self, Self::Cancelled { .. } | Self::OutOfHostMemory { .. })
+    }
+
     /// In one word, for metrics.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -121,6 +139,8 @@ impl Error {
             Self::ArgumentTooLarge { .. } => "argument-too-large",
             Self::OutcomeTooLarge { .. } => "outcome-too-large",
             Self::ConfigRefused { .. } => "config-refused",
+            Self::OutOfHostMemory { .. } => "out-of-host-memory",
+            Self::Cancelled { .. } => "cancelled",
             Self::Host { .. } => "host",
         }
     }
@@ -130,6 +150,7 @@ impl Error {
         match self {
             Self::OutOfTime { backtrace, .. }
             | Self::OutOfMemory { backtrace, .. }
+            | Self::OutOfHostMemory { backtrace, .. }
             | Self::StackOverflow { backtrace, .. }
             | Self::Panicked { backtrace, .. }
             | Self::Trapped { backtrace, .. }
@@ -137,7 +158,10 @@ impl Error {
             | Self::TooManyReads { backtrace, .. }
             | Self::TooMuchRead { backtrace, .. }
             | Self::ArgumentTooLarge { backtrace, .. } => Some(backtrace),
-            Self::OutcomeTooLarge { .. } | Self::ConfigRefused { .. } | Self::Host { .. } => None,
+            Self::OutcomeTooLarge { .. }
+            | Self::ConfigRefused { .. }
+            | Self::Cancelled { .. }
+            | Self::Host { .. } => None,
         }
     }
 
@@ -182,6 +206,9 @@ impl Error {
             Exceeded::Deadline => Self::OutOfTime { processor, limit: limits.deadline, backtrace },
             Exceeded::Memory { asked } => {
                 Self::OutOfMemory { processor, limit: limits.memory, asked, backtrace }
+            }
+            Exceeded::HostMemory(Short { asked, limit }) => {
+                Self::OutOfHostMemory { processor, limit, asked, backtrace }
             }
             Exceeded::Reads => Self::TooManyReads { processor, limit: limits.reads, backtrace },
             Exceeded::ReadBytes => {

@@ -8,8 +8,10 @@ use wasmtime::component::ResourceTable;
 use wasmtime::{ResourceLimiter, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
+use super::budget::{Charge, Short};
 use super::limits::Limits;
 use super::log::Log;
+use super::turns::Turn;
 use super::wasi::Chance;
 use super::{Moment, imports::Reading};
 use crate::record::Asked;
@@ -27,6 +29,8 @@ pub(super) enum Exceeded {
     Deadline,
     #[error("asked for {asked} bytes of memory")]
     Memory { asked: usize },
+    #[error("asked for more memory than is left for all calls")]
+    HostMemory(Short),
     #[error("asked for {asked} elements of tables")]
     Tables { asked: usize },
     #[error("made too many reads")]
@@ -50,15 +54,23 @@ pub(super) struct State {
     /// Made when the guest first asks for something that it holds; most never do.
     wasi: Option<WasiCtx>,
     deadline: Instant,
+    /// To compute on, after the first millisecond.
+    pub(super) turn: Turn,
     memory_limit: usize,
     pub(super) memory: usize,
+    charge: Charge,
     table_elements: usize,
 }
 
 // === impl State ===
 
 impl State {
-    pub(super) fn new(reading: Reading, moment: Moment, limits: &Limits, start: Instant) -> Self {
+    pub(super) fn new(
+        reading: Reading,
+        moment: Moment,
+        limits: &Limits,
+        (start, turn, charge): (Instant, Turn, Charge),
+    ) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(RESOURCES);
         Self {
@@ -71,8 +83,10 @@ impl State {
             table,
             wasi: None,
             deadline: start + limits.deadline,
+            turn,
             memory_limit: limits.memory,
             memory: 0,
+            charge,
             table_elements: 0,
         }
     }
@@ -83,11 +97,18 @@ impl State {
     }
 
     /// Called at each tick of the epoch: the guest gives way, or ends.
-    pub(super) fn on_tick(&self) -> wasmtime::Result<UpdateDeadline> {
-        if Instant::now() >= self.deadline {
+    pub(super) fn on_tick(&mut self) -> wasmtime::Result<UpdateDeadline> {
+        let left = self.left();
+        if left.is_zero() {
             return Err(Exceeded::Deadline.into());
         }
-        Ok(UpdateDeadline::Yield(1))
+        let Some(granted) = self.turn.next() else { return Ok(UpdateDeadline::Yield(1)) };
+        let turn = async move {
+            tokio::task::yield_now().await;
+            // Past its deadline it goes on to the next tick, which ends it.
+            drop(tokio::time::timeout(left, granted).await);
+        };
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
     }
 }
 
@@ -109,6 +130,7 @@ impl ResourceLimiter for State {
         if asked > self.memory_limit {
             return Err(Exceeded::Memory { asked }.into());
         }
+        self.charge.grow(asked.saturating_sub(self.memory)).map_err(Exceeded::HostMemory)?;
         self.memory = asked;
         Ok(true)
     }

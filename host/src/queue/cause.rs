@@ -42,6 +42,8 @@ pub enum Cause {
     Confirmation,
     /// Its last run failed.
     Retry,
+    /// The host cancelled its last run.
+    Cancelled,
     /// Changes that came within the least interval between runs.
     Coalesced,
     /// Somebody asked for it.
@@ -117,6 +119,7 @@ impl fmt::Display for Cause {
             Self::Resync => to.write_str("resync"),
             Self::Confirmation => to.write_str("once more, with nothing changed"),
             Self::Retry => to.write_str("retry"),
+            Self::Cancelled => to.write_str("the last run was cancelled"),
             Self::Coalesced => to.write_str("changes taken together"),
             Self::Asked => to.write_str("asked for"),
             Self::NewVersion => to.write_str("new version"),

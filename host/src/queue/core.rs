@@ -441,6 +441,7 @@ impl Slot {
                 });
             }
             Done::Failure(again) => again,
+            Done::Cancelled => return Some((Duration::ZERO, Cause::Cancelled, Priority::Change)),
         };
         self.failures = self.failures.saturating_add(1);
         let after = match again {

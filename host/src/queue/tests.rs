@@ -519,6 +519,7 @@ fn step() -> impl Strategy<Value = Step> {
         (0..30_u64).prop_map(|after| Done::Success { requeue: Some((ms(after), Cause::Requeue)) }),
         Just(Done::Failure(Again::BackOff)),
         Just(Done::Failure(Again::OnChange)),
+        Just(Done::Cancelled),
         (0..30_u64).prop_map(|after| Done::Failure(Again::After(ms(after)))),
         (0..30_u64).prop_map(|after| Done::Failure(Again::NotBefore(ms(after)))),
     ];
@@ -550,7 +551,11 @@ impl Expected {
 
     fn end(&mut self, done: &Done) {
         self.running = false;
-        self.failures = if matches!(done, Done::Success { .. }) { 0 } else { self.failures + 1 };
+        self.failures = match done {
+            Done::Success { .. } => 0,
+            Done::Failure(_) => self.failures + 1,
+            Done::Cancelled => self.failures,
+        };
         let after = match done {
             Done::Success { requeue } => requeue.as_ref().map(|(after, _)| *after),
             Done::Failure(Again::BackOff) => Some(ms(5 << (self.failures - 1).min(20))),
@@ -559,6 +564,7 @@ impl Expected {
             }
             Done::Failure(Again::After(after)) => Some(*after),
             Done::Failure(Again::OnChange) => None,
+            Done::Cancelled => Some(Duration::ZERO),
         };
         if let Some(after) = after {
             self.wants(Instant::now() + after);

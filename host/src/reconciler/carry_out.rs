@@ -188,6 +188,11 @@ impl Reconciler {
 
     /// Says on the object that its reconcile could not be done, and writes nothing else.
     async fn refused(&self, error: &Refused, turn: &mut Turn<'_>) -> Done {
+        if let Refused::Processor(error @ processor::Error::Cancelled { .. }) = error {
+            turn.report.cancelled = true;
+            turn.report.notes.push(error.to_string());
+            return Done::Cancelled;
+        }
         turn.report.broke = error.is_processors();
         if let Refused::Outcome(invalid) = error
             && let Some((verb, kind)) = invalid.undeclared()

@@ -69,6 +69,6 @@ pub(super) fn delay(done: &Done) -> Option<Duration> {
     match done {
         Done::Success { requeue } => requeue.as_ref().map(|(after, _)| *after),
         Done::Failure(Again::After(after) | Again::NotBefore(after)) => Some(*after),
-        Done::Failure(Again::BackOff | Again::OnChange) => None,
+        Done::Failure(Again::BackOff | Again::OnChange) | Done::Cancelled => None,
     }
 }

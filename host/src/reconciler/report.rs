@@ -55,6 +55,8 @@ pub struct Report {
     pub again: Option<Duration>,
     /// Whether it was left out, since it is known what would have come of it: then the record is that of its last run.
     pub skipped: bool,
+    /// Whether the host cancelled its call: it says nothing of the processor, and the key runs again.
+    pub cancelled: bool,
     /// What it read, and what came of it, as plain data.
     pub record: Arc<Record>,
 }
@@ -82,6 +84,7 @@ impl Report {
             broke: false,
             again: None,
             skipped: false,
+            cancelled: false,
             record: Arc::new(Record::new(&run.key, run.attempt)),
         }
     }

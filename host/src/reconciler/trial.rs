@@ -36,7 +36,7 @@ impl Reconciler {
         let Ok(known) = known else { return Tried::Not };
         let Met::Called(object, value) = self.meet(known) else { return Tried::Not };
         let request = self.request(key, &reference, object, 0);
-        let called = self.loaded.processor.call(view, &request, self.moment()).await;
+        let called = self.loaded.processor.try_out(view, &request, self.moment()).await;
         let reconciled = Reconciled { reference, object: value };
         // Of this one nobody will hear.
         let mut report =
@@ -55,7 +55,8 @@ impl Refused {
     /// Whether another version of the processor would help.
     pub(super) fn is_processors(&self) -> bool {
         match self {
-            Self::Processor(_) | Self::Outcome(_) => true,
+            Self::Processor(error) => error.is_processors(),
+            Self::Outcome(_) => true,
             Self::Cluster(_) => false,
         }
     }

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     contract::{self, Kind},
+    processor::Tenant,
     queue::{self, Cause, Key, Priority},
     reconciler::Reconciler,
     store::Scope,
@@ -81,7 +82,8 @@ impl Host {
         claim
     }
 
-    /// Takes a processor out. Its runs that are on their way end by themselves; what it has written, its finalizers too, stays.
+    /// Takes a processor out. Its calls that are on their way are cancelled, writes that have begun are finished; what it has written, its
+    /// finalizers too, stays.
     ///
     /// # Errors
     ///
@@ -89,7 +91,14 @@ impl Host {
     pub async fn remove(&self, name: &str) -> anyhow::Result<()> {
         let _turn = self.turn(&name.into()).await;
         let mut triggers = self.shared.triggers.lock();
-        let over = self.shared.registry.lock().remove(name)?;
+        let over = {
+            let mut registry = self.shared.registry.lock();
+            let tenant = registry.get(name).map(|active| active.reconciler.processor().tenant());
+            let tenant = tenant.cloned();
+            let over = registry.remove(name)?;
+            tenant.iter().for_each(Tenant::close);
+            over
+        };
         triggers.remove_processor(name);
         self.shared.queue.remove_processor(name);
         self.shared.parts.records.forget_processor(name);
@@ -105,6 +114,7 @@ impl Host {
     pub(super) fn prepare(&self, loaded: Loaded) -> anyhow::Result<Prepared> {
         let description = Arc::clone(&loaded.description);
         let name = loaded.name();
+        let loaded = self.as_version(loaded, &name);
         let of = || format!("processor `{name}`");
         let readable = Readable::new(&description).with_context(of)?;
         let wanted = readable.wanted().to_vec();
@@ -131,6 +141,17 @@ impl Host {
         Ok(Prepared { active, wanted, standing, reconcilers, settings })
     }
 
+    /// All versions of a processor share what its calls may hold.
+    fn as_version(&self, loaded: Loaded, name: &Arc<str>) -> Loaded {
+        let registry = self.shared.registry.lock();
+        let tenant = registry.get(name).map(|active| active.reconciler.processor().tenant());
+        let processor = match tenant {
+            Some(tenant) => loaded.processor.of(tenant.clone()),
+            None => loaded.processor.of_new(name),
+        };
+        Loaded { processor, ..loaded }
+    }
+
     /// Opens and widens the watches that versions need.
     pub(super) fn open<'a>(&self, prepared: impl IntoIterator<Item = &'a Prepared>) -> Vec<Watch> {
         // Nothing is closed in between.
@@ -151,6 +172,7 @@ impl Host {
         let Prepared { active, standing, reconcilers, settings, .. } = prepared;
         let active = Arc::new(active);
         let version = Arc::clone(&active.version);
+        let tenant = active.reconciler.processor().tenant().clone();
         let (shared, name) = (&self.shared, Arc::clone(&version.processor));
         // No run begins or ends, and no change is told, in between.
         let mut triggers = shared.triggers.lock();
@@ -166,7 +188,12 @@ impl Host {
         for gone in gone {
             shared.parts.records.forget_reconciler(&name, gone);
         }
-        self.limit(&name, &settings, &reconcilers);
+        let concurrency = self.limit(&name, &settings, &reconcilers);
+        if settings.ending.is_some() {
+            // Nothing comes of these any more, and what is held is to be seen to under the same keys.
+            tenant.cancel_calls();
+        }
+        let_begin(&tenant, concurrency);
         let keys = keys(&mut triggers, &name, standing, shared);
         for key in keys {
             if former.is_some() {
@@ -181,15 +208,25 @@ impl Host {
         tracing::info!(processor = %name, version = version.version, digest = %version.digest, "put to work");
     }
 
-    /// Sets how many of a processor's calls run at once (none where it is 0) and how many runs begin in a second, from now on.
+    /// Sets how many of a processor's calls run at once and how many runs begin in a second, from now on. Where it is 0, none: those that run
+    /// are cancelled.
     pub fn set_pace(&self, processor: &Arc<str>, concurrency: usize, rate: Option<u32>) {
         if self.options.drive == Drive::Host {
             let limits = queue::Limits { concurrency, rate: rate.map(f64::from) };
             self.shared.queue.set_processor(processor, limits);
+            if let Some(active) = self.shared.registry.lock().get(processor) {
+                let_begin(active.reconciler.processor().tenant(), concurrency);
+            }
         }
     }
 
-    fn limit(&self, name: &Arc<str>, settings: &Settings, reconcilers: &[contract::Reconciler]) {
+    /// Says how many calls may run at once.
+    fn limit(
+        &self,
+        name: &Arc<str>,
+        settings: &Settings,
+        reconcilers: &[contract::Reconciler],
+    ) -> usize {
         let is_driven = self.options.drive == Drive::Caller;
         let limits = if is_driven {
             queue::Limits { concurrency: usize::MAX, rate: None }
@@ -209,7 +246,13 @@ impl Host {
             let of = reconciler.name.as_str().into();
             self.shared.queue.set_min_interval(name, &of, interval);
         }
+        limits.concurrency
     }
+}
+
+/// Of a processor that runs none at once, no call goes on or begins.
+fn let_begin(tenant: &Tenant, concurrency: usize) {
+    if concurrency == 0 { tenant.close() } else { tenant.open() }
 }
 
 /// Every key of a processor: of the objects that are there, and those that the former version knew.

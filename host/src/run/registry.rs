@@ -202,7 +202,7 @@ impl Registry {
     pub(super) fn end(&mut self, active: &Active, report: &Report, at: Timestamp) -> Option<User> {
         let mut tally = active.tally.lock();
         tally.running -= 1;
-        tally.runs += u64::from(!report.skipped);
+        tally.runs += u64::from(!report.skipped && !report.cancelled);
         if let Some(message) = &report.failure {
             tally.failures += 1;
             let (key, message) = (report.key.clone(), message.clone());

@@ -1,6 +1,6 @@
 //! What can be asked of a running host about its processors.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use tokio::sync::watch as latest;
@@ -12,6 +12,7 @@ use super::{
 use crate::{
     access::Denial,
     contract::Kind,
+    processor::{LONG_WAIT, Processor},
     queue::{Cause, Key, Priority, Share},
 };
 
@@ -147,7 +148,37 @@ impl Host {
             missing: active.kinds.iter().filter(is_missing).cloned().collect(),
             objects: objects.unwrap_or_default(),
             disputes: self.shared.parts.writer.disputes_of(&active.version.processor),
-            limits_met: self.shared.watches.lock().limits_met(active.id),
+            limits_met: self.limits_met(active),
         }
     }
+}
+
+impl Host {
+    fn limits_met(&self, active: &Active) -> Vec<LimitMet> {
+        let mut met = self.shared.watches.lock().limits_met(active.id);
+        met.extend(limits_of_calls(active.reconciler.processor()));
+        met
+    }
+}
+
+/// So long after its last call that got no more memory a processor is said to be short of it.
+const SHORT_OF_MEMORY: Duration = Duration::from_mins(1);
+
+/// The limits that a processor's calls meet together.
+fn limits_of_calls(processor: &Processor) -> Vec<LimitMet> {
+    let (waiting, tenant) = (processor.waiting(), processor.tenant());
+    let waits = (waiting.longest >= LONG_WAIT).then(|| LimitMet {
+        reason: "WaitsForSlot",
+        message: format!(
+            "{} calls wait for a slot, the first for {} s: other calls have those that this processor may have",
+            waiting.calls,
+            waiting.longest.as_secs()
+        ),
+    });
+    let short = tenant.short_of_memory().filter(|ago| *ago < SHORT_OF_MEMORY);
+    let short = short.map(|_| LimitMet {
+        reason: "CallMemoryLimited",
+        message: "a call failed since it got no more memory: one processor's calls together get no more than is left for others of --call-memory-mib".to_owned(),
+    });
+    waits.into_iter().chain(short).collect()
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Bounds,
     open::Opened,
-    registry::Registry,
+    registry::{Active, Registry},
     watches::{User, Watches},
 };
 use crate::{
@@ -77,6 +77,16 @@ impl Shared {
     /// Something has changed that can be asked for.
     pub(super) fn moved(&self) {
         self.activity.send_modify(|count| *count += 1);
+    }
+
+    /// Calls that wait for a slot, by processor.
+    pub(super) fn waiting_calls(&self) -> Vec<(Arc<str>, usize)> {
+        let registry = self.registry.lock();
+        let waiting = |active: &Arc<Active>| {
+            let processor = Arc::clone(&active.version.processor);
+            (processor, active.reconciler.processor().waiting().calls)
+        };
+        registry.current().map(waiting).collect()
     }
 
     /// Queues what the stores' changes trigger.
@@ -178,7 +188,7 @@ impl Shared {
             self.queue.add(&run.key, Cause::Confirmation, Priority::Idle);
         }
         let at = (self.parts.now)();
-        if !report.skipped && active.called(&report, at, Instant::now()) {
+        if !report.skipped && !report.cancelled && active.called(&report, at, Instant::now()) {
             self.verdicts.send_modify(|count| *count += 1);
         }
         let over = {

@@ -93,6 +93,7 @@ fn computed(
     compute(&Known {
         generation: Some(4),
         fault,
+        lowered: None,
         running: Some(running),
         state,
         before: &ProcessorStatus::default(),
@@ -245,6 +246,7 @@ fn where_nothing_runs_the_fault_is_said_and_the_last_failure_is_kept() {
     let known = |fault| Known {
         generation: Some(1),
         fault,
+        lowered: None,
         running: None,
         state: State::Runs,
         before: &before,
@@ -269,6 +271,7 @@ fn the_time_of_a_condition_is_that_of_its_last_change_of_status() {
         let known = Known {
             generation: Some(5),
             fault: None,
+            lowered: None,
             running: Some(running),
             state,
             before,
@@ -298,6 +301,7 @@ fn until_the_first_runs_are_made_a_new_host_repeats_what_the_former_said() {
         compute(&Known {
             generation: Some(generation),
             fault: None,
+            lowered: None,
             running: Some(running),
             state: State::Runs,
             before,
@@ -330,6 +334,7 @@ fn a_limit_of_the_host_is_said_once_it_is_met() {
         compute(&Known {
             generation: Some(4),
             fault: None,
+            lowered: None,
             running: Some(running),
             state: State::Runs,
             before,
@@ -340,4 +345,19 @@ fn a_limit_of_the_host_is_said_once_it_is_met() {
     assert_eq!(said(&status, "Limited"), ("False", "WithinLimits", "no limit of the host is met"));
     let never = later(&ProcessorStatus::default());
     assert!(never.conditions.iter().all(|condition| condition.type_ != "Limited"));
+}
+
+#[test]
+fn what_a_spec_gets_less_of_is_said_also_where_nothing_runs() {
+    let met = run::LimitMet { reason: "LimitsLowered", message: "given is 256Mi".into() };
+    let status = compute(&Known {
+        generation: Some(4),
+        fault: None,
+        lowered: Some(met),
+        running: None,
+        state: State::Runs,
+        before: &ProcessorStatus::default(),
+        now: at("2026-01-02T03:04:05.6Z"),
+    });
+    assert_eq!(said(&status, "Limited"), ("True", "LimitsLowered", "given is 256Mi"));
 }

@@ -116,6 +116,7 @@ struct Wakers {
     verdicts: latest::Receiver<u64>,
     activity: latest::Receiver<u64>,
     stores: latest::Receiver<u64>,
+    delays: latest::Receiver<u64>,
     /// Whether this host has led.
     leads: bool,
 }
@@ -191,8 +192,8 @@ impl Keeper {
 
     /// Waits until there is something to be seen to.
     async fn wake(&mut self, wakers: &mut Wakers) -> Woken {
-        let Wakers { accounts, claims, files, circumstances, verdicts, activity, stores, leads } =
-            wakers;
+        let Wakers { accounts, claims, files, circumstances, verdicts, .. } = wakers;
+        let Wakers { activity, stores, delays, leads, .. } = wakers;
         let rest = if self.waits.is_some() { Woken::Look } else { Woken::Rest };
         let may_pass = self.fault.as_ref().is_some_and(|fault| fault.passes);
         let rests_until = self.rests_until.filter(|until| *until > Instant::now());
@@ -211,6 +212,7 @@ impl Keeper {
             () = until(self.owes.then_some(self.may_say)) => Woken::Rest,
             Ok(()) = activity.changed(), if !self.owes => rest,
             Ok(()) = stores.changed(), if !self.owes => rest,
+            Ok(()) = delays.changed(), if !self.owes => rest,
         }
     }
 
@@ -342,6 +344,7 @@ impl Wakers {
             verdicts: shared.host.verdicts(),
             activity: shared.host.activity(),
             stores: shared.host.progress(),
+            delays: shared.engine.delays(),
             leads: shared.lease.is_held(),
         }
     }

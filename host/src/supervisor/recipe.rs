@@ -7,13 +7,24 @@ use crate::{
     api::{self, ProcessorSpec},
     cluster::Account,
     processor::{self, Digest},
-    run::{Ending, Mode, Settings},
+    run::{Ending, LimitMet, Mode, Settings},
 };
 
 const LEAST_MEMORY: u64 = 1 << 20;
 /// What 32 bits address.
 const MOST_MEMORY: u64 = 4 << 30;
 const LONGEST_DEADLINE: Duration = Duration::from_mins(10);
+
+/// The most that a Processor gets, whatever it asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Largest {
+    /// Memory of a call, in MiB.
+    pub memory_mib: u32,
+    /// How long a call may take.
+    pub deadline: Duration,
+    /// How many calls run at the same time.
+    pub concurrency: u32,
+}
 
 /// What a version is made from. Two that are equal make the same version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +85,7 @@ impl Recipe {
         account: &Account,
         digest: Digest,
         ending: Option<Ending>,
+        largest: &Largest,
     ) -> Result<Self, Fault> {
         // Where there is none, the processor is given an empty object, as at the desk.
         let config = serde_json::Value::Object(spec.config.clone().unwrap_or_default());
@@ -86,7 +98,7 @@ impl Recipe {
                 api::Mode::Observe => Mode::Observe,
             },
             take_over: spec.take_over.as_slice().into(),
-            limits: limits(&spec.limits)?,
+            limits: largest.limit(&limits(&spec.limits)?),
             ending,
         })
     }
@@ -110,10 +122,54 @@ impl Recipe {
 
 impl Pace {
     /// The deletion of a Processor is carried out though it is suspended.
-    pub(super) fn new(spec: &ProcessorSpec, is_ending: bool) -> Self {
-        let concurrency =
-            if spec.suspend && !is_ending { 0 } else { spec.limits.concurrency as usize };
+    pub(super) fn new(spec: &ProcessorSpec, is_ending: bool, largest: &Largest) -> Self {
+        let concurrency = spec.limits.concurrency.min(largest.concurrency) as usize;
+        let concurrency = if spec.suspend && !is_ending { 0 } else { concurrency };
         Self { concurrency, rate: spec.limits.rate }
+    }
+}
+
+// === impl Largest ===
+
+impl Default for Largest {
+    /// Memory for a large Go guest and what it works on; a minute for the longest reconcile; as many calls at the same time as no slow API
+    /// server needs more of.
+    fn default() -> Self {
+        Self { memory_mib: 256, deadline: Duration::from_mins(1), concurrency: 16 }
+    }
+}
+
+impl Largest {
+    fn memory(&self) -> usize {
+        usize::try_from(u64::from(self.memory_mib) << 20).unwrap_or(usize::MAX)
+    }
+
+    fn limit(&self, limits: &processor::Limits) -> processor::Limits {
+        let (memory, deadline) =
+            (limits.memory.min(self.memory()), limits.deadline.min(self.deadline));
+        processor::Limits { memory, deadline, ..limits.clone() }
+    }
+
+    /// What a spec asks for and does not get; none where it gets all, or is not valid.
+    pub(super) fn lowered(&self, spec: &ProcessorSpec) -> Option<LimitMet> {
+        let of = &spec.limits;
+        let asked = limits(of).ok()?;
+        let mut lowered = Vec::new();
+        let mut note = |is_more: bool, what: &str, asked: &str, given: String, option: &str| {
+            if is_more {
+                lowered.push(format!("{what} is {asked}, given is {given} ({option})"));
+            }
+        };
+        let (memory, deadline) = (format!("{}Mi", self.memory_mib), format!("{:?}", self.deadline));
+        let (is_more, given) = (asked.memory > self.memory(), memory);
+        note(is_more, "spec.limits.memory", &of.memory, given, "--max-memory-mib");
+        let (is_more, given) = (asked.deadline > self.deadline, deadline);
+        note(is_more, "spec.limits.deadline", &of.deadline, given, "--max-deadline-seconds");
+        let (is_more, given) = (of.concurrency > self.concurrency, self.concurrency.to_string());
+        let asked = of.concurrency.to_string();
+        note(is_more, "spec.limits.concurrency", &asked, given, "--max-concurrency");
+        let message = format!("more is asked for than this host gives: {}", lowered.join("; "));
+        (!lowered.is_empty()).then_some(LimitMet { reason: "LimitsLowered", message })
     }
 }
 
@@ -202,6 +258,41 @@ mod tests {
     #[test]
     fn the_limits_of_a_processor_that_names_none_are_the_host_s() {
         assert_eq!(limits(&api::Limits::default()), Ok(processor::Limits::default()));
+    }
+
+    #[test]
+    fn who_asks_for_more_than_the_host_gives_gets_the_largest_and_is_told() {
+        let largest =
+            Largest { memory_mib: 128, deadline: Duration::from_secs(30), concurrency: 8 };
+        let spec = |memory: &str, deadline: &str, concurrency| ProcessorSpec {
+            limits: api::Limits {
+                memory: memory.to_owned(),
+                deadline: deadline.to_owned(),
+                concurrency,
+                ..api::Limits::default()
+            },
+            ..ProcessorSpec::default()
+        };
+        let greedy = spec("2Gi", "10m", 256);
+        let given = largest.limit(&limits(&greedy.limits).unwrap());
+        assert_eq!((given.memory, given.deadline), (128 << 20, Duration::from_secs(30)));
+        assert_eq!(Pace::new(&greedy, false, &largest).concurrency, 8);
+        let met = largest.lowered(&greedy).unwrap();
+        assert_eq!(met.reason, "LimitsLowered");
+        for part in [
+            "spec.limits.memory is 2Gi, given is 128Mi (--max-memory-mib)",
+            "spec.limits.deadline is 10m, given is 30s (--max-deadline-seconds)",
+            "spec.limits.concurrency is 256, given is 8 (--max-concurrency)",
+        ] {
+            assert!(met.message.contains(part), "{}", met.message);
+        }
+        let modest = spec("128Mi", "30s", 8);
+        assert_eq!(largest.lowered(&modest), None);
+        assert_eq!(Pace::new(&modest, false, &largest).concurrency, 8);
+        assert_eq!(Largest::default().lowered(&ProcessorSpec::default()), None);
+        let suspended = ProcessorSpec { suspend: true, ..greedy };
+        assert_eq!(Pace::new(&suspended, false, &largest).concurrency, 0);
+        assert_eq!(Pace::new(&suspended, true, &largest).concurrency, 8);
     }
 
     #[test]

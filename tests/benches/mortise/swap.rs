@@ -294,6 +294,7 @@ async fn files(table: &mut Table) -> anyhow::Result<()> {
         modules: modules.path().to_owned(),
         now: HostOptions::default().now,
         lease: Guard::none(),
+        largest: supervisor::Largest::default(),
     };
     let engine = engine(cache.path())?;
     let supervisor = Supervisor::open(&cluster, &engine, &host, options).await?;

@@ -93,6 +93,7 @@ impl Stage {
             modules: modules.path().to_owned(),
             now: Options::default().now,
             lease: Guard::none(),
+            largest: supervisor::Largest::default(),
         };
         let engine = desk::engine(Some(&module.parent().unwrap().join("mortise-cache")), false);
         let opened = Supervisor::open(&self.own, &engine.unwrap(), &self.host, options).await;

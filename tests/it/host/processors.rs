@@ -3,6 +3,7 @@
 mod ends;
 mod fields;
 mod files;
+mod hang;
 mod refused;
 mod rights;
 mod shared;
@@ -23,7 +24,7 @@ use mortise_host::{
     lease::Guard,
     reconciler::Report,
     run::{Host, Options},
-    supervisor::{self, Supervisor},
+    supervisor::{self, Largest, Supervisor},
 };
 use mortise_tests::guest;
 use serde_json::{Value, json};
@@ -48,6 +49,8 @@ struct Place {
     tap: Tap,
     /// Who the host is to the API; none: an administrator.
     me: Option<Account>,
+    /// What Processors get at most.
+    largest: Largest,
     host: Arc<Host>,
     /// Of the runs that have ended.
     reports: Arc<latest::Sender<Vec<Report>>>,
@@ -74,6 +77,7 @@ impl Place {
             modules,
             tap,
             me: None,
+            largest: Largest::default(),
             host,
             reports: Arc::new(latest::Sender::new(Vec::new())),
             stop: CancellationToken::new(),
@@ -98,6 +102,7 @@ impl Place {
             modules: self.modules.path().to_owned(),
             now: now(),
             lease: Guard::none(),
+            largest: self.largest,
         };
         let mut cluster = self.tap.cluster(&self.api);
         if let Some(me) = &self.me {

@@ -87,7 +87,10 @@ impl Host for State {
         let place = Place::object(of.namespace.as_deref(), &of.name);
         let answer = match self.reading.begin(&of.cluster, &of.kind)? {
             Ok(view) if view.is_at_hand(&of.kind, place) => view.get(&of, &fields),
-            Ok(view) => within(left, view.get_allowed(&of, &fields)).await?,
+            Ok(view) => {
+                self.turn.give_back();
+                within(left, view.get_allowed(&of, &fields)).await?
+            }
             Err(error) => Err(error),
         };
         if let Ok(Some(object)) = &answer {
@@ -106,7 +109,10 @@ impl Host for State {
         let place = Place::list(of.namespace.as_deref(), of.name.as_deref());
         let answer = match self.reading.begin(&of.cluster, &of.kind)? {
             Ok(view) if view.is_at_hand(&of.kind, place) => view.list(&of, limit, from.as_deref()),
-            Ok(view) => within(left, view.list_allowed(&of, limit, from.as_deref())).await?,
+            Ok(view) => {
+                self.turn.give_back();
+                within(left, view.list_allowed(&of, limit, from.as_deref())).await?
+            }
             Err(error) => Err(error),
         };
         if let Ok(page) = &answer {

@@ -56,6 +56,7 @@ impl Keeper {
         status::compute(&status::Known {
             generation: newest.metadata.generation,
             fault: self.fault.as_ref(),
+            lowered: self.shared.largest.lowered(&newest.spec),
             running,
             state,
             before: &self.said,

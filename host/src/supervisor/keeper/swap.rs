@@ -55,8 +55,9 @@ impl Keeper {
         let module = self.shared.modules.read(path).await;
         self.read = module.as_ref().ok().map(|module| module.stamp.clone());
         let module = module?;
-        let recipe = Recipe::new(spec, &account, module.digest, ending)?;
-        let pace = Pace::new(spec, ending.is_some());
+        let largest = &self.shared.largest;
+        let recipe = Recipe::new(spec, &account, module.digest, ending, largest)?;
+        let pace = Pace::new(spec, ending.is_some(), largest);
         if self.running.as_ref().is_some_and(|running| running.served.recipe == recipe) {
             return self.keep_at_work(newest, ending, pace).await;
         }
@@ -83,14 +84,32 @@ impl Keeper {
     ) -> Result<Loaded, Fault> {
         let path = check_supported(&newest.spec)?;
         let start = Instant::now();
+        let as_named = (self.own_name.as_str(), pace);
+        let loading = load(&self.shared.engine, path, module, recipe, as_named);
         let loaded = tokio::select! {
             biased;
-            loaded = load(&self.shared.engine, path, module, recipe, (&self.own_name, pace)) => loaded,
+            loaded = Box::pin(loading) => loaded,
             () = superseded(self.newest.clone(), newest) => Err(Fault::superseded()),
             () = self.shared.stop.cancelled() => Err(Fault::superseded()),
         };
         self.rests_until = Some(Instant::now() + start.elapsed().min(LONGEST_REST));
         loaded
+    }
+
+    /// Exchanges a version after its trial, which takes as long as the processor wants; unless the Processor is deleted meanwhile, or the host
+    /// ends.
+    async fn try_exchange(&self, loaded: Loaded) -> Result<Result<(), NotExchanged>, Fault> {
+        let mut newest = self.newest.clone();
+        let is_over = |newest: &Newest| {
+            newest.as_ref().is_none_or(|newest| newest.metadata.deletion_timestamp.is_some())
+        };
+        tokio::select! {
+            biased;
+            exchanged = Box::pin(self.shared.host.exchange_tried(loaded)) => Ok(exchanged),
+            // An error says that nobody tells of it any more: it is gone.
+            _ = newest.wait_for(is_over) => Err(Fault::superseded()),
+            () = self.shared.stop.cancelled() => Err(Fault::superseded()),
+        }
     }
 
     /// What is asked for is at work already; how much of it runs may be another.
@@ -125,7 +144,7 @@ impl Keeper {
         let trust = host.trust(&self.name);
         let is_tried = self.running.is_some() && served.recipe.ending.is_none();
         let exchanged = if is_tried {
-            host.exchange_tried(served.loaded.clone()).await
+            self.try_exchange(served.loaded.clone()).await?
         } else {
             host.exchange(served.loaded.clone()).await.map_err(NotExchanged::from)
         };
@@ -193,7 +212,7 @@ impl Keeper {
         ending: Option<Ending>,
     ) -> Result<(), Fault> {
         let Some(running) = &self.running else { return Ok(()) };
-        let pace = Pace::new(&newest.spec, ending.is_some());
+        let pace = Pace::new(&newest.spec, ending.is_some(), &self.shared.largest);
         let mut served = running.served.clone().at_pace(pace);
         served.recipe.ending = ending;
         served.loaded.settings.ending = ending;

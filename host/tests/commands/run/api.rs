@@ -61,6 +61,22 @@ impl Api {
         api
     }
 
+    /// As [`Api::with_secret_copy`], with a Processor whose call for one object never ends.
+    pub(super) async fn with_hanging_call() -> Self {
+        let api = Self::with_secret_copy().await;
+        let guest = Guest::open(&root().join("tests/guests/misbehave")).unwrap();
+        std::fs::copy(guest.build().unwrap(), api.modules().join("misbehave.wasm")).unwrap();
+        let [_, mut processor, ..] = objects();
+        processor["spec"]["module"]["path"] = "misbehave.wasm".into();
+        processor["spec"]["limits"] = json!({"deadline": "1m"});
+        api.embedded.load(processor, true).unwrap();
+        let labels = json!({"test": "misbehave"});
+        let metadata = json!({"name": "hangs", "namespace": "platform", "labels": labels});
+        let hangs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        api.embedded.load(hangs, true).unwrap();
+        api
+    }
+
     /// All objects of a kind.
     pub(super) fn of_kind(&self, kind: &str) -> Vec<Value> {
         let mut objects = self.embedded.objects();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use mortise_embedded_api::{Fault, Filter, Verb};
 use serde_json::Value;
 
-use super::{Api, PATIENCE, Run, get};
+use super::{Api, PATIENCE, Run, get, pace::until};
 
 /// Longer than any test waits.
 const FOR_EVER: Duration = Duration::from_mins(10);
@@ -116,6 +116,20 @@ async fn a_second_signal_and_a_drain_that_takes_too_long_end_a_host_at_once() {
     run.event("not all that ran was ended in time");
     assert_eq!(run.wait().0.code(), Some(4));
     assert!(told.elapsed() >= Duration::from_secs(1));
+}
+
+/// The call may take longer than the host waits for what runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_still_computes_is_cancelled_before_a_host_ends() {
+    let api = Api::with_hanging_call().await;
+    let run = Run::start(&api, &[]);
+    let admin = run.event("listening")["admin"].as_str().unwrap().to_owned();
+    until(&admin, 1, 0).await;
+    run.signal("-TERM");
+    assert_eq!(run.event("what still computes is cancelled")["running"], 1);
+    let (status, said) = run.wait();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert_eq!(api.of_kind("Event").len(), 0, "nothing is said of it on the object");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

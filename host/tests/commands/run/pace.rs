@@ -28,7 +28,7 @@ async fn limit(cluster: &Cluster, concurrency: usize) {
 }
 
 /// Waits until so many runs are on their way and so many wait for a place.
-async fn until(admin: &str, running: usize, ready: usize) {
+pub(super) async fn until(admin: &str, running: usize, ready: usize) {
     let counts = async || -> (Value, Value) {
         let (_, body) = get(admin, "/processors").await;
         let told: Value = serde_json::from_str(&body).unwrap();

@@ -1,0 +1,161 @@
+//! A processor as the engine knows it, whichever of its versions is called: what its calls hold together, and how they are ended.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::shares::Id;
+
+/// A processor whose versions share what they may hold. Cheap to clone.
+#[derive(Clone)]
+pub struct Tenant(Arc<Shared>);
+
+struct Shared {
+    name: Arc<str>,
+    id: Id,
+    /// Of the engine: cancelled when all calls are to end.
+    over: CancellationToken,
+    /// Of the calls that begin now.
+    calls: Mutex<CancellationToken>,
+    /// Bytes that its calls have.
+    memory: AtomicUsize,
+    /// When it was last refused memory though its own limit allows it.
+    short_of_memory: Mutex<Option<Instant>>,
+}
+
+/// Never given twice.
+static LAST_ID: AtomicU64 = AtomicU64::new(0);
+
+/// Stands for somebody who holds nothing yet.
+pub(super) fn next_id() -> Id {
+    LAST_ID.fetch_add(1, Relaxed) + 1
+}
+
+// === impl Tenant ===
+
+impl Tenant {
+    /// One that holds nothing yet. `over`: cancelled when all calls are to end.
+    pub(super) fn new(name: &str, over: &CancellationToken) -> Self {
+        Self(Arc::new(Shared {
+            name: name.into(),
+            id: next_id(),
+            over: over.clone(),
+            calls: Mutex::new(over.child_token()),
+            memory: AtomicUsize::new(0),
+            short_of_memory: Mutex::new(None),
+        }))
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &Arc<str> {
+        &self.0.name
+    }
+
+    /// Cancels the calls that run or wait for a slot; new ones begin as ever.
+    pub fn cancel_calls(&self) {
+        let next = self.0.over.child_token();
+        std::mem::replace(&mut *self.0.calls.lock(), next).cancel();
+    }
+
+    /// Cancels the calls that run or wait for a slot, and all that begin before [`Tenant::open`].
+    pub fn close(&self) {
+        self.0.calls.lock().cancel();
+    }
+
+    /// Lets calls begin again.
+    pub fn open(&self) {
+        let mut calls = self.0.calls.lock();
+        if calls.is_cancelled() {
+            *calls = self.0.over.child_token();
+        }
+    }
+
+    /// How long ago one of its calls was refused memory though its own limit allows it.
+    pub fn short_of_memory(&self) -> Option<Duration> {
+        self.0.short_of_memory.lock().map(|at| at.elapsed())
+    }
+
+    pub(super) fn id(&self) -> Id {
+        self.0.id
+    }
+
+    /// Cancelled when a call that begins now is to end.
+    pub(super) fn call(&self) -> CancellationToken {
+        self.0.calls.lock().clone()
+    }
+
+    /// Cancelled when what is no reconcile is to end: a closed processor is described and tried nevertheless.
+    pub(super) fn setup(&self) -> CancellationToken {
+        self.0.over.clone()
+    }
+
+    pub(super) fn memory(&self) -> &AtomicUsize {
+        &self.0.memory
+    }
+
+    /// Bytes that its calls have.
+    pub fn memory_used(&self) -> usize {
+        self.0.memory.load(Relaxed)
+    }
+
+    pub(super) fn is_short_of_memory(&self) {
+        *self.0.short_of_memory.lock() = Some(Instant::now());
+    }
+}
+
+impl fmt::Debug for Tenant {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_tuple("Tenant").field(&self.0.name).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::budget::{Budget, Short};
+    use super::*;
+
+    #[test]
+    fn calls_are_cancelled_until_it_is_open_again() {
+        let over = CancellationToken::new();
+        let tenant = Tenant::new("a/p", &over);
+        let call = tenant.call();
+        tenant.cancel_calls();
+        assert!(call.is_cancelled() && !tenant.call().is_cancelled());
+        let call = tenant.call();
+        tenant.close();
+        assert!(call.is_cancelled() && tenant.call().is_cancelled());
+        assert!(!tenant.setup().is_cancelled());
+        tenant.open();
+        assert!(call.is_cancelled() && !tenant.call().is_cancelled());
+        over.cancel();
+        tenant.open();
+        assert!(tenant.call().is_cancelled() && tenant.setup().is_cancelled());
+    }
+
+    #[test]
+    fn one_processor_never_has_more_memory_than_is_left_for_others() {
+        let (over, budget) = (CancellationToken::new(), Arc::new(Budget::new(1200)));
+        let [greedy, second, small] =
+            ["a/greedy", "a/second", "b/small"].map(|of| Tenant::new(of, &over));
+        let mut calls = [budget.charge(&greedy), budget.charge(&greedy)];
+        assert_eq!(calls[0].grow(500), Ok(()));
+        assert_eq!(calls[1].grow(101), Err(Short { asked: 601, limit: 1200 }));
+        assert_eq!(calls[1].grow(100), Ok(()), "half of all for one that is alone");
+        assert!(greedy.short_of_memory().is_some() && small.short_of_memory().is_none());
+        let mut other = budget.charge(&second);
+        assert_eq!(other.grow(300), Ok(()));
+        assert_eq!(other.grow(1), Err(Short { asked: 301, limit: 1200 }));
+        assert_eq!(budget.charge(&small).grow(150), Ok(()), "there is always something left");
+        drop((calls, other));
+        assert_eq!(greedy.memory_used() + second.memory_used() + small.memory_used(), 0);
+        assert_eq!(budget.charge(&small).grow(600), Ok(()), "all is given back");
+    }
+}

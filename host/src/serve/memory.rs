@@ -1,0 +1,99 @@
+//! How much memory calls may have: what the container may have, less what else is in it.
+
+use std::fs;
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::args::RunArgs;
+
+/// Modules that are compiled at the same time, each in a process that may take `--compile-memory-mib`.
+const COMPILERS: u64 = 2;
+/// What the host itself takes: its program, what it keeps of the cluster, 16 warm slots for calls of 2 MiB, and requests on their way.
+const HOST: u64 = 256 * MIB;
+/// Where less is left, calls get so much nevertheless: two compilers seldom take all that they may at the same time.
+const LEAST: u64 = 256 * MIB;
+/// Where nothing limits the host.
+const UNLIMITED: u64 = 1024 * MIB;
+/// More than any machine has: how version 1 of cgroups says that there is no limit.
+const NO_LIMIT: u64 = 1 << 50;
+const MIB: u64 = 1 << 20;
+
+/// Where a container finds its limit: version 2 of cgroups, and version 1. Both are of the container itself, which sees no others.
+const FILES: [&str; 2] =
+    ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+
+/// What limits the memory of this process.
+#[derive(Debug, Clone, Copy, Default)]
+struct Limits {
+    /// Of this process and its children together.
+    container: Option<u64>,
+    /// Of this process alone: `RLIMIT_DATA`.
+    process: Option<u64>,
+}
+
+/// Bytes for the memories of all calls.
+pub(super) fn of_calls(args: &RunArgs) -> usize {
+    let asked = args.call_memory_mib.map(|mebibytes| u64::from(mebibytes) * MIB);
+    let compilers = COMPILERS * u64::from(args.compile_memory_mib) * MIB;
+    let bytes = asked.unwrap_or_else(|| Limits::read().left(compilers));
+    tracing::info!(mebibytes = bytes / MIB, "memory for calls");
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+// === impl Limits ===
+
+impl Limits {
+    fn read() -> Self {
+        // What is not there, or cannot be read, limits nothing that is known.
+        let texts = FILES.iter().filter_map(|path| fs::read_to_string(path).ok());
+        Self {
+            container: texts.filter_map(|text| limit(&text)).min(),
+            process: getrlimit(Resource::Data).current,
+        }
+    }
+
+    fn left(self, compilers: u64) -> u64 {
+        let in_container = self.container.map(|all| all.saturating_sub(compilers));
+        let least = [in_container, self.process].into_iter().flatten().min();
+        least.map_or(UNLIMITED, |all| all.saturating_sub(HOST).max(LEAST))
+    }
+}
+
+/// A limit as cgroups write it.
+fn limit(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|bytes| *bytes < NO_LIMIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_get_what_the_container_has_left() {
+        let gib = 1024 * MIB;
+        let cases = [
+            ("none", Limits::default(), 2048, 1024),
+            ("a container", Limits { container: Some(4 * gib), process: None }, 2048, 1792),
+            ("a small one", Limits { container: Some(2 * gib), process: None }, 1536, 256),
+            ("a tiny one", Limits { container: Some(gib / 2), process: None }, 2048, 256),
+            ("a process", Limits { container: None, process: Some(2 * gib) }, 2048, 1792),
+            ("both", Limits { container: Some(8 * gib), process: Some(gib) }, 2048, 768),
+        ];
+        for (case, limits, compilers, expected) in cases {
+            assert_eq!(limits.left(compilers * MIB), expected * MIB, "{case}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_limit_is_none() {
+        let cases = [
+            ("max\n", None),
+            ("2147483648\n", Some(2 << 30)),
+            ("9223372036854771712\n", None),
+            ("", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(limit(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Calls beside those of a processor that takes all that it can get.
+
+use std::time::Duration;
+
+use mortise_host::processor::{Called, Engine, Error, Limits, Options, Processor};
+use tokio::{task::JoinSet, time::timeout};
+
+use super::{MOMENT, View, call, error, outcome, processor_in, request};
+
+/// Longer than any of these tests takes: what ends before was not ended by it.
+const DEADLINE: Duration = Duration::from_mins(10);
+/// More calls than there are slots.
+const CALLS: usize = 141;
+/// What one processor may have of the small lane.
+const SHARE: usize = 56;
+
+async fn misbehave(engine: &Engine, limits: Limits) -> Processor {
+    let processor = processor_in(engine, "misbehave", limits).await;
+    processor.of_new(&"tenant/misbehave".into())
+}
+
+/// Calls that never end, and the processor that makes them. As many as may run do.
+async fn hanging(engine: &Engine) -> (Processor, JoinSet<Called>) {
+    let hostile = misbehave(engine, Limits { deadline: DEADLINE, ..Limits::default() }).await;
+    let mut calls = JoinSet::new();
+    for _ in 0..CALLS {
+        let hostile = hostile.clone();
+        calls.spawn(async move { call(&hostile, "hangs").await });
+    }
+    while hostile.waiting().calls < CALLS - SHARE {
+        tokio::task::yield_now().await;
+    }
+    (hostile, calls)
+}
+
+async fn all_are_cancelled(calls: JoinSet<Called>) {
+    let ended = timeout(DEADLINE, calls.join_all()).await.expect("the calls end");
+    for called in ended {
+        assert!(called.took < DEADLINE);
+        let error = error(called);
+        assert!(matches!(error, Error::Cancelled { .. }), "{error}");
+        assert!(!error.is_processors());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_endless_calls_than_there_are_slots_leave_some_to_others() {
+    let engine = Engine::new(Options::default()).unwrap();
+    let (hostile, calls) = hanging(&engine).await;
+    let benign = misbehave(&engine, Limits::default()).await;
+    for _ in 0..20 {
+        let called = timeout(DEADLINE, call(&benign, "good")).await.expect("it gets a slot");
+        assert_eq!(outcome(called).apply.len(), 1);
+    }
+    timeout(DEADLINE, benign.describe("{}")).await.expect("it gets a slot").unwrap();
+    timeout(DEADLINE, hostile.describe("{}")).await.expect("so does its own description").unwrap();
+    assert_eq!(hostile.waiting().calls, CALLS - SHARE);
+    hostile.tenant().cancel_calls();
+    all_are_cancelled(calls).await;
+    assert_eq!(outcome(call(&hostile, "good").await).apply.len(), 1, "all slots are free again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_calls_end_with_the_host() {
+    let engine = Engine::new(Options::default()).unwrap();
+    let (hostile, calls) = hanging(&engine).await;
+    engine.cancel_calls();
+    all_are_cancelled(calls).await;
+    let late = error(call(&hostile, "good").await);
+    assert!(matches!(late, Error::Cancelled { .. }), "{late}");
+}
+
+#[tokio::test]
+async fn of_a_closed_processor_no_call_begins_but_it_is_described_and_tried() {
+    let engine = Engine::new(Options::default()).unwrap();
+    let processor = misbehave(&engine, Limits::default()).await;
+    processor.tenant().close();
+    let late = error(call(&processor, "good").await);
+    assert!(matches!(late, Error::Cancelled { .. }), "{late}");
+    processor.describe("{}").await.unwrap();
+    let tried = processor.try_out(View::default(), &request("good"), MOMENT).await;
+    assert_eq!(outcome(tried).apply.len(), 1);
+    processor.tenant().open();
+    assert_eq!(outcome(call(&processor, "good").await).apply.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_without_end_stops_where_it_would_be_that_of_others() {
+    let budget = 128 << 20;
+    let engine = Engine::new(Options { call_memory: Some(budget), ..Options::default() }).unwrap();
+    let hostile = misbehave(&engine, Limits { memory: 2 << 30, ..Limits::default() }).await;
+    let benign = misbehave(&engine, Limits::default()).await;
+    let (one, other) = tokio::join!(call(&hostile, "allocates"), call(&hostile, "allocates"));
+    assert!(one.memory + other.memory <= budget, "{} and {}", one.memory, other.memory);
+    let errors = [error(one), error(other)];
+    for error in errors {
+        let Error::OutOfHostMemory { limit, .. } = &error else { panic!("{error}") };
+        assert_eq!(*limit, budget);
+        assert!(error.to_string().contains("--call-memory-mib"), "{error}");
+    }
+    assert!(hostile.tenant().short_of_memory().is_some());
+    assert_eq!(hostile.tenant().memory_used(), 0);
+    assert_eq!(outcome(call(&benign, "good").await).apply.len(), 1);
+    assert!(benign.tenant().short_of_memory().is_none());
+}
