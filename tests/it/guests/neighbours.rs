@@ -9,6 +9,8 @@ use super::{MOMENT, View, call, error, outcome, processor_in, request};
 
 /// Longer than any of these tests takes: what ends before was not ended by it.
 const DEADLINE: Duration = Duration::from_mins(10);
+/// What does not come in this time does not come before the deadline either.
+const PATIENCE: Duration = Duration::from_mins(1);
 /// More calls than there are slots.
 const CALLS: usize = 141;
 /// What one processor may have of the small lane.
@@ -27,14 +29,17 @@ async fn hanging(engine: &Engine) -> (Processor, JoinSet<Called>) {
         let hostile = hostile.clone();
         calls.spawn(async move { call(&hostile, "hangs").await });
     }
-    while hostile.waiting().calls < CALLS - SHARE {
-        tokio::task::yield_now().await;
-    }
+    let all_others_wait = async {
+        while hostile.waiting().calls < CALLS - SHARE {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, all_others_wait).await.expect("so many wait as are over the share");
     (hostile, calls)
 }
 
 async fn all_are_cancelled(calls: JoinSet<Called>) {
-    let ended = timeout(DEADLINE, calls.join_all()).await.expect("the calls end");
+    let ended = timeout(PATIENCE, calls.join_all()).await.expect("the calls end");
     for called in ended {
         assert!(called.took < DEADLINE);
         let error = error(called);
@@ -49,11 +54,11 @@ async fn more_endless_calls_than_there_are_slots_leave_some_to_others() {
     let (hostile, calls) = hanging(&engine).await;
     let benign = misbehave(&engine, Limits::default()).await;
     for _ in 0..20 {
-        let called = timeout(DEADLINE, call(&benign, "good")).await.expect("it gets a slot");
+        let called = timeout(PATIENCE, call(&benign, "good")).await.expect("it gets a slot");
         assert_eq!(outcome(called).apply.len(), 1);
     }
-    timeout(DEADLINE, benign.describe("{}")).await.expect("it gets a slot").unwrap();
-    timeout(DEADLINE, hostile.describe("{}")).await.expect("so does its own description").unwrap();
+    timeout(PATIENCE, benign.describe("{}")).await.expect("it gets a slot").unwrap();
+    timeout(PATIENCE, hostile.describe("{}")).await.expect("so does its own description").unwrap();
     assert_eq!(hostile.waiting().calls, CALLS - SHARE);
     hostile.tenant().cancel_calls();
     all_are_cancelled(calls).await;

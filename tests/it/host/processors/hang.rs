@@ -51,9 +51,12 @@ impl Place {
     /// Waits until so many runs of the hostile one are on their way.
     async fn until_running(&self, count: usize) {
         let name = format!("{NAMESPACE}/hostile");
-        while self.host.status_of(&name).is_some_and(|status| status.running != count) {
-            tokio::task::yield_now().await;
-        }
+        let is_reached = async {
+            while self.host.status_of(&name).is_some_and(|status| status.running != count) {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(GUARD, is_reached).await.unwrap_or_else(|_| panic!("never {count} runs"));
     }
 
     fn has_no_failure(&self) -> bool {
