@@ -3,15 +3,23 @@
 //! Discovery is asked per group and version, when a kind of it is first looked for, and remembered. [`Cluster::forget`] drops what is
 //! remembered of a group: whoever sees a `CustomResourceDefinition` change calls it. That a kind is *not* served is believed for
 //! [`UNKNOWN_FOR`] only, so that a kind that comes without anyone telling is found too.
+//!
+//! Kinds are named by strangers, and discovery is a request of the host's own. So it is asked for groups and versions only that the
+//! server lists itself: no text of a stranger gets into a path, and what is remembered is bounded by what the server serves.
 
-use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{contract::Kind, lease::Guard};
+use crate::{contract::Kind, lease::Guard, processor::bounds::text};
 
 mod account;
 mod reach;
@@ -29,6 +37,9 @@ mod tests;
 /// How long it is believed that a kind is not served.
 pub const UNKNOWN_FOR: Duration = Duration::from_secs(5);
 
+/// How many groups and versions that are not there are looked for within [`UNKNOWN_FOR`]: more than come at once, and few requests.
+const MISSING: usize = 8;
+
 /// A cluster that objects are read from and written to. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
@@ -38,6 +49,7 @@ pub struct Cluster {
     policy: Policy,
     lease: Guard,
     served: Arc<Mutex<HashMap<GroupVersion, Served>>>,
+    listed: Arc<Listed>,
 }
 
 /// One kind as the cluster serves it.
@@ -70,6 +82,24 @@ struct Served {
     kinds: HashMap<String, Arc<Resource>>,
 }
 
+/// The groups and versions that the server says it has.
+#[derive(Default)]
+struct Listed {
+    /// Locked while the server is asked, so that it is asked once by all who wait.
+    versions: tokio::sync::Mutex<Versions>,
+    /// Groups of which a definition has changed since the list was made.
+    forgotten: Mutex<HashSet<String>>,
+}
+
+#[derive(Default)]
+struct Versions {
+    /// Where the time began in which so many missing ones are looked for.
+    since: Option<Instant>,
+    all: HashSet<GroupVersion>,
+    /// Looked for in that time, and not there.
+    missing: HashSet<GroupVersion>,
+}
+
 /// The cluster has to be asked.
 struct Unasked;
 
@@ -99,7 +129,14 @@ impl Cluster {
 
     /// A cluster with a policy of one's own.
     pub fn with_policy(client: Client, policy: Policy) -> Self {
-        Self { client, watching: None, policy, lease: Guard::none(), served: Arc::default() }
+        Self {
+            client,
+            watching: None,
+            policy,
+            lease: Guard::none(),
+            served: Arc::default(),
+            listed: Arc::default(),
+        }
     }
 
     /// The same cluster, where nothing is written but while a Lease is held; what is known of its kinds is shared.
@@ -134,18 +171,25 @@ impl Cluster {
         &self.client
     }
 
-    /// How the cluster serves a kind; none if it does not.
+    /// How the cluster serves a kind; none if it does not, or if no cluster could serve a kind of that name.
     pub async fn resolve(&self, kind: &Kind) -> Result<Option<Arc<Resource>>, Unavailable> {
+        if !text::is_kind(kind) {
+            return Ok(None);
+        }
         let of = GroupVersion { group: kind.group.clone(), version: kind.version.clone() };
         if let Ok(known) = self.remembered(&of, &kind.kind) {
             return Ok(known);
         }
-        let served = self.discover(&of).await.map_err(|refusal| Unavailable {
+        let unavailable = |refusal: Refusal| Unavailable {
             group: kind.group.clone(),
             version: kind.version.clone(),
             kind: kind.kind.clone(),
             message: refusal.to_string(),
-        })?;
+        };
+        if !self.lists(&of).await.map_err(unavailable)? {
+            return Ok(None);
+        }
+        let served = self.discover(&of).await.map_err(unavailable)?;
         let found = served.get(&kind.kind).cloned();
         self.served.lock().insert(of, Served { since: Instant::now(), kinds: served });
         Ok(found)
@@ -174,6 +218,38 @@ impl Cluster {
     /// Forgets what a group serves: one of its `CustomResourceDefinition`s has changed.
     pub fn forget(&self, group: &str) {
         self.served.lock().retain(|of, _| of.group != group);
+        self.listed.forgotten.lock().insert(group.to_owned());
+    }
+
+    /// Whether the server lists a group and version. One that is missing is looked for again after [`UNKNOWN_FOR`], or when its group
+    /// was forgotten.
+    async fn lists(&self, of: &GroupVersion) -> Result<bool, Refusal> {
+        // Every server has it, and no list of groups names it.
+        if of.group.is_empty() {
+            return Ok(of.version == "v1");
+        }
+        let mut versions = self.listed.versions.lock().await;
+        if versions.all.contains(of) {
+            return Ok(true);
+        }
+        let is_over = versions.since.is_none_or(|since| since.elapsed() >= UNKNOWN_FOR);
+        if is_over {
+            *versions = Versions { since: Some(Instant::now()), ..Versions::default() };
+        }
+        let is_new = versions.missing.len() < MISSING && !versions.missing.contains(of);
+        if !is_new && !self.listed.forgotten.lock().contains(&of.group) {
+            return Ok(false);
+        }
+        // What is forgotten from now on may not be in the answer.
+        let forgotten = std::mem::take(&mut *self.listed.forgotten.lock());
+        let answer = self.send(&Outgoing::get("/apis".to_owned())).await;
+        let answer = answer.inspect_err(|_| self.listed.forgotten.lock().extend(forgotten))?;
+        versions.all = group_versions(&answer.body);
+        let is_listed = versions.all.contains(of);
+        if !is_listed && is_new {
+            versions.missing.insert(of.clone());
+        }
+        Ok(is_listed)
     }
 
     fn remembered(&self, of: &GroupVersion, kind: &str) -> Result<Option<Arc<Resource>>, Unasked> {
@@ -209,6 +285,23 @@ pub(crate) fn said(error: &kube::Error) -> String {
 /// `/api/v1`, `/apis/apps/v1`.
 fn api_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+}
+
+/// Reads an `APIGroupList`.
+fn group_versions(list: &Value) -> HashSet<GroupVersion> {
+    fn text<'a>(of: &'a Value, key: &str) -> Option<&'a str> {
+        of.get(key)?.as_str()
+    }
+    fn entries<'a>(of: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
+        of.get(key).and_then(Value::as_array).into_iter().flatten()
+    }
+    let of_group = |group: &'_ Value| {
+        let name = text(group, "name").unwrap_or_default().to_owned();
+        let versions = entries(group, "versions").filter_map(|version| text(version, "version"));
+        let of = |version: &str| GroupVersion { group: name.clone(), version: version.to_owned() };
+        versions.map(of).collect::<Vec<_>>()
+    };
+    entries(list, "groups").flat_map(of_group).collect()
 }
 
 /// Reads an `APIResourceList`.

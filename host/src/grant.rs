@@ -17,6 +17,7 @@ use crate::{
     contract::{Description, Kind, ObjectRef, Selection, Verbs, WriteRule},
     labels::LabelSelector,
     path::Path,
+    processor::bounds::text::is_finalizer,
 };
 
 mod declared;
@@ -228,6 +229,12 @@ impl Grant {
         })
     }
 
+    /// Whether objects of a kind are declared at all, to be read, reconciled or written.
+    pub(crate) fn names(&self, kind: &Kind) -> bool {
+        let writes = self.writes.iter().map(|rule| &rule.of);
+        self.readable().chain(writes).any(|declared| declared.is_of(kind))
+    }
+
     fn readable(&self) -> impl Iterator<Item = &Declared> {
         self.reconcilers.iter().map(|reconciler| &reconciler.of).chain(&self.reads)
     }
@@ -313,10 +320,4 @@ fn numbered<'a, T>(list: &'a str, items: &'a [T]) -> impl Iterator<Item = (Strin
 
 fn malformed(place: String, value: &str, reason: &str) -> Invalid {
     Invalid::Malformed { place, value: value.to_owned(), reason: reason.to_owned() }
-}
-
-/// `<domain>/<name>`, as the API server asks of finalizers on new objects.
-fn is_finalizer(name: &str) -> bool {
-    name.split_once('/')
-        .is_some_and(|(domain, rest)| !domain.is_empty() && !rest.is_empty() && !rest.contains('/'))
 }

@@ -9,7 +9,7 @@
 //!
 //! Pure: no I/O, no clock.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -18,6 +18,7 @@ use crate::{
     contract::{self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue},
     grant::{Grant, Writable, display_ref},
     path::Path,
+    processor::bounds::text::{is_kind, is_name},
 };
 
 mod class;
@@ -214,11 +215,8 @@ impl Plan {
                 kinds.insert(defined.into());
             }
         }
-        let check = Check {
-            against,
-            kinds: &kinds,
-            applied: heads.apply.iter().map(|head| head.to.clone()).collect(),
-        };
+        let applied: Vec<ObjectRef> = heads.apply.iter().map(|head| head.to.clone()).collect();
+        let check = Check { against, kinds: &kinds, applied: Applied::of(&applied) };
         let mut plan = Self {
             apply: check.manifests(heads.apply, &outcome.apply, manifest::Part::Apply)?,
             patch: check.manifests(heads.patch, &outcome.patch, manifest::Part::Patch)?,
@@ -241,7 +239,8 @@ impl Plan {
         failure: &contract::Failure,
         against: &Against<'_>,
     ) -> Result<Self, Invalid> {
-        let check = Check { against, kinds: against.kinds, applied: Vec::new() };
+        against.limits.check_count(failure.events.len())?;
+        let check = Check { against, kinds: against.kinds, applied: Applied::default() };
         Ok(Self {
             status: check.status(failure.status.as_deref())?,
             events: check.events(&failure.events)?,
@@ -287,7 +286,7 @@ pub(crate) fn identity(of: &ObjectRef) -> Identity<'_> {
 }
 
 fn unique(all: &[(String, ObjectRef)]) -> Result<(), Invalid> {
-    let mut seen = std::collections::HashMap::new();
+    let mut seen = HashMap::new();
     for (place, object) in all {
         if let Some(other) = seen.insert(identity(object), place) {
             return Err(Fault::Duplicate { other: other.clone() }.on(place.clone(), object));
@@ -327,6 +326,13 @@ fn refuse_unsupported(outcome: &Outcome) -> Result<(), Invalid> {
 // === impl Limits ===
 
 impl Limits {
+    fn check_count(&self, count: usize) -> Result<(), Invalid> {
+        if count > self.entries {
+            return Err(Fault::TooMany { count, limit: self.entries }.at("outcome"));
+        }
+        Ok(())
+    }
+
     fn check(&self, outcome: &Outcome) -> Result<(), Invalid> {
         let count = outcome.apply.len()
             + outcome.patch.len()
@@ -334,9 +340,7 @@ impl Limits {
             + outcome.delete.len()
             + outcome.prune.len()
             + outcome.events.len();
-        if count > self.entries {
-            return Err(Fault::TooMany { count, limit: self.entries }.at("outcome"));
-        }
+        self.check_count(count)?;
         let manifests =
             outcome.apply.iter().chain(&outcome.patch).map(|manifest| manifest.object.len());
         let events = outcome.events.iter().map(|event| event.reason.len() + event.message.len());
@@ -357,9 +361,33 @@ struct Check<'a> {
     against: &'a Against<'a>,
     /// With those that this outcome defines.
     kinds: &'a Kinds,
-    /// What this outcome applies, in the order given.
-    applied: Vec<ObjectRef>,
+    /// What this outcome applies.
+    applied: Applied<'a>,
 }
+
+/// What an outcome applies, by name, with its place in the order given. Of one that stands twice, the first.
+#[derive(Default)]
+struct Applied<'a>(HashMap<Identity<'a>, (usize, &'a ObjectRef)>);
+
+// === impl Applied ===
+
+impl<'a> Applied<'a> {
+    fn of(applied: &'a [ObjectRef]) -> Self {
+        let mut all = HashMap::with_capacity(applied.len());
+        for (index, of) in applied.iter().enumerate() {
+            all.entry(identity(of)).or_insert((index, of));
+        }
+        Self(all)
+    }
+
+    /// The first of these that is applied.
+    fn first(&self, of: &[ObjectRef]) -> Option<&'a ObjectRef> {
+        let found = of.iter().filter_map(|of| self.0.get(&identity(of)));
+        found.min_by_key(|(index, _)| *index).map(|(_, of)| *of)
+    }
+}
+
+// === impl Check ===
 
 impl Check<'_> {
     fn finalizers(&self, wanted: Option<&[String]>) -> Result<Option<Finalizers>, Invalid> {
@@ -471,11 +499,11 @@ impl Check<'_> {
             [("namespace", of.namespace.as_deref()), ("name", Some(of.name.as_str()))]
         {
             if text.is_some_and(|text| !is_name(text)) {
-                return Err(refuse(Fault::malformed(
-                    field,
-                    "a name is not empty, neither `.` nor `..`, and holds no `/` and no `%`",
-                )));
+                return Err(refuse(Fault::malformed(field, NAME)));
             }
+        }
+        if !is_kind(&of.kind) {
+            return Err(refuse(Fault::malformed("kind", KIND)));
         }
         match self.kinds.get(&of.kind) {
             Some(resource) if resource.namespaced && of.namespace.is_none() => Err(refuse(
@@ -489,7 +517,8 @@ impl Check<'_> {
     }
 }
 
-/// Whether a text can be a segment of a URL's path, as the API server asks of names.
-fn is_name(text: &str) -> bool {
-    !text.is_empty() && text != "." && text != ".." && !text.contains(['/', '%'])
-}
+/// What is accepted as a name, and as a kind.
+const NAME: &str =
+    "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
+const KIND: &str = "a kind is named as Kubernetes names it: a group that is a DNS subdomain or \"\", a version and a kind of at most 63 \
+                    letters, digits and `-`";

@@ -14,7 +14,10 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use crate::json::{Form, Json};
+use crate::{
+    json::{Form, Json},
+    processor::bounds::{PATH, PATH_STEPS, text::shortened},
+};
 
 /// A place, or several places, in an object. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -106,8 +109,14 @@ impl FromStr for Path {
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let mut parser = Parser { text, at: 0 };
+        if text.len() > PATH {
+            return Err(parser.invalid("is longer than 1024 bytes"));
+        }
         let mut segments = vec![parser.first()?];
         while let Some(segment) = parser.next()? {
+            if segments.len() == PATH_STEPS {
+                return Err(parser.invalid("has more than 64 steps"));
+            }
             segments.push(segment);
         }
         Ok(Self(segments.into()))
@@ -264,7 +273,8 @@ impl<'a> Parser<'a> {
 
     fn invalid(&self, problem: &'static str) -> Invalid {
         let before = self.text.get(..self.at).unwrap_or_default();
-        Invalid { path: self.text.to_owned(), problem, at: before.chars().count() + 1 }
+        let path = shortened(self.text, PATH);
+        Invalid { path, problem, at: before.chars().count() + 1 }
     }
 
     fn first(&mut self) -> Result<Segment, Invalid> {

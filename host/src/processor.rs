@@ -4,6 +4,7 @@
 //! [`Processor::call`] costs some ten microseconds: every call has a fresh instance, made from the linked component and thrown
 //! away. What a guest does wrong ends its call with an [`Error`] and nothing else.
 
+pub(crate) mod bounds;
 mod budget;
 mod cache;
 mod compiler;
@@ -216,12 +217,29 @@ impl Processor {
         // A description follows from the configuration alone, so it has no time either.
         let moment = Moment { now_ms: 0, seed: 0 };
         let mut store = self.store(None, moment, Instant::now());
+        store.set_hostcall_fuel(bounds::DESCRIPTION_COPY);
+        let processor = || self.name().to_owned();
         match self.ask_description(&mut store, config).await {
-            Ok(Ok(description)) => Ok(description),
-            Ok(Err(message)) => {
-                Err(Error::ConfigRefused { processor: self.name().to_owned(), message })
+            Ok(Ok(description)) => match bounds::check_description(&description) {
+                Ok(()) => Ok(description),
+                Err(found) => Err(Error::DescriptionRefused { processor: processor(), found }),
+            },
+            Ok(Err(mut message)) => {
+                bounds::text::cut(&mut message, bounds::FAILURE);
+                Err(Error::ConfigRefused { processor: processor(), message })
             }
-            Err(source) => Err(self.error(&store, source)),
+            Err(source) => Err(match self.error(&store, source) {
+                // Nothing but the description is copied when the guest has returned.
+                Error::OutcomeTooLarge { .. } => Error::DescriptionRefused {
+                    processor: processor(),
+                    found: format!(
+                        "it has more than {} bytes, at most {} are accepted",
+                        bounds::DESCRIPTION_COPY,
+                        bounds::DESCRIPTION
+                    ),
+                },
+                error => error,
+            }),
         }
     }
 
@@ -261,8 +279,10 @@ impl Processor {
             None => None,
         };
         let outcome = match answer {
-            Some(Ok(returned)) => {
-                size::check(self.name(), &self.shared.limits, &returned).map(|()| returned)
+            Some(Ok(mut returned)) => {
+                let size = size::check(self.name(), &self.shared.limits, &returned);
+                returned.as_mut().err().into_iter().for_each(bounds::shorten_failure);
+                size.map(|()| returned)
             }
             Some(Err(source)) => Err(self.error(&store, source)),
             None => Err(self.cancelled()),

@@ -212,7 +212,7 @@ impl Reconciler {
         feed();
         let causes = triggers.lock().ran(began, &mut reads);
         let demands = reads.take_demands(&self.readable);
-        report.denied.append(&mut reads.take_denials());
+        report.deny(reads.take_denials());
         report.took = start.elapsed();
         report.again = delay(&done);
         if report.cancelled {

@@ -120,7 +120,7 @@ impl Stores {
     /// Makes sure that there is a store for a kind within a scope which holds what is wanted. Where objects must be listed for
     /// that, says what is to be filled; until then the store serves what it has.
     pub fn open(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> Option<Feed> {
-        let of_kind = self.of_kind(kind);
+        let of_kind = self.kept_kind(kind);
         if let Some(store) = of_kind.find(scope) {
             let must_list = store.tables.lock().widen(wanted);
             return must_list.then(|| Feed::new(self, &of_kind, &store));
@@ -172,7 +172,7 @@ impl Stores {
 
     /// The cluster serves a kind.
     pub fn set_known(&self, kind: &Kind) {
-        let of_kind = self.of_kind(kind);
+        let of_kind = self.kept_kind(kind);
         let before = of_kind.state.lock().served.replace(true);
         if before != Some(true) {
             self.publish([Event::Known(Arc::clone(&of_kind.kind))]);
@@ -182,7 +182,7 @@ impl Stores {
 
     /// The cluster does not serve a kind. Its objects are forgotten, without a change of each.
     pub fn set_unknown(&self, kind: &Kind) {
-        let of_kind = self.of_kind(kind);
+        let of_kind = self.kept_kind(kind);
         let before = of_kind.state.lock().served.replace(false);
         if before != Some(false) {
             for store in of_kind.stores.read().iter() {
@@ -196,7 +196,7 @@ impl Stores {
 
     /// A kind's objects could not be asked for, and why. What is known is served on.
     pub fn set_unavailable(&self, kind: &Kind, why: &str) {
-        self.of_kind(kind).state.lock().unavailable = Some(why.into());
+        self.kept_kind(kind).state.lock().unavailable = Some(why.into());
         self.moved();
     }
 
@@ -238,7 +238,7 @@ impl Stores {
     /// knows whether they are (see [`Entry::breaks_absence_of`]).
     pub fn must_be_absent(&self, of: &ObjectRef, manager: &str, paths: &[Path]) {
         let place = (of.namespace.as_deref().unwrap_or_default(), of.name.as_str());
-        self.of_kind(&of.kind).absences.set(place, manager, paths);
+        self.kept_kind(&of.kind).absences.set(place, manager, paths);
     }
 
     /// An object is gone by a deletion of ours, says the API server.
@@ -371,20 +371,18 @@ impl Stores {
         Arc::clone(&self.of_kind(kind).kind)
     }
 
+    /// The kind as it is kept. One that nobody has opened, or told of, is not kept for being named: who names kinds is a stranger.
     fn of_kind(&self, kind: &Kind) -> Arc<OfKind> {
+        let held = self.0.kinds.read().get(kind).cloned();
+        held.unwrap_or_else(|| OfKind::new(kind))
+    }
+
+    fn kept_kind(&self, kind: &Kind) -> Arc<OfKind> {
         if let Some(of_kind) = self.0.kinds.read().get(kind) {
             return Arc::clone(of_kind);
         }
         let mut kinds = self.0.kinds.write();
-        let new = || {
-            Arc::new(OfKind {
-                kind: Arc::new(kind.clone()),
-                state: Mutex::default(),
-                stores: RwLock::default(),
-                absences: Absences::default(),
-            })
-        };
-        Arc::clone(kinds.entry(kind.clone()).or_insert_with(new))
+        Arc::clone(kinds.entry(kind.clone()).or_insert_with(|| OfKind::new(kind)))
     }
 
     /// The table knew already what a write of ours did: a watch was faster than the answer, or nothing was to be done.
@@ -480,6 +478,15 @@ impl Stores {
 // === impl OfKind ===
 
 impl OfKind {
+    fn new(kind: &Kind) -> Arc<Self> {
+        Arc::new(Self {
+            kind: Arc::new(kind.clone()),
+            state: Mutex::default(),
+            stores: RwLock::default(),
+            absences: Absences::default(),
+        })
+    }
+
     fn find(&self, scope: &Scope) -> Option<Arc<Store>> {
         self.stores.read().iter().find(|store| *store.scope == *scope).cloned()
     }

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use crate::access::{Denial, Rights};
 use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
 use crate::path::{Extent, Fields};
+use crate::processor::bounds::{self, text::shortened};
 use crate::record::{self, Question, Stood};
 use crate::store::{Entry, KindSnapshot, Query, Rendered, Shape, Snapshot, StoreId, Stores};
 
@@ -44,6 +45,10 @@ pub struct View {
     rights: Option<Arc<Rights>>,
     /// What was read live: in one call, each object is read once.
     live: HashMap<ObjectRef, Option<Arc<Entry>>>,
+    /// Bytes of those that were read last and are not counted yet.
+    fetched: usize,
+    /// The read that is being answered is one that is not declared.
+    undeclared: bool,
     /// The selection that was listed last: a call often lists several kinds by the same labels.
     listed: Option<Listed>,
 }
@@ -121,6 +126,8 @@ impl View {
             reads,
             rights: None,
             live: HashMap::new(),
+            fetched: 0,
+            undeclared: false,
             listed: None,
         }
     }
@@ -178,6 +185,9 @@ impl View {
         fields: &[String],
         answer: Result<Option<Rendered>, ReadError>,
     ) -> Result<Option<String>, ReadError> {
+        if self.is_always_refused(answer.as_ref().err()) {
+            return answer.map(|_| None);
+        }
         let question = Question::Get {
             of: record::Object::of(of, self.stores.shared_kind(&of.kind)),
             fields: self.readable.shared(fields),
@@ -232,6 +242,9 @@ impl View {
         from: Option<&str>,
         answer: Result<Paged, ReadError>,
     ) -> Result<Page, ReadError> {
+        if self.is_always_refused(answer.as_ref().err()) {
+            return answer.map(|_| Page { objects: Vec::new(), next: None });
+        }
         // What was read of a Secret may be what is asked with.
         let secret = self.reads.saw_secret() || record::is_secret(&of.kind);
         let (kind, fields) = (self.stores.shared_kind(&of.kind), self.readable.shared(&of.fields));
@@ -244,6 +257,18 @@ impl View {
         self.reads.record(question, self.stood.take(), given);
         let (objects, next) = answer?;
         Ok(Page { objects: objects.into_iter().map(|rendered| rendered.json).collect(), next })
+    }
+
+    /// Whether a read is refused as long as the declaration is as it is. It depends on nothing, so nothing of it is kept: its texts
+    /// are any that the guest thought of.
+    fn is_always_refused(&mut self, error: Option<&ReadError>) -> bool {
+        let is_undeclared = std::mem::take(&mut self.undeclared);
+        is_undeclared || matches!(error, Some(ReadError::Invalid(_)))
+    }
+
+    /// Bytes of the objects that were read live since the last time.
+    pub(crate) fn take_fetched(&mut self) -> usize {
+        std::mem::take(&mut self.fetched)
     }
 
     /// What a page is taken from.
@@ -337,7 +362,9 @@ impl View {
         granted: Result<T, ReadError>,
     ) -> Result<T, ReadError> {
         if let Err(ReadError::Denied(message)) = &granted {
-            self.reads.denied(Denial::of_declaration(verb, kind, message));
+            self.undeclared = true;
+            let message = shortened(message, bounds::DENIAL);
+            self.reads.denied(Denial::of_declaration(verb, kind, &message));
         }
         granted
     }

@@ -23,6 +23,4 @@ mod guests;
 #[cfg(test)]
 mod host;
 #[cfg(test)]
-mod hostile;
-#[cfg(test)]
 mod kubectl;

@@ -15,6 +15,7 @@
 pub mod case;
 mod check;
 pub mod cluster;
+mod form;
 pub mod identity;
 mod known;
 mod path;
@@ -318,6 +319,7 @@ impl Source for Stub {
     fn get(&self, reference: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError> {
         let state = &mut *self.state.borrow_mut();
         state.reads.push(Read::Get(reference.clone(), fields.to_vec()));
+        form::check_get(reference).map_err(ReadError::Invalid)?;
         let found = state.known.get(reference, fields)?;
         if let Some(object) = &found {
             answered(&mut state.answered, object);
@@ -328,6 +330,7 @@ impl Source for Stub {
     fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError> {
         let state = &mut *self.state.borrow_mut();
         state.reads.push(Read::List(of.clone()));
+        form::check_list(of).map_err(ReadError::Invalid)?;
         let found = state.known.list(of)?;
         let start = from.map_or(Ok(0), |token| {
             token.parse::<usize>().map_err(|error| ReadError::Invalid(error.to_string()))

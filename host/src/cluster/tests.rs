@@ -75,6 +75,50 @@ async fn a_kind_that_comes_is_found_when_its_group_is_forgotten_or_after_a_while
     assert!(!asked(&api, &cluster, &other).await.unwrap().namespaced);
 }
 
+/// A cluster, and how many requests were made of it.
+fn counted() -> (EmbeddedApi, Cluster, Arc<std::sync::atomic::AtomicUsize>) {
+    let api = EmbeddedApi::new(Options::default());
+    let requests = Arc::<std::sync::atomic::AtomicUsize>::default();
+    let (router, count) = (api.router(), Arc::clone(&requests));
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut router = router.clone();
+        async move { tower::Service::call(&mut router, request).await }
+    });
+    (api, Cluster::new(Client::new(service, "default")), requests)
+}
+
+/// A path, a watch and another resource as a group: the host would send them with its own token.
+#[tokio::test]
+async fn a_name_that_no_kind_can_have_is_asked_for_by_no_request() {
+    let (_api, cluster, requests) = counted();
+    let watch = "rbac.authorization.k8s.io/v1/clusterroles?watch=true&x=";
+    let cases = [
+        ("a path", kind(watch, "ClusterRole")),
+        ("a version", Kind { version: "v1/namespaces/../x".into(), ..kind("apps", "Deployment") }),
+        ("a core version", Kind { version: "v1?watch=true".into(), ..kind("", "Pod") }),
+        ("a kind", kind("apps", "Deploy/ment")),
+        ("any kind", kind("apps", "*")),
+        ("a long group", kind(&"x".repeat(1 << 20), "Deployment")),
+    ];
+    for (case, of) in cases {
+        assert_eq!(cluster.resolve(&of).await.unwrap(), None, "{case}");
+        assert_eq!(requests.load(std::sync::atomic::Ordering::Relaxed), 0, "{case}");
+    }
+}
+
+/// 9,000 kinds that the server does not list: a few lists of groups, and nothing remembered.
+#[tokio::test(start_paused = true)]
+async fn kinds_that_the_server_does_not_list_cost_few_requests() {
+    let (_api, cluster, requests) = counted();
+    for number in 0..9000 {
+        let of = kind(&format!("g{number}.example.com"), "Thing");
+        assert_eq!(cluster.resolve(&of).await.unwrap(), None);
+    }
+    assert_eq!(requests.load(std::sync::atomic::Ordering::Relaxed), MISSING);
+    assert_eq!(cluster.served.lock().len(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cluster_that_does_not_answer_is_no_cluster_without_the_kind() {
     let dead = tower::service_fn(|_: http::Request<Body>| async {

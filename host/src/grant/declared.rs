@@ -109,10 +109,8 @@ impl Declared {
             && self.name.as_ref().is_none_or(|name| Some(name) == narrower.name.as_ref())
             && self.labels.covers(labels)
             && self.matching.iter().all(|(path, value)| {
-                narrower
-                    .matching
-                    .iter()
-                    .any(|(key, wanted)| wanted == value && *key == path.to_string())
+                let path = path.to_string();
+                narrower.matching.iter().any(|(key, wanted)| wanted == value && *key == path)
             })
     }
 }

@@ -1,10 +1,13 @@
 //! `evict`, `delete` and `prune`.
 
+use std::collections::HashMap;
+
 use super::{Check, Deletion, Fault, Invalid, Prune};
 use crate::{
     contract::{self, Selection, Verbs},
     labels::LabelSelector,
     path::Path,
+    processor::bounds::FIELDS,
 };
 
 impl Check<'_> {
@@ -35,6 +38,7 @@ impl Check<'_> {
         verb: Verbs,
     ) -> Result<Vec<Deletion>, Invalid> {
         let mut checked: Vec<Deletion> = Vec::with_capacity(removals.len());
+        let mut seen = HashMap::with_capacity(removals.len());
         for (index, removal) in removals.iter().enumerate() {
             let place = format!("{list}[{index}].ref");
             let of = removal.ref_.clone();
@@ -49,9 +53,7 @@ impl Check<'_> {
                     Fault::malformed("uid", "a text that is not empty, or none").on(place, &of)
                 );
             }
-            if let Some(other) =
-                checked.iter().position(|other| super::identity(&other.of) == super::identity(&of))
-            {
+            if let Some(other) = seen.insert(super::identity(&removal.ref_), index) {
                 return Err(Fault::Duplicate { other: format!("{list}[{other}]") }.on(place, &of));
             }
             let within = (!writable.unconditional(verb)).then_some(writable);
@@ -90,6 +92,20 @@ impl Check<'_> {
             && self.kinds.get(&of.kind).is_some_and(|resource| !resource.namespaced)
         {
             return Err(Fault::malformed("namespace", "objects of this kind have no namespace"));
+        }
+        let name = of.name.as_ref().filter(|name| !super::is_name(name));
+        if name.is_some() || !super::is_kind(&of.kind) {
+            let (field, accepted) =
+                if name.is_some() { ("name", super::NAME) } else { ("kind", super::KIND) };
+            return Err(Fault::malformed(field, accepted));
+        }
+        for (field, count) in [("fields", of.fields.len()), ("matching", of.matching.len())] {
+            if count > FIELDS {
+                return Err(Fault::malformed(
+                    field,
+                    format!("at most {FIELDS} entries, it has {count}"),
+                ));
+            }
         }
         let labels = LabelSelector::parse(&of.labels)
             .map_err(|error| Fault::malformed("labels", error.to_string()))?;

@@ -9,6 +9,7 @@ use crate::{
     grant::{Writable, display_ref},
     own_fields::sent_fields,
     path::{Path, Segment},
+    processor::bounds::FIELDS,
 };
 
 /// Where a manifest stands.
@@ -330,6 +331,9 @@ fn check_fields(
 }
 
 fn parse_paths(texts: &[String], writable: &Writable, part: Part) -> Result<Vec<Path>, Fault> {
+    if texts.len() > FIELDS {
+        return Err(Fault::TooMany { count: texts.len(), limit: FIELDS });
+    }
     texts.iter().map(|text| parse_path(text, writable, part)).collect()
 }
 

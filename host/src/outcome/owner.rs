@@ -6,6 +6,7 @@ use super::{Check, Fault, identity, manifest::Part};
 use crate::{
     contract::{Kind, ObjectRef},
     grant::display_ref,
+    processor::bounds::OWNERS,
 };
 
 impl Check<'_> {
@@ -25,6 +26,10 @@ impl Check<'_> {
         let owners = owners
             .as_array()
             .ok_or_else(|| Fault::malformed("metadata.ownerReferences", "a list"))?;
+        if owners.len() > OWNERS {
+            let wanted = format!("at most {OWNERS} entries, it has {}", owners.len());
+            return Err(Fault::malformed("metadata.ownerReferences", wanted));
+        }
         let mut made = Vec::new();
         for (index, owner) in owners.iter().enumerate() {
             made.extend(self.owner(to, owner, index)?.map(|owner| (index, owner)));
@@ -81,7 +86,7 @@ impl Check<'_> {
         {
             return Ok(None);
         }
-        if let Some(made) = self.applied.iter().find(|applied| is(applied)) {
+        if let Some(made) = self.applied.first(&candidates) {
             return Ok(Some(made.clone()));
         }
         refuse(match uid {

@@ -1,5 +1,7 @@
 //! Every field of an outcome against a declaration that lacks it: nothing gets through.
 
+mod bounds;
+
 use std::sync::Arc;
 
 use serde_json::json;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
+use super::bounds::{self, text};
 use super::budget::Short;
 use super::limits::Limits;
 use super::log::{Line, Log};
@@ -55,6 +56,12 @@ pub enum Error {
     #[error("processor `{processor}` read more than {limit} bytes in one call")]
     TooMuchRead { processor: String, limit: usize, backtrace: Trace },
 
+    /// It asked with more than a call may.
+    #[error(
+        "processor `{processor}` passed more than {limit} bytes to all reads of one call together"
+    )]
+    TooManyArguments { processor: String, limit: usize, backtrace: Trace },
+
     /// It handed too much to one function of the host.
     #[error("processor `{processor}` passed more than {limit} bytes to one function of the host")]
     ArgumentTooLarge { processor: String, limit: usize, backtrace: Trace },
@@ -80,6 +87,10 @@ pub enum Error {
         "the call of processor `{processor}` was cancelled: the processor is gone or suspended, or the host ends"
     )]
     Cancelled { processor: String },
+
+    /// What it declares is more than a description may hold, or not what it has to be.
+    #[error("the description of processor `{processor}` is not accepted: {found}")]
+    DescriptionRefused { processor: String, found: String },
 
     /// The host could not make the call.
     #[error("cannot call processor `{processor}`")]
@@ -115,7 +126,7 @@ impl Error {
     /// Whether to try again or to wait.
     pub fn next(&self) -> Next {
         match self {
-            Self::ConfigRefused { .. } => Next::Wait,
+            Self::ConfigRefused { .. } | Self::DescriptionRefused { .. } => Next::Wait,
             _ => Next::Retry,
         }
     }
@@ -136,11 +147,13 @@ impl Error {
             Self::Exited { .. } => "exited",
             Self::TooManyReads { .. } => "too-many-reads",
             Self::TooMuchRead { .. } => "too-much-read",
+            Self::TooManyArguments { .. } => "too-many-arguments",
             Self::ArgumentTooLarge { .. } => "argument-too-large",
             Self::OutcomeTooLarge { .. } => "outcome-too-large",
             Self::ConfigRefused { .. } => "config-refused",
             Self::OutOfHostMemory { .. } => "out-of-host-memory",
             Self::Cancelled { .. } => "cancelled",
+            Self::DescriptionRefused { .. } => "description-refused",
             Self::Host { .. } => "host",
         }
     }
@@ -157,10 +170,12 @@ impl Error {
             | Self::Exited { backtrace, .. }
             | Self::TooManyReads { backtrace, .. }
             | Self::TooMuchRead { backtrace, .. }
+            | Self::TooManyArguments { backtrace, .. }
             | Self::ArgumentTooLarge { backtrace, .. } => Some(backtrace),
             Self::OutcomeTooLarge { .. }
             | Self::ConfigRefused { .. }
             | Self::Cancelled { .. }
+            | Self::DescriptionRefused { .. }
             | Self::Host { .. } => None,
         }
     }
@@ -214,6 +229,10 @@ impl Error {
             Exceeded::ReadBytes => {
                 Self::TooMuchRead { processor, limit: limits.read_bytes, backtrace }
             }
+            Exceeded::Arguments => {
+                let limit = bounds::CALL_ARGUMENTS;
+                Self::TooManyArguments { processor, limit, backtrace }
+            }
             Exceeded::Tables { .. } | Exceeded::RandomBytes { .. } => {
                 Self::Trapped { processor, reason: exceeded.to_string(), backtrace }
             }
@@ -247,7 +266,7 @@ fn is_copy_limit(error: &wasmtime::Error) -> bool {
 impl Trace {
     fn of(trace: &WasmBacktrace) -> Self {
         let name = |frame: &wasmtime::FrameInfo| match frame.func_name() {
-            Some(name) => format!("{:#}", rustc_demangle::demangle(name)),
+            Some(name) => function(name),
             None => format!("function {}", frame.func_index()),
         };
         Self { frames: trace.frames().iter().map(name).collect() }
@@ -291,9 +310,26 @@ impl fmt::Display for Trace {
     }
 }
 
+/// A function's name as a person wrote it. The module says it, so it may have any length.
+fn function(name: &str) -> String {
+    /// What is demangled: the name is shorter than that afterwards, or not worth it.
+    const MANGLED: usize = 4096;
+    let mut name = match name.len() {
+        ..=MANGLED => format!("{:#}", rustc_demangle::demangle(name)),
+        _ => text::shortened(name, bounds::FUNCTION),
+    };
+    text::cut(&mut name, bounds::FUNCTION);
+    name
+}
+
 /// What a guest said before it gave up: the panic on its standard error, else its last error in the log.
 fn panic_message(log: &Log) -> Option<String> {
-    message_on_standard_error(&log.tail()).or_else(|| log.last_error().map(message_in_log))
+    let found =
+        message_on_standard_error(&log.tail()).or_else(|| log.last_error().map(message_in_log));
+    found.map(|mut message| {
+        text::cut(&mut message, bounds::PANIC);
+        message
+    })
 }
 
 /// The SDK writes a panic's message to the log, with the place beside it.

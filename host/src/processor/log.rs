@@ -1,9 +1,8 @@
 //! What a guest says during one call: lines of the contract's log, and of its standard output and error.
 
+use super::bounds::{LOG_FIELD_NAME, LOG_FIELDS, LOG_MESSAGE, text::cut};
 use crate::contract::Level;
 
-/// A longer message, or line of standard output, is cut.
-const LONGEST_MESSAGE: usize = 8 * 1024;
 /// So much of the end of standard error is kept apart from the log, for the message of a panic.
 const TAIL: usize = 16 * 1024;
 
@@ -71,7 +70,7 @@ impl Log {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let partial = self.partial(source);
             partial.extend_from_slice(piece.strip_suffix(b"\n").unwrap_or(piece));
-            if piece.ends_with(b"\n") || partial.len() >= LONGEST_MESSAGE {
+            if piece.ends_with(b"\n") || partial.len() >= LOG_MESSAGE {
                 self.end_line(source);
             }
         }
@@ -117,7 +116,15 @@ impl Log {
     }
 
     fn push(&mut self, mut line: Line) {
-        cut(&mut line.message, LONGEST_MESSAGE);
+        cut(&mut line.message, LOG_MESSAGE);
+        if line.fields.len() > LOG_FIELDS {
+            line.fields.truncate(LOG_FIELDS);
+            line.fields.shrink_to_fit();
+        }
+        for (name, value) in &mut line.fields {
+            cut(name, LOG_FIELD_NAME);
+            cut(value, LOG_MESSAGE);
+        }
         let fields: usize = line.fields.iter().map(|(name, value)| name.len() + value.len()).sum();
         let size = line.message.len() + fields;
         if self.lines_left == 0 || size > self.bytes_left {
@@ -127,14 +134,6 @@ impl Log {
         self.lines_left -= 1;
         self.bytes_left -= size;
         self.lines.push(line);
-    }
-}
-
-/// Cuts a text to at most so many bytes, at the end of a character.
-fn cut(text: &mut String, longest: usize) {
-    if text.len() > longest {
-        text.truncate(text.floor_char_boundary(longest));
-        text.push('…');
     }
 }
 
@@ -172,7 +171,7 @@ mod tests {
         for _ in 0..10_000 {
             log.stream(Source::Error, &[b'x'; 100]);
         }
-        assert!(log.error.len() <= LONGEST_MESSAGE + 100);
+        assert!(log.error.len() <= LOG_MESSAGE + 100);
         assert!(log.tail().len() <= 2 * TAIL);
         let (lines, dropped) = log.finish();
         assert_eq!(lines.len(), 3);
@@ -180,9 +179,15 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_cut_at_the_end_of_a_character() {
-        let mut text = "aé".to_owned();
-        cut(&mut text, 2);
-        assert_eq!(text, "a…");
+    fn a_line_keeps_no_more_memory_than_it_shows() {
+        let mut log = Log::new(3, 1 << 20);
+        let fields = vec![(String::new(), "v".repeat(1 << 20)); 1000];
+        log.write(Level::Info, "m".repeat(15 << 20), fields);
+        let (lines, _) = log.finish();
+        let line = &lines[0];
+        let texts = line.fields.iter().flat_map(|(name, value)| [name, value]);
+        let kept: usize = texts.chain([&line.message]).map(String::capacity).sum();
+        assert!(kept <= (LOG_FIELDS + 1) * (LOG_MESSAGE + 3), "{kept}");
+        assert!(line.fields.capacity() <= LOG_FIELDS, "{}", line.fields.capacity());
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::bounds::{self, ENTRY};
 use super::error::Error;
 use super::limits::Limits;
 use crate::contract::{Deletion, Event, Failure, Manifest, ObjectRef, Outcome, Selection};
@@ -26,18 +27,18 @@ pub(super) fn check(
     Err(Error::OutcomeTooLarge { processor: processor.to_owned(), limit: limits.outcome, found })
 }
 
+/// All texts, and for each entry of a list what the host needs to keep it at all.
 fn outcome_size(outcome: &Outcome) -> usize {
     let manifests = outcome.apply.iter().chain(&outcome.patch).map(manifest_size);
     let deletions = outcome.evict.iter().chain(&outcome.delete).map(deletion_size);
     let prune = outcome.prune.iter().map(selection_size);
-    let finalizers = outcome.finalizers.iter().flatten().map(String::len);
-    let children = outcome.children.iter().map(|child| child.context.len());
+    let children = outcome.children.iter().map(|child| ENTRY + child.context.len());
     manifests.sum::<usize>()
         + deletions.sum::<usize>()
         + prune.sum::<usize>()
         + outcome.status.as_ref().map_or(0, String::len)
         + outcome.events.iter().map(event_size).sum::<usize>()
-        + finalizers.sum::<usize>()
+        + outcome.finalizers.as_deref().map_or(0, texts_size)
         + children.sum::<usize>()
 }
 
@@ -48,27 +49,29 @@ fn failure_size(failure: &Failure) -> usize {
 }
 
 fn manifest_size(manifest: &Manifest) -> usize {
-    let paths = manifest.leave.iter().chain(&manifest.absent).map(String::len);
-    manifest.object.len() + manifest.cluster.len() + paths.sum::<usize>()
+    let paths = texts_size(&manifest.leave) + texts_size(&manifest.absent);
+    ENTRY + manifest.object.len() + manifest.cluster.len() + paths
 }
 
 fn deletion_size(deletion: &Deletion) -> usize {
-    ref_size(&deletion.ref_) + deletion.uid.as_ref().map_or(0, String::len)
+    ENTRY + ref_size(&deletion.ref_) + deletion.uid.as_ref().map_or(0, String::len)
 }
 
 fn selection_size(selection: &Selection) -> usize {
-    let matching = selection.matching.iter().map(|(path, value)| path.len() + value.len());
-    let fields = selection.fields.iter().map(String::len);
-    selection.labels.len() + matching.sum::<usize>() + fields.sum::<usize>()
+    ENTRY + bounds::list_size(selection, None)
 }
 
 fn event_size(event: &Event) -> usize {
     let on = event.on.as_ref().map_or(0, ref_size);
-    on + event.reason.len() + event.message.len()
+    ENTRY + on + event.reason.len() + event.message.len()
 }
 
 fn ref_size(named: &ObjectRef) -> usize {
-    named.name.len() + named.namespace.as_ref().map_or(0, String::len) + named.cluster.len()
+    bounds::get_size(named, &[])
+}
+
+fn texts_size(texts: &[String]) -> usize {
+    texts.iter().map(|text| ENTRY + text.len()).sum()
 }
 
 /// Names the place of the largest object, and the object where its JSON tells.

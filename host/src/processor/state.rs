@@ -37,6 +37,8 @@ pub(super) enum Exceeded {
     Reads,
     #[error("read too many bytes")]
     ReadBytes,
+    #[error("asked with too many bytes")]
+    Arguments,
     #[error("asked for {asked} random bytes at once, over the limit of {limit}")]
     RandomBytes { asked: u64, limit: u64 },
 }
@@ -89,6 +91,18 @@ impl State {
             charge,
             table_elements: 0,
         }
+    }
+
+    /// Of a call that is alone, with the usual limits.
+    #[cfg(test)]
+    pub(super) fn alone(view: crate::view::View) -> Self {
+        use super::{budget::Budget, tenant::Tenant, turns::Turns};
+        let (limits, now) = (Limits::default(), Instant::now());
+        let tenant = Tenant::new("a/p", &tokio_util::sync::CancellationToken::new());
+        let charge = Arc::new(Budget::new(usize::MAX)).charge(&tenant);
+        let turn = Arc::new(Turns::new(1)).begin(tenant.id(), now);
+        let reading = Reading::new(Some(view), &limits);
+        Self::new(reading, Moment { now_ms: 0, seed: 0 }, &limits, (now, turn, charge))
     }
 
     /// What is left of the time that the call may take.

@@ -13,7 +13,13 @@ use crate::{
     cluster::Unavailable,
     contract::{Event, EventType, Failure, ObjectRef, Outcome, Request, Retry},
     outcome::{self, Plan, Reconciled},
-    processor,
+    processor::{
+        self,
+        bounds::{
+            self,
+            text::{cut, shortened as shortened_to},
+        },
+    },
     queue::{Again, Cause, Done, Key},
     record,
     run::Mode,
@@ -117,8 +123,12 @@ impl Reconciler {
         turn.report.record_mut().outcome = Some(record::of_returned(&returned, secret));
         match returned {
             Ok(outcome) => {
-                let kinds = self.parts.cluster.resolve_all(&named).await?;
-                let read = |of: &ObjectRef| turn.reads.uid_of(of).map(str::to_owned);
+                // What is not declared is refused for that; nobody asks what it is.
+                let mut declared = named;
+                declared.retain(|kind| self.grant.names(kind));
+                let kinds = self.parts.cluster.resolve_all(&declared).await?;
+                let uids = turn.reads.uids();
+                let read = |of: &ObjectRef| uids.of(of).map(str::to_owned);
                 let plan = Plan::build(&outcome, &self.against(turn, &kinds, &read))?;
                 Ok(Planned { plan, retry: None })
             }
@@ -132,7 +142,8 @@ impl Reconciler {
 
     async fn plan_of_failure(&self, failure: &Failure, turn: &Turn<'_>) -> Result<Plan, Refused> {
         let kinds = self.parts.cluster.resolve_all([&turn.reconciled.reference.kind]).await?;
-        let read = |of: &ObjectRef| turn.reads.uid_of(of).map(str::to_owned);
+        let uids = turn.reads.uids();
+        let read = |of: &ObjectRef| uids.of(of).map(str::to_owned);
         Ok(Plan::build_of_failure(failure, &self.against(turn, &kinds, &read))?)
     }
 
@@ -197,9 +208,12 @@ impl Reconciler {
         if let Refused::Outcome(invalid) = error
             && let Some((verb, kind)) = invalid.undeclared()
         {
-            turn.report.denied.push(Denial::of_declaration(verb, kind, &invalid.to_string()));
+            let message = shortened_to(&invalid.to_string(), bounds::DENIAL);
+            turn.report.deny((vec![Denial::of_declaration(verb, kind, &message)], 0));
         }
+        // Texts of the guest's own stand in it.
         let mut message = chain::whole(error);
+        cut(&mut message, bounds::FAILURE);
         if let Refused::Processor(error) = error
             && let Some(trace) = error.backtrace()
         {

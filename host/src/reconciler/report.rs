@@ -8,7 +8,7 @@ use crate::{
     access::Denial,
     contract::{Kind, ReadError, WriteFailure},
     metrics,
-    processor::{Digest, Line},
+    processor::{Digest, Line, bounds},
     queue::{Cause, Key, Run},
     record::Record,
     run::Version,
@@ -102,6 +102,20 @@ impl Report {
     /// How many bytes of objects it was given in answer.
     pub fn read_bytes(&self) -> usize {
         self.record.read_bytes()
+    }
+
+    /// Takes in what a run was refused: the first few, and how many more there were.
+    pub(super) fn deny(&mut self, (denials, mut more): (Vec<Denial>, usize)) {
+        for denial in denials {
+            if self.denied.len() < bounds::DENIALS {
+                self.denied.push(denial);
+            } else {
+                more += 1;
+            }
+        }
+        if more > 0 {
+            self.notes.push(format!("{more} more reads or writes were denied"));
+        }
     }
 
     /// The record, which nobody else holds until the run ends.

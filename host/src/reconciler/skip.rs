@@ -198,7 +198,7 @@ impl Reconciler {
             reads.resume(&mut adopted);
             ended.causes = triggers.lock().ran(began, &mut reads);
             ended.demands = reads.take_demands(&self.readable);
-            report.denied.append(&mut reads.take_denials());
+            report.deny(reads.take_denials());
             reads.hand_over(&mut adopted);
             report.record = Arc::new(adopted);
             self.parts.records.adopt(&report.key);

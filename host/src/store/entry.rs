@@ -300,7 +300,7 @@ impl Entry {
         size_of::<Self>() + 2 * size_of::<usize>() + self.data.len() + own.sum::<usize>()
     }
 
-    pub(super) fn json_bytes(&self) -> usize {
+    pub(crate) fn json_bytes(&self) -> usize {
         self.data.len() - self.json_at()
     }
 

@@ -104,6 +104,9 @@ impl Fault {
                 "ConfigInvalid",
                 format!("the processor does not accept spec.config: {message}"),
             ),
+            processor::Error::DescriptionRefused { .. } => {
+                Self::new("DescriptionInvalid", chain::whole(error))
+            }
             error => Self::passing(
                 "DescribeFailed",
                 format!("the module does not describe itself: {}", chain::whole(error)),

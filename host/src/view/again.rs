@@ -64,6 +64,7 @@ impl View {
         asked: record::Read,
         answers: &Answers,
     ) -> Option<Digest> {
+        let before = self.reads.records().len();
         match &asked.question {
             Question::Get { of, fields } => {
                 let (reference, fields) = (of.reference(), Arc::clone(fields));
@@ -87,7 +88,8 @@ impl View {
                 }
             }
         }
-        self.reads.records().last().map(|read| read.answer)
+        // Of one that is refused now whatever there is, nothing is written down.
+        self.reads.records().get(before).map(|read| read.answer)
     }
 
     /// As [`View::get`], where nobody needs the object.

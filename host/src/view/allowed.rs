@@ -8,6 +8,7 @@ use super::{Cut, View};
 use crate::access::{Denial, Permit, Place, Question, Rights, Unanswered};
 use crate::cluster::Outgoing;
 use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
+use crate::processor::bounds::text;
 use crate::store::{Entry, Query, Rendered};
 
 impl View {
@@ -137,9 +138,14 @@ impl View {
         Ok(Some(Cut::new(&fields).give(&entry)))
     }
 
-    async fn live(&mut self, of: &ObjectRef) -> Result<Option<Arc<Entry>>, ReadError> {
+    pub(super) async fn live(&mut self, of: &ObjectRef) -> Result<Option<Arc<Entry>>, ReadError> {
         if let Some(held) = self.live.get(of) {
             return Ok(held.clone());
+        }
+        // `d/scale` is not an object: the API server would answer with another kind.
+        let mut names = [Some(of.name.as_str()), of.namespace.as_deref()].into_iter().flatten();
+        if let Some(name) = names.find(|name| !text::is_name(name)) {
+            return Err(ReadError::Invalid(format!("{} is not a name", text::quoted(name))));
         }
         let Some(rights) = self.rights.clone() else { return Ok(None) };
         let found = match ask(&rights, of).await {
@@ -152,6 +158,8 @@ impl View {
             Err(Live::Failed(message)) => return Err(ReadError::Unavailable(message)),
         };
         let entry = found.and_then(|object| Entry::alone(&object)).map(Arc::new);
+        // It is kept whole, whatever is asked of it.
+        self.fetched += entry.as_ref().map_or(0, |entry| entry.json_bytes());
         self.live.insert(of.clone(), entry.clone());
         Ok(entry)
     }

@@ -23,6 +23,10 @@ const LOOKED_AT: [&str; 3] = [
 
 /// How many different lists of fields are kept parsed.
 const REMEMBERED: usize = 512;
+/// Steps of all paths in these together: each takes up to a kilobyte in a tree.
+const REMEMBERED_STEPS: usize = 16 << 10;
+/// Bytes of a list of fields that is kept; longer ones are seldom asked for again.
+const SHORT: usize = 2048;
 
 /// What a processor may read. One for each loaded version of it.
 #[derive(Debug, Default)]
@@ -31,14 +35,22 @@ pub struct Readable {
     written: Vec<Written>,
     wanted: Vec<(Kind, Scope, Wanted)>,
     /// The fields that were asked for under these parts, parsed and checked.
-    granted: Mutex<foldhash::HashMap<Box<[usize]>, Answers>>,
+    granted: Mutex<Remembered>,
     /// The lists of fields that stand in records, each once.
     shared: Mutex<foldhash::HashSet<Arc<[String]>>>,
     limited: Limited,
 }
 
 /// By the fields that were asked for.
-type Answers = foldhash::HashMap<Box<[String]>, Result<Arc<Fields>, ReadError>>;
+type Lists = foldhash::HashMap<Box<[String]>, Arc<Fields>>;
+
+/// What was granted, by the parts under which it was asked for, and by the fields that were asked for. What is refused is not kept.
+#[derive(Debug, Default)]
+struct Remembered {
+    of: foldhash::HashMap<Box<[usize]>, Lists>,
+    lists: usize,
+    steps: usize,
+}
 
 /// One declared selection.
 #[derive(Debug)]
@@ -274,19 +286,18 @@ impl Readable {
         asked: &[String],
         of: impl Fn() -> String,
     ) -> Result<Arc<Fields>, ReadError> {
-        if let Some(held) = self.granted.lock().get(fitting).and_then(|of| of.get(asked)) {
-            return held.clone();
+        if let Some(held) = self.granted.lock().get(fitting, asked) {
+            return Ok(held);
         }
         let parts = fitting.iter().filter_map(|at| self.parts.get(*at));
         let declared =
             parts.map(|part| part.fields.as_ref().clone()).reduce(|all, fields| all.union(&fields));
         let declared = declared.unwrap_or_else(Fields::metadata_only);
-        let fields = check(declared, asked, of).map(Arc::new);
-        let mut granted = self.granted.lock();
-        if granted.values().map(Answers::len).sum::<usize>() < REMEMBERED {
-            granted.entry(fitting.into()).or_default().insert(asked.into(), fields.clone());
+        let fields = Arc::new(check(declared, asked, of)?);
+        if is_short(asked) {
+            self.granted.lock().insert(fitting, asked, &fields);
         }
-        fields
+        Ok(fields)
     }
 
     /// The list of fields, shared with those who asked for the same ones.
@@ -296,7 +307,7 @@ impl Readable {
             return Arc::clone(held);
         }
         let asked: Arc<[String]> = asked.into();
-        if shared.len() < REMEMBERED {
+        if shared.len() < REMEMBERED && is_short(&asked) {
             shared.insert(Arc::clone(&asked));
         }
         asked
@@ -306,6 +317,30 @@ impl Readable {
         let of_kind = self.parts.iter().map(|part| &part.of).filter(|of| of.is_of(kind));
         let accepted = grant::accepted("reads of that kind", of_kind.map(ToString::to_string));
         ReadError::Denied(format!("{what} is not declared; {accepted}"))
+    }
+}
+
+fn is_short(fields: &[String]) -> bool {
+    fields.iter().map(String::len).sum::<usize>() <= SHORT
+}
+
+// === impl Remembered ===
+
+impl Remembered {
+    fn get(&self, fitting: &[usize], asked: &[String]) -> Option<Arc<Fields>> {
+        self.of.get(fitting)?.get(asked).cloned()
+    }
+
+    fn insert(&mut self, fitting: &[usize], asked: &[String], fields: &Arc<Fields>) {
+        let steps = fields.paths().map(|path| path.segments().len()).sum::<usize>();
+        if self.lists >= REMEMBERED || self.steps + steps > REMEMBERED_STEPS {
+            return;
+        }
+        let held = self.of.entry(fitting.into()).or_default();
+        if held.insert(asked.into(), Arc::clone(fields)).is_none() {
+            self.lists += 1;
+            self.steps += steps;
+        }
     }
 }
 

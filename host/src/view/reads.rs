@@ -1,5 +1,6 @@
 //! What one run read and wrote: what the triggers compare changes with, and the record of it.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use super::readable::{Demand, Readable};
@@ -7,6 +8,7 @@ use crate::access::Denial;
 use crate::contract::{Kind, ObjectRef, ReadError, Selection};
 use crate::own_fields::Pair;
 use crate::path::{Extent, Fields};
+use crate::processor::bounds;
 use crate::record::{self, Digest, Pruned, Question, Stood, Wrote};
 use crate::store::{Entry, Query, Rendered, StoreId, Stores, hashed};
 
@@ -32,7 +34,10 @@ pub struct Reads {
     demands: Vec<Demand>,
     /// What was written and is not watched.
     unwatched: Vec<(Arc<Kind>, Arc<Query>)>,
+    /// The first few, each once.
     denials: Vec<Denial>,
+    /// How many more there were.
+    more_denials: usize,
 }
 
 /// One thing that a run depends on.
@@ -81,6 +86,18 @@ pub(crate) enum Concern {
     Pruned { query: Arc<Query>, manager: Arc<str> },
 }
 
+/// The uids of what was read, found by name however much there is.
+pub(crate) struct Uids<'a> {
+    reads: &'a Reads,
+    index: OnceCell<Index<'a>>,
+}
+
+/// The first answer with each kind, namespace and name.
+type Index<'a> = foldhash::HashMap<(&'a Kind, &'a str, &'a str), &'a Entry>;
+
+/// So many answers are looked through sooner than they are sorted.
+const FEW: usize = 64;
+
 /// With how many of the last interests a new one is compared: more than a run of few objects has, and no time that counts for one of many.
 const COMPARED: usize = 16;
 
@@ -105,6 +122,7 @@ impl Reads {
             demands: Vec::new(),
             unwatched: Vec::new(),
             denials: Vec::new(),
+            more_denials: 0,
         }
     }
 
@@ -166,9 +184,14 @@ impl Reads {
         self.saw_secret |= earlier.saw_secret;
     }
 
-    /// The uid of an object, if it was read.
+    /// The uid of an object, if it was read. Who asks for many asks [`Reads::uids`].
     pub fn uid_of(&self, of: &ObjectRef) -> Option<&str> {
         self.find(&of.kind, of.namespace.as_deref(), &of.name)?.uid()
+    }
+
+    /// The uids of the objects that were read.
+    pub(crate) fn uids(&self) -> Uids<'_> {
+        Uids { reads: self, index: OnceCell::new() }
     }
 
     /// How many objects were read.
@@ -274,7 +297,8 @@ impl Reads {
         self.answered.extend(later.answered);
         self.saw_secret |= later.saw_secret;
         self.demands(later.demands);
-        self.denials.extend(later.denials);
+        later.denials.into_iter().for_each(|denial| self.denied(denial));
+        self.more_denials += later.more_denials;
     }
 
     fn note_written(
@@ -375,14 +399,21 @@ impl Reads {
         std::mem::take(&mut self.demands)
     }
 
-    /// The run was refused something.
+    /// The run was refused something. What is kept of that does not grow with what the guest asks for.
     pub(crate) fn denied(&mut self, denial: Denial) {
-        self.denials.push(denial);
+        if self.denials.contains(&denial) {
+            return;
+        }
+        if self.denials.len() < bounds::DENIALS {
+            self.denials.push(denial);
+        } else {
+            self.more_denials += 1;
+        }
     }
 
-    /// What the run was refused.
-    pub(crate) fn take_denials(&mut self) -> Vec<Denial> {
-        std::mem::take(&mut self.denials)
+    /// What the run was refused, and how much more there was than is kept.
+    pub(crate) fn take_denials(&mut self) -> (Vec<Denial>, usize) {
+        (std::mem::take(&mut self.denials), std::mem::take(&mut self.more_denials))
     }
 
     /// Writes down an answer that was found before.
@@ -407,6 +438,12 @@ impl Reads {
     }
 
     #[cfg(test)]
+    pub(super) fn answered_of(&self, kind: &str) -> Vec<(Arc<Kind>, Arc<Entry>)> {
+        let is_of = |(of, _): &&(Arc<Kind>, Arc<Entry>)| of.kind == kind;
+        self.answered.iter().filter(is_of).cloned().collect()
+    }
+
+    #[cfg(test)]
     pub(crate) fn interests(&self) -> &[Interest] {
         &self.interests
     }
@@ -417,6 +454,26 @@ impl Reads {
 
     pub(crate) fn waits(&self) -> &[Wait] {
         &self.waits
+    }
+}
+
+// === impl Uids ===
+
+impl Uids<'_> {
+    pub(crate) fn of(&self, of: &ObjectRef) -> Option<&str> {
+        let answered = &self.reads.answered;
+        if answered.len() <= FEW {
+            return self.reads.uid_of(of);
+        }
+        let index = self.index.get_or_init(|| {
+            let mut index = Index::default();
+            for (kind, entry) in answered {
+                let name = (&**kind, entry.namespace().unwrap_or_default(), entry.name());
+                index.entry(name).or_insert(entry);
+            }
+            index
+        });
+        index.get(&(&of.kind, of.namespace.as_deref().unwrap_or_default(), &*of.name))?.uid()
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::{
     cluster::{Cluster, Resource},
+    form,
     identity::{Identity, reference_of},
     known::{Query, fits, is_of, is_unconditional, without_any},
     path::Path,
@@ -279,15 +280,13 @@ impl Check<'_> {
             let what = "clusters other than the home cluster";
             return Err(format!("{what} are not supported by this version of the host"));
         }
-        let is_name = |text: &str| {
-            !text.is_empty() && text != "." && text != ".." && !text.contains(['/', '%'])
-        };
         for (field, text) in [("namespace", of.namespace.as_deref()), ("name", Some(&*of.name))] {
-            if text.is_some_and(|text| !is_name(text)) {
-                let wanted =
-                    "a name is not empty, neither `.` nor `..`, and holds no `/` and no `%`";
-                return Err(format!("`{field}`: {wanted}"));
+            if text.is_some_and(|text| !form::is_name(text)) {
+                return Err(format!("`{field}`: {}", form::NAME));
             }
+        }
+        if !form::is_kind(&of.kind) {
+            return Err(format!("`kind`: {}", form::KIND));
         }
         let known = || defined.iter().find(|resource| resource.kind == of.kind).cloned();
         match self.cluster.resource(&of.kind).or_else(known).map(|resource| resource.namespaced) {

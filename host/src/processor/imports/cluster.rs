@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::access::Place;
-use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
+use crate::contract::{ObjectRef, Page, ReadError, Selection};
 use crate::processor::bindings::mortise::host::cluster::Host;
+use crate::processor::bounds::{self, text};
 use crate::processor::limits::Limits;
 use crate::processor::state::{Exceeded, State};
 use crate::view::View;
@@ -14,6 +15,7 @@ pub(in crate::processor) struct Reading {
     view: Option<View>,
     reads_left: u32,
     bytes_left: usize,
+    arguments_left: usize,
 }
 
 // === impl Reading ===
@@ -21,7 +23,12 @@ pub(in crate::processor) struct Reading {
 impl Reading {
     /// Without a view, for `describe`, every read is denied.
     pub(in crate::processor) fn new(view: Option<View>, limits: &Limits) -> Self {
-        Self { view, reads_left: limits.reads, bytes_left: limits.read_bytes }
+        Self {
+            view,
+            reads_left: limits.reads,
+            bytes_left: limits.read_bytes,
+            arguments_left: bounds::CALL_ARGUMENTS,
+        }
     }
 
     /// The view, with what was read from it.
@@ -29,47 +36,62 @@ impl Reading {
         self.view
     }
 
-    /// How many reads there were of these limits, and how many bytes they returned.
+    /// How many reads there were of these limits, and how many bytes they asked with and returned.
     pub(in crate::processor) fn used(&self, limits: &Limits) -> (u32, usize) {
         let reads = limits.reads.saturating_sub(self.reads_left);
         (reads, limits.read_bytes.saturating_sub(self.bytes_left))
     }
 
-    /// Counts a read: what it is answered from if it can be a read at all.
+    #[cfg(test)]
+    pub(in crate::processor) fn arguments_left(&self) -> usize {
+        self.arguments_left
+    }
+
+    /// Counts a read with arguments of this size: what it is answered from if it can be a read at all. What is refused is dropped
+    /// with its arguments.
     fn begin(
         &mut self,
-        cluster: &str,
-        kind: &Kind,
+        size: usize,
+        check: impl FnOnce() -> Result<(), String>,
     ) -> Result<Result<&mut View, ReadError>, Exceeded> {
         self.reads_left = self.reads_left.checked_sub(1).ok_or(Exceeded::Reads)?;
-        let Some(view) = &mut self.view else {
+        self.count(size)?;
+        if self.view.is_none() {
             let reason = "`describe` depends on nothing but the configuration; read in `reconcile`";
             return Ok(Err(ReadError::Denied(reason.into())));
-        };
-        Ok(check(cluster, kind).map(|()| view))
+        }
+        if let Err(message) = check() {
+            return Ok(Err(ReadError::Invalid(message)));
+        }
+        let left = self.arguments_left.checked_sub(size);
+        self.arguments_left = left.ok_or(Exceeded::Arguments)?;
+        Ok(Ok(self.view.as_mut().expect("it was there a moment ago")))
     }
 
     fn count(&mut self, bytes: usize) -> Result<(), Exceeded> {
         self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or(Exceeded::ReadBytes)?;
         Ok(())
     }
+
+    /// Counts what was returned, and objects that were fetched for it and are kept until the end of the call.
+    fn end(&mut self, returned: usize) -> Result<(), Exceeded> {
+        let fetched = self.view.as_mut().map_or(0, View::take_fetched);
+        self.count(returned.max(fetched))
+    }
 }
 
-/// What no declaration can make right.
-fn check(cluster: &str, kind: &Kind) -> Result<(), ReadError> {
-    if !cluster.is_empty() {
-        return Err(ReadError::Invalid(format!(
-            "cluster `{cluster}` cannot be read: this version supports no cluster but \"\", the one that the host runs in"
-        )));
+/// Cuts what a refusal says of texts of the guest's own.
+fn bounded(error: ReadError) -> ReadError {
+    let cut = |mut message: String| {
+        text::cut(&mut message, bounds::READ_ERROR);
+        message
+    };
+    match error {
+        ReadError::Denied(message) => ReadError::Denied(cut(message)),
+        ReadError::Invalid(message) => ReadError::Invalid(cut(message)),
+        ReadError::Unavailable(message) => ReadError::Unavailable(cut(message)),
+        ReadError::UnknownKind => ReadError::UnknownKind,
     }
-    if kind.kind.is_empty() || kind.version.is_empty() || kind.kind == "*" || kind.group == "*" {
-        let Kind { group, version, kind } = kind;
-        return Err(ReadError::Invalid(format!(
-            "a read names one kind, by version and kind, and `*` only stands in a declaration: got group `{group}`, version \
-             `{version}`, kind `{kind}`"
-        )));
-    }
-    Ok(())
 }
 
 /// Waits for an answer no longer than the call may take.
@@ -85,7 +107,8 @@ impl Host for State {
     ) -> wasmtime::Result<Result<Option<String>, ReadError>> {
         let left = self.left();
         let place = Place::object(of.namespace.as_deref(), &of.name);
-        let answer = match self.reading.begin(&of.cluster, &of.kind)? {
+        let size = bounds::get_size(&of, &fields);
+        let answer = match self.reading.begin(size, || bounds::check_get(&of, &fields))? {
             Ok(view) if view.is_at_hand(&of.kind, place) => view.get(&of, &fields),
             Ok(view) => {
                 self.turn.give_back();
@@ -93,10 +116,9 @@ impl Host for State {
             }
             Err(error) => Err(error),
         };
-        if let Ok(Some(object)) = &answer {
-            self.reading.count(object.len())?;
-        }
-        Ok(answer)
+        let returned = answer.as_ref().ok().and_then(Option::as_ref).map_or(0, String::len);
+        self.reading.end(returned)?;
+        Ok(answer.map_err(bounded))
     }
 
     async fn list(
@@ -106,68 +128,95 @@ impl Host for State {
         from: Option<String>,
     ) -> wasmtime::Result<Result<Page, ReadError>> {
         let left = self.left();
+        let (from, size) = (from.as_deref(), bounds::list_size(&of, from.as_deref()));
         let place = Place::list(of.namespace.as_deref(), of.name.as_deref());
-        let answer = match self.reading.begin(&of.cluster, &of.kind)? {
-            Ok(view) if view.is_at_hand(&of.kind, place) => view.list(&of, limit, from.as_deref()),
+        let answer = match self.reading.begin(size, || bounds::check_list(&of, from))? {
+            Ok(view) if view.is_at_hand(&of.kind, place) => view.list(&of, limit, from),
             Ok(view) => {
                 self.turn.give_back();
-                within(left, view.list_allowed(&of, limit, from.as_deref())).await?
+                within(left, view.list_allowed(&of, limit, from)).await?
             }
             Err(error) => Err(error),
         };
-        if let Ok(page) = &answer {
-            self.reading.count(page.objects.iter().map(String::len).sum())?;
-        }
-        Ok(answer)
+        let returned = answer.as_ref().map(|page| page.objects.iter().map(String::len).sum());
+        self.reading.end(returned.unwrap_or_default())?;
+        Ok(answer.map_err(bounded))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{reference, v1};
 
-    fn kind(group: &str, version: &str, kind: &str) -> Kind {
-        Kind { group: group.into(), version: version.into(), kind: kind.into() }
-    }
-
-    #[test]
-    fn a_read_names_the_home_cluster_and_one_kind() {
-        let cases = [
-            ("core kind", "", kind("", "v1", "Pod"), None),
-            ("other cluster", "ns/name/key", kind("", "v1", "Pod"), Some("`ns/name/key`")),
-            ("any cluster", "*", kind("", "v1", "Pod"), Some("cluster `*`")),
-            ("every kind", "", kind("apps", "v1", "*"), Some("kind `*`")),
-            ("every group", "", kind("*", "v1", "Pod"), Some("group `*`")),
-            ("no version", "", kind("", "", "Pod"), Some("version ``")),
-        ];
-        for (case, cluster, kind, expected) in cases {
-            match (check(cluster, &kind), expected) {
-                (Ok(()), None) => {}
-                (Err(ReadError::Invalid(message)), Some(part)) => {
-                    assert!(message.contains(part), "{case}: {message}");
-                }
-                (result, _) => panic!("{case}: {result:?}"),
-            }
-        }
+    fn reading(limits: &Limits, view: Option<View>) -> Reading {
+        Reading::new(view, limits)
     }
 
     #[test]
     fn a_description_reads_nothing() {
-        let mut reading = Reading::new(None, &Limits { reads: 1, ..Limits::default() });
-        let answer = reading.begin("", &kind("", "v1", "Pod")).map(|view| view.map(|_| ()));
+        let mut reading = reading(&Limits { reads: 1, ..Limits::default() }, None);
+        let answer = reading.begin(0, || Ok(())).map(|view| view.map(|_| ()));
         assert!(matches!(answer, Ok(Err(ReadError::Denied(_)))));
-        let answer = reading.begin("", &kind("", "v1", "Pod")).map(|_| ());
+        let answer = reading.begin(0, || Ok(())).map(|_| ());
         assert_eq!(answer, Err(Exceeded::Reads));
     }
 
     #[test]
-    fn bytes_are_counted() {
-        let mut reading = Reading::new(None, &Limits { read_bytes: 10, ..Limits::default() });
-        assert_eq!(reading.count(6), Ok(()));
-        assert_eq!(
-            reading.used(&Limits { reads: 10_000, read_bytes: 10, ..Limits::default() }),
-            (0, 6)
-        );
-        assert_eq!(reading.count(6), Err(Exceeded::ReadBytes));
+    fn bytes_are_counted_those_of_arguments_too() {
+        let limits = Limits { read_bytes: 10, ..Limits::default() };
+        let mut reading = reading(&limits, Some(View::default()));
+        assert!(matches!(reading.begin(3, || Err("no read".to_owned())), Ok(Err(_))));
+        assert_eq!(reading.end(3), Ok(()));
+        assert_eq!(reading.used(&limits), (1, 6));
+        assert_eq!(reading.end(5), Err(Exceeded::ReadBytes));
+        assert_eq!(reading.begin(5, || Ok(())).map(|_| ()), Err(Exceeded::ReadBytes));
+    }
+
+    #[test]
+    fn the_arguments_of_all_reads_of_a_call_are_bounded() {
+        let mut reading = reading(&Limits::default(), Some(View::default()));
+        let all = bounds::CALL_ARGUMENTS / bounds::READ_ARGUMENTS;
+        for _ in 0..all {
+            assert!(reading.begin(bounds::READ_ARGUMENTS, || Ok(())).is_ok());
+        }
+        assert!(matches!(reading.begin(1, || Ok(())), Err(Exceeded::Arguments)));
+        // What is refused leaves nothing behind.
+        assert!(reading.begin(1, || Err("no read".to_owned())).is_ok());
+    }
+
+    /// The attack of long names: what comes back is short, and nothing of it stays.
+    #[tokio::test]
+    async fn a_read_with_megabytes_of_arguments_is_refused_and_leaves_nothing() {
+        let long = "x".repeat(15 << 20);
+        let named = reference("Rule", &long);
+        let of_kind = ObjectRef { kind: v1(&long, "Rule"), ..reference("Rule", "a") };
+        let cases = [
+            ("name", named, Vec::new()),
+            ("group", of_kind, Vec::new()),
+            ("field", reference("Rule", "a"), vec![long.clone()]),
+        ];
+        for (case, of, fields) in cases {
+            let mut state = State::alone(View::default());
+            let answer = state.get(of, fields).await.unwrap();
+            let Err(ReadError::Invalid(message)) = answer else { panic!("{case}: {answer:?}") };
+            assert!(message.len() < 512, "{case}: {message}");
+            let (_, bytes) = state.reading.used(&Limits::default());
+            assert!(bytes >= 15 << 20, "{case}: counted as bytes read, got {bytes}");
+            let mut reads = state.reading.finish().unwrap().finish();
+            let denials = reads.take_denials();
+            let kept = format!("{:?}{:?}{denials:?}", reads.records(), reads.interests());
+            assert!(kept.len() < 100, "{case}: {}", kept.len());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_denial_names_what_was_asked_and_is_short() {
+        let mut state = State::alone(View::default());
+        let of = Selection { labels: "a,".repeat(400) + "a", ..crate::fixture::all("Rule") };
+        let Err(ReadError::Denied(message)) = state.list(of, 0, None).await.unwrap() else {
+            panic!("nothing is declared")
+        };
+        assert!(message.len() <= bounds::READ_ERROR + 3, "{}", message.len());
     }
 }

@@ -38,7 +38,7 @@ fn an_outcome_within_the_limit_passes() {
 fn the_largest_object_is_named() {
     let large = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"a","name":"b"},"data":{}}"#;
     let apply = vec![manifest("{}"), manifest(large)];
-    let message = refusal(20, &Ok(Outcome { apply, ..outcome() })).unwrap();
+    let message = refusal(150, &Ok(Outcome { apply, ..outcome() })).unwrap();
     assert!(message.contains("`apply[1]`, ConfigMap a/b (88 bytes)"), "{message}");
     let patch = vec![manifest("not JSON, and longer than twenty bytes")];
     let message = refusal(20, &Ok(Outcome { patch, ..outcome() })).unwrap();
@@ -55,4 +55,24 @@ fn a_failure_counts_too() {
     };
     assert_eq!(refusal(5, &Err(failure.clone())), None);
     assert!(refusal(4, &Err(failure)).unwrap().contains("it has 5 bytes"));
+}
+
+/// Before, what has no texts was free: 10,000 deletions of nothing had no size at all.
+#[test]
+fn entries_count_where_their_texts_are_empty() {
+    let kind = crate::fixture::v1("", "Pod");
+    let ref_ = ObjectRef { cluster: String::new(), kind, namespace: None, name: String::new() };
+    let propagation = crate::contract::Propagation::Background;
+    let deletion = Deletion { ref_, uid: None, propagation, grace_period: None };
+    let returned = Ok(Outcome { delete: vec![deletion; 10_000], ..outcome() });
+    assert!(refusal(ENTRY * 10_000, &returned).is_some());
+    let event = Event {
+        on: None,
+        event_type: crate::contract::EventType::Normal,
+        reason: String::new(),
+        message: String::new(),
+    };
+    let returned = Ok(Outcome { events: vec![event; 100], ..outcome() });
+    assert!(refusal(ENTRY * 100 - 1, &returned).is_some());
+    assert!(refusal(ENTRY * 100, &returned).is_none());
 }

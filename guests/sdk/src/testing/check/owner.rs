@@ -8,6 +8,9 @@ use crate::{
     testing::identity::{Identity, kind_of, text},
 };
 
+/// The host's own bound.
+const OWNERS: usize = 64;
+
 impl Check<'_> {
     /// The owners that this outcome makes, whose uid has to be filled in.
     pub(super) fn owners(
@@ -20,6 +23,12 @@ impl Check<'_> {
             return Ok(Vec::new());
         };
         let owners = owners.as_array().ok_or("`metadata.ownerReferences`: a list")?;
+        if owners.len() > OWNERS {
+            let count = owners.len();
+            return Err(format!(
+                "`metadata.ownerReferences`: at most {OWNERS} entries, it has {count}"
+            ));
+        }
         let mut made = Vec::new();
         for (index, owner) in owners.iter().enumerate() {
             made.extend(self.owner(to, owner, index, applied)?.map(|owner| (index, owner)));
