@@ -22,9 +22,11 @@ use tokio::time::Instant;
 use crate::{contract::Kind, lease::Guard, processor::bounds::text};
 
 mod account;
+mod guarded;
 mod reach;
 mod request;
 pub use account::Account;
+pub(crate) use guarded::{TooMuch, guarded};
 pub use reach::Reach;
 #[cfg(test)]
 pub(crate) use request::Cause;
@@ -266,7 +268,15 @@ impl Cluster {
     async fn discover(&self, of: &GroupVersion) -> Result<HashMap<String, Arc<Resource>>, Refusal> {
         let path = api_path(&of.group, &of.version);
         match self.send(&Outgoing::get(path)).await {
-            Ok(answer) => Ok(parse(of, &answer.body)),
+            Ok(answer) => {
+                let kind = answer.body.get("kind").and_then(Value::as_str).unwrap_or_default();
+                if kind != "APIResourceList" {
+                    // Else all kinds of the group would be taken for gone.
+                    let message = format!("the answer is of kind `{kind}`, not `APIResourceList`");
+                    return Err(Refusal { message, ..Refusal::default() });
+                }
+                Ok(parse(of, &answer.body))
+            }
             Err(refusal) if refusal.code == 404 => Ok(HashMap::new()),
             Err(refusal) => Err(refusal),
         }

@@ -18,8 +18,9 @@ type Take = Box<dyn Fn(String) + Send>;
 /// Who takes the lines instead of standard error.
 static TAKEN: Mutex<Option<Take>> = Mutex::new(None);
 
-/// It calls each request that was not answered an error; whoever sent it says what becomes of that.
-const QUIET: &str = "kube_client::client::builder=off";
+/// It calls each request that was not answered an error; whoever sent it says what becomes of that. An answer that is not JSON it
+/// warns of with all of its text, of Secrets too.
+const QUIET: &str = "kube_client::client::builder=off,kube_client::client=error";
 
 /// The log's writer.
 #[derive(Debug, Clone, Copy)]

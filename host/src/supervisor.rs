@@ -170,7 +170,7 @@ impl Supervisor {
     async fn follow(&mut self) -> anyhow::Result<()> {
         self.shared.accounts.listed().await;
         let resource = ApiResource::erase::<Processor>(&());
-        let client = self.shared.cluster.client().clone();
+        let client = crate::cluster::guarded(self.shared.cluster.client());
         // Not typed: one that does not fit the type would hide all others.
         let api: Api<DynamicObject> = match &self.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt as _, stream::BoxStream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Api, Resource,
+    Api, Client, Resource,
     api::{ApiResource, PartialObjectMeta},
     core::DynamicResourceScope,
     runtime::{
@@ -22,7 +22,7 @@ use tracing::{Instrument as _, debug, info, info_span, warn};
 
 use crate::{
     access::Access,
-    cluster::Cluster,
+    cluster::{Cluster, TooMuch, guarded},
     contract::Kind,
     metrics::Metrics,
     store::{Feed, Scope, Stores},
@@ -37,6 +37,20 @@ use raw::Raw;
 /// How long after a failed attempt a kind that is not served is asked for again, though no CRD has changed. Aggregated APIs
 /// and servers that answer late come without such a change.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// How many objects are in a page where a larger one was too large: each is some MiB at most.
+const SMALL_PAGE: u32 = 16;
+
+/// How objects are listed.
+#[derive(Debug, Clone, Copy)]
+enum Lists {
+    /// As events of the watch.
+    Streaming,
+    /// Page by page.
+    Pages,
+    /// The same, of few objects.
+    SmallPages,
+}
 
 /// One watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +85,10 @@ enum End {
     NotServed,
     /// The cluster has no streaming lists.
     NoStreamingLists,
+    /// A page of a list is too large.
+    LargePage,
+    /// What came was no object of the kind.
+    Foreign,
 }
 
 // === impl Watch ===
@@ -85,15 +103,19 @@ impl Watch {
     }
 
     async fn keep_filling(&self, feed: &Feed, mut context: Context) {
-        let mut streaming = true;
+        let client = guarded(context.cluster.client());
+        let mut lists = Lists::Streaming;
         loop {
             match context.cluster.resolve(&self.kind).await {
                 Ok(Some(resource)) => {
                     let resource = resource.api_resource();
                     let span = info_span!("watch", resource = name(&resource));
-                    let followed = self.follow(feed, &context, &resource, streaming);
+                    let followed = self.follow(feed, &context, (&client, &resource), lists);
                     match followed.instrument(span).await {
-                        End::NoStreamingLists => streaming = false,
+                        End::NoStreamingLists => lists = Lists::Pages,
+                        End::LargePage => lists = Lists::SmallPages,
+                        // It is begun again, ever later where it goes on so.
+                        End::Foreign => {}
                         End::NotServed => context.cluster.forget(&self.kind.group),
                     }
                 }
@@ -138,39 +160,41 @@ impl Watch {
         &self,
         feed: &Feed,
         context: &Context,
-        resource: &ApiResource,
-        streaming: bool,
+        (client, resource): (&Client, &ApiResource),
+        lists: Lists,
     ) -> End {
         context.stores.set_known(&self.kind);
-        let config = self.config(streaming);
+        let config = self.config(lists);
         let events = if feed.is_metadata_only() {
             let events =
-                watcher::watcher(self.api::<PartialObjectMeta<Raw>>(context, resource), config)
+                watcher::watcher(self.api::<PartialObjectMeta<Raw>>(client, resource), config)
                     .default_backoff();
             events
                 .map(|event| event.map(|event| map(event, |object| Raw::from_metadata(&object))))
                 .boxed()
         } else {
-            watcher::watcher(self.api::<Raw>(context, resource), config).default_backoff().boxed()
+            watcher::watcher(self.api::<Raw>(client, resource), config).default_backoff().boxed()
         };
         self.fill(feed, context, events).await
     }
 
-    fn api<K>(&self, context: &Context, resource: &ApiResource) -> Api<K>
+    fn api<K>(&self, client: &Client, resource: &ApiResource) -> Api<K>
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     {
-        let client = context.cluster.client().clone();
+        let client = client.clone();
         match &self.scope.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, resource),
             None => Api::all_with(client, resource),
         }
     }
 
-    fn config(&self, streaming: bool) -> watcher::Config {
+    fn config(&self, lists: Lists) -> watcher::Config {
         let mut config = watcher::Config::default();
-        if streaming {
-            config = config.streaming_lists();
+        match lists {
+            Lists::Streaming => config = config.streaming_lists(),
+            Lists::Pages => {}
+            Lists::SmallPages => config = config.page_size(SMALL_PAGE),
         }
         if !self.scope.labels.is_empty() {
             config = config.labels(&self.scope.labels);
@@ -189,6 +213,13 @@ impl Watch {
     ) -> End {
         let (kind, stores) = (&self.kind, &context.stores);
         while let Some(event) = events.next().await {
+            if let Some(foreign) = event.as_ref().ok().and_then(|event| foreign(event, kind)) {
+                // A list that had it is not whole: what it lacks is not taken for gone.
+                context.metrics.watch_restarted(kind);
+                warn!(kind = %kind.kind, group = %kind.group, error = foreign, "watch failed, trying again");
+                stores.set_unavailable(kind, &foreign);
+                return End::Foreign;
+            }
             match event {
                 Ok(Event::Init) => feed.begin_list(),
                 Ok(Event::InitApply(object)) => feed.list_item(object.object()),
@@ -231,8 +262,21 @@ fn is_forbidden(error: &watcher::Error) -> bool {
     refusal(error).is_some_and(|status| status.code == 403)
 }
 
+/// What an event brings instead of an object of the kind.
+fn foreign(event: &Event<Raw>, kind: &Kind) -> Option<String> {
+    match event {
+        Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) => {
+            object.foreign(kind)
+        }
+        Event::Init | Event::InitDone => None,
+    }
+}
+
 /// What a failure says of the kind or the server; none if it passes.
 fn end(error: &watcher::Error) -> Option<End> {
+    if matches!(error, watcher::Error::InitialListFailed(cause) if TooMuch::is_cause_of(cause)) {
+        return Some(End::LargePage);
+    }
     let status = refusal(error)?;
     match status.code {
         404 => Some(End::NotServed),
@@ -257,7 +301,7 @@ async fn wait(crds: &mut latest::Receiver<u64>) {
 
 /// Tells of each change of a CRD, until the task is ended.
 pub async fn run_crds(cluster: Cluster, changes: latest::Sender<u64>) {
-    let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(cluster.client().clone());
+    let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(guarded(cluster.client()));
     let mut events = watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
     while let Some(event) = events.next().await {
         match event {

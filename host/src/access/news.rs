@@ -16,7 +16,7 @@ use kube::{
 use tracing::{debug, warn};
 
 use super::Access;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, guarded};
 
 /// What rights are made of: group, kind, plural.
 const SOURCES: [(&str, &str, &str); 5] = [
@@ -83,7 +83,7 @@ fn events(
     resource: &ApiResource,
 ) -> stream::BoxStream<'static, (String, watcher::Result<Event<Metadata>>)> {
     let kind = resource.kind.clone();
-    let api: Api<Metadata> = Api::all_with(own.client().clone(), resource);
+    let api: Api<Metadata> = Api::all_with(guarded(own.client()), resource);
     let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
     events.map(move |event| (kind.clone(), event)).boxed()
 }

@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::said;
+use super::{guarded::Most, said};
 
 /// How long an answer is waited for. A kubelet has to wait longer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -63,7 +63,8 @@ impl Reach {
         if status.is_success() || is_refusal {
             return Ok(());
         }
-        let text = answer.into_body().collect_bytes().await.unwrap_or_default();
+        let body = Most::of_answer(status, "").of(answer.into_body());
+        let text = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
         Err(failing(&String::from_utf8_lossy(&text)).unwrap_or_else(|| status.to_string()))
     }
 }

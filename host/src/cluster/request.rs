@@ -11,11 +11,17 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::time;
 
-use super::Cluster;
+use super::{Cluster, guarded::Most};
 use crate::chain;
 
 /// The reason of a write that was not sent since the host does not hold its Lease.
 const LEASE_NOT_HELD: &str = "LeaseNotHeld";
+
+/// How many characters of a refusal's message are kept; of a body that is none of the API server's, fewer.
+const MESSAGE: usize = 8192;
+const MESSAGE_OF_NONE: usize = 1000;
+/// How many of its causes.
+const CAUSES: usize = 64;
 
 /// How long a request is tried.
 #[derive(Clone, Debug)]
@@ -176,7 +182,9 @@ impl Cluster {
                 .await
                 .map_err(|error| Refusal::no_answer(&error))?
                 .into_parts();
-            let bytes = body.collect_bytes().await.map_err(|error| Refusal::no_answer(&error))?;
+            let body = Most::of_answer(head.status, &outgoing.path).of(body);
+            let bytes = axum::body::to_bytes(body, usize::MAX).await;
+            let bytes = bytes.map_err(|error| Refusal::no_answer(&error))?;
             Ok((head, bytes))
         };
         let answered = time::timeout(self.policy.answer, exchange).await;
@@ -229,15 +237,16 @@ impl Refusal {
             .filter(|seconds| *seconds > 0);
         let message = match text(body, "message") {
             empty if empty.is_empty() => {
-                String::from_utf8_lossy(bytes).trim().chars().take(1000).collect()
+                String::from_utf8_lossy(bytes).trim().chars().take(MESSAGE_OF_NONE).collect()
             }
-            message => message,
+            message => message.chars().take(MESSAGE).collect(),
         };
         Self {
             code: status.as_u16(),
             reason: text(body, "reason"),
             message,
             causes: causes
+                .take(CAUSES)
                 .map(|cause| Cause {
                     reason: text(Some(cause), "reason"),
                     field: text(Some(cause), "field"),
@@ -248,7 +257,7 @@ impl Refusal {
         }
     }
 
-    fn no_answer(error: &kube::Error) -> Self {
+    fn no_answer(error: &(dyn std::error::Error + 'static)) -> Self {
         Self { message: chain::without_repeats(error), ..Self::default() }
     }
 

@@ -288,3 +288,52 @@ async fn a_client_of_an_account_says_so_with_each_request_and_names_no_groups() 
     assert_eq!(ask(&acting).await, Vec::<Vec<String>>::new());
     assert_eq!(ask(&acting.for_watches()).await, [painter]);
 }
+
+/// A server whose answers have no end, and how much of them was taken.
+fn endless(code: u16) -> (Cluster, Arc<std::sync::atomic::AtomicUsize>) {
+    use std::sync::atomic::Ordering;
+
+    let taken = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&taken);
+    let service = tower::service_fn(move |_: http::Request<Body>| {
+        let (counted, chunk) = (Arc::clone(&counted), bytes::Bytes::from(vec![b'x'; 1 << 16]));
+        let chunks = futures::StreamExt::map(futures::stream::iter(0..1 << 14), move |_| {
+            counted.fetch_add(chunk.len(), Ordering::Relaxed);
+            Ok::<_, std::convert::Infallible>(chunk.clone())
+        });
+        let body = axum::body::Body::from_stream(chunks);
+        let answer = http::Response::builder().status(code).body(body).unwrap();
+        async move { Ok::<_, std::convert::Infallible>(answer) }
+    });
+    let policy = Policy { attempts: 1, ..Policy::default() };
+    (Cluster::with_policy(Client::new(service, "default"), policy), taken)
+}
+
+#[tokio::test]
+async fn an_answer_is_taken_in_no_further_than_is_expected() {
+    let cases = [
+        (200, "/api/v1/namespaces/a/configmaps/b", 8),
+        (200, "/api/v1/configmaps?limit=500", 64),
+        (500, "/api/v1/configmaps?limit=500", 1),
+    ];
+    for (code, path, mib) in cases {
+        let (cluster, taken) = endless(code);
+        let refusal = cluster.send(&Outgoing::get(path.into())).await.unwrap_err();
+        let expected = format!("more than {mib} MiB at once");
+        assert!(refusal.message.contains(&expected), "{path}: {refusal}");
+        let taken = taken.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(taken <= (mib + 1) << 20, "{path}: {taken} bytes");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_list_of_resources_does_not_say_that_none_is_served() {
+    for body in ["{}", r#"{"kind": "Status", "status": "Success"}"#, "[]"] {
+        let service = tower::service_fn(move |_: http::Request<Body>| async move {
+            Ok::<_, std::convert::Infallible>(http::Response::new(body.to_owned()))
+        });
+        let cluster = Cluster::new(Client::new(service, "default"));
+        let error = cluster.resolve(&kind("", "ConfigMap")).await.unwrap_err().to_string();
+        assert!(error.contains("not `APIResourceList`"), "{body}: {error}");
+    }
+}

@@ -105,7 +105,7 @@ impl Accounts {
         cluster: &Cluster,
         namespace: Option<&str>,
     ) -> anyhow::Result<()> {
-        let client = cluster.client().clone();
+        let client = crate::cluster::guarded(cluster.client());
         let api: Api<PartialObjectMeta<ServiceAccount>> = match namespace {
             Some(namespace) => Api::namespaced(client, namespace),
             None => Api::all(client),

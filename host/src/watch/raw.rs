@@ -4,12 +4,15 @@ use std::{borrow::Cow, fmt};
 
 use kube::{
     Resource,
-    api::{ApiResource, ObjectMeta, PartialObjectMeta},
+    api::{ApiResource, ObjectMeta, PartialObjectMeta, TypeMeta},
     core::DynamicResourceScope,
 };
 use serde::{Deserialize, Deserializer};
 
-use crate::json::{Document, Json, Node};
+use crate::{
+    contract::Kind,
+    json::{Document, Json, Node},
+};
 
 /// An object as it came: the store wants its JSON, kube's watcher its resourceVersion. Boxed, since kube's streams hand an event on by
 /// value many times.
@@ -20,6 +23,8 @@ pub(super) struct Raw(Box<Came>);
 struct Came {
     metadata: ObjectMeta,
     document: Document,
+    /// Of one of which there is metadata only.
+    types: Option<TypeMeta>,
 }
 
 // === impl Raw ===
@@ -34,7 +39,7 @@ impl Raw {
             resource_version: text("resourceVersion"),
             ..ObjectMeta::default()
         };
-        Self(Box::new(Came { metadata, document }))
+        Self(Box::new(Came { metadata, document, types: None }))
     }
 
     pub(super) fn from_metadata(partial: &PartialObjectMeta<Self>) -> Self {
@@ -42,7 +47,26 @@ impl Raw {
         let metadata = serde_json::to_value(&partial.metadata).unwrap_or_default();
         let object = serde_json::json!({ "metadata": metadata });
         // Nor is it as large as what a document does not hold.
-        Self::new(Document::of(&object).unwrap_or_default())
+        let mut raw = Self::new(Document::of(&object).unwrap_or_default());
+        // By its name an object that a watch of metadata brings is none of the kind.
+        raw.0.types = partial.types.clone().filter(|types| types.kind != "PartialObjectMetadata");
+        raw
+    }
+
+    /// The kind that it says to be, where that is another one. What comes in a list may not say it.
+    pub(super) fn foreign(&self, kind: &Kind) -> Option<String> {
+        let types = self.0.types.as_ref();
+        let text = |field: &str| self.object().get(field).and_then(Json::text);
+        let version = types.map(|types| types.api_version.as_str()).or(text("apiVersion"));
+        let named = types.map(|types| types.kind.as_str()).or(text("kind"));
+        let group = version.map(|of| of.rsplit_once('/').map_or("", |(group, _)| group));
+        let is_it =
+            group.is_none_or(|of| of == kind.group) && named.is_none_or(|name| name == kind.kind);
+        (!is_it).then(|| {
+            // As much as names a kind.
+            let of: String = named.unwrap_or_default().chars().take(63).collect();
+            format!("the API server sent an object of kind `{of}` in its place")
+        })
     }
 
     pub(super) fn object(&self) -> Node<'_> {

@@ -1,0 +1,157 @@
+//! Answers of an API server within bounds, however much it sends, and however often it breaks off.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::body::Body as Answered;
+use futures::StreamExt as _;
+use http::Request;
+use kube::{Client, client::Body};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep};
+use tower::BoxError;
+
+/// One object, or one event of a watch. etcd takes none above 1.5 MiB; as JSON it is larger.
+const OBJECT: usize = 8 << 20;
+/// A page of a list.
+const PAGE: usize = 64 << 20;
+/// An answer that is a refusal.
+const REFUSAL: usize = 1 << 20;
+
+/// So many requests that begin a watch are sent without a wait: a server without streaming lists is asked for three, and each change of
+/// what is kept begins another.
+const AT_ONCE: u32 = 8;
+/// The wait before the next one, doubled with each.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// A watch that has gone on for this long is as it should be.
+const LASTED: Duration = Duration::from_mins(1);
+
+/// How much of an answer is taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Most {
+    bytes: usize,
+    /// Of each line, not of all: events of a watch.
+    of_line: bool,
+}
+
+/// An answer is larger than any that is expected.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the API server sends more than {mib} MiB at once")]
+pub(crate) struct TooMuch {
+    mib: usize,
+}
+
+/// When a watch may be begun again. kube's watcher does not wait where a stream comes to its end without an error, be it at once.
+#[derive(Debug, Default)]
+struct Pace(Mutex<Begun>);
+
+#[derive(Debug, Default)]
+struct Begun {
+    last: Option<Instant>,
+    /// How often in a row it did not last.
+    times: u32,
+}
+
+/// A client for one watch: it takes in no more than is expected of an answer, and begins again ever later where the watch does not last.
+pub(crate) fn guarded(client: &Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let (client, pace) = (client.clone(), Arc::new(Pace::default()));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, pace) = (client.clone(), Arc::clone(&pace));
+        async move {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            // The further pages of a list belong to the first one.
+            if !query.contains("continue=") {
+                sleep(pace.begin(Instant::now())).await;
+            }
+            let most = if query.contains("watch=true") { Most::EVENT } else { Most::PAGE };
+            let answer = client.send(request).await?;
+            let most = if answer.status().is_success() { most } else { Most::REFUSAL };
+            Ok::<_, BoxError>(answer.map(|body| most.of(body)))
+        }
+    });
+    Client::new(service, namespace)
+}
+
+// === impl Most ===
+
+impl Most {
+    const EVENT: Self = Self { bytes: OBJECT, of_line: true };
+    const PAGE: Self = Self { bytes: PAGE, of_line: false };
+    const REFUSAL: Self = Self { bytes: REFUSAL, of_line: false };
+
+    /// Of the answer to a request that is no watch.
+    pub(super) fn of_answer(status: http::StatusCode, path: &str) -> Self {
+        if !status.is_success() {
+            Self::REFUSAL
+        } else if path.contains("limit=") {
+            Self::PAGE
+        } else {
+            Self { bytes: OBJECT, of_line: false }
+        }
+    }
+
+    /// A body that fails where it is larger.
+    pub(super) fn of(self, body: Body) -> Answered {
+        let mut held = 0_usize;
+        let chunks = Answered::new(body).into_data_stream().map(move |chunk| {
+            let chunk = chunk.map_err(BoxError::from)?;
+            let end = self.of_line.then(|| chunk.iter().rposition(|byte| *byte == b'\n')).flatten();
+            held = end.map_or(held + chunk.len(), |end| chunk.len() - end - 1);
+            if held > self.bytes {
+                return Err(TooMuch { mib: self.bytes >> 20 }.into());
+            }
+            Ok::<_, BoxError>(chunk)
+        });
+        Answered::from_stream(chunks)
+    }
+}
+
+// === impl TooMuch ===
+
+impl TooMuch {
+    /// Whether an error comes of it.
+    pub(crate) fn is_cause_of(error: &(dyn std::error::Error + 'static)) -> bool {
+        anyhow::Chain::new(error).any(<dyn std::error::Error>::is::<Self>)
+    }
+}
+
+// === impl Pace ===
+
+impl Pace {
+    /// Notes that a watch begins. Says how long it has to wait.
+    fn begin(&self, now: Instant) -> Duration {
+        let mut begun = self.0.lock();
+        if begun.last.is_none_or(|last| now.saturating_duration_since(last) >= LASTED) {
+            begun.times = 0;
+        }
+        begun.times = begun.times.saturating_add(1);
+        let doubled = begun.times.checked_sub(AT_ONCE + 1).map(|times| 2_u32.saturating_pow(times));
+        let wait = doubled
+            .map_or(Duration::ZERO, |times| FIRST_WAIT.saturating_mul(times).min(LONGEST_WAIT));
+        begun.last = Some(now + wait);
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_that_does_not_last_begins_ever_later() {
+        let (pace, mut now) = (Pace::default(), Instant::now());
+        let mut begin = |after: u64| {
+            now += Duration::from_secs(after);
+            let wait = pace.begin(now);
+            now += wait;
+            wait.as_millis()
+        };
+        let waits: Vec<u128> = (0..20).map(|_| begin(0)).collect();
+        assert_eq!(waits[7..11], [0, 250, 500, 1000]);
+        assert_eq!(waits[19], 30_000);
+        assert_eq!(begin(59), 30_000);
+        assert_eq!(begin(60), 0, "the one before has lasted");
+    }
+}
