@@ -23,4 +23,6 @@ mod guests;
 #[cfg(test)]
 mod host;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod kubectl;

@@ -1,5 +1,5 @@
-//! What calls, reads, stores, whole reconciles, the embedded API, the desk, swaps, starts, a host on a real control plane, and
-//! `mortise run` on one cost:
+//! What calls, reads, stores, whole reconciles, the embedded API, the desk, swaps, starts, a host on a real control plane,
+//! `mortise run` on one, and hostile neighbours there cost:
 //! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`. It prints a table for each.
 //! Budgets are for who reads it; a figure that misses one fails nothing, but what is measured must do what it is measured for (a restart
 //! that runs something fails). What listens does so on free ports of the loopback interface.
@@ -17,6 +17,7 @@ mod calls;
 mod cluster;
 mod command;
 mod desk;
+mod hostile;
 mod process;
 mod reads;
 mod restart;
@@ -37,7 +38,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
-const PARTS: [(&str, Part); 11] = [
+const PARTS: [(&str, Part); 12] = [
     ("memory", samples::memory),
     ("calls", calls::run),
     ("reads", reads::run),
@@ -49,6 +50,7 @@ const PARTS: [(&str, Part); 11] = [
     ("start", start::run),
     ("command", command::run),
     ("cluster", cluster::run),
+    ("hostile", hostile::run),
 ];
 
 fn main() -> anyhow::Result<()> {

@@ -1,0 +1,57 @@
+//! A benign processor beside hostile neighbours, on a real control plane: how soon its changes are answered, and `/livez`, beside each
+//! attack of `mortise_tests::hostile`. With `MORTISE_STATIC` another program is measured, as that of a former tree.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Context as _;
+use mortise_tests::hostile::{Form, Street, attack::ATTACKS, figures::Figures};
+
+use crate::{calls::runtime, table::Table};
+
+const STATIC: &str = "MORTISE_STATIC";
+/// How long each attack lasts, and the quiet before them.
+const LASTING: Duration = Duration::from_secs(10);
+const GOAL: &str = "p99 at most 3 × the quiet one, /livez in 100 ms";
+
+/// Adds what a quiet host and each of the attacks take.
+///
+/// # Errors
+///
+/// No Go to build the control plane with, or what keeps an attack from being seen.
+pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
+    table.columns(["changes", "p50", "p99", "/livez", "memory", "log"]);
+    runtime(2, "hostile")?.block_on(async {
+        let given = std::env::var_os(STATIC).map(PathBuf::from);
+        let program = given.unwrap_or_else(|| env!("CARGO_BIN_EXE_mortise-tested").into());
+        let mut street = Street::open(&program).await?.context("there is no Go")?;
+        let quiet = street.quiet(LASTING).await?;
+        table.figures("quiet", cells(&quiet), "");
+        for attack in ATTACKS {
+            let form = Form { lasting: LASTING, after: Duration::ZERO, terminate: false };
+            let seen = Box::pin(street.attacked(&[attack], form)).await?;
+            table.figures(format!("{} {}", attack.row, attack.name), cells(&seen), GOAL);
+        }
+        Ok(())
+    })
+}
+
+fn cells(seen: &Figures) -> [String; 6] {
+    let millis = |time: Duration| format!("{:.0} ms", time.as_secs_f64() * 1e3);
+    let lost = match (&seen.died, seen.answers.lost) {
+        (Some(_), lost) => format!(", {lost} lost, the host ended"),
+        (None, 0) => String::new(),
+        (None, lost) => format!(", {lost} lost"),
+    };
+    let livez = millis(seen.livez.last().copied().unwrap_or_default());
+    let silent =
+        if seen.silent == 0 { String::new() } else { format!(", {} × silent", seen.silent) };
+    let [quiet, most] = seen.memory.map(|bytes| bytes >> 20);
+    [
+        format!("{}{lost}", seen.answers.times.len()),
+        millis(seen.answers.at(50)),
+        millis(seen.answers.at(99)),
+        format!("{livez}{silent}"),
+        format!("{quiet} → {most} MiB"),
+        format!("{} kB", seen.log / 1000),
+    ]
+}

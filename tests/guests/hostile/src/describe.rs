@@ -1,0 +1,67 @@
+//! Descriptions.
+
+use mortise_sdk::{
+    Description, Kind, Reconciler, Selection, Verbs,
+    kubernetes::{ConfigMap, Secret},
+};
+
+use crate::{Describe, Play, calls};
+
+/// Levels of the schema: the work for one value is two to the power of these.
+const LEVELS: u32 = 40;
+/// The finalizer that the benign neighbour declares.
+const FINALIZER: &str = "benign.mortise.dev/held";
+
+pub(crate) fn description(play: &Play) -> Description {
+    let version = match play.describe {
+        Describe::Version => "1".repeat(play.bytes),
+        _ => "1.0.0".to_owned(),
+    };
+    let mut reconciler = Reconciler::new("objects", own(play));
+    if matches!(play.describe, Describe::Finalizer) {
+        reconciler = reconciler.finalizer(FINALIZER);
+    }
+    let of_namespace = || Selection::of::<ConfigMap>().namespace(&play.namespace);
+    let description = Description::new(&play.name, version)
+        .reconciles(reconciler)
+        .reads(of_namespace())
+        .writes(of_namespace(), Verbs::CREATE | Verbs::UPDATE);
+    match play.describe {
+        Describe::Plain | Describe::Version | Describe::Finalizer => description,
+        Describe::Loop => calls::endless(),
+        Describe::Deployments => {
+            description.reads(Selection::new(deployment()).namespace(&play.namespace))
+        }
+        Describe::Secrets => {
+            description.reads(Selection::of::<Secret>().namespace(&play.namespace))
+        }
+        Describe::Schema => Description { config_schema: Some(schema()), ..description },
+        Describe::Selections => (0..play.times).fold(description, |description, number| {
+            let of = Selection::of::<ConfigMap>().namespace(format!("none-{number}"));
+            description.reads(of)
+        }),
+    }
+}
+
+/// What it reconciles.
+fn own(play: &Play) -> Selection {
+    Selection::of::<ConfigMap>().namespace(&play.namespace).labels(format!("hostile={}", play.name))
+}
+
+pub(crate) fn deployment() -> Kind {
+    Kind { group: "apps".into(), version: "v1".into(), kind: "Deployment".into() }
+}
+
+/// At each level `anyOf` names the next one twice, and at the end nothing is accepted: each branch is tried.
+fn schema() -> String {
+    let levels: Vec<String> = (0..LEVELS)
+        .map(|level| {
+            let next = format!(r##"{{"$ref": "#/$defs/l{}"}}"##, level + 1);
+            format!(r#""l{level}": {{"anyOf": [{next}, {next}]}}"#)
+        })
+        .collect();
+    format!(
+        r##"{{"$ref": "#/$defs/l0", "$defs": {{{}, "l{LEVELS}": {{"type": "string"}}}}}}"##,
+        levels.join(", ")
+    )
+}

@@ -1,0 +1,89 @@
+//! Outcomes that cost more to look at than to write.
+
+use std::time::Duration;
+
+use mortise_sdk::{
+    Deletion, Event, Manifest, Outcome, Request, Selection, bindings::mortise::host::cluster,
+    kubernetes::ConfigMap,
+};
+use serde_json::json;
+
+use crate::{Play, reads};
+
+/// Lists that are read before owners are named, each of all objects of the namespace.
+const LISTS: u32 = 600;
+
+/// Nothing, and run again at once.
+pub(crate) fn again() -> Outcome {
+    Outcome::new().requeue_after(Duration::ZERO)
+}
+
+pub(crate) fn deep(play: &Play) -> Outcome {
+    let depth = play.times as usize;
+    let inner = format!("{}{}", r#"{"a":"#.repeat(depth), "1".to_owned() + &"}".repeat(depth));
+    again().apply(text(play, "deep", &format!(r#""data":{{"a":{inner}}}"#)))
+}
+
+pub(crate) fn wide(play: &Play) -> Outcome {
+    let fields: Vec<String> = (0..play.times).map(|number| format!(r#""k{number}":"""#)).collect();
+    again().apply(text(play, "wide", &format!(r#""data":{{{}}}"#, fields.join(","))))
+}
+
+pub(crate) fn labels(play: &Play) -> Outcome {
+    let labels: Vec<String> = (0..play.times).map(|number| format!(r#""l{number}":"v""#)).collect();
+    let metadata = format!(
+        r#"{{"name":"labels","namespace":"{}","labels":{{{}}}}}"#,
+        play.namespace,
+        labels.join(",")
+    );
+    let object = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata}}}"#);
+    again().apply(Manifest::text(object))
+}
+
+pub(crate) fn owners(play: &Play) -> Outcome {
+    let all = Selection::of::<ConfigMap>().namespace(&play.namespace);
+    for _ in 0..LISTS {
+        let _ = cluster::list(&all, 0, None);
+    }
+    let owner = |number: u32| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "name": format!("owner-{number}"),
+            "uid": format!("00000000-0000-0000-0000-{number:012}"),
+        })
+    };
+    let owners: Vec<_> = (0..play.times).map(owner).collect();
+    let metadata = json!({"name": "owned", "namespace": play.namespace, "ownerReferences": owners});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    again().apply(Manifest::json(&object))
+}
+
+pub(crate) fn finalizers(play: &Play) -> Outcome {
+    again().finalizers((0..play.times).map(|number| format!("hostile.mortise.dev/f{number}")))
+}
+
+pub(crate) fn events(play: &Play) -> Outcome {
+    let event = |number: u32| Event::warning("Hostile", format!("event {number}"));
+    (0..play.times).map(event).fold(again(), Outcome::event)
+}
+
+pub(crate) fn status(play: &Play, request: &Request) -> Outcome {
+    again().status(request, &json!({"text": "x".repeat(play.bytes)}))
+}
+
+pub(crate) fn leave(play: &Play) -> Outcome {
+    let path = format!("data{}", "[]".repeat(play.bytes));
+    let manifest = text(play, "leave", r#""data":{}"#);
+    again().apply((0..play.times).fold(manifest, |manifest, _| manifest.leave(path.clone())))
+}
+
+pub(crate) fn delete(play: &Play) -> Outcome {
+    again().delete(Deletion::new(reads::strange(play)))
+}
+
+/// A `ConfigMap` of the namespace with this besides.
+fn text(play: &Play, name: &str, besides: &str) -> Manifest {
+    let metadata = format!(r#"{{"name":"{name}","namespace":"{}"}}"#, play.namespace);
+    let object =
+        format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata},{besides}}}"#);
+    Manifest::text(object)
+}

@@ -1,0 +1,223 @@
+//! The host as a process of its own, with as much memory as a Pod would have, and what it uses and says.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, ChildStderr, Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::{FORGED, GLANCE, TREASURE};
+
+/// `RLIMIT_DATA` of the host: what a neighbour may at most make it take before it ends.
+const DATA: u64 = 2 << 30;
+/// Only a fault takes longer.
+const GUARD: Duration = Duration::from_mins(1);
+/// How many of the last lines are kept to be shown.
+const KEPT: usize = 20;
+/// How much of a line is kept.
+const CUT: usize = 400;
+/// After so long without an answer a port counts as silent.
+const SILENT: Duration = Duration::from_secs(3);
+
+/// A `mortise run`. It is killed when this is dropped, by its own id.
+pub struct Host {
+    child: Child,
+    /// Where it answers `/livez` and `/metrics`.
+    pub public: String,
+    said: Arc<Mutex<Said>>,
+}
+
+/// What it has written to standard error.
+#[derive(Clone, Default)]
+pub struct Said {
+    /// All of it.
+    pub bytes: usize,
+    /// Lines that a guest has begun.
+    pub forged: usize,
+    /// Lines that hold the value of a Secret.
+    pub leaked: usize,
+    last: VecDeque<String>,
+}
+
+// === impl Said ===
+
+impl Said {
+    fn note(&mut self, line: &[u8]) {
+        self.bytes += line.len();
+        let text = String::from_utf8_lossy(line);
+        self.forged += usize::from(FORGED.iter().any(|forged| text.starts_with(forged)));
+        self.leaked += usize::from(TREASURE.iter().any(|value| text.contains(value)));
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+        }
+        self.last.push_back(text.trim_end().chars().take(CUT).chain(['\n']).collect());
+    }
+
+    /// Its last lines.
+    pub fn last(&self) -> String {
+        self.last.iter().map(String::as_str).collect()
+    }
+}
+
+// === impl Host ===
+
+impl Host {
+    /// Starts a program with a kubeconfig, a folder of modules and one for the cache, and waits until it listens.
+    pub(super) async fn start(
+        program: &Path,
+        kubeconfig: &Path,
+        modules: &Path,
+        cache: &Path,
+    ) -> Result<Self> {
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--data={DATA}")).arg(program);
+        for (name, _) in std::env::vars_os() {
+            let is_ours = name.to_str().is_some_and(|name| name.starts_with("MORTISE_"));
+            if is_ours || name == "KUBECONFIG" {
+                command.env_remove(name);
+            }
+        }
+        command.arg("run").arg("--kubeconfig").arg(kubeconfig);
+        command.arg("--modules").arg(modules).arg("--cache").arg(cache);
+        command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--workers", "2"]);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("cannot run `prlimit` of util-linux")?;
+        let stderr = child.stderr.take().context("it has a standard error")?;
+        let said = Arc::<Mutex<Said>>::default();
+        let noted = Arc::clone(&said);
+        std::thread::spawn(move || note(stderr, &noted));
+        let mut host = Self { child, public: String::new(), said };
+        host.public = host.listening().await?;
+        Ok(host)
+    }
+
+    /// Waits until it says where it listens.
+    async fn listening(&mut self) -> Result<String> {
+        let begun = Instant::now();
+        loop {
+            let said = self.said();
+            let listening = said.last.iter().find(|line| line.contains("listening"));
+            let address = listening.and_then(|line| line.split_once(" listen="));
+            if let Some((_, address)) = address {
+                let address = address.split_whitespace().next().unwrap_or_default();
+                return Ok(address.trim_matches('"').to_owned());
+            }
+            if begun.elapsed() > GUARD || !self.is_alive()? {
+                bail!("the host does not listen:\n{}", said.last());
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    /// Until now.
+    pub fn said(&self) -> Said {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// The id of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Tells it to end, and waits until it has: how long it took, or none where it does not end.
+    pub async fn terminate(&mut self) -> Result<Option<Duration>> {
+        let id = i32::try_from(self.id())?;
+        kill_process(Pid::from_raw(id).context("it has an id")?, Signal::TERM)?;
+        let begun = Instant::now();
+        while self.is_alive()? {
+            if begun.elapsed() > GUARD {
+                return Ok(None);
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
+        Ok(Some(begun.elapsed()))
+    }
+
+    /// How many series its metrics have; none without an answer.
+    pub async fn series(&self) -> Option<usize> {
+        let metrics = get(&self.public, "/metrics").await.ok()?;
+        Some(metrics.lines().filter(|line| !line.starts_with('#')).count())
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn note(stderr: ChildStderr, said: &Mutex<Said>) {
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while stderr.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        said.lock().unwrap_or_else(PoisonError::into_inner).note(&line);
+        line.clear();
+    }
+}
+
+/// Asks a port, on a connection of its own: the text of an answer with 200.
+///
+/// # Errors
+///
+/// No answer, or another one.
+pub async fn get(address: &str, path: &str) -> Result<String> {
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        anyhow::Ok(answer)
+    };
+    let answer = timeout(SILENT, asked).await.with_context(|| format!("{path}: no answer"))??;
+    let (head, body) = answer.split_once("\r\n\r\n").context("an answer with a head")?;
+    anyhow::ensure!(head.contains(" 200 "), "{path}: {head}");
+    Ok(body.to_owned())
+}
+
+/// The anonymous memory of a process and its children that is resident, in bytes: what stands in no file.
+pub fn resident(process: u32) -> u64 {
+    let Ok(entries) = fs::read_dir("/proc") else { return 0 };
+    let ids: Vec<u32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let is_child = |id: &&u32| **id == process || parent(**id) == Some(process);
+    ids.iter().filter(is_child).map(|id| anonymous(*id)).sum()
+}
+
+fn parent(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// Nothing of a process that has ended.
+fn anonymous(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let fields = ["RssAnon:", "RssShmem:"].iter().filter_map(|field| {
+        let value = status.lines().find_map(|line| line.strip_prefix(field))?;
+        value.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
+    fields.sum::<u64>() << 10
+}

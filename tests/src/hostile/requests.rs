@@ -1,0 +1,91 @@
+//! What the host asks of the API server as itself.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use mortise_host::files;
+use serde_json::Value;
+
+use super::tenants::HOME;
+use crate::cluster::{Audit, Event};
+
+/// How many of those that are not expected are told.
+const TOLD: usize = 5;
+/// What every account may ask of itself.
+const OF_ITSELF: [(&str, &str); 2] = [
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+];
+
+/// What the host says in queries.
+const PARAMETERS: [&str; 12] = [
+    "allowWatchBookmarks",
+    "continue",
+    "fieldManager",
+    "fieldSelector",
+    "force",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+];
+
+/// How many there were since then, and those among them that it does not need.
+pub(super) async fn of_host(audit: &Audit) -> Result<(usize, Vec<String>)> {
+    let own = format!("system:serviceaccount:{HOME}:{HOME}");
+    let mut events = audit.events().await?;
+    events.retain(|event| event.user.username == own && event.impersonated_user.is_none());
+    let rules = rules()?;
+    let strange = events.iter().filter(|event| !is_expected(event, &rules));
+    let told = strange.map(|event| format!("{} {}", event.verb, event.request_uri));
+    Ok((events.len(), told.take(TOLD).collect()))
+}
+
+/// The rules of all roles of the installation.
+fn rules() -> Result<Vec<Value>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let objects = files::load(&root.join("deploy/install.yaml"))?;
+    let stated = objects.iter().filter_map(|object| object["rules"].as_array());
+    let rules: Vec<Value> = stated.flatten().cloned().collect();
+    (!rules.is_empty()).then_some(rules).context("the installation has rules")
+}
+
+/// Whether a request is what a rule of the installation is for, or asks what kinds there are.
+fn is_expected(event: &Event, rules: &[Value]) -> bool {
+    let (path, query) = event.request_uri.split_once('?').unwrap_or((&event.request_uri, ""));
+    let parameter = |part: &str| part.split('=').next().unwrap_or_default().to_owned();
+    let mut parameters = query.split('&').filter(|part| !part.is_empty()).map(parameter);
+    if !parameters.all(|parameter| PARAMETERS.contains(&&*parameter)) {
+        return false;
+    }
+    let Some(of) = &event.object_ref else { return is_discovery(path) };
+    let resource = event.resource();
+    let holds = |rule: &Value, key: &str, value: &str| {
+        rule[key].as_array().into_iter().flatten().any(|one| one == value)
+    };
+    let is_stated = rules.iter().any(|rule| {
+        holds(rule, "apiGroups", &of.api_group)
+            && holds(rule, "resources", &resource)
+            && holds(rule, "verbs", &event.verb)
+    });
+    is_stated || OF_ITSELF.iter().any(|one| *one == (&*of.api_group, &*resource))
+}
+
+/// Whether a path is one that lists kinds, of a group that the API server may have: no guest's text.
+fn is_discovery(path: &str) -> bool {
+    let is_plain = |part: &str| {
+        let is_sign =
+            |sign: char| sign.is_ascii_lowercase() || sign.is_ascii_digit() || ".-".contains(sign);
+        part.chars().all(is_sign) && !part.starts_with("none")
+    };
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    parts.iter().all(|part| is_plain(part))
+        && match *parts.as_slice() {
+            ["api" | "apis" | "version"] | ["api", _] => true,
+            ["apis", ..] => parts.len() <= 3,
+            _ => false,
+        }
+}

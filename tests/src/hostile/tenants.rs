@@ -1,0 +1,204 @@
+//! What is made for the host and its tenants: accounts, roles, objects and Processors.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::{authentication::v1::TokenRequest, core::v1::ServiceAccount};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DeleteParams, DynamicObject, PostParams},
+    config::{AuthInfo, Kubeconfig},
+    core::GroupVersionKind,
+};
+use mortise_host::{cluster::Cluster, desk, files};
+use serde_json::{Value, json};
+
+use super::{TREASURE, attack::Attack, benign};
+use crate::cluster;
+
+/// The namespace of the host, and its account, in `deploy/install.yaml`.
+pub(super) const HOME: &str = "mortise";
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+/// How much an administrator asks for at once.
+const PARALLEL: usize = 8;
+
+/// Applies what `deploy/install.yaml` holds, but for what runs in Pods, and writes a kubeconfig of the host's account.
+pub(super) async fn install(
+    plane: &cluster::Cluster,
+    admin: &Cluster,
+    kubeconfig: &Path,
+) -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut objects = files::load(&root.join("deploy/install.yaml"))?;
+    objects.retain(|object| object["kind"] != "Deployment");
+    let (definitions, others): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|object| object["kind"] == "CustomResourceDefinition");
+    plane.install(&definitions).await?;
+    desk::apply(admin, others).await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(admin.client().clone(), HOME);
+    let asked = (PostParams::default(), TokenRequest::default());
+    let answer = accounts.create_token_request(HOME, &asked.0, &asked.1).await?;
+    let token = answer.status.context("a token")?.token;
+    let mut config = Kubeconfig::read_from(plane.kubeconfig())?;
+    for user in &mut config.auth_infos {
+        let token = Some(token.clone().into());
+        user.auth_info = Some(AuthInfo { token, ..AuthInfo::default() });
+    }
+    for context in &mut config.contexts {
+        if let Some(context) = &mut context.context {
+            context.namespace = Some(HOME.to_owned());
+        }
+    }
+    std::fs::write(kubeconfig, serde_json::to_string(&config)?)?;
+    Ok(())
+}
+
+/// A namespace with an account that consents, and that the host may act as where it is granted so.
+pub(super) async fn tenant(
+    admin: &Cluster,
+    namespace: &str,
+    account: &str,
+    rights: &[(&str, &str)],
+    may_be: bool,
+) -> Result<()> {
+    let named = |name: &str| json!({"namespace": namespace, "name": name});
+    let metadata = json!({
+        "namespace": namespace, "name": account, "annotations": {"mortise.dev/processor": "*"},
+    });
+    let role = |name: &str, rules: Value| json!({"apiVersion": RBAC, "kind": "Role", "metadata": named(name), "rules": rules});
+    let binding = |name: &str, subject: Value| {
+        json!({
+            "apiVersion": RBAC, "kind": "RoleBinding", "metadata": named(name),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [subject],
+        })
+    };
+    let subject = |namespace: &str, name: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": name});
+    let mut objects = vec![
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}),
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        role(account, rules(rights)),
+        binding(account, subject(namespace, account)),
+        json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": named("treasure"),
+            "stringData": {"value": TREASURE[0]},
+        }),
+    ];
+    if may_be {
+        let impersonates = json!([{
+            "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": [account],
+            "verbs": ["impersonate"],
+        }]);
+        let name = "impersonates";
+        objects.extend([role(name, impersonates), binding(name, subject(HOME, HOME))]);
+    }
+    desk::apply(admin, objects).await
+}
+
+/// Rules of a role.
+fn rules(rights: &[(&str, &str)]) -> Value {
+    let mut rules = Vec::new();
+    for (resources, verbs) in rights {
+        let verbs: Vec<&str> = verbs.split(' ').collect();
+        for resource in resources.split(' ') {
+            let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+            let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+            let slash = if subresource.is_empty() { "" } else { "/" };
+            let resource = format!("{plural}{slash}{subresource}");
+            rules.push(json!({"apiGroups": [group], "resources": [resource], "verbs": verbs}));
+        }
+    }
+    Value::Array(rules)
+}
+
+/// Makes what an attack needs, but for its Processor.
+pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
+    let namespace = attack.namespace();
+    tenant(admin, &namespace, attack.name, &attack.all_rights(), attack.may_be).await?;
+    let data = "x".repeat(attack.object_bytes);
+    let config_map = |number: usize| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"text": data},
+            "metadata": {
+                "namespace": namespace, "name": format!("o-{number}"),
+                "labels": {"hostile": attack.name},
+            },
+        })
+    };
+    let config_maps: Api<DynamicObject> =
+        Api::namespaced_with(admin.client().clone(), &namespace, &resource("", "v1", "ConfigMap"));
+    let make = |number: usize| {
+        let (config_maps, object) = (&config_maps, config_map(number));
+        async move {
+            let object = serde_json::from_value(object)?;
+            match config_maps.create(&PostParams::default(), &object).await {
+                Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+                other => other.map(drop).map_err(anyhow::Error::from),
+            }
+        }
+    };
+    stream::iter(0..attack.objects).map(make).buffer_unordered(PARALLEL).try_collect::<()>().await
+}
+
+/// The tenant that does no harm.
+pub(super) async fn prepare_benign(admin: &Cluster) -> Result<()> {
+    tenant(admin, benign::NAME, benign::NAME, benign::RIGHTS, true).await
+}
+
+/// What a Processor's conditions say, each as `Type Status Reason message`; none where it is gone.
+pub(super) async fn conditions(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Vec<String>>> {
+    let Some(processor) = processors(client, namespace).get_opt(name).await? else {
+        return Ok(None);
+    };
+    let text = |of: &Value, key: &str| of[key].as_str().unwrap_or_default().to_owned();
+    let conditions = processor.data.pointer("/status/conditions").and_then(Value::as_array);
+    let said = conditions.into_iter().flatten().map(|condition| {
+        ["type", "status", "reason", "message"].map(|key| text(condition, key)).join(" ")
+    });
+    Ok(Some(said.collect()))
+}
+
+/// The whole of a Processor's status, as text.
+pub(super) async fn status(client: &Client, namespace: &str, name: &str) -> Result<String> {
+    let processor = processors(client, namespace).get_opt(name).await?;
+    Ok(processor.map(|of| of.data.to_string()).unwrap_or_default())
+}
+
+/// Asks for a Processor to be deleted.
+pub(super) async fn delete(client: &Client, namespace: &str, name: &str) -> Result<()> {
+    match processors(client, namespace).delete(name, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other.map(drop).map_err(anyhow::Error::from),
+    }
+}
+
+fn processors(client: &Client, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(
+        client.clone(),
+        namespace,
+        &resource("mortise.dev", "v1alpha1", "Processor"),
+    )
+}
+
+pub(super) fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// Lets a Processor go that nobody looks after: it is deleted, and what holds it is taken away.
+pub(super) async fn unfinish(admin: &Cluster, namespace: &str, name: &str) -> Result<()> {
+    let api = processors(admin.client(), namespace);
+    delete(admin.client(), namespace, name).await?;
+    if let Some(mut processor) = api.get_opt(name).await? {
+        processor.metadata.finalizers = None;
+        match api.replace(name, &PostParams::default(), &processor).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+            other => drop(other?),
+        }
+    }
+    Ok(())
+}
