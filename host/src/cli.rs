@@ -1,14 +1,13 @@
 //! The edge of the program: logs, the async runtime, the exit code.
 
-use std::{io::Write as _, process::ExitCode};
+use std::process::ExitCode;
 
 use anyhow::Context as _;
 use tracing::debug;
 
 use crate::{
-    args::{Args, Command, LogFormat},
+    args::{Args, Command},
     bench, check_config, compile, completion, dev, inspect, log, new,
-    print::RED,
     processor::Compiler,
     serve, simulate, test,
 };
@@ -20,19 +19,13 @@ const BLOCKING: usize = 10;
 
 /// Runs the command and prints what went wrong, once, as a chain of causes.
 pub fn run(args: &Args) -> ExitCode {
-    match try_run(args) {
-        Ok(code) => code,
-        Err(error) => {
-            if args.log_format() == LogFormat::Json {
-                // Who reads the log as JSON reads this line, too.
-                log::write_error(&error);
-            } else {
-                // Where standard error is gone there is nobody to tell.
-                let _ = writeln!(anstream::stderr(), "{RED}error:{RED:#} {error:#}");
-            }
-            ExitCode::FAILURE
-        }
-    }
+    let code = try_run(args).unwrap_or_else(|error| {
+        // Who reads the log as JSON reads this line, too.
+        log::write_error(&error, args.log_format());
+        ExitCode::FAILURE
+    });
+    log::finish();
+    code
 }
 
 /// Prints what the command line asks for, help for instance, or what is wrong with it. Bad input of any sort ends with 1.
@@ -51,6 +44,7 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     log::init(args.log_filter(), args.log_format())?;
     if let Command::Run(_) = &args.command {
+        log::take_panics();
         keep_pages_small();
     }
     let mut threads = tokio::runtime::Builder::new_multi_thread();

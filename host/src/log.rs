@@ -1,26 +1,58 @@
-//! What of the program's own log is written, how, and where: to standard error, or for a time to whoever has the screen.
+//! The program's own log: what of it is written, how, how much, and where to: to standard error, or for a time to whoever has the
+//! screen.
+//!
+//! No line waits for who reads it (`output`), none holds a control character or is longer than 16 KiB (`text`, `json`), and no
+//! processor has more than its share of them (`limit`).
 
-use std::io::{self, IsTerminal as _, Write as _};
-
-use parking_lot::Mutex;
-use tracing::level_filters::LevelFilter;
-use tracing_subscriber::{
-    EnvFilter,
-    fmt::{MakeWriter, format::JsonFields},
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    panic,
+    sync::{Arc, OnceLock},
+    thread,
+    time::{Duration, Instant},
 };
 
-use crate::args::LogFormat;
+use anstream::{AutoStream, ColorChoice, adapter::strip_str};
+use anyhow::Context as _;
+use parking_lot::Mutex;
+use tracing::{Subscriber, level_filters::LevelFilter, warn};
+use tracing_subscriber::{
+    EnvFilter,
+    fmt::{MakeWriter, format::Format, format::JsonFields},
+    layer::SubscriberExt as _,
+};
 
+use self::{
+    limit::{Limited, Limits, Spans, TOLD_EVERY},
+    output::Lines,
+    text::Text,
+};
+use crate::{args::LogFormat, print::RED};
+
+pub(crate) mod counters;
+mod escape;
 mod json;
+mod limit;
+mod output;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub(crate) use escape::escaped;
 
 type Take = Box<dyn Fn(String) + Send>;
 
 /// Who takes the lines instead of standard error.
 static TAKEN: Mutex<Option<Take>> = Mutex::new(None);
+/// The lines for standard error, once there is a thread that writes them.
+static LINES: OnceLock<Lines> = OnceLock::new();
 
 /// It calls each request that was not answered an error; whoever sent it says what becomes of that. An answer that is not JSON it
 /// warns of with all of its text, of Secrets too.
 const QUIET: &str = "kube_client::client::builder=off,kube_client::client=error";
+/// How long the program waits at its end for standard error to take what is still to be said: time enough for who reads, and not
+/// long where nobody does.
+const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// The log's writer.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +66,7 @@ pub struct Redirected(());
 ///
 /// # Errors
 ///
-/// What is given is no filter.
+/// What is given is no filter; the system makes no thread.
 pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let levels = EnvFilter::try_new(format!("{QUIET},{}", own_levels(filter)))
         .map_err(|_| {
@@ -43,20 +75,51 @@ pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
                  a level is off, error, warn, info, debug or trace"
             )
         })?;
-    let log = tracing_subscriber::fmt().with_env_filter(levels).with_writer(Output);
-    match format {
-        LogFormat::Text if io::stderr().is_terminal() => log.init(),
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.fmt_fields(JsonFields::new()).event_format(json::Json).init(),
-    }
-    Ok(())
+    let limits = Arc::new(Limits::default());
+    let of_thread = Arc::clone(&limits);
+    let lines = LINES.get_or_init(Lines::default);
+    let write = move || write_for_ever(lines, &of_thread);
+    thread::Builder::new()
+        .name("log".to_owned())
+        .spawn(write)
+        .context("cannot start the thread of the log")?;
+    let ansi = io::stderr().is_terminal();
+    let subscriber = subscriber(levels, format, ansi, limits, Output);
+    tracing::subscriber::set_global_default(subscriber).context("there is a log already")
 }
 
-/// Writes what ends the program as a line of a log in JSON, whatever is logged else, even where the log could not begin.
-pub fn write_error(error: &anyhow::Error) {
-    let line = json::line("ERROR", "mortise", &format!("{error:#}"));
-    // Where standard error is gone there is nobody to tell.
-    let _ = writeln!(io::stderr(), "{line}");
+/// Logs panics, too, which otherwise are written to standard error by the thread that panics.
+pub fn take_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let trace = std::backtrace::Backtrace::capture();
+        tracing::error!(%trace, "{panic}");
+    }));
+}
+
+/// Writes what ends the program, whatever is logged else, even where the log could not begin: as a line of a log in JSON, or for
+/// people.
+pub fn write_error(error: &anyhow::Error, format: LogFormat) {
+    let mut line = match format {
+        LogFormat::Json => json::line("ERROR", "mortise", &format!("{error:#}")),
+        LogFormat::Text => format!("{RED}error:{RED:#} {error:#}"),
+    };
+    line.push('\n');
+    if AutoStream::choice(&io::stderr()) == ColorChoice::Never {
+        line = strip_str(&line).to_string();
+    }
+    match LINES.get() {
+        Some(lines) => lines.push_last(line.as_bytes()),
+        // Where standard error is gone there is nobody to tell.
+        None => _ = io::stderr().write_all(line.as_bytes()),
+    }
+}
+
+/// Waits for a moment until all that was said is written: the program is about to end.
+pub fn finish() {
+    if let Some(lines) = LINES.get() {
+        // Where standard error stands still there is nobody to tell.
+        let _ = lines.drained(LAST_LINES);
+    }
 }
 
 /// Hands each line to `take`. There is one log: a second call takes the first one's place.
@@ -80,16 +143,60 @@ impl MakeWriter<'_> for Output {
 }
 
 impl io::Write for Output {
+    /// Takes a line: events are written as a whole.
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         match &*TAKEN.lock() {
             Some(take) => take(String::from_utf8_lossy(text).trim_end().to_owned()),
-            None => io::stderr().write_all(text)?,
+            None => match LINES.get() {
+                Some(lines) if lines.push(text) => {}
+                Some(_) => _ = counters::LOST.inc(),
+                None => io::stderr().write_all(text)?,
+            },
         }
         Ok(text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
+        Ok(())
+    }
+}
+
+/// What takes events and writes those of these levels.
+fn subscriber<W>(
+    levels: EnvFilter,
+    format: LogFormat,
+    ansi: bool,
+    limits: Arc<Limits>,
+    to: W,
+) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let log = tracing_subscriber::fmt().with_env_filter(levels).with_writer(to).with_ansi(ansi);
+    match format {
+        LogFormat::Text => {
+            let inner = Format::default().with_ansi(ansi);
+            let log = log.fmt_fields(Text).event_format(Limited { inner, limits });
+            Box::new(log.finish().with(Spans))
+        }
+        LogFormat::Json => {
+            let inner = json::Json;
+            let log = log.fmt_fields(JsonFields::new()).event_format(Limited { inner, limits });
+            Box::new(log.finish().with(Spans))
+        }
+    }
+}
+
+/// Writes lines, and tells from time to time what was not written.
+fn write_for_ever(lines: &Lines, limits: &Limits) {
+    loop {
+        lines.write(&mut io::stderr(), TOLD_EVERY, |lines| {
+            warn!(lines, "lines of the log were dropped: standard error stood still");
+        });
+        for of in limits.take_dropped(Instant::now()) {
+            let (processor, lines) = (of.processor.as_deref(), of.lines);
+            warn!(processor, lines, "lines of the log were dropped: more was said than is logged");
+        }
     }
 }
 
@@ -102,24 +209,4 @@ fn own_levels(filter: &str) -> String {
             _ => directive.to_owned(),
         });
     directives.collect::<Vec<_>>().join(",")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_level_alone_is_that_of_our_own_crates() {
-        let cases = [
-            ("debug", "warn,mortise=debug"),
-            ("error", "error"),
-            ("tower=debug", "tower=debug"),
-            ("info,tower=debug", "warn,mortise=info,tower=debug"),
-        ];
-        for (given, filter) in cases {
-            assert_eq!(own_levels(given), filter);
-            EnvFilter::try_new(own_levels(given)).unwrap();
-        }
-        assert!(EnvFilter::try_new(own_levels("tower=loud")).is_err());
-    }
 }

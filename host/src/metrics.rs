@@ -3,10 +3,11 @@
 //! Labels are processor, kind, verb, reason and the like, all of them few; never an object's name, of which there is no bound.
 //! What happens is counted where it happens; what is, is sampled when somebody asks.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text},
+    encoding::text,
     metrics::{
         counter::Counter,
         family::Family,
@@ -19,6 +20,7 @@ use prometheus_client::{
 use crate::{
     access::Denial,
     contract::Kind,
+    log::counters,
     queue::{self, Key},
     reconciler::Report,
     record::{Ending, MustRun},
@@ -26,8 +28,18 @@ use crate::{
     write::Change,
 };
 
+pub(crate) mod labels;
+pub(crate) mod series;
 #[cfg(test)]
 mod tests;
+
+use self::{
+    labels::{
+        Compiled, Denied, Ended, Keys, LookedUp, NotSkipped, OfKind, OfProcessor, Stored, Trapped,
+        Written,
+    },
+    series::{OTHER, Series},
+};
 
 /// The media type of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -43,6 +55,9 @@ const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// A small module is compiled in a fraction of a second, a large one in minutes.
 const SHORTEST_COMPILE_SECONDS: f64 = 0.05;
 const COMPILE_BUCKETS: u16 = 14;
+
+/// Restarts of how many kinds are told apart. Whose kinds are many are those who write descriptions.
+const RESTARTED: usize = 512;
 
 /// The metrics of a host. Clones are handles of the same ones.
 #[derive(Clone)]
@@ -63,93 +78,30 @@ pub struct Sample {
 
 struct All {
     registry: Registry,
-    reconciles: Family<Ended, Counter>,
-    reconcile_duration: Family<OfKind, Histogram, fn() -> Histogram>,
-    reconciles_skipped: Family<OfKind, Counter>,
-    reconciles_not_skipped: Family<NotSkipped, Counter>,
+    reconciles: Series<Ended, Counter>,
+    reconcile_duration: Series<OfKind, Histogram>,
+    reconciles_skipped: Series<OfKind, Counter>,
+    reconciles_not_skipped: Series<NotSkipped, Counter>,
     queue_keys: Family<Keys, Gauge>,
-    queue_retries: Family<OfProcessor, Counter>,
-    calls_trapped: Family<Trapped, Counter>,
+    queue_retries: Series<OfProcessor, Counter>,
+    calls_trapped: Series<Trapped, Counter>,
     calls_waiting: Family<OfProcessor, Gauge>,
-    call_wait: Family<OfProcessor, Histogram, fn() -> Histogram>,
-    reads: Family<OfProcessor, Counter>,
-    read_bytes: Family<OfProcessor, Counter>,
-    writes: Family<Written, Counter>,
-    writes_skipped: Family<OfProcessor, Counter>,
-    conflicts_forced: Family<OfKind, Counter>,
+    call_wait: Series<OfProcessor, Histogram>,
+    reads: Series<OfProcessor, Counter>,
+    read_bytes: Series<OfProcessor, Counter>,
+    writes: Series<Written, Counter>,
+    writes_skipped: Series<OfProcessor, Counter>,
+    conflicts_forced: Series<OfKind, Counter>,
     store_objects: Family<Stored, Gauge>,
     store_bytes: Family<Stored, Gauge>,
-    denied: Family<Denied, Counter>,
+    denied: Series<Denied, Counter>,
     watch_restarts: Family<Stored, Counter>,
-    log_lines_dropped: Family<OfProcessor, Counter>,
+    /// The kinds that these are told of.
+    restarted: Mutex<BTreeSet<String>>,
+    log_lines_dropped: Series<OfProcessor, Counter>,
     code_lookups: Family<LookedUp, Counter>,
     compile_duration: Family<Compiled, Histogram, fn() -> Histogram>,
     leading: Gauge,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OfProcessor {
-    processor: Arc<str>,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct OfKind {
-    processor: Arc<str>,
-    kind: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Ended {
-    processor: Arc<str>,
-    kind: String,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct NotSkipped {
-    processor: Arc<str>,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Keys {
-    processor: Arc<str>,
-    state: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Trapped {
-    processor: Arc<str>,
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Written {
-    processor: Arc<str>,
-    kind: String,
-    verb: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Denied {
-    processor: Arc<str>,
-    verb: String,
-    kind: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct LookedUp {
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Compiled {
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Stored {
-    kind: String,
 }
 
 // === impl Metrics ===
@@ -176,12 +128,12 @@ impl Metrics {
             Ending::Failure => "failure",
         };
         let ended = Ended { processor: Arc::clone(processor), kind: kind.clone(), result };
-        all.reconciles.get_or_create(&ended).inc();
+        all.reconciles.of(ended).inc();
         let of_kind = OfKind { processor: Arc::clone(processor), kind };
-        all.reconcile_duration.get_or_create(&of_kind).observe(report.took.as_secs_f64());
+        all.reconcile_duration.of(of_kind).observe(report.took.as_secs_f64());
         let of = OfProcessor { processor: Arc::clone(processor) };
-        let count = |family: &Family<OfProcessor, Counter>, by: usize| {
-            family.get_or_create(&of).inc_by(by as u64);
+        let count = |series: &Series<OfProcessor, Counter>, by: usize| {
+            series.of(of.clone()).inc_by(by as u64);
         };
         count(&all.queue_retries, usize::from(report.attempt > 0));
         count(&all.reads, report.reads());
@@ -190,7 +142,7 @@ impl Metrics {
         for Change { action, of, .. } in &report.changes {
             let (processor, kind) = (Arc::clone(processor), shown(&of.kind));
             let written = Written { processor, kind, verb: action.to_string() };
-            all.writes.get_or_create(&written).inc();
+            all.writes.of(written).inc();
         }
     }
 
@@ -198,52 +150,81 @@ impl Metrics {
     pub fn skipped(&self, report: &Report) {
         let processor = Arc::clone(report.key.processor());
         let of_kind = OfKind { processor, kind: shown(&report.kind) };
-        self.0.reconciles_skipped.get_or_create(&of_kind).inc();
+        self.0.reconciles_skipped.of(of_kind).inc();
     }
 
     /// A reconcile was made though nothing has changed that the host knows of.
     pub fn not_skipped(&self, key: &Key, why: MustRun) {
         let processor = Arc::clone(key.processor());
         let not_skipped = NotSkipped { processor, reason: why.label() };
-        self.0.reconciles_not_skipped.get_or_create(&not_skipped).inc();
+        self.0.reconciles_not_skipped.of(not_skipped).inc();
     }
 
     /// A call has ended without an answer.
     pub fn trapped(&self, key: &Key, reason: &'static str) {
         let trapped = Trapped { processor: Arc::clone(key.processor()), reason };
-        self.0.calls_trapped.get_or_create(&trapped).inc();
+        self.0.calls_trapped.of(trapped).inc();
     }
 
     /// A call has waited so long for a slot.
     pub fn waited(&self, key: &Key, waited: Duration) {
         if waited >= LEAST_WAIT {
             let of = OfProcessor { processor: Arc::clone(key.processor()) };
-            self.0.call_wait.get_or_create(&of).observe(waited.as_secs_f64());
+            self.0.call_wait.of(of).observe(waited.as_secs_f64());
         }
     }
 
     /// A guest has said more than is kept.
     pub fn log_dropped(&self, key: &Key, lines: u32) {
         let of = OfProcessor { processor: Arc::clone(key.processor()) };
-        self.0.log_lines_dropped.get_or_create(&of).inc_by(lines.into());
+        self.0.log_lines_dropped.of(of).inc_by(lines.into());
     }
 
     /// Fields of others were taken by force.
     pub fn forced(&self, key: &Key, kind: &Kind) {
         let of = OfKind { processor: Arc::clone(key.processor()), kind: shown(kind) };
-        self.0.conflicts_forced.get_or_create(&of).inc();
+        self.0.conflicts_forced.of(of).inc();
     }
 
-    /// A processor was refused something that its account may not do, or that it does not declare.
-    pub fn denied(&self, processor: &Arc<str>, denial: &Denial) {
+    /// A processor was refused something that its account may not do, or that it does not declare. Kinds that are not among those
+    /// which it declares are counted together: a guest can name any number.
+    pub fn denied(&self, processor: &Arc<str>, denial: &Denial, declared: &[Kind]) {
+        let Kind { group, kind, .. } = &denial.kind;
+        let is_declared = declared.iter().any(|of| of.group == *group && of.kind == *kind);
+        let kind = if is_declared { shown(&denial.kind) } else { OTHER.to_owned() };
         let verb = denial.lack.verb().to_owned();
-        let denied = Denied { processor: Arc::clone(processor), verb, kind: shown(&denial.kind) };
-        self.0.denied.get_or_create(&denied).inc();
+        let denied = Denied { processor: Arc::clone(processor), verb, kind };
+        self.0.denied.of(denied).inc();
+    }
+
+    /// A processor is gone, and all that was counted of it.
+    pub fn forget_processor(&self, processor: &str) {
+        let Self(all) = self;
+        all.reconciles.forget(processor);
+        all.reconcile_duration.forget(processor);
+        all.reconciles_skipped.forget(processor);
+        all.reconciles_not_skipped.forget(processor);
+        all.queue_retries.forget(processor);
+        all.calls_trapped.forget(processor);
+        all.call_wait.forget(processor);
+        all.reads.forget(processor);
+        all.read_bytes.forget(processor);
+        all.writes.forget(processor);
+        all.writes_skipped.forget(processor);
+        all.conflicts_forced.forget(processor);
+        all.denied.forget(processor);
+        all.log_lines_dropped.forget(processor);
+        counters::LIMITED.forget(processor);
     }
 
     /// A watch has failed and is begun again.
     pub fn watch_restarted(&self, kind: &Kind) {
-        self.0.watch_restarts.get_or_create(&Stored { kind: shown(kind) }).inc();
+        let kind = shown(kind);
+        let mut known = self.0.restarted.lock();
+        let is_other = known.len() >= RESTARTED && !known.contains(&kind);
+        let stored = Stored { kind: if is_other { OTHER.to_owned() } else { kind } };
+        self.0.watch_restarts.get_or_create(&stored).inc();
+        known.insert(stored.kind);
     }
 
     /// A module's code was looked for in the cache: `hit`, `miss`, or `refused` if what is there is not to be used.
@@ -283,6 +264,7 @@ impl Metrics {
             all.store_objects.get_or_create(&stored).set(whole(memory.objects));
             all.store_bytes.get_or_create(&stored).set(whole(memory.total));
         }
+        all.forget_restarts(&sample.stores);
         let mut text = String::new();
         text::encode(&mut text, &all.registry)?;
         Ok(text)
@@ -305,25 +287,26 @@ impl All {
             || Histogram::new(exponential_buckets(SHORTEST_COMPILE_SECONDS, 2.0, COMPILE_BUCKETS));
         let mut all = Self {
             registry: Registry::with_prefix("mortise"),
-            reconciles: Family::default(),
-            reconcile_duration: Family::new_with_constructor(histogram),
-            reconciles_skipped: Family::default(),
-            reconciles_not_skipped: Family::default(),
+            reconciles: Series::default(),
+            reconcile_duration: Series::new(Family::new_with_constructor(histogram)),
+            reconciles_skipped: Series::default(),
+            reconciles_not_skipped: Series::default(),
             queue_keys: Family::default(),
-            queue_retries: Family::default(),
-            calls_trapped: Family::default(),
+            queue_retries: Series::default(),
+            calls_trapped: Series::default(),
             calls_waiting: Family::default(),
-            call_wait: Family::new_with_constructor(histogram),
-            reads: Family::default(),
-            read_bytes: Family::default(),
-            writes: Family::default(),
-            writes_skipped: Family::default(),
-            conflicts_forced: Family::default(),
+            call_wait: Series::new(Family::new_with_constructor(histogram)),
+            reads: Series::default(),
+            read_bytes: Series::default(),
+            writes: Series::default(),
+            writes_skipped: Series::default(),
+            conflicts_forced: Series::default(),
             store_objects: Family::default(),
             store_bytes: Family::default(),
-            denied: Family::default(),
+            denied: Series::default(),
             watch_restarts: Family::default(),
-            log_lines_dropped: Family::default(),
+            restarted: Mutex::default(),
+            log_lines_dropped: Series::default(),
             code_lookups: Family::default(),
             compile_duration: Family::new_with_constructor(compile),
             leading: Gauge::default(),
@@ -335,22 +318,22 @@ impl All {
     /// The list: names (with the ending that the format asks for: `_total` of counters, the unit), and what they mean.
     fn register(&mut self) {
         let registry = &mut self.registry;
-        registry.register("reconciles", "Reconciles by result", self.reconciles.clone());
+        registry.register("reconciles", "Reconciles by result", self.reconciles.family.clone());
         registry.register(
             "reconciles_skipped",
             "Resyncs and first reconciles that were left out: what they would see and what was written is as the last one left it",
-            self.reconciles_skipped.clone(),
+            self.reconciles_skipped.family.clone(),
         );
         registry.register(
             "reconciles_not_skipped",
             "Resyncs and first reconciles that were made, by what the last one did or what has changed since",
-            self.reconciles_not_skipped.clone(),
+            self.reconciles_not_skipped.family.clone(),
         );
         registry.register_with_unit(
             "reconcile_duration",
             "How long reconciles took, writes included",
             Unit::Seconds,
-            self.reconcile_duration.clone(),
+            self.reconcile_duration.family.clone(),
         );
         registry.register(
             "queue_keys",
@@ -360,42 +343,57 @@ impl All {
         registry.register(
             "queue_retries",
             "Reconciles after one that failed",
-            self.queue_retries.clone(),
+            self.queue_retries.family.clone(),
         );
-        registry.register("reads", "Questions that processors asked", self.reads.clone());
+        registry.register("reads", "Questions that processors asked", self.reads.family.clone());
         registry.register_with_unit(
             "read",
             "Objects that processors were given in answer",
             Unit::Bytes,
-            self.read_bytes.clone(),
+            self.read_bytes.family.clone(),
         );
         registry.register(
             "writes",
             "Changes in the cluster, by what was done",
-            self.writes.clone(),
+            self.writes.family.clone(),
         );
         registry.register(
             "writes_skipped",
             "Writes that were not sent since all was so already",
-            self.writes_skipped.clone(),
+            self.writes_skipped.family.clone(),
         );
         registry.register(
             "conflicts_forced",
             "Fields taken from other managers, by write",
-            self.conflicts_forced.clone(),
+            self.conflicts_forced.family.clone(),
         );
         registry.register(
             "denied",
             "Reads and writes that the accounts of processors may not do, and reads that are not declared",
-            self.denied.clone(),
+            self.denied.family.clone(),
         );
+        self.register_of_log();
+        self.register_of_calls();
+        self.register_of_host();
+    }
+
+    fn register_of_log(&mut self) {
+        let registry = &mut self.registry;
         registry.register(
             "log_lines_dropped",
             "Lines of guests' logs over the limit",
-            self.log_lines_dropped.clone(),
+            self.log_lines_dropped.family.clone(),
         );
-        self.register_of_calls();
-        self.register_of_host();
+        registry.register(
+            "log_lines_limited",
+            "Lines about a processor that were not logged, since more was said of it than is",
+            counters::LIMITED.family.clone(),
+        );
+        registry.register(
+            "log_lines_lost",
+            "Other lines that were not logged: standard error stood still, or one line came too often",
+            counters::LOST.clone(),
+        );
     }
 
     fn register_of_calls(&mut self) {
@@ -403,7 +401,7 @@ impl All {
         registry.register(
             "calls_trapped",
             "Calls of a processor that gave no answer, by what ended them",
-            self.calls_trapped.clone(),
+            self.calls_trapped.family.clone(),
         );
         registry.register(
             "calls_waiting",
@@ -414,8 +412,20 @@ impl All {
             "call_wait",
             "How long calls waited for a slot that found none free",
             Unit::Seconds,
-            self.call_wait.clone(),
+            self.call_wait.family.clone(),
         );
+    }
+
+    /// Where restarts of many kinds are told: no more of those that are not watched any more.
+    fn forget_restarts(&self, stores: &[(Arc<Kind>, Memory)]) {
+        let mut known = self.restarted.lock();
+        if known.len() <= RESTARTED / 2 {
+            return;
+        }
+        let watched: BTreeSet<String> = stores.iter().map(|(kind, _)| shown(kind)).collect();
+        for kind in known.extract_if(.., |kind| !watched.contains(kind)) {
+            self.watch_restarts.remove(&Stored { kind });
+        }
     }
 
     fn register_of_host(&mut self) {

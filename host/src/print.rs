@@ -8,6 +8,7 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
+    log::escaped,
     reconciler::Report,
     record::Digest,
     write::{Action, Change},
@@ -218,18 +219,24 @@ pub fn report(report: &Report) -> String {
         let _ = write!(text, "  {DIM}attempt {}{DIM:#}", report.attempt + 1);
     }
     if let Some(failure) = &report.failure {
-        let _ = write!(text, "\n  {RED}failed:{RED:#} {}", indented(failure));
+        let _ = write!(text, "\n  {RED}failed:{RED:#} {}", told(failure));
     }
     for note in &report.notes {
-        let _ = write!(text, "\n  {DIM}note:{DIM:#} {}", indented(note));
+        let _ = write!(text, "\n  {DIM}note:{DIM:#} {}", told(note));
     }
     for line in &report.log {
-        let _ = write!(text, "\n  {DIM}{:?}:{DIM:#} {}", line.level, indented(&line.message));
+        let _ = write!(text, "\n  {DIM}{:?}:{DIM:#} {}", line.level, told(&line.message));
         for (name, value) in &line.fields {
-            let _ = write!(text, " {DIM}{name}={DIM:#}{}", indented(value));
+            let _ = write!(text, " {DIM}{}={DIM:#}{}", escaped(name), told(value));
         }
     }
     text
+}
+
+/// A text of a guest under the line that begins it: no line of it looks like one of ours.
+fn told(text: &str) -> String {
+    let lines: Vec<_> = text.trim_end().split('\n').map(escaped).collect();
+    lines.join("\n    ")
 }
 
 /// A text of several lines under the line that begins it.

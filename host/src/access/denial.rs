@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
+    sync::Arc,
 };
 
 use parking_lot::Mutex;
 
 use super::Question;
-use crate::{cluster::Account, contract::Kind, metrics::Metrics, queue::Key};
+use crate::{cluster::Account, contract::Kind, queue::Key};
 
 /// Something that a run was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,9 +34,37 @@ pub enum Lack {
     },
 }
 
-/// What is refused now, by the keys whose last run met it.
+/// How many different denials are kept of a processor, and told. Whoever reads them mends the first few; a guest can make up any number.
+const KEPT: usize = 64;
+/// How many of them are kept of one key: there may be many keys.
+const OF_KEY: usize = 16;
+
+/// The denials that hold now, by processor and by the keys whose last run met them.
 #[derive(Debug, Default)]
-pub struct Denials(Mutex<HashMap<Key, Vec<Denial>>>);
+pub struct Denials(Mutex<HashMap<Arc<str>, OfProcessor>>);
+
+/// The denials of one processor.
+#[derive(Debug, Default)]
+struct OfProcessor {
+    held: BTreeMap<Arc<Lack>, Held>,
+    by_key: HashMap<Key, OfKey>,
+}
+
+/// A denial that holds.
+#[derive(Debug)]
+struct Held {
+    denial: Denial,
+    /// How many keys hold it.
+    keys: usize,
+}
+
+/// What the last run of a key was refused.
+#[derive(Debug, Default)]
+struct OfKey {
+    held: Vec<Arc<Lack>>,
+    /// How many more it was refused that are not kept.
+    more: usize,
+}
 
 // === impl Denial ===
 
@@ -49,6 +78,30 @@ impl Denial {
     pub(crate) fn of_declaration(verb: &'static str, kind: &Kind, message: &str) -> Self {
         let lack = Lack::Declaration { verb, message: message.into() };
         Self { lack, kind: kind.clone() }
+    }
+
+    /// The texts of it that a processor may have chosen.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        let chosen = match &self.lack {
+            Lack::Right(question) => question.name.as_deref(),
+            Lack::Declaration { message, .. } => Some(&**message),
+        };
+        chosen.into_iter().chain([self.kind.group.as_str(), self.kind.kind.as_str()])
+    }
+
+    /// Changes each of these.
+    pub(crate) fn each_text(&mut self, mut change: impl FnMut(&mut String)) {
+        let chosen = match &mut self.lack {
+            Lack::Right(question) => question.name.as_mut(),
+            Lack::Declaration { message, .. } => Some(message),
+        };
+        if let Some(chosen) = chosen {
+            let mut text = std::mem::take(chosen).into_string();
+            change(&mut text);
+            *chosen = text.into();
+        }
+        change(&mut self.kind.group);
+        change(&mut self.kind.kind);
     }
 
     /// `may not get secrets in namespace …`, ``v1 Secret `a` is not declared; …``.
@@ -81,56 +134,101 @@ impl fmt::Display for Lack {
 // === impl Denials ===
 
 impl Denials {
-    /// A run of a key has ended and was refused these; what the one before was refused holds no longer. Tells what is new.
-    pub(crate) fn keep(&self, key: &Key, account: &Account, denials: &[Denial], metrics: &Metrics) {
-        for denial in denials {
-            metrics.denied(key.processor(), denial);
-        }
-        let mut all = self.0.lock();
-        let is_told = |denial: &&Denial| {
-            let mut of_processor =
-                all.iter().filter(|(held, _)| held.processor() == key.processor());
-            of_processor.any(|(_, held)| held.contains(denial))
-        };
-        let new = denials.iter().filter(|denial| !is_told(denial));
-        let new: BTreeMap<&Lack, &Denial> = new.map(|new| (&new.lack, new)).collect();
-        for Denial { lack, kind } in new.into_values() {
+    /// Keeps what a run of a key was refused in the place of what the one before was; says in the log what is new to the processor.
+    pub(crate) fn keep(&self, key: &Key, account: &Account, denials: &[Denial]) {
+        let distinct: BTreeMap<&Lack, &Denial> =
+            denials.iter().map(|denial| (&denial.lack, denial)).collect();
+        let new = self.exchange(key, &distinct);
+        // Outside of the lock: whoever reads the log may be slow.
+        for Denial { lack, kind } in new {
             let (verb, kind) = (lack.verb(), &kind.kind);
             tracing::warn!(processor = %key.processor(), %account, verb, kind, %key, "denied: {lack}");
         }
-        if denials.is_empty() {
-            all.remove(key);
-        } else {
-            all.insert(key.clone(), denials.to_vec());
-        }
     }
 
-    /// What the keys of a processor are refused now, each once.
-    pub fn of_processor(&self, processor: &str) -> Vec<Denial> {
+    fn exchange(&self, key: &Key, denials: &BTreeMap<&Lack, &Denial>) -> Vec<Denial> {
+        let mut all = self.0.lock();
+        if denials.is_empty() {
+            forget(&mut all, key);
+            return Vec::new();
+        }
+        let of = all.entry(Arc::clone(key.processor())).or_default();
+        of.exchange(key, denials)
+    }
+
+    /// What the keys of a processor are refused now, each once, as far as that is kept; and how many more.
+    pub fn of_processor(&self, processor: &str) -> (Vec<Denial>, usize) {
         let all = self.0.lock();
-        let of = all.iter().filter(|(key, _)| &**key.processor() == processor);
-        let denials: BTreeMap<&Lack, &Denial> =
-            of.flat_map(|(_, denials)| denials).map(|denial| (&denial.lack, denial)).collect();
-        denials.into_values().cloned().collect()
+        let Some(of) = all.get(processor) else { return (Vec::new(), 0) };
+        let held = of.held.values().map(|held| held.denial.clone()).collect();
+        (held, of.by_key.values().map(|of| of.more).sum())
     }
 
     /// Forgets a key.
     pub(crate) fn forget(&self, key: &Key) {
-        self.0.lock().remove(key);
+        forget(&mut self.0.lock(), key);
     }
 
     /// Forgets all keys of a processor.
     pub(crate) fn forget_processor(&self, processor: &str) {
-        self.0.lock().retain(|key, _| &**key.processor() != processor);
+        self.0.lock().remove(processor);
+    }
+}
+
+fn forget(all: &mut HashMap<Arc<str>, OfProcessor>, key: &Key) {
+    if let Some(of) = all.get_mut(key.processor()) {
+        of.let_go(key);
+        if of.by_key.is_empty() {
+            all.remove(key.processor());
+        }
+    }
+}
+
+// === impl OfProcessor ===
+
+impl OfProcessor {
+    /// Puts these in the place of what a key held. Returns those that no key held before.
+    fn exchange(&mut self, key: &Key, denials: &BTreeMap<&Lack, &Denial>) -> Vec<Denial> {
+        let (mut held, mut unknown) = (Vec::new(), Vec::new());
+        for (lack, denial) in denials {
+            match self.held.get_key_value(*lack) {
+                Some((lack, _)) if held.len() < OF_KEY => held.push(Arc::clone(lack)),
+                Some(_) => {}
+                None => unknown.push(*denial),
+            }
+        }
+        for lack in &held {
+            if let Some(held) = self.held.get_mut(lack) {
+                held.keys += 1;
+            }
+        }
+        self.let_go(key);
+        let room = (OF_KEY - held.len()).min(KEPT.saturating_sub(self.held.len()));
+        unknown.truncate(room);
+        for denial in &unknown {
+            let lack = Arc::new(denial.lack.clone());
+            held.push(Arc::clone(&lack));
+            self.held.insert(lack, Held { denial: (*denial).clone(), keys: 1 });
+        }
+        let more = denials.len() - held.len();
+        self.by_key.insert(key.clone(), OfKey { held, more });
+        unknown.into_iter().cloned().collect()
+    }
+
+    fn let_go(&mut self, key: &Key) {
+        for lack in self.by_key.remove(key).unwrap_or_default().held {
+            let Some(held) = self.held.get_mut(&lack) else { continue };
+            held.keys -= 1;
+            if held.keys == 0 {
+                self.held.remove(&lack);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        io,
-        sync::{Arc, Mutex as StdMutex},
-    };
+    use std::{io, sync::Mutex as StdMutex};
 
     use serde_json::Value;
 
@@ -175,14 +273,14 @@ mod tests {
         let lines =
             tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || to.clone());
         let _listening = tracing::subscriber::set_default(lines.finish());
-        let (denials, metrics) = (Denials::default(), Metrics::default());
+        let denials = Denials::default();
         let account: Account = "shop/painter".parse().unwrap();
         let key =
             |name: &str| Key::new(&"shop/painter".into(), &"rules".into(), Some("shop"), name);
-        denials.keep(&key("a"), &account, &[denial("s")], &metrics);
+        denials.keep(&key("a"), &account, &[denial("s")]);
         // Neither what was said of this key before nor what is said of another one is said again.
-        denials.keep(&key("a"), &account, &[denial("s")], &metrics);
-        denials.keep(&key("b"), &account, &[denial("s")], &metrics);
+        denials.keep(&key("a"), &account, &[denial("s")]);
+        denials.keep(&key("b"), &account, &[denial("s")]);
         let lines = log.lines();
         assert_eq!(lines.len(), 1, "{lines:#?}");
         let expected = [
@@ -197,13 +295,38 @@ mod tests {
             assert_eq!(lines[0][field], value, "{field}: {:#}", lines[0]);
         }
         assert_eq!(lines[0]["key"], key("a").to_string());
-        denials.keep(&key("b"), &account, &[denial("another")], &metrics);
+        denials.keep(&key("b"), &account, &[denial("another")]);
         assert_eq!(log.lines().len(), 2);
         // What holds no longer is said when it holds again.
         for key in [key("a"), key("b")] {
-            denials.keep(&key, &account, &[], &metrics);
+            denials.keep(&key, &account, &[]);
         }
-        denials.keep(&key("a"), &account, &[denial("s")], &metrics);
+        denials.keep(&key("a"), &account, &[denial("s")]);
         assert_eq!(log.lines().len(), 3);
+    }
+
+    #[test]
+    fn what_is_kept_and_said_of_a_processor_is_bounded() {
+        let log = Log::default();
+        let to = log.clone();
+        let lines = tracing_subscriber::fmt().json().with_writer(move || to.clone());
+        let _listening = tracing::subscriber::set_default(lines.finish());
+        let (denials, account) = (Denials::default(), "shop/painter".parse().unwrap());
+        let key = |name: &str| Key::new(&"shop/loud".into(), &"r".into(), Some("shop"), name);
+        for run in 0..100 {
+            let made_up: Vec<Denial> =
+                (0..1000).map(|number| denial(&format!("s-{run}-{number}"))).collect();
+            denials.keep(&key(&run.to_string()), &account, &made_up);
+        }
+        let (held, more) = denials.of_processor("shop/loud");
+        assert_eq!((held.len(), more), (KEPT, 100_000 - KEPT));
+        assert_eq!(log.lines().len(), KEPT, "what is not kept is not said");
+        // There is room again, and nothing is left of what was.
+        for run in 0..100 {
+            denials.keep(&key(&run.to_string()), &account, &[]);
+        }
+        assert!(denials.0.lock().is_empty());
+        denials.keep(&key("a"), &account, &[denial("s")]);
+        assert_eq!(denials.of_processor("shop/loud"), (vec![denial("s")], 0));
     }
 }

@@ -3,7 +3,10 @@
 //! `timestamp`, `level`, `target` and `message`, the event's own fields beside them; `span` holds the fields of the innermost span and
 //! `in` its name. A format of our own: that of `tracing-subscriber` writes a span's name as one more field `name`, and ours have one.
 
-use std::{error::Error, fmt};
+use std::{
+    error::Error,
+    fmt::{self, Write as _},
+};
 
 use serde_json::{Map, Value};
 use tracing::{
@@ -15,17 +18,42 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
+use super::escape::{Bounded, Form, Room, is_unsafe};
+
 /// One JSON object a line; the fields of spans are to be formatted as JSON, too.
 pub(super) struct Json;
 
-/// Takes the fields of an event.
-struct Fields<'a>(&'a mut Map<String, Value>);
+/// Takes the fields of an event, each text of them cut.
+struct Fields<'a> {
+    to: &'a mut Map<String, Value>,
+    room: Room,
+}
 
 /// A line without an event.
-pub(super) fn line(level: &str, target: &str, message: &str) -> Value {
+pub(super) fn line(level: &str, target: &str, message: &str) -> String {
     let mut line = head(level, target);
     line.insert("message".into(), message.into());
-    Value::Object(line)
+    written(line)
+}
+
+/// An object as a line. JSON escapes what ends a line for most readers; some take other characters for an end of one, and
+/// terminals for a command.
+fn written(line: Map<String, Value>) -> String {
+    let line = Value::Object(line).to_string();
+    if !line.contains(is_unsafe) {
+        return line;
+    }
+    // Outside of texts there is none of them, and all of them are in the first plane.
+    let mut escaped = String::with_capacity(line.len() + 16);
+    for character in line.chars() {
+        if is_unsafe(character) {
+            // A string takes all that is written to it.
+            let _ = write!(escaped, "\\u{:04x}", u32::from(character));
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
 }
 
 fn head(level: &str, target: &str) -> Map<String, Value> {
@@ -49,7 +77,7 @@ where
     ) -> fmt::Result {
         let metadata = event.metadata();
         let mut line = head(metadata.level().as_str(), metadata.target());
-        event.record(&mut Fields(&mut line));
+        event.record(&mut Fields { to: &mut line, room: Room::of_line() });
         if let Some(span) = context.lookup_current() {
             line.insert("in".into(), span.name().into());
             if let Some(fields) = span.extensions().get::<FormattedFields<N>>() {
@@ -57,7 +85,7 @@ where
                 line.insert("span".into(), fields);
             }
         }
-        writeln!(to, "{}", Value::Object(line))
+        writeln!(to, "{}", written(line))
     }
 }
 
@@ -65,7 +93,14 @@ where
 
 impl Fields<'_> {
     fn put(&mut self, field: &Field, value: impl Into<Value>) {
-        self.0.insert(field.name().to_owned(), value.into());
+        self.to.insert(field.name().to_owned(), value.into());
+    }
+
+    fn put_text(&mut self, field: &Field, value: fmt::Arguments<'_>) {
+        let mut text = String::new();
+        // A value that cannot be formatted is told as far as it could be.
+        let _ = Bounded::new(&mut text, &mut self.room, Form::Json).write_fmt(value);
+        self.put(field, text);
     }
 }
 
@@ -87,14 +122,14 @@ impl Visit for Fields<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, value);
+        self.put_text(field, format_args!("{value}"));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.put(field, value.to_string());
+        self.put_text(field, format_args!("{value}"));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, format!("{value:?}"));
+        self.put_text(field, format_args!("{value:?}"));
     }
 }

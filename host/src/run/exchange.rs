@@ -103,6 +103,7 @@ impl Host {
         self.shared.queue.remove_processor(name);
         self.shared.parts.records.forget_processor(name);
         self.shared.denials.forget_processor(name);
+        self.shared.parts.metrics.forget_processor(name);
         drop(triggers);
         self.shared.release(over);
         self.shared.moved();

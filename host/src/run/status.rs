@@ -112,6 +112,11 @@ impl Host {
         active.reconciler.holding(&active.version.processor)
     }
 
+    /// Tells nothing more of a processor in the metrics.
+    pub fn forget_metrics(&self, processor: &str) {
+        self.shared.parts.metrics.forget_processor(processor);
+    }
+
     /// Runs keys as soon as nothing else is to be done.
     pub fn run_again(&self, keys: &[Key]) {
         for key in keys {
@@ -128,7 +133,8 @@ impl Host {
     ) -> ProcessorStatus {
         let tally = active.tally();
         let rights = active.reconciler.rights();
-        let denied = self.shared.denials.of_processor(&active.version.processor);
+        let (denied, more) = self.shared.denials.of_processor(&active.version.processor);
+        let more_denied = (more > 0).then(|| format!("and {more} more that are not kept"));
         let is_missing = |kind: &&Kind| self.shared.parts.stores.is_unknown(kind);
         ProcessorStatus {
             version: Arc::clone(&active.version),
@@ -144,7 +150,7 @@ impl Host {
             last_failure: tally.last_failure,
             missing_rights: rights.map_or_else(Vec::new, |rights| rights.missing()),
             unwatched: active.reconciler.unwatched(),
-            denied: denied.iter().map(Denial::in_words).collect(),
+            denied: denied.iter().map(Denial::in_words).chain(more_denied).collect(),
             missing: active.kinds.iter().filter(is_missing).cloned().collect(),
             objects: objects.unwrap_or_default(),
             disputes: self.shared.parts.writer.disputes_of(&active.version.processor),

@@ -179,7 +179,10 @@ impl Shared {
         }
         self.demand(active.id, again.demands);
         if let Some(rights) = active.reconciler.rights() {
-            self.denials.keep(&run.key, rights.account(), &report.denied, &self.parts.metrics);
+            for denial in &report.denied {
+                self.parts.metrics.denied(run.key.processor(), denial, &active.kinds);
+            }
+            self.denials.keep(&run.key, rights.account(), &report.denied);
         }
         for cause in again.causes {
             self.queue.add(&run.key, cause, Priority::Change);
@@ -198,7 +201,12 @@ impl Shared {
                 self.parts.records.forget(&report.key);
                 self.denials.forget(&report.key);
             }
-            registry.end(&active, &report, at)
+            let over = registry.end(&active, &report, at);
+            if registry.get(report.key.processor()).is_none() {
+                // Its processor was removed while it ran, and has counted since.
+                self.parts.metrics.forget_processor(report.key.processor());
+            }
+            over
         };
         // Before the key can be given out again: a version that is over has no watch of its own from then on.
         self.release(over);

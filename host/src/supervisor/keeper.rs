@@ -70,6 +70,8 @@ pub(super) struct Keeper {
     may_say: Instant,
     /// It was too early to look.
     owes: bool,
+    /// How often in a row its status was refused.
+    refusals: u32,
 }
 
 /// What of a resource asks for something to be done.
@@ -152,6 +154,7 @@ impl Keeper {
             said: said.unwrap_or_default(),
             may_say: Instant::now(),
             owes: false,
+            refusals: 0,
         }
     }
 
@@ -249,6 +252,7 @@ impl Keeper {
     /// The resource is gone: nothing of it runs any more.
     async fn leave(&mut self) {
         self.take_out().await;
+        self.shared.host.forget_metrics(&self.name);
         self.shared.claims.forget(&self.name);
         self.shared.progress.gone(&self.name);
     }

@@ -1,12 +1,17 @@
 //! How a Processor stands, in its status.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
-use super::{BETWEEN_LOOKS, FIRST_AGAIN, Keeper};
+use super::{BETWEEN_LOOKS, Keeper, wait_after};
 use crate::{
     api::{Processor, ProcessorStatus},
     run, status,
 };
+
+/// The longest time between two attempts to write a status that is refused again and again: who mends it sees that soon.
+const LAST_SAID: Duration = Duration::from_mins(1);
 
 impl Keeper {
     /// Writes how it stands, if that differs from what was said last, and not too often.
@@ -25,10 +30,14 @@ impl Keeper {
             return;
         }
         match self.resource.write_status(&self.shared.cluster, &status).await {
-            Ok(()) => self.said = status,
+            Ok(()) => {
+                self.said = status;
+                self.refusals = 0;
+            }
             Err(refusal) => {
                 tracing::warn!(processor = %self.name, %refusal, "the status of a Processor is not written");
-                self.may_say = Instant::now() + FIRST_AGAIN;
+                self.refusals = self.refusals.saturating_add(1);
+                self.may_say = Instant::now() + wait_after(self.refusals).min(LAST_SAID);
                 self.owes = true;
             }
         }

@@ -1,0 +1,144 @@
+//! The labels of the metrics.
+
+use std::sync::Arc;
+
+use prometheus_client::encoding::EncodeLabelSet;
+
+use super::series::{Labels, OTHER};
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct OfProcessor {
+    pub(crate) processor: Arc<str>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct OfKind {
+    pub(super) processor: Arc<str>,
+    pub(super) kind: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct Ended {
+    pub(super) processor: Arc<str>,
+    pub(super) kind: String,
+    pub(super) result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct NotSkipped {
+    pub(super) processor: Arc<str>,
+    pub(super) reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct Keys {
+    pub(super) processor: Arc<str>,
+    pub(super) state: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct Trapped {
+    pub(super) processor: Arc<str>,
+    pub(super) reason: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct Written {
+    pub(super) processor: Arc<str>,
+    pub(super) kind: String,
+    pub(super) verb: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct Denied {
+    pub(super) processor: Arc<str>,
+    pub(super) verb: String,
+    pub(super) kind: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct LookedUp {
+    pub(super) result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct Compiled {
+    pub(super) result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct Stored {
+    pub(super) kind: String,
+}
+
+// === impl Labels ===
+
+impl Labels for OfProcessor {
+    fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
+    fn other(self) -> Self {
+        self
+    }
+}
+
+impl Labels for NotSkipped {
+    fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
+    fn other(self) -> Self {
+        self
+    }
+}
+
+impl Labels for Trapped {
+    fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
+    fn other(self) -> Self {
+        self
+    }
+}
+
+impl Labels for OfKind {
+    fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
+    fn other(self) -> Self {
+        Self { kind: OTHER.to_owned(), ..self }
+    }
+}
+
+impl Labels for Ended {
+    fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
+    fn other(self) -> Self {
+        Self { kind: OTHER.to_owned(), ..self }
+    }
+}
+
+impl Labels for Written {
+    fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
+    fn other(self) -> Self {
+        Self { kind: OTHER.to_owned(), ..self }
+    }
+}
+
+impl Labels for Denied {
+    fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
+    fn other(self) -> Self {
+        Self { kind: OTHER.to_owned(), ..self }
+    }
+}

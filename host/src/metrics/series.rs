@@ -1,0 +1,68 @@
+//! Series of processors: bounded for each, and gone with it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Debug,
+    hash::Hash,
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+
+/// How many series one processor has in one metric: more than any of ours needs. Kinds and verbs are those of its description, which
+/// whoever owns it may exchange as often as they like.
+const OF_PROCESSOR: usize = 512;
+/// The kind that stands for those past the limit, and for those that a description does not name.
+pub(super) const OTHER: &str = "other";
+
+/// The labels of a series of one processor.
+pub(crate) trait Labels: Clone + Debug + Hash + Eq {
+    /// Of which processor.
+    fn processor(&self) -> &Arc<str>;
+
+    /// The same of another kind.
+    #[must_use]
+    fn other(self) -> Self;
+}
+
+/// A metric with series of processors.
+pub(crate) struct Series<L, M, C = fn() -> M> {
+    pub(crate) family: Family<L, M, C>,
+    known: Mutex<HashMap<Arc<str>, HashSet<L>>>,
+}
+
+// === impl Series ===
+
+impl<L: Labels, M: Default> Default for Series<L, M> {
+    fn default() -> Self {
+        Self { family: Family::default(), known: Mutex::default() }
+    }
+}
+
+impl<L: Labels, M: Clone, C: MetricConstructor<M>> Series<L, M, C> {
+    pub(crate) fn new(family: Family<L, M, C>) -> Self {
+        Self { family, known: Mutex::default() }
+    }
+
+    /// The series of these labels.
+    pub(crate) fn of(&self, labels: L) -> M {
+        let mut known = self.known.lock();
+        let of = known.entry(Arc::clone(labels.processor())).or_default();
+        let is_new = !of.contains(&labels);
+        let labels = if is_new && of.len() >= OF_PROCESSOR { labels.other() } else { labels };
+        let series = self.family.get_or_create(&labels).clone();
+        if is_new {
+            of.insert(labels);
+        }
+        series
+    }
+
+    /// Removes all series of a processor.
+    pub(crate) fn forget(&self, processor: &str) {
+        let gone = self.known.lock().remove(processor);
+        for labels in gone.into_iter().flatten() {
+            self.family.remove(&labels);
+        }
+    }
+}
