@@ -1,0 +1,284 @@
+//! A port for probes and scrapers that goes on answering them whoever else connects.
+//!
+//! A connection is for one request: [`HEADER`] for all of its header, [`ANSWER`] for the answer to be made and read. So many are open
+//! at once; one more takes the place of the oldest of which no whole request has come, else of the oldest one: whoever holds
+//! connections loses them to whoever asks something. Bodies of requests are never read.
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::Router;
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    task::JoinSet,
+    time::sleep,
+};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+use tracing::warn;
+
+/// How many connections of a port are open at once. Two kubelets, a few scrapers and people ask.
+const CONNECTIONS: usize = 64;
+/// How long a client may take to send the header of its request.
+const HEADER: Duration = Duration::from_secs(5);
+/// How long after that the answer may take to be made, which is 3 s where the API server is asked, and to be read.
+const ANSWER: Duration = Duration::from_secs(10);
+/// How long answers that are on their way are waited for when the port is closed.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long the header of a request is at most, in bytes.
+const HEADER_BYTES: usize = 16 * 1024;
+/// When connections are accepted again after the system refused to: it has no descriptors left, mostly.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(500);
+
+/// The connections that are open, the oldest first.
+#[derive(Debug, Default)]
+struct Open(Mutex<Vec<Connection>>);
+
+#[derive(Debug, Clone, Default)]
+struct Connection {
+    /// The header of its request has come.
+    asked: Arc<Notify>,
+    has_asked: bool,
+    /// Its place is needed.
+    over: CancellationToken,
+    number: u64,
+}
+
+/// The place of a connection, until it is dropped.
+struct Place {
+    open: Arc<Open>,
+    connection: Connection,
+}
+
+/// Answers until it is told to stop.
+pub(super) async fn serve(
+    router: Router,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let (open, mut answers, mut number) = (Arc::new(Open::default()), JoinSet::new(), 0);
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            // A client that went away, or one that was sent away.
+            Some(_) = answers.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                number += 1;
+                let place = open.enter(number);
+                answers.spawn(answer(stream, router.clone(), place, stop.clone()));
+            }
+            Err(error) => {
+                warn!(%error, "a connection is not accepted");
+                sleep(ACCEPT_AGAIN).await;
+            }
+        }
+    }
+    drop(listener);
+    while answers.join_next().await.is_some() {}
+    Ok(())
+}
+
+async fn answer(stream: TcpStream, router: Router, place: Place, stop: CancellationToken) {
+    let service = service_fn(|request| {
+        place.ask();
+        router.clone().oneshot(request)
+    });
+    let mut http = http1::Builder::new();
+    let connection = http
+        .keep_alive(false)
+        .max_buf_size(HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        // How a connection ends is the client's business.
+        _ = connection => {}
+        () = place.connection.over.cancelled() => {}
+        () = place.time(&stop) => {}
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    /// Makes a place for one more connection.
+    fn enter(self: &Arc<Self>, number: u64) -> Place {
+        let connection = Connection { number, ..Connection::default() };
+        let mut open = self.0.lock();
+        if open.len() >= CONNECTIONS {
+            let oldest = open.iter().position(|held| !held.has_asked).unwrap_or(0);
+            open.remove(oldest).over.cancel();
+        }
+        open.push(connection.clone());
+        Place { open: Arc::clone(self), connection }
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    /// The header of the request has come.
+    fn ask(&self) {
+        let mut open = self.open.0.lock();
+        if let Some(held) = open.iter_mut().find(|held| held.number == self.connection.number) {
+            held.has_asked = true;
+        }
+        self.connection.asked.notify_one();
+    }
+
+    /// Waits until the connection has had its time.
+    async fn time(&self, stop: &CancellationToken) {
+        tokio::select! {
+            () = self.connection.asked.notified() => {}
+            () = sleep(HEADER) => return,
+            () = stop.cancelled() => return,
+        }
+        let stopped = async {
+            stop.cancelled().await;
+            sleep(LAST_ANSWERS).await;
+        };
+        tokio::select! {
+            () = sleep(ANSWER) => {}
+            () = stopped => {}
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.0.lock().retain(|held| held.number != self.connection.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        time::{Instant, timeout},
+    };
+
+    use super::*;
+
+    /// More than the buffers of a connection take.
+    const LARGE: usize = 64 << 20;
+
+    struct Served {
+        address: std::net::SocketAddr,
+        stop: CancellationToken,
+        end: JoinSet<io::Result<()>>,
+    }
+
+    async fn served() -> Served {
+        let router = Router::new()
+            .route("/livez", get(async || "ok\n"))
+            .route("/large", get(async || vec![b'x'; LARGE]));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let mut end = JoinSet::new();
+        end.spawn(serve(router, listener, stop.clone()));
+        Served { address, stop, end }
+    }
+
+    impl Served {
+        /// A connection on which this was sent.
+        async fn open(&self, text: &str) -> TcpStream {
+            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            stream.write_all(text.as_bytes()).await.unwrap();
+            stream
+        }
+    }
+
+    /// What comes until the connection is closed.
+    async fn rest(mut stream: TcpStream) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // Whether it is closed or cut off is the same to a client.
+        let _ = stream.read_to_end(&mut bytes).await;
+        bytes
+    }
+
+    const HALF: &str = "GET /livez HTTP/1.1\r\nHost: a\r\nX-Slow: ";
+    const WHOLE: &str = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    #[tokio::test]
+    async fn a_request_is_answered_and_the_connection_closed() {
+        let served = served().await;
+        let answer = String::from_utf8(rest(served.open(WHOLE).await).await).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\nok\n"),
+            "{answer}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn half_a_header_is_waited_for_five_seconds() {
+        let served = served().await;
+        for text in ["", HALF] {
+            let (stream, start) = (served.open(text).await, Instant::now());
+            assert_eq!(rest(stream).await, b"");
+            let took = start.elapsed().as_secs_f64();
+            assert!((4.9..6.0).contains(&took), "{took}");
+        }
+    }
+
+    #[tokio::test]
+    async fn held_connections_do_not_keep_a_probe_out() {
+        let served = served().await;
+        let mut held = Vec::new();
+        for _ in 0..4 * CONNECTIONS {
+            held.push(served.open(HALF).await);
+        }
+        let answer = rest(served.open(WHOLE).await).await;
+        assert!(answer.ends_with(b"ok\n"), "{}", String::from_utf8_lossy(&answer));
+        // The oldest ones were closed for the newer ones, before their time.
+        let mut closed = 0;
+        for stream in held {
+            closed += usize::from(timeout(Duration::from_millis(20), rest(stream)).await.is_ok());
+            if closed > 2 * CONNECTIONS {
+                return;
+            }
+        }
+        panic!("{closed} of {} were closed", 4 * CONNECTIONS);
+    }
+
+    #[tokio::test]
+    async fn those_that_do_not_read_do_not_keep_a_probe_out() {
+        let served = served().await;
+        let mut held = Vec::new();
+        for _ in 0..=CONNECTIONS {
+            held.push(served.open("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await);
+        }
+        let answer = rest(served.open(WHOLE).await).await;
+        assert!(answer.ends_with(b"ok\n"), "{}", String::from_utf8_lossy(&answer));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_read_the_answer_is_left() {
+        let served = served().await;
+        let stream = served.open("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        sleep(HEADER + ANSWER + Duration::from_secs(1)).await;
+        assert!(rest(stream).await.len() < LARGE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_delays_the_end() {
+        let mut served = served().await;
+        let _idle = served.open("").await;
+        let _half = served.open(HALF).await;
+        let _large = served.open("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        // It has read what was sent.
+        assert!(rest(served.open(WHOLE).await).await.ends_with(b"ok\n"));
+        let start = Instant::now();
+        served.stop.cancel();
+        served.end.join_next().await.unwrap().unwrap().unwrap();
+        assert!(
+            start.elapsed() <= LAST_ANSWERS + Duration::from_millis(10),
+            "{:?}",
+            start.elapsed()
+        );
+    }
+}
