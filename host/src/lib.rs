@@ -48,6 +48,7 @@ pub mod kept;
 pub mod labels;
 pub mod lease;
 pub mod log;
+mod mask;
 pub mod metrics;
 pub mod new;
 pub mod outcome;

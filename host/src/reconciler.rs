@@ -213,6 +213,7 @@ impl Reconciler {
         let causes = triggers.lock().ran(began, &mut reads);
         let demands = reads.take_demands(&self.readable);
         report.deny(reads.take_denials());
+        report.mask(&reads);
         report.took = start.elapsed();
         report.again = delay(&done);
         if report.cancelled {

@@ -18,6 +18,8 @@ const FAILING: usize = 1000;
 /// How many lines of a guest's log are kept of one report, and how many characters of each.
 const LINES: usize = 20;
 const LINE: usize = 500;
+/// How many characters are kept of a failure and of a note.
+const TEXT: usize = 1024;
 
 /// The last reports. Clones are the same ones.
 #[derive(Debug, Clone, Default)]
@@ -127,12 +129,16 @@ impl Told {
             changes: changes.map(|of| format!("{} {}", of.action, display_ref(&of.of))).collect(),
             unchanged: report.unchanged,
             refused: report.record.refused,
-            failure: report.failure.clone(),
-            notes: report.notes.clone(),
+            failure: report.failure.as_deref().map(cut),
+            notes: report.notes.iter().take(LINES).map(|note| cut(note)).collect(),
             log: report.log.iter().take(LINES).map(line).collect(),
             again_seconds: report.again.map(|again| again.as_secs_f64()),
         }
     }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(TEXT).collect()
 }
 
 // === impl Names ===

@@ -7,16 +7,23 @@ use tracing::{Span, info_span};
 use crate::{
     access::Denial,
     contract::{Kind, ReadError, WriteFailure},
+    mask::Mask,
     metrics,
     processor::{Digest, Line, bounds},
     queue::{Cause, Key, Run},
     record::Record,
     run::Version,
+    view::Reads,
     write::{Change, Withheld},
 };
 
 /// How much of a message an event holds (Kubernetes' own limit is 1024 bytes).
 const EVENT_MESSAGE: usize = 1000;
+
+/// How long a text is that is told of a run: what is longer is read by nobody.
+const LONGEST_TEXT: usize = 8 * 1024;
+/// And how many notes.
+const NOTES: usize = 50;
 
 /// What came of one reconcile, for people.
 #[derive(Debug, Clone)]
@@ -118,6 +125,51 @@ impl Report {
         }
     }
 
+    /// Masks in what is told of the run the values of the Secrets that it has read, and cuts it. What the run has written, events among
+    /// it, is written as it was wanted.
+    pub(super) fn mask(&mut self, reads: &Reads) {
+        if self.notes.len() > NOTES {
+            let more = self.notes.len() - NOTES;
+            self.notes.truncate(NOTES);
+            self.notes.push(format!("and {more} more"));
+        }
+        if reads.secrets().next().is_some() {
+            let mask = Mask::new(reads.secrets(), self.texts());
+            self.each_text(|text| {
+                *text = mask.masked(text).unwrap_or_else(|| std::mem::take(text));
+            });
+        }
+        self.each_text(|text| {
+            if text.len() > LONGEST_TEXT {
+                text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+                text.push('…');
+            }
+        });
+    }
+
+    /// What is told of the run that the processor may have said.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let log = self.log.iter().flat_map(|line| {
+            let fields = line.fields.iter().flat_map(|(name, value)| [name, value]);
+            std::iter::once(&line.message).chain(fields)
+        });
+        let told = self.failure.iter().chain(&self.notes).chain(log).map(String::as_str);
+        told.chain(self.denied.iter().flat_map(Denial::texts))
+    }
+
+    /// Changes each of these.
+    fn each_text(&mut self, mut change: impl FnMut(&mut String)) {
+        self.failure.iter_mut().chain(&mut self.notes).for_each(&mut change);
+        for line in &mut self.log {
+            change(&mut line.message);
+            for (name, value) in &mut line.fields {
+                change(name);
+                change(value);
+            }
+        }
+        self.denied.iter_mut().for_each(|denial| denial.each_text(&mut change));
+    }
+
     /// The record, which nobody else holds until the run ends.
     pub(super) fn record_mut(&mut self) -> &mut Record {
         Arc::make_mut(&mut self.record)
@@ -169,5 +221,51 @@ pub(super) fn shortened(message: &str) -> String {
     match message.char_indices().nth(EVENT_MESSAGE) {
         Some((end, _)) => format!("{}…", message.get(..end).unwrap_or(message)),
         None => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{contract::Level, fixture, processor::Source, store::Entry};
+
+    /// What is told of a run that says this, and has read an object of this kind which holds a password.
+    fn told(kind: &str, text: &str) -> Report {
+        let metadata =
+            json!({"name": "s", "namespace": "shop", "uid": "u", "resourceVersion": "1"});
+        // `correct-horse`
+        let data = json!({"password": "Y29ycmVjdC1ob3JzZQ=="});
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data});
+        let key = fixture::key("a");
+        let run = Run { key, causes: Vec::new(), more_causes: 0, attempt: 0 };
+        let mut report = Report::new(&run);
+        report.failure = Some(text.to_owned());
+        report.notes.push(text.to_owned());
+        report.denied.push(Denial::of_declaration("get", &fixture::v1(text, text), text));
+        let fields = vec![(text.to_owned(), text.to_owned())];
+        let message = text.to_owned();
+        report.log.push(Line { level: Level::Info, message, fields, source: Source::Log });
+        let entry = Entry::alone(&object).unwrap();
+        report.mask(&Reads::having_read(fixture::v1("", kind), entry));
+        report
+    }
+
+    #[test]
+    fn nothing_that_is_told_of_a_run_holds_what_a_secret_holds() {
+        for text in ["is correct-horse", "is Y29ycmVjdC1ob3JzZQ=="] {
+            let report = told("Secret", text);
+            let texts: Vec<&str> = report.texts().collect();
+            assert_eq!(texts, ["is ***"; 8]);
+            assert_eq!(report.denied[0].in_words(), "is ***");
+            assert_eq!(told("ConfigMap", text).failure.as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_a_run_is_bounded() {
+        let report = told("ConfigMap", &"é".repeat(8 << 20));
+        assert_eq!(report.failure.map(|text| text.len()), Some(LONGEST_TEXT + '…'.len_utf8()));
     }
 }

@@ -199,6 +199,7 @@ impl Reconciler {
             ended.causes = triggers.lock().ran(began, &mut reads);
             ended.demands = reads.take_demands(&self.readable);
             report.deny(reads.take_denials());
+            report.mask(&reads);
             reads.hand_over(&mut adopted);
             report.record = Arc::new(adopted);
             self.parts.records.adopt(&report.key);

@@ -44,7 +44,11 @@ impl Reconciler {
         let reads = called.view.finish();
         let mut turn = Turn { key, reconciled: &reconciled, report: &mut report, reads };
         match self.plan(called.outcome, &mut turn).await {
-            Err(error) if error.is_processors() => Tried::Broke(chain::whole(&error)),
+            Err(error) if error.is_processors() => {
+                turn.report.failure = Some(chain::whole(&error));
+                turn.report.mask(&turn.reads);
+                Tried::Broke(turn.report.failure.take().unwrap_or_default())
+            }
             Err(_) => Tried::Not,
             Ok(_) => Tried::Well,
         }

@@ -179,6 +179,12 @@ impl Reads {
         self.saw_secret
     }
 
+    /// The Secrets that were read.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Entry> {
+        let secrets = self.answered.iter().filter(|(kind, _)| record::is_secret(kind));
+        secrets.map(|(_, entry)| &**entry)
+    }
+
     /// What an earlier call of the run has read may be in its failed writes, which this one is told.
     pub(super) fn comes_after(&mut self, earlier: &Self) {
         self.saw_secret |= earlier.saw_secret;
@@ -441,6 +447,13 @@ impl Reads {
     pub(super) fn answered_of(&self, kind: &str) -> Vec<(Arc<Kind>, Arc<Entry>)> {
         let is_of = |(of, _): &&(Arc<Kind>, Arc<Entry>)| of.kind == kind;
         self.answered.iter().filter(is_of).cloned().collect()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn having_read(kind: Kind, entry: Entry) -> Self {
+        let mut reads = Self::new(Stores::new());
+        reads.answered(&Arc::new(kind), &Arc::new(entry));
+        reads
     }
 
     #[cfg(test)]
