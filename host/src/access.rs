@@ -6,7 +6,10 @@
 //! before stands.
 //!
 //! Writes are not asked for: they are sent as the account ([`Rights::cluster`]), and the API server decides.
+//!
+//! Before all that, the API server is asked whether the host may act as the account at all ([`Acting`]).
 
+mod acting;
 mod answers;
 mod denial;
 mod news;
@@ -15,6 +18,8 @@ mod rights;
 #[cfg(test)]
 mod tests;
 
+pub use acting::Acting;
+use acting::AllActing;
 use answers::{Fresh, Stale};
 pub(crate) use answers::{Permit, Place};
 pub use denial::{Denial, Denials, Lack};
@@ -59,6 +64,7 @@ struct Shared {
     rights: All,
     /// A permit for each question that is on its way.
     asking: Arc<Semaphore>,
+    acting: AllActing,
     /// Answers may be others now: which, and that somebody is to look.
     stale: Mutex<Stale>,
     news: Notify,
@@ -87,6 +93,7 @@ impl Access {
             own: own.clone(),
             rights: All::default(),
             asking: Arc::new(Semaphore::new(rights::AT_ONCE)),
+            acting: AllActing::default(),
             stale: Mutex::default(),
             news: Notify::new(),
             arrived: watch::Sender::new(false),
@@ -97,13 +104,13 @@ impl Access {
     pub fn of(&self, account: &Account, description: &Arc<Description>) -> Arc<Rights> {
         let rights = Arc::new(Rights::new(
             &self.0.own,
+            self.acting(account),
             account,
             description,
             &self.0.rights,
             &self.0.asking,
         ));
         self.0.rights.lock().push(Arc::downgrade(&rights));
-        self.0.arrived.send_replace(true);
         rights
     }
 
@@ -143,12 +150,13 @@ impl Access {
 
     /// Renews the answers that are stale. Says which rights have changed, and whether some answers are missing.
     async fn renew(&self, stale: Stale) -> (Vec<Arc<Rights>>, bool) {
-        let (mut differ, mut is_open) = (Vec::new(), false);
+        let acting = self.0.acting.renew().await;
+        let (mut differ, mut is_open) = (Vec::new(), acting.unanswered);
         let mut fresh = Fresh::new();
         for rights in self.all() {
             let renewed = rights.renew(stale, &mut fresh).await;
             is_open |= renewed.unanswered;
-            if renewed.changed {
+            if renewed.changed || acting.changed.contains(rights.account()) {
                 differ.push(rights);
             }
         }

@@ -5,8 +5,8 @@ mod processor;
 mod schema;
 
 pub use processor::{
-    Condition, Counts, LastFailure, Limits, Mode, Module, ModuleStatus, OnDelete, Processor,
-    ProcessorSpec, ProcessorStatus, Reconciled, SecretReference, Verification,
+    Condition, Counts, HeldFinalizer, LastFailure, Limits, Mode, Module, ModuleStatus, OnDelete,
+    Processor, ProcessorSpec, ProcessorStatus, Reconciled, SecretReference, Verification,
 };
 
 /// The finalizer of a Processor that has been put to work: what it left on other objects has to be seen to first.

@@ -23,10 +23,12 @@ use crate::{contract::Kind, lease::Guard, processor::bounds::text};
 
 mod account;
 mod guarded;
+mod own;
 mod reach;
 mod request;
 pub use account::Account;
 pub(crate) use guarded::{TooMuch, guarded};
+pub use own::{is_own, only_own};
 pub use reach::Reach;
 #[cfg(test)]
 pub(crate) use request::Cause;

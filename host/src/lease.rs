@@ -157,6 +157,13 @@ impl Guard {
         self.0.as_ref().is_none_or(held)
     }
 
+    /// One of a Lease that is not held, as long as the sender says so.
+    #[cfg(test)]
+    pub(crate) fn not_held() -> (latest::Sender<Option<Instant>>, Self) {
+        let (until, guard) = latest::channel(None);
+        (until, Self(Some(guard)))
+    }
+
     /// Waits until this host may write for the first time; at once where no Lease is needed.
     pub async fn held(&self) {
         let Some(until) = &self.0 else { return };

@@ -6,7 +6,9 @@
 use jiff::Timestamp;
 
 use crate::{
-    api::{Condition, Counts, LastFailure, ModuleStatus, ProcessorStatus, Reconciled},
+    api::{
+        Condition, Counts, HeldFinalizer, LastFailure, ModuleStatus, ProcessorStatus, Reconciled,
+    },
     contract::{Description, Kind},
     grant::display_kind,
     run,
@@ -36,6 +38,8 @@ pub struct Known<'a> {
     pub lowered: Option<run::LimitMet>,
     /// What is at work.
     pub running: Option<Running<'a>>,
+    /// The finalizers that no other Processor may put on these objects.
+    pub finalizers: Vec<HeldFinalizer>,
     /// What of it is suspended, observed or about to go.
     pub state: State<'a>,
     /// What was said last.
@@ -53,8 +57,6 @@ pub struct Running<'a> {
     pub status: &'a run::ProcessorStatus,
     /// Whether its first runs are still to be made.
     pub is_new: bool,
-    /// Other Processors that declare one of its finalizers and wait.
-    pub twins: &'a [String],
 }
 
 /// What a spec says of how much of a version runs.
@@ -88,6 +90,7 @@ pub fn compute(known: &Known<'_>) -> ProcessorStatus {
         observed_generation: known.generation,
         module: running.map(module),
         reconciles: running.map(reconciles).unwrap_or_default(),
+        finalizers: known.finalizers.clone(),
         counts: running.and_then(|running| counts(known, running)),
         last_failure: last_failure.map(failure).or_else(|| known.before.last_failure.clone()),
         conditions,
@@ -253,10 +256,6 @@ fn works(known: &Known<'_>, running: &Running<'_>, missing: &[String]) -> Said {
                 fault.reason
             ),
         );
-    }
-    if !running.twins.is_empty() {
-        let message = format!("{message}; {}", listed(running.twins));
-        return Said::yes("FinalizerShared", message);
     }
     let reason = if known.state == State::Observes { "Observes" } else { "Runs" };
     Said::yes(reason, message)

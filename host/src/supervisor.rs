@@ -118,10 +118,10 @@ impl Supervisor {
             host: Arc::clone(host),
             modules,
             now: options.now,
-            lease: options.lease,
+            lease: options.lease.clone(),
             largest: options.largest,
             accounts: Accounts::build(cluster).await?,
-            claims: Claims::default(),
+            claims: Claims::new(&options.lease),
             progress: Arc::default(),
             stop: CancellationToken::new(),
         };
@@ -205,6 +205,7 @@ impl Supervisor {
                 let gone = self.kept.iter().filter(|(name, _)| !coming.contains(name));
                 gone.for_each(|(_, sender)| drop(sender.send_replace(None)));
                 self.is_listed = true;
+                self.shared.claims.all_noted();
                 self.shared.progress.listed();
             }
             Event::Delete(object) => {
@@ -218,6 +219,7 @@ impl Supervisor {
     fn upsert(&mut self, object: DynamicObject) {
         let name = name_of(&object);
         let processor = Arc::new(read(object));
+        self.shared.claims.note(&name, &processor);
         // One whose keeper is about to leave is followed by another: the former has taken out what it ran by then.
         let alive =
             self.kept.get(&name).filter(|sender| !sender.is_closed() && sender.borrow().is_some());

@@ -232,11 +232,11 @@ impl Writer {
             failed: false,
         };
         if !plan.is_report {
-            self.disputes.begin(run.managers.hash(), context.key);
+            self.disputes.begin(run.managers.identity(), context.key);
         }
         run.all(plan).await;
         run.written.forbidden = std::mem::take(run.forbidden.get_mut());
-        run.written.warnings.extend(self.disputes.told_to(run.managers.hash()));
+        run.written.warnings.extend(self.disputes.told_to(run.managers.identity()));
         run.written
     }
 
@@ -247,16 +247,16 @@ impl Writer {
 
     /// Remembers whose field managers these are, of a key that has not written in this start.
     pub fn introduce(&self, context: &Context<'_>) {
-        self.disputes.begin(&field_manager::hash(context), context.key);
+        self.disputes.begin(&field_manager::identity(context), context.key);
     }
 
     /// Forgets what was remembered of a reconciled object that is gone.
     pub fn forget(&self, context: &Context<'_>) {
-        let hash = field_manager::hash(context);
-        for (of, manager) in self.memory.forget(&hash) {
+        let identity = field_manager::identity(context);
+        for (of, manager) in self.memory.forget(&identity) {
             self.stores.must_be_absent(&of, &manager, &[]);
         }
-        self.disputes.forget(&hash);
+        self.disputes.forget(&identity);
     }
 }
 
@@ -267,7 +267,9 @@ impl Run<'_> {
         let pruned = plan.prune.iter().map(|prune| (prune.of.clone(), self.managers.apply.clone()));
         self.written.pruned = pruned.collect();
         if self.everything(plan).await.is_some() && !plan.is_report {
-            for (of, manager) in self.writer.memory.keep_only(self.managers.hash(), &self.touched) {
+            for (of, manager) in
+                self.writer.memory.keep_only(self.managers.identity(), &self.touched)
+            {
                 self.writer.stores.must_be_absent(&of, &manager, &[]);
             }
         }

@@ -40,6 +40,17 @@ impl Question {
         }
     }
 
+    /// Whether somebody may act as a `ServiceAccount`.
+    pub(super) fn impersonate(account: &Account) -> Self {
+        Self {
+            group: "".into(),
+            resource: "serviceaccounts".into(),
+            verb: Cow::Borrowed("impersonate"),
+            namespace: Some(account.namespace.as_str().into()),
+            name: Some(account.name.as_str().into()),
+        }
+    }
+
     /// What an answer of the API server says that an account may not do. None of a 403 with another reason: a quota, an admission
     /// policy.
     pub(crate) fn refused(message: &str, account: &Account) -> Option<Self> {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::{sync::Semaphore, time::Instant};
 
 use super::{
-    Question,
+    Acting, Question,
     answers::{Answer, Answers, Fresh, LIST, Permit, Place, Renewed, Stale, Told, rungs},
 };
 use crate::{
@@ -30,6 +30,8 @@ pub(super) const AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub struct Rights {
     account: Account,
+    /// Whether the host may act as the account.
+    acting: Arc<Acting>,
     /// The host's own.
     own: Cluster,
     /// Acting as the account.
@@ -52,6 +54,10 @@ pub(crate) enum Unanswered {
     #[error(transparent)]
     Kind(#[from] Unavailable),
 
+    /// It does not say whether the host may act as the account.
+    #[error("could not ask whether this host may act as the ServiceAccount `{0}`")]
+    Acting(Account),
+
     /// It does not say whether this is allowed.
     #[error("could not ask whether `{account}` may {question}")]
     Question { account: Account, question: Question },
@@ -62,6 +68,7 @@ pub(crate) enum Unanswered {
 impl Rights {
     pub(super) fn new(
         own: &Cluster,
+        acting: Arc<Acting>,
         account: &Account,
         description: &Arc<Description>,
         all: &All,
@@ -69,6 +76,7 @@ impl Rights {
     ) -> Self {
         Self {
             account: account.clone(),
+            acting,
             own: own.clone(),
             cluster: own.acting_as(account),
             description: Arc::clone(description),
@@ -104,6 +112,7 @@ impl Rights {
 
     /// Asks for all that the description needs.
     pub(crate) async fn ask_needed(&self) {
+        self.acting.ask().await;
         let needed = self.needed().await;
         self.ask(&needed).await;
         let mut answers = self.answers.write();
@@ -132,6 +141,9 @@ impl Rights {
 
     /// How a read may be answered, if that is known without asking.
     pub(crate) fn known(&self, kind: &Kind, place: Place<'_>) -> Option<Permit> {
+        if !self.acting.is_granted()? {
+            return Some(Permit::Denied(Question::impersonate(&self.account)));
+        }
         let answers = self.answers.read();
         if answers.whole.contains(kind) {
             return Some(Permit::Stored);
@@ -148,6 +160,9 @@ impl Rights {
 
     /// How a read may be answered; asks the API server where it has to.
     pub(crate) async fn permit(&self, kind: &Kind, place: Place<'_>) -> Result<Permit, Unanswered> {
+        if self.acting.ask().await.is_none() {
+            return Err(Unanswered::Acting(self.account.clone()));
+        }
         if let Some(known) = self.known(kind, place) {
             return Ok(known);
         }
@@ -167,6 +182,9 @@ impl Rights {
 
     /// Whether a scope may be watched: listed, too. None where that was not asked yet, or could not be.
     pub(crate) fn may_watch(&self, kind: &Kind, scope: &Scope) -> Option<bool> {
+        if !self.acting.is_granted()? {
+            return Some(false);
+        }
         let resource = self.own.known(kind)?;
         let answers = self.answers.read();
         let (namespace, name) = (scope.namespace.as_deref(), scope.name.as_deref());
@@ -178,8 +196,45 @@ impl Rights {
         }
     }
 
+    /// Whether objects of a kind may be patched, in a namespace and of a name. None where that was not answered, or the kind is not
+    /// served.
+    pub(crate) fn may_patch(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Option<bool> {
+        let resource = self.own.known(kind)?;
+        let may = self.answers.read().may(&resource, "patch", namespace, name);
+        may.ok().map(|may| may.is_ok())
+    }
+
+    /// Asks whether objects of kinds may be patched, in a namespace and of a name. Returns whether all was answered; of a kind that
+    /// is not served nothing is asked.
+    pub(crate) async fn ask_patches(
+        &self,
+        places: &[(Kind, Option<String>, Option<String>)],
+    ) -> bool {
+        let (mut questions, mut is_answered) = (Vec::new(), true);
+        for (kind, namespace, name) in places {
+            match self.own.resolve(kind).await {
+                Ok(Some(resource)) => {
+                    let (namespace, name) = (namespace.as_deref(), name.as_deref());
+                    questions.push(Question::of(&resource, "patch", namespace, name));
+                }
+                Ok(None) => {}
+                Err(_) => is_answered = false,
+            }
+        }
+        self.ask(&questions).await;
+        let answers = self.answers.read();
+        let is_open = |question| answers.is(question, Answer::Unanswered);
+        is_answered && !questions.iter().any(is_open)
+    }
+
     /// Asks whether scopes may be watched.
     pub(crate) async fn ask_watches(&self, scopes: &[(Kind, Scope)]) {
+        self.acting.ask().await;
         let mut questions = Vec::new();
         for (kind, scope) in scopes {
             // A kind that is not served is asked for when it is.
@@ -203,6 +258,7 @@ impl Rights {
     /// Has an answer to whether objects of a kind of the core group may be listed and watched.
     #[cfg(test)]
     pub(crate) fn tell(&self, kind: &str, namespace: Option<&str>, is_allowed: bool) {
+        self.acting.tell(true);
         let resource = self.own.known(&crate::fixture::v1("", kind)).unwrap();
         let answer = if is_allowed { Answer::Allowed } else { Answer::Denied };
         let told = Told::now(answer);

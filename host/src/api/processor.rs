@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::schema;
+use crate::contract::{Kind, Selection};
 
 /// What is run, as whom, and how.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -155,6 +156,11 @@ pub struct ProcessorStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::atomic)]
     pub reconciles: Vec<Reconciled>,
+    /// The finalizers that the processor holds, and of which objects: no other Processor may put them there. The first that claims one
+    /// has it, also after a restart of the host, which reads that here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::atomic)]
+    pub finalizers: Vec<HeldFinalizer>,
     /// How many objects there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts: Option<Counts>,
@@ -196,6 +202,29 @@ pub struct Reconciled {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::atomic)]
     pub finalizers: Vec<String>,
+}
+
+/// A finalizer, and the objects that it may be put on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HeldFinalizer {
+    /// The finalizer.
+    pub finalizer: String,
+    /// The group of the objects; empty for the core kinds.
+    pub group: String,
+    /// The version of the kind.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace of the objects. None: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name of the object. None: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object_name: Option<String>,
+    /// The label selector. Empty: all.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub labels: String,
 }
 
 /// How many objects there are.
@@ -243,6 +272,30 @@ pub struct Condition {
     /// The generation of the spec that this is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+// === impl HeldFinalizer ===
+
+impl HeldFinalizer {
+    /// A finalizer on the objects of a selection.
+    pub fn new(finalizer: &str, on: &Selection) -> Self {
+        let Kind { group, version, kind } = on.kind.clone();
+        Self {
+            finalizer: finalizer.to_owned(),
+            group,
+            version,
+            kind,
+            namespace: on.namespace.clone(),
+            object_name: on.name.clone(),
+            labels: on.labels.clone(),
+        }
+    }
+
+    /// The kind of the objects.
+    pub fn of_kind(&self) -> Kind {
+        let Self { group, version, kind, .. } = self.clone();
+        Kind { group, version, kind }
+    }
 }
 
 // === impl Limits ===

@@ -6,7 +6,7 @@ use http::{HeaderValue, Request, header::HeaderName};
 use kube::{Client, client::Body};
 
 /// Names who a request is to be judged as; see Kubernetes' user impersonation.
-const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
+pub(super) const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 
 /// A `ServiceAccount`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -11,7 +11,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::time;
 
-use super::{Cluster, guarded::Most};
+use super::{Cluster, guarded::Most, own::NotOwn};
 use crate::chain;
 
 /// The reason of a write that was not sent since the host does not hold its Lease.
@@ -258,11 +258,17 @@ impl Refusal {
     }
 
     fn no_answer(error: &(dyn std::error::Error + 'static)) -> Self {
+        if let Some(refused) =
+            anyhow::Chain::new(error).find_map(|cause| cause.downcast_ref::<NotOwn>())
+        {
+            return Self::unsendable(refused);
+        }
         Self { message: chain::without_repeats(error), ..Self::default() }
     }
 
-    /// A request that cannot be written down: a name that no URL can hold. Trying again does not help.
-    fn unsendable(error: &http::Error) -> Self {
+    /// A request that cannot be written down, as a name that no URL can hold, or that the host does not make. Trying again does not
+    /// help.
+    fn unsendable(error: &dyn std::error::Error) -> Self {
         Self {
             code: 400,
             reason: "BadRequest".to_owned(),

@@ -10,8 +10,9 @@ use super::{
     registry::{Active, LastFailure, Registry, Version},
 };
 use crate::{
-    access::Denial,
-    contract::Kind,
+    access::{Acting, Denial, Rights},
+    cluster::Account,
+    contract::{Description, Kind},
     processor::{LONG_WAIT, Processor},
     queue::{Cause, Key, Priority, Share},
 };
@@ -103,6 +104,29 @@ impl Host {
     /// A number that moves when a version may be fit that was not: rights or kinds have changed.
     pub fn circumstances(&self) -> latest::Receiver<u64> {
         self.shared.circumstances.subscribe()
+    }
+
+    /// Whether this host may act as an account, as the API server says; renewed until it is dropped.
+    pub fn acting_as(&self, account: &Account) -> Arc<Acting> {
+        self.shared.parts.access.acting(account)
+    }
+
+    /// A number that moves when the host may act as other accounts than before.
+    pub fn acting_changes(&self) -> latest::Receiver<u64> {
+        self.shared.parts.access.acting_changes()
+    }
+
+    /// The rights of an account, of which nothing was asked yet; renewed until they are dropped.
+    pub(crate) fn rights_of(&self, account: &Account) -> Arc<Rights> {
+        let nothing = Description {
+            name: String::new(),
+            version: String::new(),
+            config_schema: None,
+            reconcilers: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+        };
+        self.shared.parts.access.of(account, &Arc::new(nothing))
     }
 
     /// The keys of the objects that hold one of a processor's finalizers; none as long as that is not known, or where no processor

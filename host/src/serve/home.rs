@@ -15,6 +15,7 @@ use kube::{
     config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use serde_json::{Map, Value};
+use tracing::warn;
 
 use super::version;
 use crate::{args::RunArgs, chain, cluster};
@@ -79,6 +80,7 @@ impl Home {
         let address = address.trim_end_matches('/').to_owned();
         let shown = Shown::of(&config.auth_info);
         let (watching, client) = (client(config.clone())?, client(config)?);
+        let (watching, client) = (cluster::only_own(&watching), cluster::only_own(&client));
         let asked = async {
             let version = version::check(&client, shown).await?;
             let user = whoami(&client, shown).await?;
@@ -187,6 +189,15 @@ async fn config(args: &RunArgs) -> anyhow::Result<Config> {
         Some(path) => from_file(path, &options).await?,
         None => by_default(&options).await?,
     };
+    if config.accept_invalid_certs {
+        let kubeconfig = args.kubeconfig.as_deref();
+        warn!(
+            kubeconfig = kubeconfig.map_or("by default".into(), Path::to_string_lossy).as_ref(),
+            context = args.context.as_deref().unwrap_or("the current one"),
+            cluster = %config.cluster_url,
+            "the certificate of the API server is not verified (insecure-skip-tls-verify): whoever is on the way to it can read and change all that this host asks for, its token too"
+        );
+    }
     // The host tries again by itself, and hears when it is asked to wait.
     config.default_retry = false;
     Ok(config)

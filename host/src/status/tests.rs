@@ -89,12 +89,13 @@ fn computed(
 ) -> ProcessorStatus {
     let (description, mut status) = (description(), host());
     change(&mut status);
-    let running = Running { description: &description, status: &status, is_new: false, twins: &[] };
+    let running = Running { description: &description, status: &status, is_new: false };
     compute(&Known {
         generation: Some(4),
         fault,
         lowered: None,
         running: Some(running),
+        finalizers: Vec::new(),
         state,
         before: &ProcessorStatus::default(),
         now: at("2026-01-02T03:04:05.6Z"),
@@ -248,6 +249,7 @@ fn where_nothing_runs_the_fault_is_said_and_the_last_failure_is_kept() {
         fault,
         lowered: None,
         running: None,
+        finalizers: Vec::new(),
         state: State::Runs,
         before: &before,
         now: at("2026-01-01T00:00:00Z"),
@@ -266,13 +268,13 @@ fn the_time_of_a_condition_is_that_of_its_last_change_of_status() {
     let first = computed(|_| {}, None, State::Runs);
     let (description, status) = (description(), host());
     let later = |state, before: &ProcessorStatus, now| {
-        let running =
-            Running { description: &description, status: &status, is_new: false, twins: &[] };
+        let running = Running { description: &description, status: &status, is_new: false };
         let known = Known {
             generation: Some(5),
             fault: None,
             lowered: None,
             running: Some(running),
+            finalizers: Vec::new(),
             state,
             before,
             now: at(now),
@@ -296,13 +298,13 @@ fn until_the_first_runs_are_made_a_new_host_repeats_what_the_former_said() {
     let (description, mut status) = (description(), host());
     (status.objects, status.ready, status.runs) = (0, 3, 0);
     let started = |generation, before: &ProcessorStatus| {
-        let running =
-            Running { description: &description, status: &status, is_new: true, twins: &[] };
+        let running = Running { description: &description, status: &status, is_new: true };
         compute(&Known {
             generation: Some(generation),
             fault: None,
             lowered: None,
             running: Some(running),
+            finalizers: Vec::new(),
             state: State::Runs,
             before,
             now: at("2026-05-01T00:00:00Z"),
@@ -329,13 +331,14 @@ fn a_limit_of_the_host_is_said_once_it_is_met() {
     assert_eq!(said(&status, "Limited"), ("True", "WatchesLimited", "256 watches are open"));
     assert_eq!(said(&status, "Ready").0, "True");
     let (description, host) = (description(), host());
-    let running = Running { description: &description, status: &host, is_new: false, twins: &[] };
+    let running = Running { description: &description, status: &host, is_new: false };
     let later = |before: &ProcessorStatus| {
         compute(&Known {
             generation: Some(4),
             fault: None,
             lowered: None,
             running: Some(running),
+            finalizers: Vec::new(),
             state: State::Runs,
             before,
             now: at("2026-01-02T03:04:05.6Z"),
@@ -355,6 +358,7 @@ fn what_a_spec_gets_less_of_is_said_also_where_nothing_runs() {
         fault: None,
         lowered: Some(met),
         running: None,
+        finalizers: Vec::new(),
         state: State::Runs,
         before: &ProcessorStatus::default(),
         now: at("2026-01-02T03:04:05.6Z"),

@@ -1,5 +1,12 @@
-//! Which Processors declare which finalizers. Two that hold one finalizer on one object would take it from each other: the one
-//! whose work is done lets the object go, and the other's is never done. So the older Processor has it.
+//! Which Processors hold which finalizers. Two that hold one finalizer on one object would take it from each other: the one whose work
+//! is done lets the object go, and the other's is never done. So the first that claims it has it.
+//!
+//! *Guarantees.* A claim holds until its Processor gives it up, loses the right to patch the objects or is gone; a later one changes
+//! nothing for it. It holds over restarts and changes of the leader: it is in the status of the Processor, and what statuses say is
+//! noted before anything is claimed.
+//!
+//! *Assumption.* Nobody but hosts writes the statuses of Processors. Even so, what one says counts only as far as the account of
+//! the Processor may patch the objects.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -8,136 +15,227 @@ use tokio::sync::watch as latest;
 
 use super::fault::Fault;
 use crate::{
-    contract::{Description, Selection},
+    api::{HeldFinalizer, Processor},
+    contract::Description,
     labels::{LabelSelector, Test},
+    lease::Guard,
 };
 
-/// All that is declared.
+/// The reason of a Processor whose finalizer another one holds.
+pub(super) const SHARED: &str = "FinalizerShared";
+
+/// All that is held.
 #[derive(Debug)]
 pub(super) struct Claims {
-    all: Mutex<BTreeMap<Arc<str>, Claim>>,
+    /// Only the host that leads claims. The others know what its statuses say.
+    lease: Guard,
+    all: Mutex<BTreeMap<Arc<str>, Entry>>,
     changes: latest::Sender<u64>,
+    listed: latest::Sender<bool>,
 }
 
-/// What one Processor declares.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Claim {
-    /// When its resource was made.
-    since: String,
-    of: Vec<Held>,
+/// What one Processor holds.
+#[derive(Debug, Default)]
+struct Entry {
+    held: Vec<HeldFinalizer>,
+    /// Whether this host has decided so. Then the status follows, and not the other way round.
+    is_decided: bool,
 }
 
-/// A finalizer, and the objects that it may be put on.
-#[derive(Debug, Clone, PartialEq)]
-struct Held {
-    finalizer: String,
-    on: Selection,
-}
+/// What one version claims.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Claim(Vec<HeldFinalizer>);
 
 // === impl Claims ===
 
-impl Default for Claims {
-    fn default() -> Self {
-        Self { all: Mutex::default(), changes: latest::Sender::new(0) }
-    }
-}
-
 impl Claims {
-    /// Moves when Processors declare other finalizers, or go.
+    pub(super) fn new(lease: &Guard) -> Self {
+        Self {
+            lease: lease.clone(),
+            all: Mutex::default(),
+            changes: latest::Sender::new(0),
+            listed: latest::Sender::new(false),
+        }
+    }
+
+    /// Moves when something is not held any more, or another host has let a Processor hold something.
     pub(super) fn changes(&self) -> latest::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Notes what a Processor declares; refused if an older one declares the same.
-    pub(super) fn claim(&self, name: &Arc<str>, claim: &Claim) -> Result<(), Fault> {
+    /// Notes what the status of a Processor says that it holds.
+    pub(super) fn note(&self, name: &Arc<str>, processor: &Processor) {
+        let held = held_by(processor);
         let mut all = self.all.lock();
-        let before = all.insert(Arc::clone(name), claim.clone());
-        let older =
-            all.iter().filter(|(other, theirs)| (&theirs.since, *other) < (&claim.since, name));
-        let shared =
-            older.into_iter().find_map(|(other, theirs)| Some((other, claim.shares(theirs)?)));
-        let result = shared.map_or(Ok(()), |(other, held)| {
-            let kind = &held.on.kind.kind;
-            let message = format!(
-                "the Processor `{other}` declares the finalizer `{}` of {kind} too, and is older: only one of them may hold it; delete one, or let them select other objects",
-                held.finalizer
-            );
-            Err(Fault::ending("FinalizerShared", message))
-        });
-        drop(all);
-        if before.as_ref() != Some(claim) {
-            self.changes.send_modify(|count| *count += 1);
+        let known = all.get(name);
+        if known.is_some_and(|known| known.is_decided || known.held == held)
+            || (known.is_none() && held.is_empty())
+        {
+            return;
         }
-        result
+        all.insert(Arc::clone(name), Entry { held, is_decided: false });
+        drop(all);
+        self.tell();
     }
 
-    /// What is said of those that wait for a Processor to go.
-    pub(super) fn waiting_for(&self, name: &Arc<str>) -> Vec<String> {
-        let all = self.all.lock();
-        let Some(claim) = all.get(name) else { return Vec::new() };
-        let younger =
-            all.iter().filter(|(other, theirs)| (&theirs.since, *other) > (&claim.since, name));
-        let shared = younger.filter_map(|(other, theirs)| Some((other, claim.shares(theirs)?)));
-        let said = shared.map(|(other, held)| {
-            let kind = &held.on.kind.kind;
-            format!("the Processor `{other}` declares the finalizer `{}` of {kind} too, is younger, and is not run", held.finalizer)
-        });
-        said.collect()
+    /// The statuses of all Processors are noted.
+    pub(super) fn all_noted(&self) {
+        self.listed.send_replace(true);
+    }
+
+    /// Waits until the statuses of all Processors are noted.
+    pub(super) async fn listed(&self) {
+        let mut listed = self.listed.subscribe();
+        // The sender lives as long as this does.
+        let _ = listed.wait_for(|listed| *listed).await;
+    }
+
+    /// Lets a Processor hold this and no more, unless another one holds a part of it already. Where it is refused, nothing changes.
+    pub(super) fn claim(&self, name: &Arc<str>, wanted: &[HeldFinalizer]) -> Result<(), Fault> {
+        let mut all = self.all.lock();
+        let own = all.get(name).map_or(&[][..], |entry| &entry.held);
+        let new = wanted.iter().filter(|wanted| !own.iter().any(|own| own.covers(wanted)));
+        for wanted in new {
+            let is_others = |(other, entry): &(&Arc<str>, &Entry)| {
+                *other != name && entry.held.iter().any(|held| shared(held, wanted))
+            };
+            if let Some((other, _)) = all.iter().find(is_others) {
+                return Err(refused(other, wanted));
+            }
+        }
+        if self.lease.is_held() {
+            let is_less = own.iter().any(|own| !wanted.contains(own));
+            all.insert(Arc::clone(name), Entry { held: wanted.to_vec(), is_decided: true });
+            drop(all);
+            if is_less {
+                self.tell();
+            }
+        }
+        Ok(())
+    }
+
+    /// What a Processor holds.
+    pub(super) fn of(&self, name: &str) -> Vec<HeldFinalizer> {
+        self.all.lock().get(name).map(|entry| entry.held.clone()).unwrap_or_default()
+    }
+
+    /// A Processor holds nothing else any more.
+    pub(super) fn keep_only(&self, name: &str, kept: &[HeldFinalizer]) {
+        if !self.lease.is_held() {
+            return;
+        }
+        let mut all = self.all.lock();
+        let Some(entry) = all.get_mut(name) else { return };
+        let before = entry.held.len();
+        entry.held.retain(|held| kept.contains(held));
+        entry.is_decided = true;
+        let is_less = entry.held.len() < before;
+        drop(all);
+        if is_less {
+            self.tell();
+        }
     }
 
     /// A Processor is gone.
     pub(super) fn forget(&self, name: &Arc<str>) {
-        if self.all.lock().remove(name).is_some() {
-            self.changes.send_modify(|count| *count += 1);
+        if self.all.lock().remove(name).is_some_and(|entry| !entry.held.is_empty()) {
+            self.tell();
         }
     }
+
+    fn tell(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+fn refused(other: &str, wanted: &HeldFinalizer) -> Fault {
+    let HeldFinalizer { finalizer, kind, .. } = wanted;
+    let message = format!(
+        "the Processor `{other}` holds the finalizer `{finalizer}` of {kind} already: only one of them may; delete one, or let them select other objects"
+    );
+    Fault::new(SHARED, message)
+}
+
+/// What the status of a Processor says that it holds. Former hosts wrote down no more than what ran: of it, all objects of the kind
+/// count.
+fn held_by(processor: &Processor) -> Vec<HeldFinalizer> {
+    let Some(status) = &processor.status else { return Vec::new() };
+    if !status.finalizers.is_empty() {
+        return status.finalizers.clone();
+    }
+    let of = status.reconciles.iter().flat_map(|of| {
+        of.finalizers.iter().map(|finalizer| HeldFinalizer {
+            finalizer: finalizer.clone(),
+            group: of.group.clone(),
+            version: of.version.clone(),
+            kind: of.kind.clone(),
+            ..HeldFinalizer::default()
+        })
+    });
+    of.collect()
 }
 
 // === impl Claim ===
 
 impl Claim {
-    pub(super) fn new(since: String, description: &Description) -> Self {
+    /// The finalizers that a version declares, each with the objects that it may be put on.
+    pub(super) fn of(description: &Description) -> Self {
         let held = description.reconcilers.iter().flat_map(|reconciler| {
-            let on = &reconciler.of;
             reconciler
                 .finalizers
                 .iter()
-                .map(|finalizer| Held { finalizer: finalizer.clone(), on: on.clone() })
+                .map(|finalizer| HeldFinalizer::new(finalizer, &reconciler.of))
         });
-        Self { since, of: held.collect() }
+        Self(held.collect())
     }
 
     /// What either claims.
     pub(super) fn and(mut self, other: &Self) -> Self {
-        for held in &other.of {
-            if !self.of.contains(held) {
-                self.of.push(held.clone());
+        for held in &other.0 {
+            if !self.0.contains(held) {
+                self.0.push(held.clone());
             }
         }
         self
     }
 
-    /// What both declare.
-    fn shares(&self, other: &Self) -> Option<&Held> {
-        let is_shared = |mine: &&Held| {
-            other
-                .of
-                .iter()
-                .any(|theirs| mine.finalizer == theirs.finalizer && overlap(&mine.on, &theirs.on))
-        };
-        self.of.iter().find(is_shared)
+    pub(super) fn held(&self) -> &[HeldFinalizer] {
+        &self.0
     }
 }
 
+impl From<Vec<HeldFinalizer>> for Claim {
+    fn from(held: Vec<HeldFinalizer>) -> Self {
+        Self(held)
+    }
+}
+
+// === impl HeldFinalizer ===
+
+impl HeldFinalizer {
+    fn covers(&self, other: &Self) -> bool {
+        let is_wider =
+            |mine: &Option<String>, theirs: &Option<String>| mine.is_none() || mine == theirs;
+        (&self.finalizer, &self.group, &self.kind) == (&other.finalizer, &other.group, &other.kind)
+            && is_wider(&self.namespace, &other.namespace)
+            && is_wider(&self.object_name, &other.object_name)
+            && (self.labels.is_empty() || self.labels == other.labels)
+    }
+}
+
+/// Whether both are the same finalizer on an object that may be in both selections.
+fn shared(one: &HeldFinalizer, other: &HeldFinalizer) -> bool {
+    one.finalizer == other.finalizer && overlap(one, other)
+}
+
 /// Whether an object may be in both selections, as far as they show it.
-fn overlap(one: &Selection, other: &Selection) -> bool {
+fn overlap(one: &HeldFinalizer, other: &HeldFinalizer) -> bool {
     let agree = |one: &Option<String>, other: &Option<String>| {
         one.is_none() || other.is_none() || one == other
     };
-    let kinds = (&one.kind.group, &one.kind.kind) == (&other.kind.group, &other.kind.kind);
-    kinds
+    (&one.group, &one.kind) == (&other.group, &other.kind)
         && agree(&one.namespace, &other.namespace)
-        && agree(&one.name, &other.name)
+        && agree(&one.object_name, &other.object_name)
         && !are_apart(&one.labels, &other.labels)
 }
 
@@ -162,105 +260,132 @@ fn are_apart(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Kind;
 
-    fn selection(kind: &str, namespace: Option<&str>, labels: &str) -> Selection {
-        Selection {
-            cluster: String::new(),
-            kind: Kind { group: "x.dev".into(), version: "v1".into(), kind: kind.into() },
+    fn held(kind: &str, namespace: Option<&str>, labels: &str) -> HeldFinalizer {
+        HeldFinalizer {
+            finalizer: "f".into(),
+            group: "x.dev".into(),
+            version: "v1".into(),
+            kind: kind.into(),
             namespace: namespace.map(str::to_owned),
-            name: None,
+            object_name: None,
             labels: labels.into(),
-            matching: Vec::new(),
-            fields: Vec::new(),
         }
     }
 
-    fn claim(since: &str, finalizer: &str, on: Selection) -> Claim {
-        Claim { since: since.into(), of: vec![Held { finalizer: finalizer.into(), on }] }
+    fn all_rules() -> HeldFinalizer {
+        held("Rule", None, "")
+    }
+
+    fn names() -> (Arc<str>, Arc<str>) {
+        ("b/first".into(), "a/later".into())
+    }
+
+    /// A Processor of which the status says that it holds this.
+    fn holding(held: &[HeldFinalizer]) -> Processor {
+        let status =
+            crate::api::ProcessorStatus { finalizers: held.to_vec(), ..Default::default() };
+        let mut processor = Processor::new("p", crate::api::ProcessorSpec::default());
+        processor.status = Some(status);
+        processor
     }
 
     #[test]
-    fn of_two_with_one_finalizer_the_older_has_it_whoever_comes_first() {
-        let (old, young): (Arc<str>, Arc<str>) = ("b/old".into(), "a/young".into());
-        let of = || selection("Rule", None, "");
-        for old_first in [true, false] {
-            let claims = Claims::default();
-            let (mine, theirs) = (claim("2025", "f", of()), claim("2026", "f", of()));
-            if old_first {
-                claims.claim(&old, &mine).unwrap();
-            }
-            let refused = claims.claim(&young, &theirs);
-            assert_eq!(refused.is_err(), old_first);
-            claims.claim(&old, &mine).unwrap();
-            let fault = claims.claim(&young, &theirs).unwrap_err();
-            assert!(
-                fault
-                    .message
-                    .contains("`b/old` declares the finalizer `f` of Rule too, and is older"),
-                "{}",
-                fault.message
-            );
-            assert_eq!(claims.waiting_for(&old).len(), 1);
-            assert!(claims.waiting_for(&young).is_empty());
-            claims.forget(&old);
-            claims.claim(&young, &theirs).unwrap();
+    fn the_first_that_claims_a_finalizer_has_it_and_a_later_one_leaves_no_trace() {
+        let ((first, later), claims) = (names(), Claims::new(&Guard::none()));
+        claims.claim(&first, &[all_rules()]).unwrap();
+        let changes = claims.changes();
+        for _ in 0..2 {
+            let fault = claims.claim(&later, &[all_rules()]).unwrap_err();
+            assert_eq!(fault.reason, "FinalizerShared");
+            let said = "`b/first` holds the finalizer `f` of Rule already";
+            assert!(fault.message.contains(said), "{}", fault.message);
         }
+        assert_eq!(claims.of(&later), []);
+        claims.claim(&first, &[all_rules()]).unwrap();
+        assert!(!changes.has_changed().unwrap(), "the first hears nothing of it");
+        claims.forget(&first);
+        assert!(changes.has_changed().unwrap());
+        claims.claim(&later, &[all_rules()]).unwrap();
+    }
+
+    #[test]
+    fn a_claim_that_is_refused_in_part_is_not_made_at_all() {
+        let ((first, later), claims) = (names(), Claims::new(&Guard::none()));
+        claims.claim(&first, &[held("Rule", Some("a"), "")]).unwrap();
+        claims.claim(&later, &[held("Rule", Some("b"), "")]).unwrap();
+        claims.claim(&later, &[held("Other", None, ""), all_rules()]).unwrap_err();
+        assert_eq!(claims.of(&later), [held("Rule", Some("b"), "")]);
+        // What one holds already is no matter of others.
+        claims.claim(&first, &[held("Rule", Some("a"), "class=a")]).unwrap();
+    }
+
+    #[test]
+    fn what_a_status_says_holds_over_a_restart_whoever_comes_first() {
+        let (first, later) = names();
+        let claims = Claims::new(&Guard::none());
+        claims.note(&first, &holding(&[all_rules()]));
+        claims.note(&later, &holding(&[]));
+        claims.claim(&later, &[all_rules()]).unwrap_err();
+        claims.claim(&first, &[all_rules()]).unwrap();
+        claims.keep_only(&first, &[]);
+        // The status is older than what this host has decided.
+        claims.note(&first, &holding(&[all_rules()]));
+        claims.claim(&later, &[all_rules()]).unwrap();
+    }
+
+    #[test]
+    fn a_host_that_does_not_lead_follows_the_statuses() {
+        let (first, later) = names();
+        let (_until, lease) = Guard::not_held();
+        let claims = Claims::new(&lease);
+        for name in [&first, &later] {
+            claims.claim(name, &[all_rules()]).unwrap();
+            assert_eq!(claims.of(name), [], "it decides nothing");
+        }
+        claims.note(&first, &holding(&[all_rules()]));
+        claims.claim(&later, &[all_rules()]).unwrap_err();
+        claims.keep_only(&first, &[]);
+        claims.claim(&first, &[all_rules()]).unwrap();
+        claims.claim(&later, &[all_rules()]).unwrap_err();
+        claims.note(&first, &holding(&[]));
+        claims.claim(&later, &[all_rules()]).unwrap();
+    }
+
+    #[test]
+    fn of_a_former_host_s_status_all_objects_of_what_ran_count() {
+        let (first, later) = names();
+        let claims = Claims::new(&Guard::none());
+        let mut ran = holding(&[]);
+        ran.status.as_mut().unwrap().reconciles = vec![crate::api::Reconciled {
+            group: "x.dev".into(),
+            kind: "Rule".into(),
+            finalizers: vec!["f".into()],
+            ..Default::default()
+        }];
+        claims.note(&first, &ran);
+        claims.claim(&later, &[held("Rule", Some("a"), "")]).unwrap_err();
+        claims.claim(&first, &[held("Rule", Some("b"), "class=a")]).unwrap();
+        claims.claim(&later, &[held("Rule", Some("a"), "")]).unwrap();
     }
 
     #[test]
     fn selections_that_no_object_is_in_at_once_may_share_a_finalizer() {
-        let all = || selection("Rule", None, "");
+        let rules = |labels: &str| held("Rule", None, labels);
+        let of = |namespace: &str| held("Rule", Some(namespace), "");
         let cases = [
-            ("another kind", selection("Other", None, ""), all(), false),
-            ("one and all namespaces", selection("Rule", Some("a"), ""), all(), true),
-            (
-                "two namespaces",
-                selection("Rule", Some("a"), ""),
-                selection("Rule", Some("b"), ""),
-                false,
-            ),
-            (
-                "two values",
-                selection("Rule", None, "class=a"),
-                selection("Rule", None, "class=b"),
-                false,
-            ),
-            (
-                "values that meet",
-                selection("Rule", None, "class in (a,b)"),
-                selection("Rule", None, "class in (b,c)"),
-                true,
-            ),
-            (
-                "one and no value",
-                selection("Rule", None, "class=a"),
-                selection("Rule", None, "!class"),
-                false,
-            ),
-            (
-                "one and not that",
-                selection("Rule", None, "class=a"),
-                selection("Rule", None, "class!=a"),
-                false,
-            ),
-            ("two labels", selection("Rule", None, "a=1"), selection("Rule", None, "b=2"), true),
+            ("another kind", held("Other", None, ""), all_rules(), false),
+            ("one and all namespaces", of("a"), all_rules(), true),
+            ("two namespaces", of("a"), of("b"), false),
+            ("two values", rules("class=a"), rules("class=b"), false),
+            ("values that meet", rules("class in (a,b)"), rules("class in (b,c)"), true),
+            ("one and no value", rules("class=a"), rules("!class"), false),
+            ("one and not that", rules("class=a"), rules("class!=a"), false),
+            ("two labels", rules("a=1"), rules("b=2"), true),
         ];
         for (case, one, other, expected) in cases {
             assert_eq!(overlap(&one, &other), expected, "{case}");
             assert_eq!(overlap(&other, &one), expected, "{case}, the other way round");
         }
-    }
-
-    #[test]
-    fn only_what_is_new_is_told() {
-        let (claims, name): (Claims, Arc<str>) = (Claims::default(), "a/b".into());
-        let of = || claim("2025", "f", selection("Rule", None, ""));
-        claims.claim(&name, &of()).unwrap();
-        let changes = claims.changes();
-        claims.claim(&name, &of()).unwrap();
-        assert!(!changes.has_changed().unwrap());
-        claims.forget(&name);
-        assert!(changes.has_changed().unwrap());
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     chain,
+    cluster::Account,
     processor::{self, LoadError},
     run::{NotExchanged, Verdict},
 };
@@ -44,9 +45,25 @@ impl Fault {
         Self { passes: true, ..Self::new(reason, message) }
     }
 
-    /// One that ends the version that runs, too.
-    pub(super) fn ending(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { former: Former::Ends, ..Self::new(reason, message) }
+    /// The same, and what runs ends.
+    pub(super) fn ending_what_runs(self) -> Self {
+        let former = if self.passes { Former::GoesOn } else { Former::Ends };
+        Self { former, ..self }
+    }
+
+    /// The host may not act as an account, as the API server says; or it does not say (none).
+    pub(super) fn not_granted(account: &Account, granted: Option<bool>) -> Self {
+        let Account { namespace, name } = account;
+        if granted.is_none() {
+            let message = format!(
+                "the API server does not say whether this host may act as the ServiceAccount `{name}`; it is asked again"
+            );
+            return Self::passing("AccountNotGranted", message);
+        }
+        let message = format!(
+            "this host may not act as the ServiceAccount `{name}`: it lacks the verb impersonate; bind its own account to a Role in the namespace `{namespace}` with apiGroups [\"\"], resources [serviceaccounts], resourceNames [{name}], verbs [impersonate]"
+        );
+        Self::new("AccountNotGranted", message)
     }
 
     /// Of a load that was given up, because the Processor asks for something else by now.

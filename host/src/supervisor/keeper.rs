@@ -1,6 +1,7 @@
 //! Sees that what runs is what one Processor asks for, and says how it stands. One thing after the other; each Processor has a
 //! keeper of its own, so that none waits for another.
 
+mod claim;
 mod end;
 mod said;
 mod swap;
@@ -12,7 +13,10 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use self::swap::{Refused, Served};
+use self::{
+    claim::Stake,
+    swap::{Refused, Served},
+};
 use super::{
     Shared,
     fault::{Fault, Former},
@@ -21,7 +25,11 @@ use super::{
     recipe::{Pace, check_supported},
     resource::{Finalizer, Resource},
 };
-use crate::api::{FINALIZER, Processor, ProcessorStatus};
+use crate::{
+    access::Acting,
+    api::{FINALIZER, Processor, ProcessorStatus},
+    cluster::Account,
+};
 
 /// The shortest time between two looks at how a processor stands, and so between two writes of a status.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
@@ -45,6 +53,10 @@ pub(super) struct Keeper {
     account_namespace: String,
     own_name: String,
     resource: Resource,
+    /// Whether the host may act as the account that the spec names.
+    acting: Option<Arc<Acting>>,
+    /// What the processor claims, with the rights that this needs.
+    stake: Option<Stake>,
     newest: latest::Receiver<Newest>,
     running: Option<Running>,
     /// The version that was taken back.
@@ -105,6 +117,8 @@ enum Woken {
     Look,
     /// A module may be another.
     Files,
+    /// The account may patch other objects than before.
+    Rights,
     /// It is time to say something, or to see whether the resource is another.
     Rest,
 }
@@ -112,6 +126,7 @@ enum Woken {
 /// What wakes a keeper.
 struct Wakers {
     accounts: latest::Receiver<u64>,
+    acting: latest::Receiver<u64>,
     claims: latest::Receiver<u64>,
     files: latest::Receiver<u64>,
     circumstances: latest::Receiver<u64>,
@@ -139,6 +154,8 @@ impl Keeper {
             account_namespace: namespace.to_owned(),
             own_name: name.to_owned(),
             resource: Resource::new(namespace, name),
+            acting: None,
+            stake: None,
             newest,
             running: None,
             refused: None,
@@ -186,6 +203,7 @@ impl Keeper {
                 }
                 Woken::Look => true,
                 Woken::Files => self.module_has_moved(&newest).await,
+                Woken::Rights => !self.is_claim_settled(),
                 Woken::Rest => false,
             };
         }
@@ -195,17 +213,20 @@ impl Keeper {
 
     /// Waits until there is something to be seen to.
     async fn wake(&mut self, wakers: &mut Wakers) -> Woken {
-        let Wakers { accounts, claims, files, circumstances, verdicts, .. } = wakers;
+        let Wakers { accounts, acting, claims, files, circumstances, verdicts, .. } = wakers;
         let Wakers { activity, stores, delays, leads, .. } = wakers;
         let rest = if self.waits.is_some() { Woken::Look } else { Woken::Rest };
         let may_pass = self.fault.as_ref().is_some_and(|fault| fault.passes);
         let rests_until = self.rests_until.filter(|until| *until > Instant::now());
+        let waits_for_claim = self.waits_for_claim();
+        let of_rights = if may_pass { Woken::Look } else { Woken::Rights };
         tokio::select! {
             gone = self.newest.changed() => if gone.is_ok() { Woken::Rest } else { Woken::Gone },
             () = self.shared.stop.cancelled() => Woken::Stopped,
             Ok(()) = accounts.changed() => Woken::Look,
-            Ok(()) = claims.changed() => Woken::Look,
-            Ok(()) = circumstances.changed(), if may_pass => Woken::Look,
+            Ok(()) = acting.changed() => Woken::Look,
+            Ok(()) = claims.changed(), if waits_for_claim => Woken::Look,
+            Ok(()) = circumstances.changed(), if may_pass || self.stake.is_some() => of_rights,
             Ok(()) = files.changed(), if rests_until.is_none() => Woken::Files,
             () = until(rests_until) => Woken::Rest,
             Ok(()) = verdicts.changed() => Woken::Rest,
@@ -260,6 +281,7 @@ impl Keeper {
     /// Does what the spec asks for, and notes why it cannot.
     async fn attend(&mut self, newest: &Processor) {
         self.check_running_account().await;
+        self.give_up_claims(newest).await;
         self.waits = None;
         let done = if newest.metadata.deletion_timestamp.is_some() {
             self.end(newest).await
@@ -267,6 +289,10 @@ impl Keeper {
             self.put_to_work(newest, None).await
         };
         let fault = done.err();
+        if self.stake.is_none() {
+            // What is held by what runs, though another version was refused.
+            self.give_up_claims(newest).await;
+        }
         if fault.as_ref().is_some_and(Fault::is_superseded) {
             // What has come meanwhile is seen to next.
             return;
@@ -290,12 +316,25 @@ impl Keeper {
         self.fault = fault;
     }
 
-    /// Takes out what runs if its account does not consent any more, whatever the spec says by now.
+    /// Takes out what runs if it may not act as its account any more, whatever the spec says by now.
     async fn check_running_account(&mut self) {
         let Some(running) = &self.running else { return };
-        if self.shared.accounts.check(&running.served.recipe.account, &self.own_name).is_err() {
+        let account = &running.served.recipe.account;
+        let consents = self.shared.accounts.check(account, &self.own_name).is_ok();
+        // While the API server does not answer, what it said before stands.
+        let is_revoked = self.shared.host.acting_as(account).is_granted() == Some(false);
+        if !consents || is_revoked {
             self.take_out().await;
         }
+    }
+
+    /// Refuses an account that does not consent, or that the host may not act as.
+    async fn check_account(&mut self, account: &Account) -> Result<(), Fault> {
+        self.shared.accounts.check(account, &self.own_name)?;
+        let acting = self.shared.host.acting_as(account);
+        let granted = acting.ask().await;
+        self.acting = Some(acting);
+        if granted == Some(true) { Ok(()) } else { Err(Fault::not_granted(account, granted)) }
     }
 
     async fn take_out(&mut self) {
@@ -342,6 +381,7 @@ impl Wakers {
     fn new(shared: &Shared) -> Self {
         Self {
             accounts: shared.accounts.changes(),
+            acting: shared.host.acting_changes(),
             claims: shared.claims.changes(),
             files: shared.modules.moves(),
             circumstances: shared.host.circumstances(),

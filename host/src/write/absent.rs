@@ -32,7 +32,8 @@ impl Run<'_> {
     /// From now on it counts whether these fields come back; of none, and where a write has failed, nothing does.
     pub(super) fn watch_absence(&self, to: &ObjectRef, manager: &str, absent: &[Path]) {
         let of = (!absent.is_empty()).then_some(to);
-        if self.writer.memory.absent_from(self.managers.hash(), &super::place(manager, to), of) {
+        if self.writer.memory.absent_from(self.managers.identity(), &super::place(manager, to), of)
+        {
             self.writer.stores.must_be_absent(to, manager, absent);
         }
     }
@@ -48,7 +49,7 @@ impl Run<'_> {
         if answer.is_none()
             && let Known::Present(entry) = self.known(target.to)
             && self.writer.memory.is_nothing_present(
-                self.managers.hash(),
+                self.managers.identity(),
                 &place,
                 entry.resource_version(),
             )
@@ -68,7 +69,7 @@ impl Run<'_> {
             let operations = removals(&object, &pointers);
             if operations.is_empty() {
                 self.writer.memory.nothing_present(
-                    self.managers.hash(),
+                    self.managers.identity(),
                     place,
                     resource_version(&object).unwrap_or_default(),
                 );

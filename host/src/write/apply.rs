@@ -131,7 +131,7 @@ impl Run<'_> {
         let manifest = own_fields::of_manifest(object);
         let is_same = own.is_some_and(|own| own.values == manifest);
         let is_so =
-            is_same || self.writer.memory.led_to(self.managers.hash(), &place, manifest, own);
+            is_same || self.writer.memory.led_to(self.managers.identity(), &place, manifest, own);
         self.written.skipped += usize::from(is_so);
         is_so.then_some(Applied { own, answer: None })
     }
@@ -161,7 +161,12 @@ impl Run<'_> {
     fn applied(&mut self, target: &Target<'_>, object: &Value, answer: &Value) -> Option<Pair> {
         let own = own_fields::of(answer).get(target.manager, target.subresource);
         let place = super::place(target.manager, target.to);
-        self.writer.memory.sent(self.managers.hash(), place, own_fields::of_manifest(object), own);
+        self.writer.memory.sent(
+            self.managers.identity(),
+            place,
+            own_fields::of_manifest(object),
+            own,
+        );
         self.store(target.to, answer, &Arc::new(object.clone()));
         own
     }

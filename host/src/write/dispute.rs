@@ -1,6 +1,6 @@
 //! Two keys of this host that want one object: which of them, and for what field, so that both can be told.
 //!
-//! A field manager's name holds a hash only; who that is, is known of keys that have run since the host started.
+//! A field manager's name holds a hash of the key; which key that is, is known of those that have run since the host started.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Disputes(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the hash of their managers.
+    /// By what their managers have in common.
     keys: HashMap<String, Key>,
     /// By what was wanted and refused.
     open: HashMap<Place, Dispute>,
@@ -25,7 +25,7 @@ struct State {
 struct Dispute {
     /// Who was refused.
     by: Key,
-    /// The hashes of those who have what was wanted.
+    /// Those who have what was wanted, by what their managers have in common.
     with: Vec<String>,
     object: String,
     fields: String,
@@ -36,11 +36,11 @@ struct Dispute {
 // === impl Disputes ===
 
 impl Disputes {
-    /// A key's plan is carried out, under managers with this hash: what it was refused before is open no longer.
-    pub(super) fn begin(&self, hash: &str, key: &Key) {
+    /// A key's plan is carried out, under managers of this identity: what it was refused before is open no longer.
+    pub(super) fn begin(&self, identity: &str, key: &Key) {
         let mut state = self.0.lock();
-        if !state.keys.contains_key(hash) {
-            state.keys.insert(hash.to_owned(), key.clone());
+        if !state.keys.contains_key(identity) {
+            state.keys.insert(identity.to_owned(), key.clone());
         }
         state.open.retain(|_, dispute| dispute.by != *key);
     }
@@ -65,10 +65,10 @@ impl Disputes {
         let (mut with, mut fields, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for Conflict { field, manager } in conflicts {
             fields.push(format!("`{field}`"));
-            let hash = parts(manager).map(|parts| parts.hash.to_owned());
-            let known = hash.as_ref().and_then(|hash| state.keys.get(hash));
+            let identity = parts(manager).map(|parts| parts.identity());
+            let known = identity.as_ref().and_then(|of| state.keys.get(of));
             names.push(known.map_or_else(|| format!("`{manager}`"), |key| format!("`{key}`")));
-            with.extend(hash);
+            with.extend(identity);
         }
         let (object, fields, names) = (display_ref(object), listed(fields), listed(names));
         let message = format!(

@@ -3,9 +3,13 @@
 //! The hash is of the processor, the reconciler and the reconciled object, the same across versions and restarts; the letter
 //! tells for what the fields are owned. So another's name tells whether it applied an object or only patched it, and whether
 //! it is of the same reconciled object.
+//!
+//! Managers are compared with namespace and processor, not by the hash alone: tenants choose names, and the fast hash can be made to
+//! collide. Where namespace and processor do not fit and are cut, the hash is a cryptographic one.
 
 use std::fmt::Write;
 
+use sha2::{Digest as _, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::Context;
@@ -16,6 +20,8 @@ const LONGEST: usize = 128;
 /// What of a name is not namespace and processor: prefix, slash, letter and hash, `/initial`.
 const FIXED: usize = MANAGER_PREFIX.len() + 1 + 33 + INITIAL.len();
 const INITIAL: &str = "/initial";
+/// How much of a name is for namespace and processor.
+const ROOM: usize = LONGEST - FIXED;
 
 /// The field managers of one reconciled object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +36,7 @@ pub(crate) struct FieldManagers {
     pub(crate) status: String,
     /// Of what is not applied: finalizers, removals, events.
     pub(crate) edit: String,
-    hash: String,
+    identity: String,
 }
 
 /// What a name says.
@@ -38,13 +44,16 @@ pub(crate) struct FieldManagers {
 pub(crate) struct Parts<'a> {
     /// `a`, `p`, `s` or `e`.
     pub(crate) letter: char,
-    pub(crate) hash: &'a str,
+    /// Namespace and processor, shortened.
+    owner: &'a str,
+    hash: &'a str,
 }
+
+// === impl FieldManagers ===
 
 impl FieldManagers {
     pub(crate) fn new(context: &Context<'_>) -> Self {
-        let hash = hash(context);
-        let owner = shortened(&format!("{}/{}", context.namespace, context.processor));
+        let (owner, hash) = (owner(context), hash(context));
         let name = |letter: char| format!("{MANAGER_PREFIX}{owner}/{letter}{hash}");
         Self {
             apply: name('a'),
@@ -52,19 +61,19 @@ impl FieldManagers {
             patch: name('p'),
             status: name('s'),
             edit: name('e'),
-            hash,
+            identity: format!("{owner}/{hash}"),
         }
     }
 
-    /// What all names of the key have in common.
-    pub(crate) fn hash(&self) -> &str {
-        &self.hash
+    /// What all names of the key have in common, and those of no other key.
+    pub(crate) fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// Whether a manager is another's of this host (of another reconciled object, or of another processor).
     pub(crate) fn is_other(&self, manager: &str) -> bool {
         manager.starts_with(MANAGER_PREFIX)
-            && parts(manager).is_none_or(|parts| parts.hash != self.hash)
+            && parts(manager).is_none_or(|parts| parts.identity() != self.identity)
     }
 
     /// Whether another of this host's has applied (not only patched) what it manages.
@@ -73,8 +82,30 @@ impl FieldManagers {
     }
 }
 
-/// What all names of a key have in common.
-pub(super) fn hash(context: &Context<'_>) -> String {
+// === impl Parts ===
+
+impl Parts<'_> {
+    /// What all names of the key have in common, and those of no other key.
+    pub(crate) fn identity(&self) -> String {
+        format!("{}/{}", self.owner, self.hash)
+    }
+}
+
+/// What all names of a key have in common, and those of no other key.
+pub(super) fn identity(context: &Context<'_>) -> String {
+    format!("{}/{}", owner(context), hash(context))
+}
+
+fn full_owner(context: &Context<'_>) -> String {
+    format!("{}/{}", context.namespace, context.processor)
+}
+
+/// Namespace and processor, as far as there is room for them.
+fn owner(context: &Context<'_>) -> String {
+    shortened(&full_owner(context))
+}
+
+fn hash(context: &Context<'_>) -> String {
     let object = &context.reconciled.reference;
     let mut text = String::new();
     // Without the version: the same object in another version of its kind.
@@ -91,21 +122,26 @@ pub(super) fn hash(context: &Context<'_>) -> String {
     for part in parts {
         _ = write!(text, "{}:{part}", part.len());
     }
-    format!("{:032x}", xxh3_128(text.as_bytes()))
+    // Another hash for all would orphan what former hosts have applied. Only where the owner is cut, it has to tell owners apart.
+    if full_owner(context).len() <= ROOM {
+        return format!("{:032x}", xxh3_128(text.as_bytes()));
+    }
+    let mut hash = format!("{:x}", Sha256::digest(text.as_bytes()));
+    hash.truncate(32);
+    hash
 }
 
 /// What a name of ours says; none if it is not of this form.
 pub(crate) fn parts(manager: &str) -> Option<Parts<'_>> {
     let name = manager.strip_prefix(MANAGER_PREFIX)?;
     let name = name.strip_suffix(INITIAL).unwrap_or(name);
-    let (_, last) = name.rsplit_once('/')?;
+    let (owner, last) = name.rsplit_once('/')?;
     let letter = last.chars().next().filter(|letter| "apse".contains(*letter))?;
-    Some(Parts { letter, hash: last.get(1..)? })
+    Some(Parts { letter, owner, hash: last.get(1..)? })
 }
 
 /// Cuts the middle away.
 fn shortened(owner: &str) -> String {
-    const ROOM: usize = LONGEST - FIXED;
     const GAP: &str = "..";
     if owner.len() <= ROOM {
         return owner.to_owned();
@@ -166,7 +202,7 @@ mod tests {
             managers("kyma", "api-rule", "rule", "v1", "b"),
         ];
         for other in others {
-            assert_ne!(own.hash, other.hash);
+            assert_ne!(own.identity, other.identity);
             assert!(own.is_other(&other.patch) && !own.is_other_apply(&other.patch));
             assert!(own.is_other_apply(&other.apply) && own.is_other_apply(&other.initial));
         }
@@ -185,6 +221,29 @@ mod tests {
             managers(&"n".repeat(63), &"p".repeat(252), "rule", "v1", "a").apply
         );
         let parts = parts(&long.initial).unwrap();
-        assert_eq!((parts.letter, parts.hash), ('a', long.hash()));
+        assert_eq!((parts.letter, parts.identity().as_str()), ('a', long.identity()));
+    }
+
+    #[test]
+    fn a_manager_with_the_hash_of_another_s_key_is_not_that_key_s() {
+        let victim = managers("shop", "rules", "rule", "v1", "a");
+        // As if somebody had found names whose hash is the same.
+        let hash = victim.identity.rsplit_once('/').unwrap().1;
+        for owner in ["evil/rules", "shop/other", "shop/rules/x", "shop"] {
+            let manager = format!("mortise/{owner}/a{hash}");
+            assert!(victim.is_other(&manager) && victim.is_other_apply(&manager), "{owner}");
+        }
+        assert!(!victim.is_other(&format!("mortise/shop/rules/a{hash}")));
+    }
+
+    #[test]
+    fn owners_that_look_alike_when_they_are_cut_are_told_apart_by_a_cryptographic_hash() {
+        let one = managers(&format!("{}a", "n".repeat(40)), &"p".repeat(80), "rule", "v1", "a");
+        let two = managers(&format!("{}b", "n".repeat(40)), &"p".repeat(80), "rule", "v1", "a");
+        let owner = |of: &FieldManagers| of.identity.rsplit_once('/').unwrap().0.to_owned();
+        assert_eq!(owner(&one), owner(&two), "the ends are the same");
+        assert!(one.is_other(&two.apply) && two.is_other(&one.apply));
+        // SHA-256: it must never be another one, or what was applied is orphaned.
+        assert!(one.apply.ends_with("44628059e61b17a38536c0017a393277"), "{}", one.apply);
     }
 }

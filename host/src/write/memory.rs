@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use crate::{contract::ObjectRef, own_fields::Pair};
 
-/// The memory of all reconciled objects, by the hash of their managers.
+/// The memory of all reconciled objects, by what their managers have in common.
 #[derive(Debug, Default)]
 pub(super) struct Memory(Mutex<HashMap<String, HashMap<Place, Remembered>>>);
 

@@ -97,7 +97,57 @@ async fn a_denial_shows_in_the_conditions_until_the_right_is_given() {
         .filter(|request| is_write(&request.verb))
         .map(Event::resource)
         .collect();
-    let expected =
-        ["processors", "processors/status", "subjectaccessreviews", "selfsubjectreviews"];
+    let expected = [
+        "processors",
+        "processors/status",
+        "subjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "selfsubjectreviews",
+    ];
     assert_eq!(written, expected.map(str::to_owned).into());
+}
+
+#[tokio::test]
+async fn an_account_that_the_host_may_not_act_as_gets_nothing_of_the_shared_store() {
+    const SLY: &str = "sly";
+    let Some(stage) = Stage::new("not-granted", &[NAME.to_owned()]).await else { return };
+    let rights = [RECONCILES, WRITES].concat();
+    for name in [NAME, SLY] {
+        stage.account(name, &rights).await;
+        stage.consent(name).await;
+    }
+    stage.until_granted(&[NAME.to_owned(), SLY.to_owned()]).await;
+    let _running = stage.supervise().await;
+    // The same objects: the store is filled with the rights of the other one.
+    let mut sly = processor(&stage);
+    sly["metadata"]["name"] = json!(SLY);
+    sly["spec"]["serviceAccountName"] = json!(SLY);
+    let leak = json!({"message": "leaked", "status": null, "events": [], "retry": "OnChange"});
+    sly["spec"]["config"]["script"] = json!({"returns": {"failure": leak}});
+    stage.apply(vec![object(&stage), processor(&stage)]).await;
+    stage.until_said("Synced", "True", "Synced", "").await;
+    stage.apply(vec![sly]).await;
+    let reason_of_sly = async || {
+        let found = stage.get(&kind(PROCESSOR), SLY).await.unwrap();
+        said(&found, "Ready").map(str::to_owned)
+    };
+    let is_refused = async || reason_of_sly().await[1] == "AccountNotGranted";
+    stage.until("the host may not act as it", is_refused).await;
+    let found = stage.get(&kind(PROCESSOR), SLY).await.unwrap();
+    assert_eq!(found.pointer("/status/lastFailure"), None, "{found}");
+    let acted = stage.requests().await;
+    let user = stage.user(SLY);
+    let acted = acted.iter().filter(|event| event.account() == user);
+    assert_eq!(acted.map(|event| &event.request_uri).collect::<Vec<_>>(), Vec::<&String>::new());
+
+    stage.let_act_as(&[NAME.to_owned(), SLY.to_owned()]).await;
+    let has_run = async || {
+        let found = stage.get(&kind(PROCESSOR), SLY).await.unwrap();
+        found.pointer("/status/lastFailure/message") == Some(&json!("leaked"))
+    };
+    stage.until("it starts by itself", has_run).await;
+    stage.let_act_as(&[NAME.to_owned()]).await;
+    stage.until("it is taken out", is_refused).await;
+    stage.until_said("Ready", "True", "Runs", "runs").await;
+    assert_eq!(stage.beyond_installed(&stage.requests().await), Vec::<String>::new());
 }

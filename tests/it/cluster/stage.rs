@@ -10,7 +10,7 @@ use std::{
 use kube::Client;
 use mortise_host::{
     api::definition,
-    cluster::Cluster,
+    cluster::{Cluster, only_own},
     desk,
     lease::Guard,
     processor::{Limits, Processor},
@@ -67,7 +67,7 @@ impl Stage {
     pub(super) async fn before(control_plane: &cluster::Cluster, prefix: &str) -> Self {
         let ground = Ground::on(control_plane, prefix).await;
         let kubeconfig = ground.kubeconfig_of_host(control_plane).await;
-        let own = Cluster::new(client_with(kubeconfig).await);
+        let own = Cluster::new(only_own(&client_with(kubeconfig).await));
         let host = Host::start(&own, Vec::new(), &Options::default()).unwrap();
         let module = module().await;
         let puppet = puppet(&module, &module.parent().unwrap().join("mortise-cache")).await;

@@ -19,7 +19,7 @@ use kube::{
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     api::{Condition, Processor, definition},
-    cluster::{Account, Cluster},
+    cluster::{Account, Cluster, only_own},
     desk,
     lease::Guard,
     reconciler::Report,
@@ -91,7 +91,12 @@ impl Place {
 
     fn host(tap: &Tap, api: &EmbeddedApi) -> Arc<Host> {
         let options = Options { now: now(), ..Options::default() };
-        Arc::new(Host::start(&tap.cluster(api), Vec::new(), &options).unwrap())
+        Arc::new(Host::start(&Self::as_host(tap, api), Vec::new(), &options).unwrap())
+    }
+
+    /// As `mortise run` sees it.
+    fn as_host(tap: &Tap, api: &EmbeddedApi) -> Cluster {
+        Cluster::new(only_own(tap.cluster(api).client()))
     }
 
     async fn start(&mut self) {
@@ -104,7 +109,7 @@ impl Place {
             lease: Guard::none(),
             largest: self.largest,
         };
-        let mut cluster = self.tap.cluster(&self.api);
+        let mut cluster = Self::as_host(&self.tap, &self.api);
         if let Some(me) = &self.me {
             cluster = cluster.acting_as(me);
         }

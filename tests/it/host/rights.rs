@@ -331,7 +331,9 @@ async fn a_write_that_the_account_may_not_make_fails_and_is_made_when_it_may() {
             ["/api/v1", "/apis/apps/v1"].iter().any(|path| **request == format!("GET {path}"));
         is_source
             || discovery
-            || **request == "POST /apis/authorization.k8s.io/v1/subjectaccessreviews"
+            || ["subjectaccessreviews", "selfsubjectaccessreviews"]
+                .iter()
+                .any(|of| **request == format!("POST /apis/authorization.k8s.io/v1/{of}"))
     };
     let own = stage.tap.own();
     let other: Vec<&String> = own.iter().filter(|request| !allowed(request)).collect();

@@ -1,7 +1,7 @@
 //! What passes between host and API: counted, and cut off.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     convert::Infallible,
     future::{Future, pending},
     sync::{Arc, Mutex},
@@ -37,6 +37,12 @@ struct State {
     writes: usize,
     /// What was asked for without the name of an account, as the host itself: method and path.
     own: Vec<String>,
+    /// What was asked for as an account: its name, method and path.
+    acting: Vec<(String, String)>,
+    /// The accounts that the host may not act as.
+    not_granted: BTreeSet<String>,
+    /// The resource of which every request is refused.
+    refused: Option<&'static str>,
     /// The host does not live to hear the answer to this write.
     last_write: Option<usize>,
 }
@@ -65,6 +71,10 @@ impl Tap {
                 if !lives {
                     return pending().await;
                 }
+                let request = match tap.answer(request).await {
+                    Ok(answer) => return Ok(answer),
+                    Err(request) => request,
+                };
                 let path = request.uri().path().to_owned();
                 if is_write {
                     tap.begins(&path);
@@ -87,8 +97,13 @@ impl Tap {
     fn see(&self, request: &Request<Body>) -> bool {
         let mut state = self.0.state.lock().unwrap();
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
-        if !request.headers().contains_key("impersonate-user") {
-            state.own.push(format!("{} {path}", request.method()));
+        let asked = format!("{} {path}", request.method());
+        match request.headers().get("impersonate-user") {
+            Some(user) => {
+                let (_, name) = user.to_str().unwrap().rsplit_once(':').unwrap();
+                state.acting.push((name.to_owned(), asked));
+            }
+            None => state.own.push(asked),
         }
         if query.contains("watch=") {
             state.watches.push(path.to_owned());
@@ -97,6 +112,54 @@ impl Tap {
             state.lists.push(path.to_owned());
         }
         state.last_write.is_none_or(|last| state.writes < last)
+    }
+
+    /// What is not answered by the API: whether the host may act as an account that it may not, and what is refused. Else the
+    /// request.
+    async fn answer(
+        &self,
+        request: Request<Body>,
+    ) -> Result<http::Response<axum::body::Body>, Request<Body>> {
+        let path = request.uri().path().to_owned();
+        let refused = self.0.state.lock().unwrap().refused;
+        if refused.is_some_and(|refused| path.ends_with(refused)) {
+            return Ok(http::Response::builder().status(403).body("".into()).unwrap());
+        }
+        if !path.ends_with("/selfsubjectaccessreviews") {
+            return Err(request);
+        }
+        let (head, body) = request.into_parts();
+        let bytes = body.collect_bytes().await.unwrap();
+        let mut review: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        let name = review["spec"]["resourceAttributes"]["name"].as_str().unwrap_or_default();
+        if !self.0.state.lock().unwrap().not_granted.contains(name) {
+            return Err(Request::from_parts(head, Body::from(bytes.to_vec())));
+        }
+        assert_eq!(review["spec"]["resourceAttributes"]["verb"], "impersonate");
+        review["status"] = serde_json::json!({"allowed": false});
+        Ok(http::Response::builder().status(201).body(review.to_string().into()).unwrap())
+    }
+
+    /// The host may act as an account, or may not any more. Nobody tells it.
+    pub(super) fn lets_act_as(&self, account: &str, is_granted: bool) {
+        let mut state = self.0.state.lock().unwrap();
+        if is_granted {
+            state.not_granted.remove(account);
+        } else {
+            state.not_granted.insert(account.to_owned());
+        }
+    }
+
+    /// Every request for a resource is refused from now on, or none.
+    pub(super) fn answers_no_more_of(&self, resource: &'static str, is_refused: bool) {
+        self.0.state.lock().unwrap().refused = is_refused.then_some(resource);
+    }
+
+    /// What the host has asked for as the account of this name.
+    pub(super) fn as_account(&self, name: &str) -> Vec<String> {
+        let state = self.0.state.lock().unwrap();
+        let of_it = state.acting.iter().filter(|(account, _)| account == name);
+        of_it.map(|(_, asked)| asked.clone()).collect()
     }
 
     fn begins(&self, path: &str) {

@@ -45,14 +45,13 @@ impl Keeper {
 
     fn status(&mut self, newest: &Processor) -> ProcessorStatus {
         let host = self.shared.host.status_of(&self.name);
-        let twins = self.shared.claims.waiting_for(&self.name);
         if let (Some(running), Some(host)) = (&mut self.running, &host) {
             let known = (host.objects + host.ready) as u64;
             running.is_new &= host.ready + host.running > 0 && host.runs < known;
         }
         let running = self.running.as_ref().zip(host.as_ref()).map(|(running, host)| {
             let description = &*running.served.loaded.description;
-            status::Running { description, status: host, is_new: running.is_new, twins: &twins }
+            status::Running { description, status: host, is_new: running.is_new }
         });
         let state = match (&self.waits, self.running.as_ref()) {
             (Some(waits), _) => status::State::Ends(waits),
@@ -67,6 +66,7 @@ impl Keeper {
             fault: self.fault.as_ref(),
             lowered: self.shared.largest.lowered(&newest.spec),
             running,
+            finalizers: self.shared.claims.of(&self.name),
             state,
             before: &self.said,
             now: (self.shared.now)(),

@@ -47,11 +47,8 @@ impl Keeper {
     ) -> Result<(), Fault> {
         let spec = &newest.spec;
         let path = check_supported(spec)?;
-        let account = Account {
-            namespace: self.account_namespace.clone(),
-            name: spec.service_account_name.clone(),
-        };
-        self.shared.accounts.check(&account, &self.own_name)?;
+        let account = self.account(newest);
+        self.check_account(&account).await?;
         let module = self.shared.modules.read(path).await;
         self.read = module.as_ref().ok().map(|module| module.stamp.clone());
         let module = module?;
@@ -66,12 +63,30 @@ impl Keeper {
             return Err(refused.fault.clone());
         }
         let loaded = self.load(newest, module.bytes, &recipe, pace).await?;
-        let claim = Claim::new(created(newest), &loaded.description);
-        // Beside what runs claims: that may go on. It stays so as long as this is asked for, or each attempt would be news to others.
+        let claim = Claim::of(&loaded.description);
+        // Beside what runs claims: that may go on.
         let all = self.running.iter().fold(claim.clone(), |all, running| all.and(&running.claim()));
-        self.shared.claims.claim(&self.name, &all)?;
-        self.hold(newest, ending).await?;
-        self.exchange(Served { recipe, loaded, claim }, pace).await
+        let before = self.shared.claims.of(&self.name);
+        self.claim(newest, &account, all).await?;
+        let served = Served { recipe, loaded, claim };
+        let done = match self.hold(newest, ending).await {
+            Ok(()) => self.exchange(served, pace).await,
+            Err(fault) => Err(fault),
+        };
+        if done.is_err() {
+            // What is not put to work claims nothing.
+            self.shared.claims.keep_only(&self.name, &before);
+            self.stake = None;
+        }
+        done
+    }
+
+    /// The account that the spec names.
+    pub(super) fn account(&self, newest: &Processor) -> Account {
+        Account {
+            namespace: self.account_namespace.clone(),
+            name: newest.spec.service_account_name.clone(),
+        }
     }
 
     /// Loads a module, unless another one is asked for meanwhile: then the child that compiles it is ended.
@@ -124,7 +139,10 @@ impl Keeper {
             self.shared.host.set_pace(&self.name, pace.concurrency, pace.rate);
             running.pace = pace;
         }
-        self.shared.claims.claim(&self.name, &running.claim())?;
+        let (claim, account) = (running.claim(), running.served.recipe.account.clone());
+        let claimed = self.claim(newest, &account, claim).await;
+        // Another holds what it gave up, or what it could not claim before: it must not run beside that.
+        claimed.map_err(Fault::ending_what_runs)?;
         self.hold(newest, ending).await
     }
 
@@ -159,9 +177,7 @@ impl Keeper {
     /// What runs, or may come back, holds what it has held, and no more.
     fn claim_for_running(&self) {
         let Some(running) = &self.running else { return };
-        if let Err(fault) = self.shared.claims.claim(&self.name, &running.claim()) {
-            tracing::warn!(processor = %self.name, message = fault.message, "two Processors hold one finalizer");
-        }
+        self.shared.claims.keep_only(&self.name, running.claim().held());
     }
 
     /// Looks how the version does that has taken the place of another.
@@ -185,11 +201,12 @@ impl Keeper {
     async fn roll_back(&mut self, verdict: &Verdict) {
         let Some(running) = &mut self.running else { return };
         let Some(former) = running.former.take() else { return };
-        let account = &former.recipe.account;
-        if self.shared.accounts.check(account, &self.own_name).is_err() {
-            tracing::warn!(processor = %self.name, %account, "the former version does not come back: its account does not consent any more");
+        let account = former.recipe.account.clone();
+        if let Err(fault) = self.check_account(&account).await {
+            tracing::warn!(processor = %self.name, %account, reason = fault.reason, "the former version does not come back: the host may not act as its account any more");
             return;
         }
+        let Some(running) = &mut self.running else { return };
         let pace = running.pace;
         let former = former.at_pace(pace);
         if let Err(error) = self.shared.host.exchange(former.loaded.clone()).await {
@@ -229,10 +246,6 @@ async fn superseded(mut newest: latest::Receiver<Newest>, loading: &Processor) {
     let changed = newest.wait_for(|newest| newest.as_deref().map(asks).as_ref() != Some(&asked));
     // Nobody tells of it any more: it is gone.
     let _ = changed.await;
-}
-
-fn created(newest: &Processor) -> String {
-    newest.metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default()
 }
 
 // === impl Running ===

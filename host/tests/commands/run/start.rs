@@ -258,3 +258,22 @@ async fn modules_and_ports_have_to_be_there() {
     definitions.delete("processors.mortise.dev", &definition).await.unwrap();
     holds(&refused(&mut command(&api)), &["does not know Processors", "deploy/install.yaml"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubeconfig_without_verification_of_the_server_is_warned_of() {
+    const WARNING: &str = "insecure-skip-tls-verify";
+    let api = Api::fake(|asked, _| (asked == "GET /version").then(|| version("34"))).await;
+    let said = || {
+        let output = command(&api).output().unwrap();
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let text = said();
+    assert!(!text.contains(WARNING), "{text}");
+    let text = fs::read_to_string(api.kubeconfig()).unwrap();
+    let mut config: Value = serde_json::from_str(&text).unwrap();
+    config["clusters"][0]["cluster"][WARNING] = json!(true);
+    fs::write(api.kubeconfig(), config.to_string()).unwrap();
+    let text = said();
+    let warning = text.lines().find(|line| line.contains(WARNING)).expect(&text);
+    holds(warning, &["WARN", api.kubeconfig().to_str().unwrap(), &api.address]);
+}

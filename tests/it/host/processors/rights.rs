@@ -14,7 +14,7 @@ const NEEDED: [(&str, &[&str]); 2] = [
 
 impl Place {
     /// An account that consents, and may what the `ClusterRole` of its name says.
-    async fn limited(&self, name: &str) {
+    pub(super) async fn limited(&self, name: &str) {
         let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE});
         let consents = json!({"metadata": {"labels": {"mortise.dev/processor": name}}});
         self.apply(&[
@@ -28,7 +28,7 @@ impl Place {
     }
 
     /// What an account may do from now on.
-    async fn may(&self, name: &str, rules: &[(&str, Vec<&str>)]) {
+    pub(super) async fn may(&self, name: &str, rules: &[(&str, Vec<&str>)]) {
         let rules = rules.iter().map(
             |(resource, verbs)| json!({"apiGroups": [""], "resources": [resource], "verbs": verbs}),
         );
@@ -40,7 +40,7 @@ impl Place {
     }
 
     /// Waits until the condition Ready says this.
-    async fn until_ready_says(&self, name: &str, reason: &str, says: &str) -> String {
+    pub(super) async fn until_ready_says(&self, name: &str, reason: &str, says: &str) -> String {
         let is_it = |processor: &Processor| {
             condition(processor, "Ready")
                 .is_some_and(|ready| ready.reason == reason && ready.message.contains(says))
@@ -161,4 +161,60 @@ async fn at_a_start_each_account_is_asked_for_once() {
     let asked = place.reviews();
     let least = PROCESSORS * needed;
     assert!((least..least * 3 / 2).contains(&asked), "{asked} for {PROCESSORS} times {needed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_the_host_may_not_act_as_is_neither_run_nor_read_for() {
+    let place = Place::new().await;
+    // What the granted one watches is in the store for all.
+    place.apply(&[scripted("a", &applies(&[made("b", &json!({}))]))]).await;
+    place.puppet("granted", &puppet(), &json!({})).await;
+    place.reason("granted", "Synced", "Synced").await;
+    place.tap.lets_act_as("sly", false);
+    place.account("sly", &json!({"annotations": {"mortise.dev/processor": "*"}})).await;
+    let leak = json!({"returns": {"failure": {
+        "message": "leaked", "status": null, "events": [], "retry": "OnChange",
+    }}});
+    let sly = Play::new("sly").reconciles("objects", &selection(CONFIG_MAP, "play=yes"));
+    let as_sly = json!({"serviceAccountName": "sly"});
+    place.puppet("sly", &sly.clone().script(leak), &as_sly).await;
+    for kind in ["Loaded", "Ready"] {
+        let (status, message) = place.reason("sly", kind, "AccountNotGranted").await;
+        assert_eq!(status, "False");
+        let lacks = "resources [serviceaccounts], resourceNames [sly], verbs [impersonate]";
+        assert!(message.contains("ServiceAccount `sly`") && message.contains(lacks), "{message}");
+    }
+    place.until_idle().await;
+    let status = place.processors().get("sly").await.unwrap().status.unwrap();
+    assert_eq!((status.last_failure, status.module), (None, None), "nothing of it ran");
+    assert_eq!(place.tap.as_account("sly"), Vec::<String>::new(), "nothing was asked as it");
+
+    place.tap.lets_act_as("sly", true);
+    // As any change of roles: it is what wakes the host.
+    place.may("role-of-the-host", &[]).await;
+    place.reason("sly", "Ready", "Runs").await;
+
+    place.tap.lets_act_as("sly", false);
+    let revoked = tokio::time::Instant::now();
+    place.may("role-of-the-host", &[("pods", vec!["get"])]).await;
+    place.reason("sly", "Ready", "AccountNotGranted").await;
+    assert!(place.host.status_of(&format!("{NAMESPACE}/sly")).is_none(), "it is taken out");
+    assert!(revoked.elapsed() < std::time::Duration::from_secs(5), "{:?}", revoked.elapsed());
+    place.reason("granted", "Ready", "Runs").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_api_server_does_not_say_whether_the_host_may_act_what_it_said_stands() {
+    let place = Place::new().await;
+    place.puppet("granted", &puppet(), &json!({})).await;
+    place.reason("granted", "Ready", "Runs").await;
+    place.tap.answers_no_more_of("selfsubjectaccessreviews", true);
+    place.account("late", &json!({"annotations": {"mortise.dev/processor": "*"}})).await;
+    place.puppet("late", &puppet(), &json!({"serviceAccountName": "late"})).await;
+    let (_, message) = place.reason("late", "Ready", "AccountNotGranted").await;
+    assert!(message.contains("does not say whether this host may act"), "{message}");
+    assert_eq!(place.runs("late"), 0);
+    assert!(place.host.status_of(&format!("{NAMESPACE}/granted")).is_some(), "it goes on");
+    place.tap.answers_no_more_of("selfsubjectaccessreviews", false);
+    place.reason("late", "Ready", "Runs").await;
 }

@@ -45,26 +45,80 @@ async fn two_that_reconcile_the_same_both_run_and_a_conflict_shows_in_both() {
     }
 }
 
+/// What `held` needs.
+fn rights_for_held<'a>(verbs: &[&'a str]) -> [(&'static str, Vec<&'a str>); 2] {
+    [("configmaps", verbs.to_vec()), ("events", vec!["create", "patch"])]
+}
+
+impl Place {
+    /// The finalizers that a Processor holds, as its status says.
+    async fn holds(&self, name: &str) -> Vec<String> {
+        let status = self.processors().get(name).await.unwrap().status.unwrap_or_default();
+        status.finalizers.into_iter().map(|held| held.finalizer).collect()
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn of_two_with_the_same_finalizer_the_older_runs_and_both_say_so() {
-    let place = Place::new().await;
-    place.puppet("older", &held("older", "play=yes"), &json!({})).await;
-    place.reason("older", "Ready", "Runs").await;
-    place.puppet("younger", &held("younger", "play=yes"), &json!({})).await;
-    let (status, message) = place.reason("younger", "Ready", "FinalizerShared").await;
+async fn of_two_with_the_same_finalizer_the_first_has_it_also_over_a_restart() {
+    let mut place = Place::new().await;
+    // By age and by name the later one would come before.
+    let without = Play::new("later").reconciles("objects", &selection(CONFIG_MAP, "play=yes"));
+    place.puppet("a-later", &without, &json!({})).await;
+    place.reason("a-later", "Ready", "Runs").await;
+    place.puppet("first", &held("first", "play=yes"), &json!({})).await;
+    place.reason("first", "Ready", "Runs").await;
+    place.puppet("a-later", &held("later", "play=yes"), &json!({})).await;
+    let (status, message) = place.reason("a-later", "Loaded", "FinalizerShared").await;
     assert_eq!(status, "False");
-    assert!(
-        message.contains(
-            "`a/older` declares the finalizer `example.com/held` of ConfigMap too, and is older"
-        ),
-        "{message}"
-    );
-    let (status, message) = place.reason("older", "Ready", "FinalizerShared").await;
-    assert_eq!(status, "True");
-    assert!(message.contains("`a/younger` declares the finalizer `example.com/held` of ConfigMap too, is younger, and is not run"), "{message}");
-    place.delete("older").await;
-    place.until_gone("older").await;
-    place.reason("younger", "Ready", "Runs").await;
+    let says = "`a/first` holds the finalizer `example.com/held` of ConfigMap already";
+    assert!(message.contains(says), "{message}");
+    let (_, message) = place.reason("first", "Ready", "Runs").await;
+    assert_eq!(message, "runs", "nobody else writes into its status");
+    for _ in 0..3 {
+        place.restart().await;
+        place.reason("a-later", "Ready", "FinalizerShared").await;
+        place.reason("first", "Ready", "Runs").await;
+        assert_eq!(place.holds("first").await, ["example.com/held"]);
+        assert_eq!(place.holds("a-later").await, Vec::<String>::new());
+    }
+    place.delete("first").await;
+    place.until_gone("first").await;
+    place.reason("a-later", "Ready", "Runs").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_patch_the_objects_takes_no_finalizer_from_others() {
+    let mut place = Place::new().await;
+    let all = ["get", "list", "watch", "patch"];
+    for name in ["attacker", "victim"] {
+        place.limited(name).await;
+    }
+    place.may("attacker", &rights_for_held(&all[..3])).await;
+    place.may("victim", &rights_for_held(&all)).await;
+    let as_name = |name: &str| json!({"serviceAccountName": name});
+    // The older one, without the right.
+    place.puppet("attacker", &held("attacker", "play=yes"), &as_name("attacker")).await;
+    place.reason("attacker", "Ready", "RightsMissing").await;
+    place.puppet("victim", &held("victim", "play=yes"), &as_name("victim")).await;
+    place.reason("victim", "Ready", "Runs").await;
+    assert_eq!(place.holds("attacker").await, Vec::<String>::new());
+    // A version that is refused leaves nothing either.
+    place.puppet("attacker", &held("attacker", "").version("2.0.0"), &as_name("attacker")).await;
+    place.until_ready_says("attacker", "RightsMissing", "").await;
+    place.restart().await;
+    place.reason("victim", "Ready", "Runs").await;
+    assert_eq!(place.holds("victim").await, ["example.com/held"]);
+
+    // With the right it is too late.
+    place.may("attacker", &rights_for_held(&all)).await;
+    place.reason("attacker", "Ready", "FinalizerShared").await;
+    place.reason("victim", "Ready", "Runs").await;
+    // Who loses the right holds it no longer, though it runs.
+    place.may("victim", &rights_for_held(&all[..3])).await;
+    place.reason("attacker", "Ready", "Runs").await;
+    assert_eq!(place.holds("attacker").await, ["example.com/held"]);
+    place.may("victim", &rights_for_held(&all)).await;
+    place.reason("victim", "Ready", "FinalizerShared").await;
 }
 
 #[tokio::test(start_paused = true)]

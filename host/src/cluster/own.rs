@@ -1,0 +1,251 @@
+//! The requests that a host makes with its own rights: a fixed list.
+//!
+//! Text of a guest, a Processor or an object that gets into a path must not turn into a request of the host, which may read all
+//! `ServiceAccount`s and roles. So every request without the name of an account is compared with this list before it is sent.
+
+use http::{HeaderMap, Method, Request, Uri, header::ACCEPT};
+use kube::{Client, client::Body};
+
+use super::account::IMPERSONATE_USER;
+
+/// Methods and paths. Words in capitals stand for a segment of that form. Where a `?` follows, the request may have a query; where a
+/// `#` follows, it may, and has to ask for metadata alone.
+const ALLOWED: [(&[Method], &str); 22] = [
+    (&[Method::GET], "/version"),
+    (&[Method::GET], "/readyz"),
+    (&[Method::GET], "/api"),
+    (&[Method::GET], "/apis"),
+    (&[Method::GET], "/api/v1"),
+    (&[Method::GET], "/apis/GROUP/VERSION"),
+    (&[Method::POST], "/apis/authentication.k8s.io/v1/selfsubjectreviews"),
+    (&[Method::POST], "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+    (&[Method::POST], "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
+    (&[Method::GET], "/apis/mortise.dev/v1alpha1/processors?"),
+    (&[Method::GET], "/apis/mortise.dev/v1alpha1/namespaces/NAME/processors?"),
+    (&[Method::GET, Method::PATCH], "/apis/mortise.dev/v1alpha1/namespaces/NAME/processors/NAME?"),
+    (&[Method::PATCH], "/apis/mortise.dev/v1alpha1/namespaces/NAME/processors/NAME/status?"),
+    (&[Method::GET], "/api/v1/serviceaccounts#"),
+    (&[Method::GET], "/api/v1/namespaces/NAME/serviceaccounts#"),
+    (&[Method::GET], "/apis/apiextensions.k8s.io/v1/customresourcedefinitions#"),
+    (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/roles#"),
+    (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/clusterroles#"),
+    (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/rolebindings#"),
+    (&[Method::GET], "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings#"),
+    (&[Method::GET, Method::POST], "/apis/coordination.k8s.io/v1/namespaces/NAME/leases?"),
+    (&[Method::GET, Method::PUT], "/apis/coordination.k8s.io/v1/namespaces/NAME/leases/NAME?"),
+];
+/// What a query of the host's may hold: of lists and watches, and of patches.
+const QUERY: [&str; 12] = [
+    "allowWatchBookmarks",
+    "continue",
+    "fieldManager",
+    "fieldSelector",
+    "force",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeoutSeconds",
+    "watch",
+];
+/// The longest DNS subdomain, as Kubernetes takes it for groups and names.
+const LONGEST_NAME: usize = 253;
+/// The longest DNS label, as Kubernetes takes it for versions.
+const LONGEST_LABEL: usize = 63;
+
+/// A request with the host's own rights that is not on the list. It was not sent.
+#[derive(Debug, thiserror::Error)]
+#[error("this host makes no such request with its own rights: {method} {path}")]
+pub(super) struct NotOwn {
+    method: Method,
+    path: String,
+}
+
+/// A client of `mortise run`: a request that names no account is sent only if it is on the list.
+#[must_use]
+pub fn only_own(client: &Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let client = client.clone();
+    let guarded = tower::service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move {
+            let headers = request.headers();
+            let is_allowed = headers.contains_key(IMPERSONATE_USER)
+                || pattern_of(request.method(), request.uri())
+                    .is_some_and(|pattern| !pattern.ends_with('#') || is_of_metadata(headers));
+            if !is_allowed {
+                return Err(tower::BoxError::from(NotOwn::of(&request)));
+            }
+            Ok(client.send(request).await?)
+        }
+    });
+    Client::new(guarded, namespace)
+}
+
+/// Returns whether a request is among those that a host of `mortise run` makes with its own rights.
+pub fn is_own(method: &Method, uri: &Uri) -> bool {
+    pattern_of(method, uri).is_some()
+}
+
+fn pattern_of(method: &Method, uri: &Uri) -> Option<&'static str> {
+    let pairs = uri.query().into_iter().flat_map(|query| query.split('&'));
+    let keys: Vec<&str> =
+        pairs.map(|pair| pair.split_once('=').map_or(pair, |(key, _)| key)).collect();
+    let is_fit = |pattern: &str| match pattern.strip_suffix(['?', '#']) {
+        Some(path) => {
+            let mut keys = keys.iter();
+            fits(path, uri.path()) && keys.all(|key| key.is_empty() || QUERY.contains(key))
+        }
+        None => fits(pattern, uri.path()) && keys.iter().all(|key| key.is_empty()),
+    };
+    let found =
+        ALLOWED.iter().find(|(methods, pattern)| methods.contains(method) && is_fit(pattern));
+    found.map(|(_, pattern)| *pattern)
+}
+
+fn is_of_metadata(headers: &HeaderMap) -> bool {
+    let accepts = headers.get(ACCEPT).and_then(|accepts| accepts.to_str().ok());
+    accepts.is_some_and(|accepts| accepts.contains("as=PartialObjectMetadata"))
+}
+
+fn fits(pattern: &str, path: &str) -> bool {
+    let (mut wanted, mut found) = (pattern.split('/'), path.split('/'));
+    loop {
+        let fits = match (wanted.next(), found.next()) {
+            (None, None) => return true,
+            (Some("VERSION"), Some(version)) => is_label(version),
+            (Some("GROUP" | "NAME"), Some(name)) => is_subdomain(name),
+            (Some(word), Some(segment)) => word == segment,
+            _ => false,
+        };
+        if !fits {
+            return false;
+        }
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    text.len() <= LONGEST_LABEL
+        && !text.is_empty()
+        && text.bytes().all(is_inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+fn is_subdomain(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty() && part.split('-').all(|part| part.is_empty() || is_label(part))
+    };
+    text.len() <= LONGEST_NAME && text.split('.').all(is_part)
+}
+
+// === impl NotOwn ===
+
+impl NotOwn {
+    fn of(request: &Request<Body>) -> Self {
+        /// A path may be as long as a guest's text.
+        const SHOWN: usize = 200;
+        let path = request.uri().path_and_query().map(http::uri::PathAndQuery::as_str);
+        let path = path.unwrap_or_default().chars().take(SHOWN).collect();
+        Self { method: request.method().clone(), path }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::Arc,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+    use crate::{
+        cluster::{Cluster, Outgoing},
+        contract::Kind,
+    };
+
+    /// A cluster that counts what gets to it, behind the guard.
+    fn counted() -> (Cluster, Arc<AtomicUsize>) {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&sent);
+        let service = tower::service_fn(move |_: Request<Body>| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let answer = http::Response::new(r#"{"resources": []}"#.to_owned());
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        (Cluster::new(only_own(&Client::new(service, "default"))), sent)
+    }
+
+    #[test]
+    fn only_what_is_on_the_list_is_the_host_s_own() {
+        let cases = [
+            (Method::GET, "/apis/apps/v1", true),
+            (Method::GET, "/apis/apps/v1?", true),
+            (Method::GET, "/apis/networking.istio.io/v1beta1", true),
+            (Method::GET, "/apis/apps/v1?watch=true", false),
+            (Method::GET, "/apis/apps/v1/deployments", false),
+            (Method::GET, "/apis/apps/v1/", false),
+            (Method::GET, "/apis/apps%2fv1/v1", false),
+            (Method::GET, "/apis/../v1", false),
+            (Method::GET, "/apis//v1", false),
+            (Method::GET, "/api/v1/secrets", false),
+            (Method::GET, "/api/v1/namespaces/shop/secrets/a", false),
+            (Method::GET, "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true", true),
+            (Method::GET, "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true&x=", false),
+            (Method::DELETE, "/apis/rbac.authorization.k8s.io/v1/clusterroles", false),
+            (Method::GET, "/api/v1/serviceaccounts?watch=true", true),
+            (Method::GET, "/api/v1/namespaces/shop/serviceaccounts/a", false),
+            (Method::POST, "/api/v1/namespaces/shop/serviceaccounts/a/token", false),
+            (
+                Method::PATCH,
+                "/apis/mortise.dev/v1alpha1/namespaces/a/processors/b/status?fieldManager=mortise&force=true",
+                true,
+            ),
+            (Method::PUT, "/apis/mortise.dev/v1alpha1/namespaces/a/processors/b", false),
+            (Method::POST, "/apis/mortise.dev/v1alpha1/namespaces/a/processors", false),
+            (Method::PUT, "/apis/coordination.k8s.io/v1/namespaces/mortise/leases/mortise?", true),
+            (Method::POST, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews?", true),
+        ];
+        for (method, path, expected) in cases {
+            let uri: Uri = path.parse().unwrap();
+            assert_eq!(is_own(&method, &uri), expected, "{method} {path}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_that_is_a_path_never_leaves_the_host() {
+        let (cluster, sent) = counted();
+        let group = "rbac.authorization.k8s.io/v1/clusterroles?watch=true&x=";
+        let kind = Kind { group: group.into(), version: "v1".into(), kind: "ClusterRole".into() };
+        assert_eq!(cluster.resolve(&kind).await.unwrap(), None);
+        // Nor where somebody forgets to look at it before it is a path.
+        for path in [
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true&x=/v1",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true&labelSelector=/v1",
+            "/apis/apps/v1/deployments?watch=true&labelSelector=/v1",
+        ] {
+            let error = cluster.send(&Outgoing::get(path.to_owned())).await.unwrap_err();
+            let said = format!("this host makes no such request with its own rights: GET {path}");
+            assert!(error.to_string().contains(&said), "{error}");
+        }
+        assert_eq!(sent.load(Ordering::Relaxed), 0);
+        let kind = Kind { group: "apps".into(), version: "v1".into(), kind: "Deployment".into() };
+        assert_eq!(cluster.resolve(&kind).await.unwrap(), None);
+        assert_eq!(sent.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_as_an_account_is_the_api_server_s_to_judge() {
+        let (cluster, sent) = counted();
+        let acting = cluster.acting_as(&"shop/painter".parse().unwrap());
+        let path = "/api/v1/namespaces/shop/secrets".to_owned();
+        acting.send(&Outgoing::get(path.clone())).await.unwrap();
+        assert_eq!(sent.load(Ordering::Relaxed), 1);
+        let refused = cluster.send(&Outgoing::get(path)).await.unwrap_err();
+        assert!(!refused.is_passing(), "it is not tried again: {refused}");
+        assert_eq!(sent.load(Ordering::Relaxed), 1);
+    }
+}

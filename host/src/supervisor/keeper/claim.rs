@@ -1,0 +1,124 @@
+//! What a Processor claims: finalizers, as far as its account may patch the objects.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::Keeper;
+use crate::{
+    access::Rights,
+    api::{HeldFinalizer, Processor},
+    cluster::Account,
+    supervisor::{
+        claims::{Claim, SHARED},
+        fault::Fault,
+    },
+};
+
+/// What a Processor claims, or would if its account had the rights.
+pub(super) struct Stake {
+    account: Account,
+    wanted: Claim,
+    rights: Arc<Rights>,
+}
+
+// === impl Stake ===
+
+impl Stake {
+    /// What may be claimed: the account may patch the objects.
+    fn backed(&self) -> Vec<HeldFinalizer> {
+        let may = |held: &&HeldFinalizer| self.may_patch(held) == Some(true);
+        self.wanted.held().iter().filter(may).cloned().collect()
+    }
+
+    fn may_patch(&self, held: &HeldFinalizer) -> Option<bool> {
+        let (namespace, name) = (held.namespace.as_deref(), held.object_name.as_deref());
+        self.rights.may_patch(&held.of_kind(), namespace, name)
+    }
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    /// Claims finalizers, as far as the account may patch the objects: who may not cannot put one on them, and takes nothing from
+    /// others. What is held is in the status before anything runs, so that it holds over a restart.
+    pub(super) async fn claim(
+        &mut self,
+        newest: &Processor,
+        account: &Account,
+        wanted: Claim,
+    ) -> Result<(), Fault> {
+        self.shared.claims.listed().await;
+        self.stake = None;
+        if wanted.held().is_empty() {
+            self.shared.claims.keep_only(&self.name, &[]);
+            return Ok(());
+        }
+        let (stake, is_answered) = self.stake_in(account, wanted).await;
+        if !is_answered {
+            let message = "the API server does not say whether the ServiceAccount may patch the objects that finalizers are put on; it is asked again";
+            return Err(Fault::passing("RightsUnknown", message));
+        }
+        self.shared.claims.claim(&self.name, &stake.backed())?;
+        self.stake = Some(stake);
+        if self.shared.claims.of(&self.name) != self.said.finalizers {
+            self.may_say = Instant::now();
+            self.say(newest).await;
+        }
+        Ok(())
+    }
+
+    /// Asks for the rights that a claim needs. Returns whether all was answered.
+    async fn stake_in(&self, account: &Account, wanted: Claim) -> (Stake, bool) {
+        let rights = self.shared.host.rights_of(account);
+        let places: Vec<_> = wanted
+            .held()
+            .iter()
+            .map(|held| (held.of_kind(), held.namespace.clone(), held.object_name.clone()))
+            .collect();
+        let is_answered = rights.ask_patches(&places).await;
+        (Stake { account: account.clone(), wanted, rights }, is_answered)
+    }
+
+    /// Gives up claims that the account has no right to any more. So does one that cannot be loaded after a restart.
+    pub(super) async fn give_up_claims(&mut self, newest: &Processor) {
+        let held = self.shared.claims.of(&self.name);
+        if held.is_empty() {
+            return;
+        }
+        let account = match &self.running {
+            Some(running) => running.served.recipe.account.clone(),
+            None => self.account(newest),
+        };
+        let is_known = |stake: &Stake| {
+            let wanted = stake.wanted.held();
+            stake.account == account && held.iter().all(|held| wanted.contains(held))
+        };
+        let stake = match self.stake.take().filter(is_known) {
+            Some(stake) => stake,
+            None => self.stake_in(&account, Claim::from(held.clone())).await.0,
+        };
+        let is_left = |held: &&HeldFinalizer| stake.may_patch(held) != Some(false);
+        let left: Vec<HeldFinalizer> = held.iter().filter(is_left).cloned().collect();
+        if left.len() < held.len() {
+            tracing::warn!(processor = %self.name, %account, "a finalizer is not held any more: the account may not patch the objects");
+            self.shared.claims.keep_only(&self.name, &left);
+        }
+        self.stake = Some(stake);
+    }
+
+    /// Whether what is claimed is what may be. What is not known is to be asked: a kind may be served by now.
+    pub(super) fn is_claim_settled(&self) -> bool {
+        let Some(stake) = &self.stake else { return true };
+        let is_known = |held: &HeldFinalizer| stake.may_patch(held).is_some();
+        stake.wanted.held().iter().all(is_known)
+            && stake.backed() == self.shared.claims.of(&self.name)
+    }
+
+    /// Whether another claim than its own decides what runs.
+    pub(super) fn waits_for_claim(&self) -> bool {
+        let is_refused = self.fault.as_ref().is_some_and(|fault| fault.reason == SHARED);
+        // Who leads decides; the others hear of it.
+        is_refused || (self.stake.is_some() && !self.shared.lease.is_held())
+    }
+}
