@@ -5,11 +5,17 @@ use std::{
     os::unix::fs::{PermissionsExt as _, chown},
     path::Path,
     process::Command,
+    time::{Duration, Instant},
 };
 
+use kube::{
+    Client,
+    api::{Patch, PatchParams},
+};
+use mortise_host::api::Processor;
 use serde_json::{Value, json};
 
-use super::{Api, Run, command, start::refused};
+use super::{Api, PATIENCE, Run, command, start::refused};
 use crate::compile::{component, doubling_schema, modules, puppet};
 
 /// What a condition of a Processor says.
@@ -18,6 +24,20 @@ fn condition(api: &Api, processor: &str, of: &str) -> Value {
     let mut named = processors.iter().filter(|object| object["metadata"]["name"] == processor);
     let conditions = named.next().unwrap()["status"]["conditions"].as_array().unwrap();
     conditions.iter().find(|condition| condition["type"] == of).unwrap().clone()
+}
+
+/// Waits until a version of a Processor is at work.
+async fn until_loaded(api: &Api, processor: &str) {
+    let start = Instant::now();
+    let is_it = |object: &Value| {
+        let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+        let mut loaded = conditions.filter(|of| of["type"] == "Loaded" && of["status"] == "True");
+        object["metadata"]["name"] == processor && loaded.next().is_some()
+    };
+    while !api.of_kind("Processor").iter().any(is_it) {
+        assert!(start.elapsed() < PATIENCE, "{:?}", api.of_kind("Processor"));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Adds a Processor, its account and its module.
@@ -84,6 +104,37 @@ async fn a_schema_that_takes_for_ever_harms_no_other() {
         assert!(message.ends_with(says), "{message}");
     }
     assert_eq!(condition(&api, "secret-copy", "Ready")["status"], "True");
+}
+
+/// Children of a process that compile.
+fn compilers(parent: u32) -> Vec<String> {
+    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path());
+    let of_parent = format!("--parent={parent}");
+    let lines = processes.filter_map(|path| fs::read_to_string(path.join("cmdline")).ok());
+    lines.filter(|line| line.contains("\0compile\0") && line.contains(&of_parent)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_module_that_nobody_asks_for_any_more_is_not_compiled_to_its_end() {
+    let api = Api::with_secret_copy().await;
+    add(&api, "hostile", &modules::hostile(component(), 6_000, 6_000));
+    fs::write(api.modules().join("good.wasm"), component()).unwrap();
+    // It would take minutes, and gigabytes.
+    let arguments = ["--compile-seconds", "3600", "--compile-memory-mib", "100000"];
+    let run = Run::start(&api, &arguments);
+    until_loaded(&api, "secret-copy").await;
+    let start = Instant::now();
+    while compilers(run.child.id()).is_empty() {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let client = Client::new(api.embedded.router(), "default");
+    let processors: kube::Api<Processor> = kube::Api::namespaced(client, "platform");
+    let good = Patch::Merge(json!({"spec": {"module": {"path": "good.wasm"}}}));
+    processors.patch("hostile", &PatchParams::default(), &good).await.unwrap();
+    until_loaded(&api, "hostile").await;
+    assert_eq!(compilers(run.child.id()), [""; 0], "none goes on");
+    run.terminate();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
