@@ -93,6 +93,32 @@ pub(crate) struct Read {
     pub(crate) damaged: usize,
 }
 
+/// The fewest bytes of a frame.
+#[cfg(any(test, fuzzing))]
+pub(crate) const LEAST_FRAME: usize = 16;
+
+/// A file of one frame with this in it.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn framed(rest: &[u8]) -> Vec<u8> {
+    let mut file = HEADER.as_bytes().to_vec();
+    frame::frame(&mut file, rest);
+    file
+}
+
+/// What stands in the frame of a record.
+#[cfg(test)]
+pub(crate) fn rest_of_frame(key: &Key, record: &crate::record::Record) -> Vec<u8> {
+    [frame::bytes(key), frame::bytes(record)].concat()
+}
+
+/// Reads a file, and each record in it: how many are records, and how many frames were damaged.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_bytes(file: &Bytes) -> (usize, usize) {
+    let Read { records, damaged } = frame::read(file);
+    let records = records.iter().filter(|(key, bytes)| record(key, bytes).is_some());
+    (records.count(), damaged)
+}
+
 // === impl Kept ===
 
 impl Kept {

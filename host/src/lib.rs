@@ -40,6 +40,8 @@ pub mod dev;
 pub mod files;
 #[cfg(test)]
 mod fixture;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod grant;
 pub mod guest;
 pub mod inspect;

@@ -37,6 +37,8 @@ use serde_json::Value;
 use tokio::{sync::watch as latest, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
+#[cfg(any(test, fuzzing))]
+use self::recipe::{Pace, Recipe};
 use self::{
     accounts::Accounts,
     claims::Claims,
@@ -51,6 +53,8 @@ use crate::{
     processor::Engine,
     run::{Clock, Host},
 };
+#[cfg(any(test, fuzzing))]
+use crate::{cluster::Account, processor::Digest};
 
 /// How long the last statuses may take.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -259,6 +263,20 @@ fn read(object: DynamicObject) -> Processor {
         ..ProcessorSpec::default()
     });
     Processor { metadata, spec, status }
+}
+
+/// Reads a Processor as it is stored, and what its spec asks for.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn look_at(object: DynamicObject) {
+    let processor = read(object);
+    let spec = &processor.spec;
+    let account = Account { namespace: "a".to_owned(), name: spec.service_account_name.clone() };
+    let recipe = Recipe::new(spec, &account, Digest::of(b""), None, &Largest::default());
+    if recipe::check_supported(spec).is_ok()
+        && let Ok(recipe) = recipe
+    {
+        recipe.settings("p", Pace::new(spec, false, &Largest::default()));
+    }
 }
 
 /// What of a spec does not fit the type, where it is one field: without that, the fault is another one.

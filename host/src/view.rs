@@ -12,6 +12,8 @@ mod tests;
 
 pub(crate) use again::Answers;
 pub use limited::{Limited, Met};
+#[cfg(any(test, fuzzing))]
+pub(crate) use page::{read as read_page_token, token as page_token};
 pub(crate) use readable::watched;
 pub use readable::{Demand, Readable};
 pub(crate) use reads::{Anchor, Concern, Wait};

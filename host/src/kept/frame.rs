@@ -35,12 +35,16 @@ pub(super) fn frames(unwritten: &[Unwritten]) -> Vec<u8> {
 }
 
 fn push(frames: &mut Vec<u8>, key: &Key, record: &[u8]) {
-    let rest = [&bytes(key), record].concat();
+    frame(frames, &[&bytes(key), record].concat());
+}
+
+/// Appends a frame with this in it.
+pub(super) fn frame(frames: &mut Vec<u8>, rest: &[u8]) {
     let length =
         u32::try_from(rest.len()).expect("a record has some kilobytes, not four gigabytes");
     frames.extend(MARK);
     frames.extend(length.to_le_bytes());
-    frames.extend(xxh3_64(&rest).to_le_bytes());
+    frames.extend(xxh3_64(rest).to_le_bytes());
     frames.extend(rest);
 }
 

@@ -9,15 +9,19 @@ use crate::store::Entry;
 
 /// The token of the page that follows this object.
 pub(super) fn write(of: &Selection, last: &Entry) -> String {
+    token(of, last.namespace().unwrap_or_default(), last.name())
+}
+
+pub(crate) fn token(of: &Selection, namespace: &str, name: &str) -> String {
     let mut token = digest(of).to_be_bytes().to_vec();
-    token.extend_from_slice(last.namespace().unwrap_or_default().as_bytes());
+    token.extend_from_slice(namespace.as_bytes());
     token.push(0);
-    token.extend_from_slice(last.name().as_bytes());
+    token.extend_from_slice(name.as_bytes());
     URL_SAFE_NO_PAD.encode(token)
 }
 
 /// The namespace and name after which the page begins.
-pub(super) fn read(of: &Selection, token: &str) -> Result<(String, String), ReadError> {
+pub(crate) fn read(of: &Selection, token: &str) -> Result<(String, String), ReadError> {
     let invalid = |why: &str| ReadError::Invalid(format!("page token `{token}`: {why}"));
     let bytes =
         URL_SAFE_NO_PAD.decode(token).map_err(|_| invalid("it was not given by this host"))?;

@@ -1,0 +1,189 @@
+//! What strangers hand to the host, as targets of a fuzzer: tests/fuzz runs them, and the seeds run as ordinary tests.
+//!
+//! Built for these alone: it may see what no other crate does.
+
+mod lines;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{Kinds, Resource},
+    contract::{Description, Kind, ObjectRef, Selection, Verbs, WriteRule},
+    grant::Grant,
+    kept,
+    labels::LabelSelector,
+    outcome::{Against, Limits, Plan, Reconciled},
+    path::{Extent, Fields, Path},
+    supervisor,
+    view::{self, Readable},
+};
+
+/// A target: its name, under which its seeds are, and its function.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 7] = [
+    ("description", description),
+    ("outcome", outcome),
+    ("path", path),
+    ("label_selector", label_selector),
+    ("record_file", record_file),
+    ("page_token", page_token),
+    ("processor_spec", processor_spec),
+];
+
+/// Checks a description, and asks of what it grants.
+pub fn description(input: &[u8]) {
+    let description = lines::description(&String::from_utf8_lossy(input));
+    let checked = (Readable::new(&description), Grant::new(&description));
+    let (Ok(_), Ok(grant)) = checked else { return };
+    for rule in &description.writes {
+        let wanted = ObjectRef {
+            cluster: rule.of.cluster.clone(),
+            kind: rule.of.kind.clone(),
+            namespace: rule.of.namespace.clone(),
+            name: rule.of.name.clone().unwrap_or_else(|| "a".to_owned()),
+        };
+        let is_declared = grant.may_write(rule.verbs, &wanted).is_ok();
+        assert!(
+            is_declared || rule.verbs == Verbs::empty(),
+            "what is declared is granted: {wanted:?}"
+        );
+    }
+}
+
+/// Checks an outcome against a grant of all but Secrets.
+pub fn outcome(input: &[u8]) {
+    let outcome = lines::outcome(&String::from_utf8_lossy(input));
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "r", "namespace": "a", "uid": "u"}});
+    let kind = |group: &str, kind: &str| Kind {
+        group: group.into(),
+        version: "v1".into(),
+        kind: kind.into(),
+    };
+    let reference = ObjectRef {
+        cluster: String::new(),
+        kind: kind("", "ConfigMap"),
+        namespace: Some("a".into()),
+        name: "r".into(),
+    };
+    let reconciled = Reconciled { reference, object: Some(object) };
+    let all = [
+        kind("", "ConfigMap"),
+        kind("", "Pod"),
+        kind("apps", "Deployment"),
+        kind("apiextensions.k8s.io", "CustomResourceDefinition"),
+    ];
+    let mut description =
+        lines::description("reconciler\tr\t\tv1\tConfigMap\nfinalizer\tx.dev/f\n");
+    let mut kinds = Kinds::default();
+    for kind in all {
+        let of = Selection { kind: kind.clone(), ..lines::selection(&mut "".split('\t')) };
+        description.writes.push(WriteRule { of, verbs: Verbs::all(), fields: Vec::new() });
+        kinds.insert(Arc::new(Resource {
+            plural: kind.kind.to_lowercase() + "s",
+            status: true,
+            namespaced: kind.group != "apiextensions.k8s.io",
+            kind,
+            verbs: Vec::new(),
+        }));
+    }
+    let grant = Grant::new(&description).expect("it is well formed");
+    let against = Against {
+        grant: &grant,
+        reconciler: "r",
+        reconciled: &reconciled,
+        kinds: &kinds,
+        read: &|_| None,
+        limits: Limits::default(),
+    };
+    let Ok(plan) = Plan::build(&outcome, &against) else { return };
+    for manifest in plan.apply.iter().chain(&plan.patch) {
+        assert!(manifest.to.kind.kind != "Secret", "nobody may write Secrets: {manifest:?}");
+        assert_eq!(manifest.object["metadata"]["name"], manifest.to.name.as_str());
+        assert_eq!(manifest.object["kind"], manifest.to.kind.kind.as_str());
+    }
+}
+
+/// Parses a field path, writes it, and follows it through an object.
+pub fn path(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let Ok(path) = text.parse::<Path>() else { return };
+    let again: Path = path.to_string().parse().expect("what is written can be read");
+    assert_eq!(again, path);
+    assert!(path.covers(&path));
+    let object: Value = json!({
+        "metadata": {"name": "a", "labels": {"app.kubernetes.io/name": "b"}},
+        "spec": {"ports": [{"name": "http", "port": 80}, {"name": "x", "port": 81}], "list": [[1], [2]]},
+    });
+    assert_eq!(path.pointers(&object).len(), path.values(&object).len(), "{path}");
+    let fields = Fields::of([path.clone()]);
+    assert!(fields.covers(&path));
+    let part = fields.project(&object);
+    assert_eq!(path.values(&part), path.values(&object), "{path} in {part}");
+    assert!(!fields.differ(Some(&object), Some(&part), Extent::Counted), "{path} in {part}");
+}
+
+/// Parses a label selector, and matches it.
+pub fn label_selector(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let Ok(selector) = LabelSelector::parse(&text) else { return };
+    assert!(selector.covers(&selector), "{text}");
+    let labels = json!({"metadata": {"labels": {"app": "a", "tier": "b"}}});
+    if selector.is_empty() {
+        assert!(selector.matches_object(&labels), "{text}");
+    }
+    selector.matches_object(&json!({}));
+}
+
+/// Reads a file of records, and each record in it: the input as it is, and as what stands in a frame whose digest is right.
+pub fn record_file(input: &[u8]) {
+    for file in [Bytes::copy_from_slice(input), kept::framed(input).into()] {
+        let (read, damaged) = kept::read_bytes(&file);
+        assert!(damaged <= file.len() && read <= file.len() / kept::LEAST_FRAME);
+    }
+}
+
+/// Reads a page token, and one of the place that the input names.
+pub fn page_token(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    let of = lines::selection(&mut "\tv1\tConfigMap".split('\t'));
+    if let Ok((namespace, _)) = view::read_page_token(&of, &text) {
+        assert!(!namespace.contains('\0'), "{text}");
+    }
+    let Some((namespace, name)) = text.split_once('/') else { return };
+    if !namespace.contains('\0') {
+        let read = view::read_page_token(&of, &view::page_token(&of, namespace, name));
+        assert!(read.is_ok_and(|read| read == (namespace.into(), name.into())), "{text}");
+    }
+}
+
+/// Reads a Processor as the API server may hold it, and what its spec asks for.
+pub fn processor_spec(input: &[u8]) {
+    let Ok(Value::Object(parts)) = serde_json::from_slice(input) else { return };
+    let mut object = json!({"apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": {"name": "p", "namespace": "a"}});
+    if let Some(fields) = object.as_object_mut() {
+        fields.extend(parts.into_iter().filter(|(name, _)| name == "spec" || name == "status"));
+    }
+    if let Ok(object) = serde_json::from_value::<DynamicObject>(object) {
+        supervisor::look_at(object);
+    }
+}
+
+/// A description in which there is nothing.
+fn empty() -> Description {
+    Description {
+        name: "p".into(),
+        version: "1".into(),
+        reconcilers: Vec::new(),
+        reads: Vec::new(),
+        writes: Vec::new(),
+        config_schema: None,
+    }
+}
