@@ -117,12 +117,13 @@ fn compilers(parent: u32) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_module_that_nobody_asks_for_any_more_is_not_compiled_to_its_end() {
     let api = Api::with_secret_copy().await;
-    add(&api, "hostile", &modules::hostile(component(), 6_000, 6_000));
     fs::write(api.modules().join("good.wasm"), component()).unwrap();
     // It would take minutes, and gigabytes.
     let arguments = ["--compile-seconds", "3600", "--compile-memory-mib", "100000"];
     let run = Run::start(&api, &arguments);
+    // Its namespace compiles one module at a time.
     until_loaded(&api, "secret-copy").await;
+    add(&api, "hostile", &modules::hostile(component(), 6_000, 6_000));
     let start = Instant::now();
     while compilers(run.child.id()).is_empty() {
         assert!(start.elapsed() < PATIENCE);
