@@ -25,10 +25,9 @@ use crate::{
 };
 
 /// A target: its name, under which its seeds are, and its function.
-pub type Target = (&'static str, fn(&[u8]));
+type Target = (&'static str, fn(&[u8]));
 
-/// All of them.
-pub const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 7] = [
     ("description", description),
     ("outcome", outcome),
     ("path", path),
@@ -38,8 +37,18 @@ pub const TARGETS: [Target; 7] = [
     ("processor_spec", processor_spec),
 ];
 
+/// Runs a target.
+///
+/// # Panics
+///
+/// Where something is found; where no target has this name.
+pub fn run(name: &str, input: &[u8]) {
+    let (_, target) = TARGETS.iter().find(|(target, _)| *target == name).expect("it is a target");
+    target(input);
+}
+
 /// Checks a description, and asks of what it grants.
-pub fn description(input: &[u8]) {
+fn description(input: &[u8]) {
     let description = lines::description(&String::from_utf8_lossy(input));
     let checked = (Readable::new(&description), Grant::new(&description));
     let (Ok(_), Ok(grant)) = checked else { return };
@@ -59,7 +68,7 @@ pub fn description(input: &[u8]) {
 }
 
 /// Checks an outcome against a grant of all but Secrets.
-pub fn outcome(input: &[u8]) {
+fn outcome(input: &[u8]) {
     let outcome = lines::outcome(&String::from_utf8_lossy(input));
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "r", "namespace": "a", "uid": "u"}});
     let kind = |group: &str, kind: &str| Kind {
@@ -112,7 +121,7 @@ pub fn outcome(input: &[u8]) {
 }
 
 /// Parses a field path, writes it, and follows it through an object.
-pub fn path(input: &[u8]) {
+fn path(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(path) = text.parse::<Path>() else { return };
     let again: Path = path.to_string().parse().expect("what is written can be read");
@@ -131,7 +140,7 @@ pub fn path(input: &[u8]) {
 }
 
 /// Parses a label selector, and matches it.
-pub fn label_selector(input: &[u8]) {
+fn label_selector(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let Ok(selector) = LabelSelector::parse(&text) else { return };
     assert!(selector.covers(&selector), "{text}");
@@ -143,7 +152,7 @@ pub fn label_selector(input: &[u8]) {
 }
 
 /// Reads a file of records, and each record in it: the input as it is, and as what stands in a frame whose digest is right.
-pub fn record_file(input: &[u8]) {
+fn record_file(input: &[u8]) {
     for file in [Bytes::copy_from_slice(input), kept::framed(input).into()] {
         let (read, damaged) = kept::read_bytes(&file);
         assert!(damaged <= file.len() && read <= file.len() / kept::LEAST_FRAME);
@@ -151,7 +160,7 @@ pub fn record_file(input: &[u8]) {
 }
 
 /// Reads a page token, and one of the place that the input names.
-pub fn page_token(input: &[u8]) {
+fn page_token(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let of = lines::selection(&mut "\tv1\tConfigMap".split('\t'));
     if let Ok((namespace, _)) = view::read_page_token(&of, &text) {
@@ -165,7 +174,7 @@ pub fn page_token(input: &[u8]) {
 }
 
 /// Reads a Processor as the API server may hold it, and what its spec asks for.
-pub fn processor_spec(input: &[u8]) {
+fn processor_spec(input: &[u8]) {
     let Ok(Value::Object(parts)) = serde_json::from_slice(input) else { return };
     let mut object = json!({"apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": {"name": "p", "namespace": "a"}});
     if let Some(fields) = object.as_object_mut() {

@@ -49,7 +49,9 @@ pub(super) fn description(text: &str) -> Description {
                 min_interval: 0,
             }),
             Some("finalizer") => {
-                all.reconcilers.last_mut().map(|last| last.finalizers.push(word(&mut words)));
+                if let Some(last) = all.reconcilers.last_mut() {
+                    last.finalizers.push(word(&mut words));
+                }
             }
             Some("read") => all.reads.push(selection(&mut words)),
             Some("write") => {
@@ -58,7 +60,9 @@ pub(super) fn description(text: &str) -> Description {
                 all.writes.push(WriteRule { of, verbs, fields: Vec::new() });
             }
             Some("field") => {
-                all.writes.last_mut().map(|last| last.fields.push(word(&mut words)));
+                if let Some(last) = all.writes.last_mut() {
+                    last.fields.push(word(&mut words));
+                }
             }
             _ => {}
         }
@@ -103,10 +107,14 @@ pub(super) fn outcome(text: &str) -> Outcome {
             Some("create") => all.apply.push(manifest(Mode::Create, &mut words)),
             Some("patch") => all.patch.push(manifest(Mode::Apply, &mut words)),
             Some("leave") => {
-                all.apply.last_mut().map(|last| last.leave.push(word(&mut words)));
+                if let Some(last) = all.apply.last_mut() {
+                    last.leave.push(word(&mut words));
+                }
             }
             Some("absent") => {
-                all.apply.last_mut().map(|last| last.absent.push(word(&mut words)));
+                if let Some(last) = all.apply.last_mut() {
+                    last.absent.push(word(&mut words));
+                }
             }
             Some("delete") => all.delete.push(deletion(&mut words)),
             Some("evict") => all.evict.push(deletion(&mut words)),

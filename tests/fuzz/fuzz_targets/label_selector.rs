@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| mortise_host::fuzz::label_selector(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| mortise_host::fuzz::run("label_selector", input));
