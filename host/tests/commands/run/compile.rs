@@ -26,6 +26,14 @@ fn condition(api: &Api, processor: &str, of: &str) -> Value {
     conditions.iter().find(|condition| condition["type"] == of).unwrap().clone()
 }
 
+/// The configuration of a puppet that declares nothing but a schema of it.
+fn of_puppet(schema: Option<String>) -> Value {
+    let description = json!({
+        "name": "puppet", "version": "1", "config_schema": schema, "reconcilers": [], "reads": [], "writes": [],
+    });
+    json!({"description": description, "script": {}})
+}
+
 /// Waits until a version of a Processor is at work.
 async fn until_loaded(api: &Api, processor: &str) {
     let start = Instant::now();
@@ -82,11 +90,7 @@ async fn a_module_that_takes_too_much_to_compile_harms_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schema_that_takes_for_ever_harms_no_other() {
     let api = Api::with_secret_copy().await;
-    let schema = doubling_schema().to_string();
-    let description = json!({
-        "name": "puppet", "version": "1", "config_schema": schema, "reconcilers": [], "reads": [], "writes": [],
-    });
-    let config = json!({"description": description, "script": {}});
+    let config = of_puppet(Some(doubling_schema().to_string()));
     // As many as there are threads.
     for name in ["hostile", "hostile-too"] {
         add_with(&api, name, puppet(), &config);
@@ -117,13 +121,14 @@ fn compilers(parent: u32) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_module_that_nobody_asks_for_any_more_is_not_compiled_to_its_end() {
     let api = Api::with_secret_copy().await;
-    fs::write(api.modules().join("good.wasm"), component()).unwrap();
+    fs::write(api.modules().join("good.wasm"), puppet()).unwrap();
     // It would take minutes, and gigabytes.
     let arguments = ["--compile-seconds", "3600", "--compile-memory-mib", "100000"];
     let run = Run::start(&api, &arguments);
     // Its namespace compiles one module at a time.
     until_loaded(&api, "secret-copy").await;
-    add(&api, "hostile", &modules::hostile(component(), 6_000, 6_000));
+    let hostile = modules::hostile(component(), 6_000, 6_000);
+    add_with(&api, "hostile", &hostile, &of_puppet(None));
     let start = Instant::now();
     while compilers(run.child.id()).is_empty() {
         assert!(start.elapsed() < PATIENCE);
