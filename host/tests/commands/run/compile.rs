@@ -27,7 +27,7 @@ fn condition(api: &Api, processor: &str, of: &str) -> Value {
 }
 
 /// The configuration of a puppet that declares nothing but a schema of it.
-fn of_puppet(schema: Option<String>) -> Value {
+fn of_puppet(schema: Option<&str>) -> Value {
     let description = json!({
         "name": "puppet", "version": "1", "config_schema": schema, "reconcilers": [], "reads": [], "writes": [],
     });
@@ -90,7 +90,7 @@ async fn a_module_that_takes_too_much_to_compile_harms_no_other() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_schema_that_takes_for_ever_harms_no_other() {
     let api = Api::with_secret_copy().await;
-    let config = of_puppet(Some(doubling_schema().to_string()));
+    let config = of_puppet(Some(&doubling_schema().to_string()));
     // As many as there are threads.
     for name in ["hostile", "hostile-too"] {
         add_with(&api, name, puppet(), &config);
