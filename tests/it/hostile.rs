@@ -17,9 +17,17 @@ const STATIC: &str = "MORTISE_STATIC";
 const NAMES: &str = "MORTISE_ATTACKS";
 /// Those that are made beside each other in the short form.
 const BESIDE: &[&[&str]] = &[
+    &["long-names", "long-paths", "many-kinds"],
+    &["impersonation", "brackets", "owners"],
+    &["schema", "schema-too", "many-selections", "long-version"],
+    &["loops", "delete-path", "scale"],
+    &["finalizer", "endless-describe"],
+    &["memory"],
+    &["path", "log", "forged-lines", "long-failure"],
+    &["trapping", "connections"],
     &["deep", "wide", "labels"],
     &["finalizers", "events", "long-status"],
-    &["changes", "modules", "endless-describe"],
+    &["changes", "modules"],
 ];
 
 fn program() -> PathBuf {
@@ -52,7 +60,7 @@ async fn no_attack_harms_a_neighbour() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_ends_in_time_beside_an_attack() {
     let form = Form { lasting: Duration::from_secs(3), after: Duration::ZERO, terminate: true };
-    made(&[vec![Attack::named("wide")]], form).await;
+    made(&[vec![Attack::named("loops")]], form).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -42,6 +42,8 @@ pub struct Attack {
     pub object_bytes: usize,
     /// What its account may do besides what all may.
     pub rights: Rights,
+    /// Whether it reconciles an object in the benign namespace, where its account has the rights besides too.
+    pub within: bool,
     /// Whether the host may act as its account.
     pub may_be: bool,
     /// What else happens.
@@ -79,6 +81,7 @@ const PLAIN: Attack = Attack {
     objects: 1,
     object_bytes: 0,
     rights: &[],
+    within: false,
     may_be: true,
     beside: Beside::Nothing,
     says: &[],
@@ -116,7 +119,8 @@ pub const ATTACKS: &[Attack] = &[
         describe: "secrets",
         reconcile: "failure",
         bytes: 1_000,
-        rights: &[("secrets", "get list watch")],
+        rights: &[("configmaps secrets", "get list watch")],
+        within: true,
         may_be: false,
         says: &["AccountNotGranted"],
         ..PLAIN
@@ -125,6 +129,7 @@ pub const ATTACKS: &[Attack] = &[
         name: "finalizer",
         row: "H2",
         describe: "finalizer",
+        within: true,
         beside: Beside::Older,
         says: &["RightsMissing", "FinalizerShared"],
         ..PLAIN
@@ -176,6 +181,8 @@ pub const ATTACKS: &[Attack] = &[
     Attack {
         name: "owners",
         row: "M",
+        describe: "secrets",
+        rights: &[("secrets", "get list watch")],
         reconcile: "owners",
         times: 1_000,
         objects: 100,
@@ -187,7 +194,7 @@ pub const ATTACKS: &[Attack] = &[
         row: "M",
         describe: "secrets",
         reconcile: "failure",
-        bytes: 8 << 20,
+        bytes: 8_000_000,
         rights: &[("secrets", "get list watch")],
         says: &["Synced False"],
         ..PLAIN
@@ -319,8 +326,7 @@ impl Attack {
     /// The Processor, where the benign one is in this namespace; with another number, it is another one.
     pub fn processor(&self, benign: &str, number: u32) -> Value {
         let namespace = self.namespace();
-        // A finalizer is shared only by those who reconcile the same objects.
-        let reconciles = if self.beside == Beside::Older { benign } else { &namespace };
+        let reconciles = if self.within { benign } else { &namespace };
         json!({
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
             "metadata": {"namespace": namespace, "name": self.name},

@@ -18,7 +18,8 @@ use kube::{
 };
 use mortise_host::{cluster::Cluster, desk};
 use mortise_sdk::{
-    Description, Manifest, Outcome, Reconciler, Selection, Verbs, kubernetes::ConfigMap,
+    Description, Manifest, Outcome, Reconciler, Selection, Verbs,
+    kubernetes::{ConfigMap, Secret},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -32,8 +33,11 @@ use super::{GLANCE, attack::Rights};
 pub(super) const NAME: &str = "benign";
 /// What it holds on its objects.
 pub(super) const FINALIZER: &str = "benign.mortise.dev/held";
-pub(super) const RIGHTS: Rights =
-    &[("configmaps", "get list watch create patch update"), ("events", "create patch")];
+pub(super) const RIGHTS: Rights = &[
+    ("configmaps", "get list watch create patch"),
+    ("secrets", "get list watch"),
+    ("events", "create patch"),
+];
 /// How soon one change follows the other.
 const PACE: Duration = Duration::from_millis(100);
 /// How many objects are changed in turn.
@@ -192,6 +196,9 @@ pub(super) fn processor() -> Value {
     let reconciler = Reconciler::new("objects", all().labels("benign=yes")).finalizer(FINALIZER);
     let description = Description::new(NAME, "1.0.0")
         .reconciles(reconciler)
+        // What it reads is kept for all who may read it.
+        .reads(all())
+        .reads(Selection::of::<Secret>().namespace(NAME))
         .writes(all(), Verbs::CREATE | Verbs::UPDATE);
     let made = json!({
         "apiVersion": "v1", "kind": "ConfigMap",

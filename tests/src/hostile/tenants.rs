@@ -112,16 +112,35 @@ fn rules(rights: &[(&str, &str)]) -> Value {
     Value::Array(rules)
 }
 
+/// Gives the account of an attack its rights in the benign namespace too.
+async fn grant(admin: &Cluster, attack: &Attack) -> Result<()> {
+    let metadata = json!({"namespace": benign::NAME, "name": attack.name});
+    let subject =
+        json!({"kind": "ServiceAccount", "namespace": attack.namespace(), "name": attack.name});
+    let objects = vec![
+        json!({"apiVersion": RBAC, "kind": "Role", "metadata": metadata, "rules": rules(attack.rights)}),
+        json!({
+            "apiVersion": RBAC, "kind": "RoleBinding", "metadata": metadata, "subjects": [subject],
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": attack.name},
+        }),
+    ];
+    desk::apply(admin, objects).await
+}
+
 /// Makes what an attack needs, but for its Processor.
 pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
     let namespace = attack.namespace();
     tenant(admin, &namespace, attack.name, &attack.all_rights(), attack.may_be).await?;
+    let namespace = if attack.within { benign::NAME.to_owned() } else { namespace };
+    if attack.within && !attack.rights.is_empty() {
+        grant(admin, attack).await?;
+    }
     let data = "x".repeat(attack.object_bytes);
     let config_map = |number: usize| {
         json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"text": data},
             "metadata": {
-                "namespace": namespace, "name": format!("o-{number}"),
+                "namespace": namespace, "name": format!("{}-{number}", attack.name),
                 "labels": {"hostile": attack.name},
             },
         })

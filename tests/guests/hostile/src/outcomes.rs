@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use mortise_sdk::{
-    Deletion, Event, Manifest, Outcome, Request, Selection, bindings::mortise::host::cluster,
-    kubernetes::ConfigMap,
+    Deletion, Event, Manifest, ObjectRef, Outcome, Request, Selection,
+    bindings::mortise::host::cluster,
+    kubernetes::{ConfigMap, Secret},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{Play, reads};
 
@@ -40,18 +41,18 @@ pub(crate) fn labels(play: &Play) -> Outcome {
     again().apply(Manifest::text(object))
 }
 
+/// All of them the object that was read last.
 pub(crate) fn owners(play: &Play) -> Outcome {
     let all = Selection::of::<ConfigMap>().namespace(&play.namespace);
     for _ in 0..LISTS {
         let _ = cluster::list(&all, 0, None);
     }
-    let owner = |number: u32| {
-        json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "name": format!("owner-{number}"),
-            "uid": format!("00000000-0000-0000-0000-{number:012}"),
-        })
-    };
-    let owners: Vec<_> = (0..play.times).map(owner).collect();
+    let last = ObjectRef::of::<Secret>(Some(&play.namespace), "treasure");
+    let last = cluster::get(&last, &[]).ok().flatten().unwrap_or_default();
+    let last: Value = serde_json::from_str(&last).unwrap_or_default();
+    let uid = last.pointer("/metadata/uid");
+    let owner = json!({"apiVersion": "v1", "kind": "Secret", "name": "treasure", "uid": uid});
+    let owners: Vec<_> = (0..play.times).map(|_| &owner).collect();
     let metadata = json!({"name": "owned", "namespace": play.namespace, "ownerReferences": owners});
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
     again().apply(Manifest::json(&object))
