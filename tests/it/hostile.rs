@@ -18,13 +18,12 @@ const NAMES: &str = "MORTISE_ATTACKS";
 /// Those that are made beside each other in the short form.
 const BESIDE: &[&[&str]] = &[
     &["long-names", "long-paths", "many-kinds"],
-    &["impersonation", "brackets", "owners"],
+    &["brackets", "owners"],
     &["schema", "schema-too", "many-selections", "long-version"],
     &["loops", "delete-path", "scale"],
-    &["finalizer", "endless-describe"],
     &["memory"],
     &["path", "log", "forged-lines", "long-failure"],
-    &["trapping", "connections"],
+    &["trapping", "endless-describe"],
     &["deep", "wide", "labels"],
     &["finalizers", "events", "long-status"],
     &["changes", "modules"],

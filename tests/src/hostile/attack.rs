@@ -225,14 +225,7 @@ pub const ATTACKS: &[Attack] = &[
         says: &["Synced False"],
         ..PLAIN
     },
-    Attack {
-        name: "labels",
-        row: "+",
-        reconcile: "labels",
-        times: 100_000,
-        says: &["Synced False"],
-        ..PLAIN
-    },
+    Attack { name: "labels", row: "+", reconcile: "labels", times: 100_000, ..PLAIN },
     Attack {
         name: "finalizers",
         row: "+",
