@@ -18,7 +18,8 @@ const NAMES: &str = "MORTISE_ATTACKS";
 /// Those that are made beside each other in the short form.
 const BESIDE: &[&[&str]] = &[
     &["long-names", "long-paths", "many-kinds"],
-    &["brackets", "owners"],
+    &["impersonation", "brackets", "owners"],
+    &["finalizer"],
     &["schema", "schema-too", "many-selections", "long-version"],
     &["loops", "delete-path", "scale"],
     &["memory"],
