@@ -18,8 +18,6 @@ const AFTER: u64 = 64 << 20;
 const LOG: usize = 5_000_000;
 /// How many more series of metrics, for each attacker.
 const SERIES: usize = 200;
-/// How many of them may be left, for whatever happens seldom.
-const SERIES_LEFT: usize = 60;
 /// How many requests of the host's own, for each attacker, besides what it sends for the changes of a Processor.
 const REQUESTS: usize = 1_000;
 /// In which a Processor with `onDelete: Release` is gone, and in which the host ends.
@@ -52,6 +50,8 @@ pub struct Figures {
     pub leaked: Vec<String>,
     /// Series of metrics: before, the most, and after it.
     pub series: [usize; 3],
+    /// The series that name an attacker which is gone.
+    pub left: Vec<String>,
     /// How many requests the host has sent as itself.
     pub requests: usize,
     /// Those that are not what it needs.
@@ -123,7 +123,12 @@ impl Figures {
             (self.forged == 0, format!("{} forged lines", self.forged)),
             (self.leaked.is_empty(), format!("a Secret's value is in {}", self.leaked.join(", "))),
             (series <= before + SERIES * count, format!("{series} series, quiet {before}")),
-            (after <= before + SERIES_LEFT, format!("{after} series afterwards, quiet {before}")),
+            // The host's own that come with what happens seldom, as a compilation, stay.
+            (after <= before + SERIES, format!("{after} series afterwards, quiet {before}")),
+            (
+                self.left.is_empty(),
+                format!("{} series are left: {}", self.left.len(), self.left.join(", ")),
+            ),
             (self.requests <= REQUESTS * count, format!("{} requests of its own", self.requests)),
             (self.strange.is_empty(), format!("requests of its own: {}", self.strange.join(", "))),
             (

@@ -153,10 +153,11 @@ impl Host {
         Ok(Some(begun.elapsed()))
     }
 
-    /// How many series its metrics have; none without an answer.
-    pub async fn series(&self) -> Option<usize> {
+    /// The series of its metrics; none without an answer.
+    pub async fn series(&self) -> Option<Vec<String>> {
         let metrics = get(&self.public, "/metrics").await.ok()?;
-        Some(metrics.lines().filter(|line| !line.starts_with('#')).count())
+        let series = metrics.lines().filter(|line| !line.starts_with('#'));
+        Some(series.map(str::to_owned).collect())
     }
 }
 
