@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use wasmtime::Store;
+use wasmtime::{CallHook, Store, StoreContextMut};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::child;
@@ -216,8 +216,7 @@ impl Processor {
         let _ticks = self.shared.engine.tick();
         // A description follows from the configuration alone, so it has no time either.
         let moment = Moment { now_ms: 0, seed: 0 };
-        let mut store = self.store(None, moment, Instant::now());
-        store.set_hostcall_fuel(bounds::DESCRIPTION_COPY);
+        let mut store = self.store(None, moment, Instant::now(), bounds::DESCRIPTION_COPY);
         let processor = || self.name().to_owned();
         match self.ask_description(&mut store, config).await {
             Ok(Ok(description)) => match bounds::check_description(&description) {
@@ -270,7 +269,7 @@ impl Processor {
         let slot = until(ends, self.slot(slot_of)).await;
         let _ticks = self.shared.engine.tick();
         let start = Instant::now();
-        let mut store = self.store(Some(view), moment, start);
+        let mut store = self.store(Some(view), moment, start, self.shared.limits.memory);
         if self.shared.engine.is_repeatable() {
             store.data_mut().secure = Some(Chance::new(seed_of(request, moment)));
         }
@@ -338,14 +337,22 @@ impl Processor {
         slot
     }
 
-    fn store(&self, view: Option<View>, moment: Moment, start: Instant) -> Store<State> {
+    /// `returned`: how many bytes may be copied of what the call returns.
+    fn store(
+        &self,
+        view: Option<View>,
+        moment: Moment,
+        start: Instant,
+        returned: usize,
+    ) -> Store<State> {
         let Shared { engine, linked, limits, .. } = &*self.shared;
         let turn = engine.turns().begin(self.tenant.id(), start);
         let charge = engine.budget().charge(&self.tenant);
         let state = State::new(Reading::new(view, limits), moment, limits, (start, turn, charge));
         let mut store = Store::new(&engine.lane(linked.size).engine, state);
         store.limiter(|state| state);
-        store.set_hostcall_fuel(limits.memory);
+        store.set_hostcall_fuel(returned);
+        store.call_hook(copies(returned));
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|mut context| context.data_mut().on_tick());
         store
@@ -358,6 +365,24 @@ impl Processor {
     fn error(&self, store: &Store<State>, source: wasmtime::Error) -> Error {
         let log = store.data().log.lock();
         Error::of_call(self.name(), &self.shared.limits, &log, source)
+    }
+}
+
+/// Bounds what is copied out of the guest: of arguments while it runs, of what it `returned` when it does not any more.
+fn copies(
+    returned: usize,
+) -> impl FnMut(StoreContextMut<'_, State>, CallHook) -> wasmtime::Result<()> {
+    // The host calls the guest within calls of the guest's: for the memory of its answers.
+    let mut depth = 0_usize;
+    move |mut context, hook| {
+        match hook {
+            CallHook::CallingWasm => depth += 1,
+            CallHook::ReturningFromWasm => depth = depth.saturating_sub(1),
+            CallHook::CallingHost | CallHook::ReturningFromHost => return Ok(()),
+        }
+        let fuel = if depth == 0 { returned } else { bounds::IMPORT_COPY };
+        context.set_hostcall_fuel(fuel);
+        Ok(())
     }
 }
 

@@ -23,6 +23,9 @@ const MIB: usize = 1 << 20;
 /// that the host needs for it, so that a million empty texts are not free.
 pub(crate) const ENTRY: usize = 64;
 
+/// Bytes that the arguments of one import may take while they are copied out of the guest. The largest that are of use are a line of
+/// log with all its values and a write of standard output, each a quarter of this.
+pub(crate) const IMPORT_COPY: usize = MIB;
 /// Bytes of the arguments of one `get` or `list`. A hundred times those of a usual read; a label selector of a thousand names fits.
 pub(crate) const READ_ARGUMENTS: usize = 64 * KIB;
 /// Bytes of the arguments of all reads of one call: what its record and its triggers are made from. 10,000 reads of 800 bytes each.

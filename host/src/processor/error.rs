@@ -195,10 +195,10 @@ impl Error {
             return Self::of_limit(processor, limits, *exceeded, backtrace);
         }
         if is_copy_limit(&source) {
-            let limit = limits.memory;
             return if from_guest {
-                Self::ArgumentTooLarge { processor, limit, backtrace }
+                Self::ArgumentTooLarge { processor, limit: bounds::IMPORT_COPY, backtrace }
             } else {
+                let limit = limits.memory;
                 let found = format!("its texts together have more than {limit} bytes");
                 Self::OutcomeTooLarge { processor, limit: limits.outcome, found }
             };
