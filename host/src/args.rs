@@ -51,7 +51,7 @@ pub enum Command {
     #[command(after_long_help = help::COMPILE)]
     Compile(ChildArgs),
     /// Checks a configuration against a schema, within limits: what `mortise run` starts for each processor that declares one.
-    #[command(hide = true)]
+    #[command(hide = true, after_long_help = help::CHECK_CONFIG)]
     CheckConfig(ChildArgs),
     /// Prints a script with which a shell completes the command line.
     #[command(after_long_help = help::COMPLETION)]

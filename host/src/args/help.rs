@@ -101,6 +101,18 @@ Exit codes:
   1  bad input: the message says what would be accepted
   3  a call failed";
 
+pub(super) const CHECK_CONFIG: &str = "\
+A JSON object with the texts `schema` and `config` is read from standard input, the verdict written to standard output. It runs at a low
+priority.
+
+Examples:
+  mortise check-config < question.json
+
+Exit codes:
+  0  well: the verdict says what is wrong
+  1  bad input: the message says what is wrong with it
+  none: a signal has ended it. SIGABRT, where it takes more memory than it may; SIGXCPU, where it takes more time";
+
 pub(super) const COMPILE: &str = "\
 The module is read from standard input, its code written to standard output. The code is for this version of the program, on a CPU like
 this one, and is trusted by who loads it: it is machine code. It runs at a low priority.
