@@ -30,6 +30,7 @@ use within::outside;
 
 pub use declared::Declared;
 pub(crate) use text::{accepted, display_kind, display_ref, display_selection};
+pub(crate) use within::Outside;
 
 #[cfg(test)]
 mod tests;
@@ -244,7 +245,7 @@ impl Grant {
 
 impl Writable {
     /// The first field of a manifest that no rule with this verb lets be written, if there is one.
-    pub(crate) fn outside(&self, verb: Verbs, fields: &Value) -> Option<String> {
+    pub(crate) fn outside(&self, verb: Verbs, fields: &Value) -> Option<Outside> {
         if self.is_unlimited(verb) {
             return None;
         }

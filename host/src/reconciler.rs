@@ -1,6 +1,7 @@
 //! One reconcile, from the key to the requeue: read, call, check, write, and say when to come again. The story of the program.
 
 mod carry_out;
+mod dependencies;
 mod done;
 mod ending;
 mod report;
@@ -8,6 +9,7 @@ mod skip;
 mod trial;
 
 use carry_out::{Answer, Planned, Refused, Turn};
+use dependencies::Dependencies;
 pub use done::Ended;
 use done::delay;
 use ending::Met;
@@ -31,7 +33,7 @@ use crate::{
     processor::{self, Moment, Processor},
     queue::{Again, Cause, Done, Key, Run},
     record::{Basis, Digest, Ending, Records},
-    run::{Clock, Loaded, Settings},
+    run::{Clock, LimitMet, Loaded, Settings},
     store::Stores,
     triggers::{Began, Triggers},
     view::{self, Answers, Limited, Readable, Reads, View},
@@ -51,6 +53,8 @@ pub struct Reconciler {
     rights: Option<Arc<Rights>>,
     /// What its keys were answered when they were looked at.
     answers: Answers,
+    /// What the last runs of its keys depend on.
+    dependencies: Dependencies,
     parts: Parts,
 }
 
@@ -124,7 +128,8 @@ impl Reconciler {
         let rights = account.map(|account| parts.access.of(account, &loaded.description));
         let cluster = rights.as_ref().map_or(&parts.cluster, |rights| rights.cluster()).clone();
         let answers = Answers::default();
-        Ok(Self { loaded, readable, grant, basis, cluster, rights, answers, parts })
+        let dependencies = Dependencies::default();
+        Ok(Self { loaded, readable, grant, basis, cluster, rights, answers, dependencies, parts })
     }
 
     /// What the processor's account may do; none where it runs with the host's own rights.
@@ -208,6 +213,7 @@ impl Reconciler {
         // In its own piece of memory, as it is large: what is left out need not carry it.
         let reconcile = Box::pin(self.reconcile(run, reference.clone(), &mut report));
         let (done, mut reads) = reconcile.instrument(span.clone()).await;
+        let done = self.keep_dependencies(done, &mut reads, &mut report);
         // What this run has mended itself is not news to it.
         feed();
         let causes = triggers.lock().ran(began, &mut reads);
@@ -227,6 +233,38 @@ impl Reconciler {
         let is_last = reads.is_last() || !causes.is_empty();
         let confirm = !is_last && self.is_to_be_confirmed(run, &reference, &report).await;
         (report, Ended { done, causes, demands, confirm })
+    }
+
+    /// Keeps what the run depends on, unless all keys of the processor together keep too much: then it has failed, and is tried again after
+    /// a back-off, since nothing but a change of its object can trigger it.
+    fn keep_dependencies(&self, done: Done, reads: &mut Reads, report: &mut Report) -> Done {
+        if reads.is_last() {
+            self.dependencies.forget(&report.key);
+            return done;
+        }
+        if self.dependencies.keep(&report.key, reads.kept_bytes()) {
+            return done;
+        }
+        reads.let_go();
+        report.failure.get_or_insert_with(|| self.dependencies_limit());
+        Done::Failure(Again::BackOff)
+    }
+
+    fn dependencies_limit(&self) -> String {
+        format!(
+            "what the runs of processor `{}` read and wrote takes more than {} MiB to keep: it has to ask with fewer or shorter texts",
+            self.loaded.description.name,
+            dependencies::MOST >> 20
+        )
+    }
+
+    /// The limit on what runs depend on, where it is met, and by how many keys.
+    pub fn dependencies_limited(&self) -> Option<LimitMet> {
+        let refused = self.dependencies.refused();
+        (refused > 0).then(|| LimitMet {
+            reason: "DependenciesLimited",
+            message: format!("{refused} objects fail: {}", self.dependencies_limit()),
+        })
     }
 
     /// Completes the record, which stays until the key's next run, or until its object is gone.

@@ -268,6 +268,11 @@ impl View {
         is_undeclared || matches!(error, Some(ReadError::Invalid(_)))
     }
 
+    /// Notes the bytes of the arguments of all reads of the call.
+    pub(crate) fn asked_with(&mut self, bytes: usize) {
+        self.reads.asked_with(bytes);
+    }
+
     /// Bytes of the objects that were read live since the last time.
     pub(crate) fn take_fetched(&mut self) -> usize {
         std::mem::take(&mut self.fetched)

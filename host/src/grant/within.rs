@@ -6,50 +6,69 @@ use serde_json::Value;
 
 use crate::path::{Path, Segment};
 
-/// The first place in `fields` that none of the paths covers, as text, if there is one. The key by which a path selects a list's
+/// Steps of paths that one manifest is compared with, some milliseconds' worth. Thousands of declared paths and an object of a hundred
+/// thousand fields would take seconds.
+const STEPS: usize = 4_000_000;
+
+/// A place in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outside {
+    /// None of the paths covers it.
+    Field(String),
+    /// All that comes from here on was not compared: there are too many fields and paths.
+    NotCompared(String),
+}
+
+/// The walk through a manifest.
+struct Walk {
+    /// Where it is.
+    place: String,
+    steps_left: usize,
+}
+
+/// The first place in `fields` that none of the paths covers, if there is one. The key by which a path selects a list's
 /// element may be sent along.
 pub(super) fn outside<'a>(
     fields: &Value,
     allowed: impl IntoIterator<Item = &'a Path>,
-) -> Option<String> {
+) -> Option<Outside> {
     let allowed: Vec<&[Segment]> = allowed.into_iter().map(Path::segments).collect();
-    let mut place = String::new();
-    walk(fields, &allowed, &mut place).then_some(place)
+    let mut at = Walk { place: String::new(), steps_left: STEPS };
+    let is_outside = walk(fields, &allowed, &mut at);
+    let is_compared = at.steps_left > 0;
+    is_outside.then(|| {
+        if is_compared { Outside::Field(at.place) } else { Outside::NotCompared(at.place) }
+    })
 }
 
-/// Whether something is outside; `place` then says where.
-fn walk(value: &Value, allowed: &[&[Segment]], place: &mut String) -> bool {
+/// Whether something is outside; `at` then says where.
+fn walk(value: &Value, allowed: &[&[Segment]], at: &mut Walk) -> bool {
     if allowed.iter().any(|path| path.is_empty()) {
         return false;
     }
-    let length = place.len();
+    let length = at.place.len();
     match value {
         Value::Object(object) if !object.is_empty() && !allowed.is_empty() => {
             object.iter().any(|(key, held)| {
-                place.truncate(length);
-                push_key(place, key);
-                walk(
-                    held,
-                    &below(
-                        allowed,
-                        |segment| matches!(segment, Segment::Key(wanted) if **wanted == **key),
-                    ),
-                    place,
-                )
+                at.place.truncate(length);
+                push_key(&mut at.place, key);
+                let is_key =
+                    |segment: &Segment| matches!(segment, Segment::Key(wanted) if **wanted == **key);
+                !at.can_compare(allowed.len()) || walk(held, &below(allowed, is_key), at)
             })
         }
         Value::Array(items) if !items.is_empty() && !allowed.is_empty() => {
             items.iter().enumerate().any(|(index, item)| {
-                place.truncate(length);
-                _ = write!(place, "[{index}]");
-                item_outside(item, allowed, place)
+                at.place.truncate(length);
+                _ = write!(at.place, "[{index}]");
+                !at.can_compare(allowed.len()) || item_outside(item, allowed, at)
             })
         }
         _ => true,
     }
 }
 
-fn item_outside(item: &Value, allowed: &[&[Segment]], place: &mut String) -> bool {
+fn item_outside(item: &Value, allowed: &[&[Segment]], at: &mut Walk) -> bool {
     let below = below(allowed, |segment| segment.selects(item));
     let mut item = item.clone();
     if let Some(object) = item.as_object_mut() {
@@ -60,7 +79,17 @@ fn item_outside(item: &Value, allowed: &[&[Segment]], place: &mut String) -> boo
         }
     }
     let only_keys = item.as_object().is_some_and(serde_json::Map::is_empty) && !below.is_empty();
-    !only_keys && walk(&item, &below, place)
+    !only_keys && walk(&item, &below, at)
+}
+
+// === impl Walk ===
+
+impl Walk {
+    /// Whether one more place may be compared with so many paths.
+    fn can_compare(&mut self, paths: usize) -> bool {
+        self.steps_left = self.steps_left.saturating_sub(paths);
+        self.steps_left > 0
+    }
 }
 
 fn below<'a>(allowed: &[&'a [Segment]], selected: impl Fn(&Segment) -> bool) -> Vec<&'a [Segment]> {

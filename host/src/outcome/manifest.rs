@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Check, Class, Fault, Invalid, Limits, Manifest};
 use crate::{
     contract::{self, Kind, Mode, ObjectRef, Outcome, Verbs},
-    grant::{Writable, display_ref},
+    grant::{Outside, Writable, display_ref},
     own_fields::sent_fields,
     path::{Path, Segment},
     processor::bounds::FIELDS,
@@ -325,7 +325,13 @@ fn check_fields(
         return Ok(());
     }
     match each(verbs).find_map(|verb| writable.outside(verb, &sent)) {
-        Some(field) => Err(Fault::FieldNotDeclared { field, accepted: writable.accepted_fields() }),
+        Some(Outside::Field(field)) => {
+            Err(Fault::FieldNotDeclared { field, accepted: writable.accepted_fields() })
+        }
+        Some(Outside::NotCompared(field)) => Err(Fault::refused(
+            field,
+            "the object has too many fields to be compared with all paths that are declared for it",
+        )),
         None => Ok(()),
     }
 }

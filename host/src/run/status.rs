@@ -187,6 +187,7 @@ impl Host {
     fn limits_met(&self, active: &Active) -> Vec<LimitMet> {
         let mut met = self.shared.watches.lock().limits_met(active.id);
         met.extend(limits_of_calls(active.reconciler.processor()));
+        met.extend(active.reconciler.dependencies_limited());
         met
     }
 }

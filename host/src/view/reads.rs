@@ -38,6 +38,8 @@ pub struct Reads {
     denials: Vec<Denial>,
     /// How many more there were.
     more_denials: usize,
+    /// Bytes of the arguments that it was read with.
+    asked_bytes: usize,
 }
 
 /// One thing that a run depends on.
@@ -98,6 +100,9 @@ type Index<'a> = foldhash::HashMap<(&'a Kind, &'a str, &'a str), &'a Entry>;
 /// So many answers are looked through sooner than they are sorted.
 const FEW: usize = 64;
 
+/// Bytes that are kept of a write, about: its object, the manager and what tells when it is changed.
+const WRITE_BYTES: usize = 256;
+
 /// With how many of the last interests a new one is compared: more than a run of few objects has, and no time that counts for one of many.
 const COMPARED: usize = 16;
 
@@ -123,6 +128,7 @@ impl Reads {
             unwatched: Vec::new(),
             denials: Vec::new(),
             more_denials: 0,
+            asked_bytes: 0,
         }
     }
 
@@ -146,6 +152,28 @@ impl Reads {
         record.removed = std::mem::take(&mut self.removed).into();
         record.pruned = std::mem::take(&mut self.pruned).into();
         record.finalizers = self.finalizers.take();
+    }
+
+    /// Notes the bytes of the arguments of all reads of a call.
+    pub(super) fn asked_with(&mut self, bytes: usize) {
+        self.asked_bytes += bytes;
+    }
+
+    /// The bytes that are kept of the run until the next one of its key, about.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let writes = self.wrote.len() + self.removed.len() + self.pruned.len();
+        self.asked_bytes + writes * WRITE_BYTES
+    }
+
+    /// Keeps nothing of what the run depends on, but for its object.
+    pub(crate) fn let_go(&mut self) {
+        self.interests.retain(|of| matches!(of.concern, Concern::Reconciled { .. }));
+        self.waits.clear();
+        self.records.clear();
+        self.wrote.clear();
+        self.removed.clear();
+        self.pruned.clear();
+        self.unwatched.clear();
     }
 
     /// Takes in what an earlier run has left, as if this one had, out of its record. What that run owned is known from there: nothing
@@ -302,6 +330,7 @@ impl Reads {
         self.finalizers = later.finalizers.or(self.finalizers.take());
         self.answered.extend(later.answered);
         self.saw_secret |= later.saw_secret;
+        self.asked_bytes += later.asked_bytes;
         self.demands(later.demands);
         later.denials.into_iter().for_each(|denial| self.denied(denial));
         self.more_denials += later.more_denials;

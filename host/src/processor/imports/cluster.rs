@@ -33,7 +33,11 @@ impl Reading {
 
     /// The view, with what was read from it.
     pub(in crate::processor) fn finish(self) -> Option<View> {
-        self.view
+        let asked = bounds::CALL_ARGUMENTS - self.arguments_left;
+        self.view.map(|mut view| {
+            view.asked_with(asked);
+            view
+        })
     }
 
     /// How many reads there were of these limits, and how many bytes they asked with and returned.

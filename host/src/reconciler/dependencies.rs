@@ -1,0 +1,94 @@
+//! The memory of what the last runs of a processor's keys depend on.
+//!
+//! What one run asks with is bounded; but it is kept for each key, and a tenant may have many. What a usual run keeps is not counted.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use crate::queue::Key;
+
+/// Bytes of one key that do not count: a run of fifty reads and writes.
+const UNCOUNTED: usize = 16 << 10;
+/// Bytes of all keys of one processor, beyond those.
+pub(super) const MOST: usize = 64 << 20;
+
+/// Counts what is kept for each key of one version of a processor.
+#[derive(Debug, Default)]
+pub(super) struct Dependencies(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    total: usize,
+    /// Of the keys that keep more than what does not count; none: what the last run depends on is not kept.
+    by_key: HashMap<Key, Option<usize>>,
+}
+
+// === impl Dependencies ===
+
+impl Dependencies {
+    /// Counts the bytes that a run depends on in place of those of the key's former run. Returns false where they are too many: then
+    /// nothing may be kept of it.
+    pub(super) fn keep(&self, key: &Key, bytes: usize) -> bool {
+        let mut counted = self.0.lock();
+        counted.forget(key);
+        let more = bytes.saturating_sub(UNCOUNTED);
+        if more == 0 {
+            return true;
+        }
+        let fits = counted.total + more <= MOST;
+        if fits {
+            counted.total += more;
+        }
+        counted.by_key.insert(key.clone(), fits.then_some(more));
+        fits
+    }
+
+    /// Forgets a key: nothing is kept of it any more.
+    pub(super) fn forget(&self, key: &Key) {
+        self.0.lock().forget(key);
+    }
+
+    /// The number of keys of which nothing is kept, since that would be too much.
+    pub(super) fn refused(&self) -> usize {
+        self.0.lock().by_key.values().filter(|kept| kept.is_none()).count()
+    }
+}
+
+// === impl Counted ===
+
+impl Counted {
+    fn forget(&mut self, key: &Key) {
+        if let Some(Some(bytes)) = self.by_key.remove(key) {
+            self.total -= bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new(&"a/p".into(), &"rules".into(), None, name)
+    }
+
+    #[test]
+    fn what_all_keys_keep_is_bounded() {
+        let (dependencies, half) = (Dependencies::default(), UNCOUNTED + MOST / 2);
+        for number in 0..10_000 {
+            assert!(dependencies.keep(&key(&number.to_string()), UNCOUNTED), "usual runs");
+        }
+        assert!(dependencies.keep(&key("a"), half) && dependencies.keep(&key("b"), half));
+        assert!(!dependencies.keep(&key("c"), UNCOUNTED + 1));
+        assert!(dependencies.keep(&key("a"), half), "in place of its own former ones");
+        assert_eq!(dependencies.refused(), 1);
+        dependencies.forget(&key("b"));
+        assert!(dependencies.keep(&key("c"), half));
+        assert_eq!(dependencies.refused(), 0);
+        for name in ["a", "c"] {
+            dependencies.forget(&key(name));
+        }
+        assert_eq!(dependencies.0.lock().total, 0);
+    }
+}
