@@ -49,8 +49,8 @@ pub struct View {
     live: HashMap<ObjectRef, Option<Arc<Entry>>>,
     /// Bytes of those that were read last and are not counted yet.
     fetched: usize,
-    /// The read that is being answered is one that is not declared.
-    undeclared: bool,
+    /// Nothing is kept of the read that is being answered: it is not declared, and not one of the first few of these.
+    forgets: bool,
     /// The selection that was listed last: a call often lists several kinds by the same labels.
     listed: Option<Listed>,
 }
@@ -129,7 +129,7 @@ impl View {
             rights: None,
             live: HashMap::new(),
             fetched: 0,
-            undeclared: false,
+            forgets: false,
             listed: None,
         }
     }
@@ -187,7 +187,7 @@ impl View {
         fields: &[String],
         answer: Result<Option<Rendered>, ReadError>,
     ) -> Result<Option<String>, ReadError> {
-        if self.is_always_refused(answer.as_ref().err()) {
+        if self.is_forgotten(answer.as_ref().err()) {
             return answer.map(|_| None);
         }
         let question = Question::Get {
@@ -244,7 +244,7 @@ impl View {
         from: Option<&str>,
         answer: Result<Paged, ReadError>,
     ) -> Result<Page, ReadError> {
-        if self.is_always_refused(answer.as_ref().err()) {
+        if self.is_forgotten(answer.as_ref().err()) {
             return answer.map(|_| Page { objects: Vec::new(), next: None });
         }
         // What was read of a Secret may be what is asked with.
@@ -261,11 +261,11 @@ impl View {
         Ok(Page { objects: objects.into_iter().map(|rendered| rendered.json).collect(), next })
     }
 
-    /// Whether a read is refused as long as the declaration is as it is. It depends on nothing, so nothing of it is kept: its texts
-    /// are any that the guest thought of.
-    fn is_always_refused(&mut self, error: Option<&ReadError>) -> bool {
-        let is_undeclared = std::mem::take(&mut self.undeclared);
-        is_undeclared || matches!(error, Some(ReadError::Invalid(_)))
+    /// Returns whether nothing is kept of a read that is refused as long as the declaration is as it is: its texts are any that the guest
+    /// thought of. The first few that are not declared are told again after a restart.
+    fn is_forgotten(&mut self, error: Option<&ReadError>) -> bool {
+        let forgets = std::mem::take(&mut self.forgets);
+        forgets || matches!(error, Some(ReadError::Invalid(_)))
     }
 
     /// Notes the bytes of the arguments of all reads of the call.
@@ -369,9 +369,8 @@ impl View {
         granted: Result<T, ReadError>,
     ) -> Result<T, ReadError> {
         if let Err(ReadError::Denied(message)) = &granted {
-            self.undeclared = true;
             let message = shortened(message, bounds::DENIAL);
-            self.reads.denied(Denial::of_declaration(verb, kind, &message));
+            self.forgets = !self.reads.denied(Denial::of_declaration(verb, kind, &message));
         }
         granted
     }

@@ -34,11 +34,11 @@ pub(super) fn outside<'a>(
 ) -> Option<Outside> {
     let allowed: Vec<&[Segment]> = allowed.into_iter().map(Path::segments).collect();
     let mut at = Walk { place: String::new(), steps_left: STEPS };
-    let is_outside = walk(fields, &allowed, &mut at);
-    let is_compared = at.steps_left > 0;
-    is_outside.then(|| {
-        if is_compared { Outside::Field(at.place) } else { Outside::NotCompared(at.place) }
-    })
+    if !walk(fields, &allowed, &mut at) {
+        return None;
+    }
+    let Walk { place, steps_left } = at;
+    Some(if steps_left > 0 { Outside::Field(place) } else { Outside::NotCompared(place) })
 }
 
 /// Whether something is outside; `at` then says where.

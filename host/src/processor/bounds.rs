@@ -45,7 +45,9 @@ pub(crate) const READ_ERROR: usize = 8 * KIB;
 pub(crate) const LOG_MESSAGE: usize = 8 * KIB;
 /// Named values of one line of log; the rest is left out.
 pub(crate) const LOG_FIELDS: usize = 32;
-/// Bytes of the name of such a value; the rest is cut. Of the value, as of a message.
+/// Bytes of such a value; the rest is cut. It may be an object in JSON.
+pub(crate) const LOG_VALUE: usize = 64 * KIB;
+/// Bytes of the name of such a value; the rest is cut.
 pub(crate) const LOG_FIELD_NAME: usize = 128;
 
 /// Reconcilers of a description: each has keys and a watch of its own.

@@ -1,6 +1,6 @@
 //! What a guest says during one call: lines of the contract's log, and of its standard output and error.
 
-use super::bounds::{LOG_FIELD_NAME, LOG_FIELDS, LOG_MESSAGE, text::cut};
+use super::bounds::{LOG_FIELD_NAME, LOG_FIELDS, LOG_MESSAGE, LOG_VALUE, text::cut};
 use crate::contract::Level;
 
 /// So much of the end of standard error is kept apart from the log, for the message of a panic.
@@ -123,7 +123,7 @@ impl Log {
         }
         for (name, value) in &mut line.fields {
             cut(name, LOG_FIELD_NAME);
-            cut(value, LOG_MESSAGE);
+            cut(value, LOG_VALUE);
         }
         let fields: usize = line.fields.iter().map(|(name, value)| name.len() + value.len()).sum();
         let size = line.message.len() + fields;
@@ -180,14 +180,14 @@ mod tests {
 
     #[test]
     fn a_line_keeps_no_more_memory_than_it_shows() {
-        let mut log = Log::new(3, 1 << 20);
+        let mut log = Log::new(3, 4 << 20);
         let fields = vec![(String::new(), "v".repeat(1 << 20)); 1000];
         log.write(Level::Info, "m".repeat(15 << 20), fields);
         let (lines, _) = log.finish();
         let line = &lines[0];
         let texts = line.fields.iter().flat_map(|(name, value)| [name, value]);
         let kept: usize = texts.chain([&line.message]).map(String::capacity).sum();
-        assert!(kept <= (LOG_FIELDS + 1) * (LOG_MESSAGE + 3), "{kept}");
+        assert!(kept <= LOG_FIELDS * (LOG_VALUE + 3) + LOG_MESSAGE + 3, "{kept}");
         assert!(line.fields.capacity() <= LOG_FIELDS, "{}", line.fields.capacity());
     }
 }

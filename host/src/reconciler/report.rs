@@ -139,12 +139,11 @@ impl Report {
                 *text = mask.masked(text).unwrap_or_else(|| std::mem::take(text));
             });
         }
-        self.each_text(|text| {
-            if text.len() > LONGEST_TEXT {
-                text.truncate(text.floor_char_boundary(LONGEST_TEXT));
-                text.push('…');
-            }
-        });
+        // Lines of the guest's log are bounded as they come in.
+        for text in self.failure.iter_mut().chain(&mut self.notes) {
+            shorten(text);
+        }
+        self.denied.iter_mut().for_each(|denial| denial.each_text(shorten));
     }
 
     /// What is told of the run that the processor may have said.
@@ -173,6 +172,13 @@ impl Report {
     /// The record, which nobody else holds until the run ends.
     pub(super) fn record_mut(&mut self) -> &mut Record {
         Arc::make_mut(&mut self.record)
+    }
+}
+
+fn shorten(text: &mut String) {
+    if text.len() > LONGEST_TEXT {
+        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+        text.push('…');
     }
 }
 

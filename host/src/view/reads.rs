@@ -332,7 +332,9 @@ impl Reads {
         self.saw_secret |= later.saw_secret;
         self.asked_bytes += later.asked_bytes;
         self.demands(later.demands);
-        later.denials.into_iter().for_each(|denial| self.denied(denial));
+        for denial in later.denials {
+            self.denied(denial);
+        }
         self.more_denials += later.more_denials;
     }
 
@@ -435,15 +437,18 @@ impl Reads {
     }
 
     /// The run was refused something. What is kept of that does not grow with what the guest asks for.
-    pub(crate) fn denied(&mut self, denial: Denial) {
+    /// Returns whether it is one of the first few, and the first of its kind.
+    pub(crate) fn denied(&mut self, denial: Denial) -> bool {
         if self.denials.contains(&denial) {
-            return;
+            return false;
         }
-        if self.denials.len() < bounds::DENIALS {
+        let is_kept = self.denials.len() < bounds::DENIALS;
+        if is_kept {
             self.denials.push(denial);
         } else {
             self.more_denials += 1;
         }
+        is_kept
     }
 
     /// What the run was refused, and how much more there was than is kept.

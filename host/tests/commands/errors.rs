@@ -203,7 +203,7 @@ const COMPLETION: [Case; 2] = [
 ];
 
 /// What is wrong with the cluster is tested with `mortise run`.
-const RUN: [Case; 16] = [
+const RUN: [Case; 22] = [
     ("run", &["--modules <DIR>"]),
     ("run --modules empty --kubeconfig absent", &["the kubeconfig `absent`"]),
     ("run --modules empty --kubeconfig theirs", &["`theirs`", "--context", "there is: `kind`"]),
@@ -219,6 +219,12 @@ const RUN: [Case; 16] = [
         &["'8'", "--compile-memory-mib", "64..=1048576"],
     ),
     ("run --modules empty --compile-seconds 0", &["'0'", "--compile-seconds", "1..=86400"]),
+    ("run --modules empty --call-memory-mib 8", &["'8'", "--call-memory-mib", "64..=1048576"]),
+    ("run --modules empty --max-memory-mib 0", &["'0'", "--max-memory-mib", "1..=4096"]),
+    ("run --modules empty --max-deadline-seconds 0", &["'0'", "--max-deadline-seconds", "1..=600"]),
+    ("run --modules empty --max-concurrency 0", &["'0'", "--max-concurrency", "1..=256"]),
+    ("run --modules empty --max-watches 0", &["'0'", "--max-watches", "1..=100000"]),
+    ("run --modules empty --max-store-mib 0", &["'0'", "--max-store-mib", "1..=1048576"]),
     ("run --modules empty --log-format xml", &["'xml'", "[possible values: text, json]"]),
     ("run --modules empty --drain-seconds few", &["'few'", "--drain-seconds", "a whole number"]),
     ("run --modules empty --lease-seconds 0", &["'0'", "--lease-seconds", "1..=3600"]),
@@ -237,6 +243,12 @@ const RUN: [Case; 16] = [
     ("run --modules empty --once --kubeconfig list.yaml", &["the kubeconfig `list.yaml`"]),
 ];
 
+const CHECK_CONFIG: [Case; 4] = [
+    ("check-config --memory-mib 8", &["'8'", "--memory-mib", "64..=1048576"]),
+    ("check-config --seconds 0", &["'0'", "--seconds", "1..=86400"]),
+    ("check-config --parent me", &["'me'", "--parent"]),
+    ("check-config", &["the input is not a configuration and a schema: "]),
+];
 const COMPILE: [Case; 4] = [
     ("compile --memory-mib 8", &["'8'", "--memory-mib", "64..=1048576"]),
     ("compile --seconds 0", &["'0'", "--seconds", "1..=86400"]),
@@ -248,8 +260,19 @@ const COMPILE: [Case; 4] = [
 const ANY_TEXT: [&str; 3] = ["run --namespace", "run --lease-namespace", "run --lease-name"];
 
 fn cases() -> impl Iterator<Item = &'static Case> {
-    let commands: [&[Case]; 10] =
-        [&GLOBAL, &NEW, &DEV, &SIMULATE, &INSPECT, &BENCH, &TEST, &COMPILE, &COMPLETION, &RUN];
+    let commands: [&[Case]; 11] = [
+        &GLOBAL,
+        &NEW,
+        &DEV,
+        &SIMULATE,
+        &INSPECT,
+        &BENCH,
+        &TEST,
+        &COMPILE,
+        &CHECK_CONFIG,
+        &COMPLETION,
+        &RUN,
+    ];
     commands.into_iter().flatten()
 }
 

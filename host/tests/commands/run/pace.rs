@@ -17,7 +17,7 @@ const FOR_EVER: Duration = Duration::from_mins(10);
 const COPIES: usize = 6;
 /// Far more than there are threads for what waits for a disk.
 const MODULES: usize = 64;
-const THREADS: usize = 16;
+const THREADS: usize = 18;
 
 async fn limit(cluster: &Cluster, concurrency: usize) {
     let client = Client::new(cluster.embedded.router(), "default");

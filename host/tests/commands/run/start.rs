@@ -178,7 +178,10 @@ async fn a_host_without_rights_says_which_it_needs() {
     let api = Api::fake(|asked, who| match asked {
         "GET /version" => Some(version("34")),
         _ if who != "Bearer ours" => None,
-        "GET /apis/mortise.dev/v1alpha1" => Some((200, json!({"resources": [
+        "GET /apis" => Some((200, json!({"kind": "APIGroupList", "groups": [
+            {"name": "mortise.dev", "versions": [{"version": "v1alpha1"}]},
+        ]}))),
+        "GET /apis/mortise.dev/v1alpha1" => Some((200, json!({"kind": "APIResourceList", "resources": [
             {"name": "processors", "kind": "Processor", "namespaced": true, "verbs": ["list"]},
         ]}))),
         "POST /apis/authentication.k8s.io/v1/selfsubjectreviews" => Some((
