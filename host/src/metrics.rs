@@ -244,6 +244,9 @@ impl Metrics {
         // What is gone since the last time is not told any more.
         all.queue_keys.clear();
         all.calls_waiting.clear();
+        // A line may come after its processor was forgotten.
+        counters::LIMITED
+            .retain(|processor| sample.queues.iter().any(|(known, _)| **known == *processor));
         all.store_objects.clear();
         all.store_bytes.clear();
         all.leading.set(sample.leads.into());

@@ -3,9 +3,9 @@
 use std::{borrow::Cow, fmt};
 
 /// How much of one value a line holds, in bytes as they are written: what a guest may say in one message.
-const LONGEST_VALUE: usize = 8 * 1024;
+const LONGEST_VALUE: usize = 16 * 1024;
 /// How much all values of a line hold together.
-pub(super) const LONGEST_LINE: usize = 16 * 1024;
+pub(super) const LONGEST_LINE: usize = 32 * 1024;
 
 /// A text with its control characters escaped: line ends, terminal sequences, marks that change the direction of writing. Printed, it
 /// stays on its line and moves nothing else on the screen.

@@ -58,6 +58,12 @@ impl<L: Labels, M: Clone, C: MetricConstructor<M>> Series<L, M, C> {
         series
     }
 
+    /// Removes all series of processors that are not among these.
+    pub(crate) fn retain(&self, is_known: impl Fn(&str) -> bool) {
+        let of: Vec<Arc<str>> = self.known.lock().keys().cloned().collect();
+        of.iter().filter(|processor| !is_known(processor)).for_each(|gone| self.forget(gone));
+    }
+
     /// Removes all series of a processor.
     pub(crate) fn forget(&self, processor: &str) {
         let gone = self.known.lock().remove(processor);

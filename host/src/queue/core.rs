@@ -95,7 +95,9 @@ impl Core {
 
     pub(super) fn remove_processor(&mut self, processor: &str) {
         self.remove(|key| &**key.processor() == processor);
-        self.lanes.retain(|lane| &*lane.processor != processor || lane.is_running());
+        let of_processor = self.lanes.iter_mut().filter(|lane| &*lane.processor == processor);
+        of_processor.for_each(Lane::leave);
+        self.lanes.retain(|lane| !lane.is_over());
         self.intervals.retain(|(of, _), _| &**of != processor);
     }
 
@@ -262,6 +264,7 @@ impl Core {
         if self.slots.get(key).is_some_and(Slot::is_blank) {
             self.slots.remove(key);
         }
+        self.lanes.retain(|lane| !lane.is_over());
     }
 
     pub(super) fn delayed(&mut self, now: Instant) -> Vec<Delayed> {

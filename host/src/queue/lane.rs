@@ -27,6 +27,8 @@ pub struct Limits {
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) processor: Arc<str>,
+    /// Its processor is removed: it stays until its last run has ended.
+    gone: bool,
     running: usize,
     /// Of those that run, the ones whose last run failed.
     running_failing: usize,
@@ -64,6 +66,7 @@ impl Lane {
         let tokens = limits.rate.unwrap_or(0.0).max(1.0);
         Self {
             processor: Arc::clone(processor),
+            gone: false,
             running: 0,
             running_failing: 0,
             limits,
@@ -78,6 +81,18 @@ impl Lane {
     pub(super) fn set_limits(&mut self, limits: Limits, now: Instant) {
         self.fill(now);
         self.limits = limits;
+        self.gone = false;
+    }
+
+    /// Notes that its processor is removed.
+    pub(super) fn leave(&mut self) {
+        self.gone = true;
+    }
+
+    /// Whether nobody needs it any more.
+    pub(super) fn is_over(&self) -> bool {
+        let waits = self.lines.iter().chain([&self.idle]).any(|line| line.has(true));
+        self.gone && !self.is_running() && !waits
     }
 
     /// Puts a key into its line.

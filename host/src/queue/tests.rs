@@ -406,6 +406,17 @@ async fn a_removed_processor_leaves_nothing_but_its_running_keys_alone() {
     assert_eq!(queue.next().await.attempt, 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_of_a_processor_whose_last_run_ends_after_it_is_removed() {
+    let queue = Queue::new();
+    queue.add(&key("p", "a"), Cause::Start, Priority::Change);
+    let run = queue.next().await;
+    queue.remove_processor("p");
+    assert_eq!(queue.states().len(), 1);
+    queue.done(&run.key, Done::Success { requeue: None });
+    assert!(queue.states().is_empty());
+}
+
 fn in_namespace(namespace: &str, name: &str) -> Key {
     Key::new(&"p".into(), &"r".into(), Some(namespace), name)
 }

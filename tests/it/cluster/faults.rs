@@ -35,7 +35,7 @@ fn input(stage: &Stage, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"value": value}})
 }
 
-/// The input that the last run has read.
+/// The input that the last run has read. Values of fewer than six bytes are not masked in what is told of a run.
 fn read(answers: &[Value]) -> Option<Value> {
     let secret: Value = serde_json::from_str(answers.first()?.get("Ok")?.as_str()?).ok()?;
     Some(secret["data"]["value"].clone())
@@ -55,17 +55,17 @@ async fn no_change_is_lost_when_the_api_server_comes_back() {
     let mut object =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": stage.named(NAME)});
     object["metadata"]["labels"] = json!({"play": NAME});
-    stage.apply(vec![object, input(&stage, "before")]).await;
+    stage.apply(vec![object, input(&stage, "old")]).await;
     paint(&stage).await;
     let has_read = async |value: &str| {
         let value = json!(value);
         stage.last_run(NAME, |report| read(&answers(report)).as_ref() == Some(&value)).await;
     };
-    has_read("YmVmb3Jl").await;
+    has_read("b2xk").await;
     let secret = kind("v1/Secret");
     stage.until("it is written", async || stage.get(&secret, NAME).await.is_some()).await;
 
-    for (value, encoded) in [("once", "b25jZQ=="), ("twice", "dHdpY2U=")] {
+    for (value, encoded) in [("one", "b25l"), ("two", "dHdv")] {
         control_plane.kill(Part::ApiServer).await.unwrap();
         control_plane.restart(Part::ApiServer).await.unwrap();
         // Before the host's watches are open again.

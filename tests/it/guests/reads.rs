@@ -177,9 +177,9 @@ async fn reads_are_limited_in_number_and_bytes() {
     let one = processor("puppet", Limits { reads: 1, ..Limits::default() }).await;
     let error = perform_with(&one, &script, PAGE_BYTES).await.called.outcome.unwrap_err();
     assert!(matches!(error, Error::TooManyReads { limit: 1, .. }), "{error}");
-    let short = processor("puppet", Limits { read_bytes: 200, ..Limits::default() }).await;
+    let short = processor("puppet", Limits { read_bytes: 250, ..Limits::default() }).await;
     let Performed { called, .. } = perform_with(&short, &script, PAGE_BYTES).await;
     let error = called.outcome.unwrap_err();
-    assert!(matches!(error, Error::TooMuchRead { limit: 200, .. }), "{error}");
+    assert!(matches!(error, Error::TooMuchRead { limit: 250, .. }), "{error}");
     assert_eq!(called.view.finish().records().len(), 2, "what a failed call read triggers it too");
 }
