@@ -108,8 +108,11 @@ impl Admin {
     }
 
     fn sample(&self) -> Sample {
+        let queues = self.queue.states();
+        self.metrics
+            .retain_lines(|processor| queues.iter().any(|(known, _)| **known == *processor));
         Sample {
-            queues: self.queue.states(),
+            queues,
             waiting: (self.waiting)(),
             stores: self.stores.memory_by_kind(),
             leads: self.lease.is_held(),

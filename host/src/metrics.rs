@@ -217,6 +217,12 @@ impl Metrics {
         counters::LIMITED.forget(processor);
     }
 
+    /// Removes what is counted of lines about processors that are not among these: a line may come after its processor was forgotten.
+    pub(crate) fn retain_lines(&self, is_known: impl Fn(&str) -> bool) {
+        let is_counted = |processor: &str| self.0.reconciles.knows(processor);
+        counters::LIMITED.retain(|processor| is_known(processor) || is_counted(processor));
+    }
+
     /// A watch has failed and is begun again.
     pub fn watch_restarted(&self, kind: &Kind) {
         let kind = shown(kind);
