@@ -269,7 +269,7 @@ impl Processor {
         let slot = until(ends, self.slot(slot_of)).await;
         let _ticks = self.shared.engine.tick();
         let start = Instant::now();
-        let mut store = self.store(Some(view), moment, start, self.shared.limits.memory);
+        let mut store = self.store(Some(view), moment, start, self.shared.limits.outcome_copy());
         if self.shared.engine.is_repeatable() {
             store.data_mut().secure = Some(Chance::new(seed_of(request, moment)));
         }

@@ -32,6 +32,9 @@ use crate::store::{Entry, KindSnapshot, Query, Rendered, Shape, Snapshot, StoreI
 /// How much of JSON a page of a list holds at most, unless one object alone is larger.
 pub const PAGE_BYTES: usize = 1 << 20;
 
+/// Bytes of a stored object that are looked at count as much as one that is given.
+const LOOKED_AT: usize = 16;
+
 /// What one call reads from.
 #[derive(Debug)]
 pub struct View {
@@ -311,7 +314,8 @@ impl View {
         let after = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
         for entry in answering.snapshot.select(&query, after) {
             let rendered = cut.give(entry);
-            bytes += rendered.json.len();
+            // To cut a large object down takes time though little of it is given.
+            bytes += rendered.json.len().max(entry.bytes() / LOOKED_AT);
             if objects.len() >= most || (bytes > self.page_bytes && !objects.is_empty()) {
                 return Ok((objects, last.map(|last: &Arc<Entry>| page::write(of, last))));
             }

@@ -56,8 +56,10 @@ pub(crate) const RECONCILERS: usize = 64;
 pub(crate) const READS: usize = 256;
 /// Declared writes.
 pub(crate) const WRITES: usize = 256;
+/// Bytes of the label selector of a description: with each finalizer it stands in the status of the Processor.
+pub(crate) const SELECTOR: usize = 4 * KIB;
 /// Finalizers of one reconciler: each is a claim that others are compared with.
-pub(crate) const FINALIZERS: usize = 16;
+pub(crate) const FINALIZERS: usize = 4;
 /// Bytes of the name of a processor or reconciler: Kubernetes' own bound on a DNS label.
 pub(crate) const NAME: usize = 63;
 /// Bytes of a processor's version: it stands in the status of the Processor and in metrics.

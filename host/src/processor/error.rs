@@ -198,7 +198,7 @@ impl Error {
             return if from_guest {
                 Self::ArgumentTooLarge { processor, limit: bounds::IMPORT_COPY, backtrace }
             } else {
-                let limit = limits.memory;
+                let limit = limits.outcome_copy();
                 let found = format!("its texts together have more than {limit} bytes");
                 Self::OutcomeTooLarge { processor, limit: limits.outcome, found }
             };

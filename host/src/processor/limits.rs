@@ -5,8 +5,7 @@ use std::time::Duration;
 /// The limits of one call. They hold for every call of a processor; wit/world.wit names the defaults to authors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of linear memory, all memories of the instance together. It also bounds what one import, or the outcome, may
-    /// copy out of the guest: a list can name the same bytes many times.
+    /// Bytes of linear memory, all memories of the instance together.
     pub memory: usize,
     /// How long a call may take, in time that passes.
     pub deadline: Duration,
@@ -23,6 +22,17 @@ pub struct Limits {
 }
 
 const MIB: usize = 1 << 20;
+
+// === impl Limits ===
+
+impl Limits {
+    /// Bytes that may be copied of what a call returns, before it is looked at: more than an outcome may have, so that one that is too
+    /// large can still be told by the object that makes it so. A list can name the same bytes many times, and a guest runs on once
+    /// they are copied.
+    pub(super) fn outcome_copy(&self) -> usize {
+        2 * self.outcome
+    }
+}
 
 impl Default for Limits {
     fn default() -> Self {

@@ -294,7 +294,7 @@ impl Entry {
     }
 
     /// Roughly what it takes in memory, without what is shared.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let own =
             self.own.iter().map(|own| size_of_val(own) + own.manager.len() + own.subresource.len());
         size_of::<Self>() + 2 * size_of::<usize>() + self.data.len() + own.sum::<usize>()

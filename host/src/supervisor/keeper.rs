@@ -294,7 +294,8 @@ impl Keeper {
             self.give_up_claims(newest).await;
         }
         if fault.as_ref().is_some_and(Fault::is_superseded) {
-            // What has come meanwhile is seen to next.
+            // What has come meanwhile is seen to next. Who changes a Processor all the time does not keep the host from being ready.
+            self.shared.progress.set(&self.name, Phase::Faulty);
             return;
         }
         if fault.as_ref().is_some_and(|fault| fault.former == Former::Ends) {

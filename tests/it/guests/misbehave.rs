@@ -113,7 +113,7 @@ async fn an_outcome_that_names_the_same_memory_again_and_again_is_not_copied() {
     let processor = misbehave().await;
     let error = error(call(&processor, "endless-outcome").await);
     assert!(matches!(error, Error::OutcomeTooLarge { .. }), "{error}");
-    assert!(error.to_string().contains("more than 67108864 bytes"), "{error}");
+    assert!(error.to_string().contains("more than 16777216 bytes"), "{error}");
     still_serves(&processor).await;
 }
 

@@ -1,8 +1,8 @@
 //! Descriptions.
 
 use super::{
-    DESCRIPTION, ENTRY, FIELDS, FINALIZERS, NAME, PATH, READS, RECONCILERS, VERSION, WRITES,
-    read::selection_size, text,
+    DESCRIPTION, ENTRY, FIELDS, FINALIZERS, NAME, PATH, READS, RECONCILERS, SELECTOR, VERSION,
+    WRITES, read::selection_size, text,
 };
 use crate::contract::{Description, Kind, Reconciler, Selection};
 
@@ -67,6 +67,10 @@ fn check_selection(place: &str, of: &Selection) -> Result<(), String> {
         let accepted =
             "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
         return Err(wrong(&format!("{place}.name"), name, accepted));
+    }
+    if of.labels.len() > SELECTOR {
+        let accepted = format!("a label selector has at most {SELECTOR} bytes");
+        return Err(wrong(&format!("{place}.labels"), &of.labels, &accepted));
     }
     check_paths(&format!("{place}.fields"), of.fields.iter())?;
     check_paths(&format!("{place}.matching"), of.matching.iter().map(|(path, _)| path))

@@ -41,6 +41,7 @@ const ROWS: &[(&str, &str, usize)] = &[
     ("RECONCILERS", "reconcilers", RECONCILERS),
     ("READS", "declared reads", READS),
     ("WRITES", "declared writes", WRITES),
+    ("SELECTOR", "a declared label selector", SELECTOR),
     ("FINALIZERS", "finalizers of a reconciler", FINALIZERS),
     ("NAME", "the name of a processor or reconciler, a DNS label", NAME),
     ("VERSION", "a processor's version", VERSION),
@@ -274,8 +275,12 @@ fn a_description_is_no_larger_than_the_host_keeps() {
         ),
         (described(|of| of.reconcilers[0].name = long()), "`reconcilers[0].name`: `xxx"),
         (
-            described(|of| of.reconcilers[0].finalizers = finalizers(17)),
-            "`reconcilers[0].finalizers` has 17 entries, at most 16",
+            described(|of| of.reconcilers[0].of.labels = format!("a in ({})", "b,".repeat(4000))),
+            "`reconcilers[0].of.labels`: ",
+        ),
+        (
+            described(|of| of.reconcilers[0].finalizers = finalizers(5)),
+            "`reconcilers[0].finalizers` has 5 entries, at most 4",
         ),
         (
             described(|of| of.reconcilers[0].finalizers = vec!["held".into()]),
