@@ -299,7 +299,7 @@ fn a_description_is_no_larger_than_the_host_keeps() {
             described(|of| of.writes = vec![write_rule(selection(), Verbs::UPDATE, &["a"; 129])]),
             "`writes[0].fields` has 129 entries",
         ),
-        (described(|of| of.reads[0].labels = long()), "the description has 5"),
+        (described(|of| of.reads[0].labels = long()), "`reads[0].labels`: "),
         (described(|of| of.config_schema = Some(long())), "5242880 of them in `config-schema`"),
     ];
     for (found, part) in cases {
