@@ -3,6 +3,8 @@
 //! *Guarantee.* What works is replaced by a version that was fit to when it was looked at, and comes back if more than half of that one's
 //! calls break in its first minute. A version that was taken back is not tried again until the spec or the module is another.
 
+use std::{future::pending, sync::Arc};
+
 use bytes::Bytes;
 use tokio::{sync::watch as latest, time::Instant};
 
@@ -47,6 +49,9 @@ impl Keeper {
     ) -> Result<(), Fault> {
         let spec = &newest.spec;
         let path = check_supported(spec)?;
+        let pace = Pace::new(spec, ending.is_some(), &self.shared.largest);
+        // What runs is suspended at once, however long what is asked for takes to load.
+        self.keep_pace(pace);
         let account = self.account(newest);
         self.check_account(&account).await?;
         let module = self.shared.modules.read(path).await;
@@ -54,9 +59,8 @@ impl Keeper {
         let module = module?;
         let largest = &self.shared.largest;
         let recipe = Recipe::new(spec, &account, module.digest, ending, largest)?;
-        let pace = Pace::new(spec, ending.is_some(), largest);
         if self.running.as_ref().is_some_and(|running| running.served.recipe == recipe) {
-            return self.keep_at_work(newest, ending, pace).await;
+            return self.keep_at_work(newest, ending).await;
         }
         self.refused.take_if(|refused| !refused.is(&recipe, newest));
         if let Some(refused) = &self.refused {
@@ -89,7 +93,7 @@ impl Keeper {
         }
     }
 
-    /// Loads a module, unless another one is asked for meanwhile: then the child that compiles it is ended.
+    /// Loads a module, unless something else is asked for meanwhile: then the child that compiles it is ended.
     async fn load(
         &mut self,
         newest: &Processor,
@@ -105,40 +109,60 @@ impl Keeper {
             biased;
             loaded = Box::pin(loading) => loaded,
             () = superseded(self.newest.clone(), newest) => Err(Fault::superseded()),
+            () = self.consent_withdrawn(&recipe.account) => Err(Fault::superseded()),
             () = self.shared.stop.cancelled() => Err(Fault::superseded()),
         };
         self.rests_until = Some(Instant::now() + start.elapsed().min(LONGEST_REST));
         loaded
     }
 
-    /// Exchanges a version after its trial, which takes as long as the processor wants; unless the Processor is deleted meanwhile, or the host
-    /// ends.
-    async fn try_exchange(&self, loaded: Loaded) -> Result<Result<(), NotExchanged>, Fault> {
-        let mut newest = self.newest.clone();
+    /// Waits until an account consents no more that the processor acts as, or would act as.
+    async fn consent_withdrawn(&self, account: &Account) {
+        let running = self.running.as_ref().map(|running| &running.served.recipe.account);
+        let mut changes = self.shared.accounts.changes();
+        let consents = |of: &Account| self.shared.accounts.check(of, &self.own_name).is_ok();
+        while consents(account) && running.is_none_or(consents) {
+            if changes.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        }
+    }
+
+    /// Exchanges a version after its trial, which takes as long as the processor wants; unless the Processor is deleted, suspended or resumed
+    /// meanwhile, an account consents no more, or the host ends.
+    async fn try_exchange(&self, served: &Served) -> Result<Result<(), NotExchanged>, Fault> {
+        let (loaded, mut newest) = (served.loaded.clone(), self.newest.clone());
+        let suspends = |newest: &Newest| newest.as_ref().map(|newest| newest.spec.suspend);
+        let before = suspends(&newest.borrow());
         let is_over = |newest: &Newest| {
-            newest.as_ref().is_none_or(|newest| newest.metadata.deletion_timestamp.is_some())
+            let is_deleted = |newest: &Arc<Processor>| newest.metadata.deletion_timestamp.is_some();
+            newest.as_ref().is_none_or(is_deleted) || suspends(newest) != before
         };
         tokio::select! {
             biased;
             exchanged = Box::pin(self.shared.host.exchange_tried(loaded)) => Ok(exchanged),
             // An error says that nobody tells of it any more: it is gone.
             _ = newest.wait_for(is_over) => Err(Fault::superseded()),
+            () = self.consent_withdrawn(&served.recipe.account) => Err(Fault::superseded()),
             () = self.shared.stop.cancelled() => Err(Fault::superseded()),
         }
     }
 
-    /// What is asked for is at work already; how much of it runs may be another.
+    /// Sets how much of what runs may run.
+    fn keep_pace(&mut self, pace: Pace) {
+        if let Some(running) = self.running.as_mut().filter(|running| running.pace != pace) {
+            self.shared.host.set_pace(&self.name, pace.concurrency, pace.rate);
+            running.pace = pace;
+        }
+    }
+
+    /// What is asked for is at work already.
     async fn keep_at_work(
         &mut self,
         newest: &Processor,
         ending: Option<Ending>,
-        pace: Pace,
     ) -> Result<(), Fault> {
-        let Some(running) = &mut self.running else { return Ok(()) };
-        if running.pace != pace {
-            self.shared.host.set_pace(&self.name, pace.concurrency, pace.rate);
-            running.pace = pace;
-        }
+        let Some(running) = &self.running else { return Ok(()) };
         let (claim, account) = (running.claim(), running.served.recipe.account.clone());
         let claimed = self.claim(newest, &account, claim).await;
         // Another holds what it gave up, or what it could not claim before: it must not run beside that.
@@ -162,7 +186,7 @@ impl Keeper {
         let trust = host.trust(&self.name);
         let is_tried = self.running.is_some() && served.recipe.ending.is_none();
         let exchanged = if is_tried {
-            self.try_exchange(served.loaded.clone()).await?
+            self.try_exchange(&served).await?
         } else {
             host.exchange(served.loaded.clone()).await.map_err(NotExchanged::from)
         };
@@ -237,10 +261,13 @@ impl Keeper {
     }
 }
 
-/// Waits until a resource asks for another module than it did, is being deleted, or is gone.
+/// Waits until a resource asks for another module or account than it did, is suspended or resumed, is being deleted, or is gone.
 async fn superseded(mut newest: latest::Receiver<Newest>, loading: &Processor) {
     let asks = |of: &Processor| {
-        (of.metadata.uid.clone(), of.metadata.deletion_timestamp.is_some(), of.spec.module.clone())
+        let spec = &of.spec;
+        let is_deleted = of.metadata.deletion_timestamp.is_some();
+        let account = spec.service_account_name.clone();
+        (of.metadata.uid.clone(), is_deleted, spec.module.clone(), account, spec.suspend)
     };
     let asked = asks(loading);
     let changed = newest.wait_for(|newest| newest.as_deref().map(asks).as_ref() != Some(&asked));

@@ -136,6 +136,25 @@ async fn a_deletion_does_not_wait_for_a_description_that_never_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_runs_is_suspended_and_taken_out_though_another_version_never_describes_itself() {
+    let place = hanging(&json!({})).await;
+    place.put("misbehave.wasm", "tests/guests/misbehave");
+    let never = json!({
+        "module": {"path": "misbehave.wasm"}, "suspend": true,
+        "config": {"hang": true, "description": null, "script": null},
+    });
+    place.edit("hostile", never).await;
+    place.until_running(0).await;
+    place.is_unharmed();
+    place.edit("hostile", json!({"suspend": false})).await;
+    place.until_running(16).await;
+    let consent = json!({"metadata": {"annotations": {"mortise.dev/processor": null}}});
+    place.change("v1/ServiceAccount", "puppet", consent).await;
+    place.reason("hostile", "Ready", "AccountDoesNotConsent").await;
+    place.until_idle().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_that_wait_for_a_slot_are_told_and_others_have_one() {
     let mut place = Place::new().await;
     place.largest.concurrency = CONCURRENCY;
