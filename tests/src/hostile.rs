@@ -249,13 +249,29 @@ impl Street {
         Some(self.host.as_ref()?.series().await?.len())
     }
 
-    /// The series that name one of the attacks, whose Processors are gone.
+    /// The series that name one of the attacks, whose Processors are gone, once what they had begun to write is written. A write that the API
+    /// server keeps waiting is not waited for to its end: its key counts as one that runs until then.
     async fn left(&self, attacks: &[&'static Attack]) -> Vec<String> {
         let Some(host) = &self.host else { return Vec::new() };
-        let mut series = host.series().await.unwrap_or_default();
         let is_of = |line: &str| attacks.iter().any(|attack| line.contains(&attack.namespace()));
-        series.retain(|line| is_of(line));
-        series
+        let end = Instant::now() + SAID;
+        loop {
+            let mut series = host.series().await.unwrap_or_default();
+            series.retain(|line| is_of(line));
+            let running: Vec<String> = series
+                .iter()
+                .filter_map(|line| line.strip_suffix(r#",state="running"} 1"#))
+                .map(str::to_owned)
+                .collect();
+            let is_over = Instant::now() >= end;
+            if is_over {
+                series.retain(|line| !running.iter().any(|key| line.starts_with(key)));
+            }
+            if series.is_empty() || is_over {
+                return series;
+            }
+            tokio::time::sleep(GLANCE).await;
+        }
     }
 
     /// Makes the Processors, and what happens beside them.

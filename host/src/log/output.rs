@@ -34,14 +34,19 @@ struct Waiting {
     lost: u64,
     /// A line is being written.
     is_writing: bool,
+    /// The last line was handed over: what other threads say after it is not written.
+    is_over: bool,
 }
 
 // === impl Lines ===
 
 impl Lines {
-    /// Hands over a line; false where there was no room for it.
+    /// Hands over a line; false where there was no room for it, or after the last one.
     pub(super) fn push(&self, line: &[u8]) -> bool {
         let mut waiting = self.waiting.lock();
+        if waiting.is_over {
+            return false;
+        }
         if waiting.lines.len() >= LINES || waiting.bytes + line.len() > BYTES {
             waiting.lost += 1;
             return false;
@@ -55,6 +60,7 @@ impl Lines {
     /// Hands over the last line that there is, which there is always room for.
     pub(super) fn push_last(&self, line: &[u8]) {
         let mut waiting = self.waiting.lock();
+        waiting.is_over = true;
         waiting.bytes += line.len();
         waiting.lines.push_back(line.into());
         self.filled.notify_one();
