@@ -379,7 +379,10 @@ impl Core {
         self.tickets += 1;
         let known = self.lanes.iter().position(|lane| lane.processor == *key.processor());
         if known.is_none() {
-            self.lanes.push(Lane::new(key.processor(), Limits::default(), now));
+            let mut lane = Lane::new(key.processor(), Limits::default(), now);
+            // Its processor was never there, or is removed: it goes with its keys.
+            lane.leave();
+            self.lanes.push(lane);
         }
         let at = known.unwrap_or(self.lanes.len() - 1);
         let Some(lane) = self.lanes.get_mut(at) else { return };

@@ -415,6 +415,11 @@ async fn nothing_is_left_of_a_processor_whose_last_run_ends_after_it_is_removed(
     assert_eq!(queue.states().len(), 1);
     queue.done(&run.key, Done::Success { requeue: None });
     assert!(queue.states().is_empty());
+    // A run that ends late queues its key again.
+    queue.add(&key("p", "a"), Cause::Start, Priority::Change);
+    let run = queue.next().await;
+    queue.done(&run.key, Done::Success { requeue: None });
+    assert!(queue.states().is_empty());
 }
 
 fn in_namespace(namespace: &str, name: &str) -> Key {
