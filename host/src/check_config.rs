@@ -14,7 +14,7 @@ use jsonschema::PatternOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{args::ChildArgs, chain, child};
+use crate::{args::ChildArgs, chain, child, processor::bounds::text::shortened_to_characters};
 
 /// Steps of a regular expression in a schema, after which it counts as one that does not match.
 const BACKTRACKS: usize = 100_000;
@@ -92,10 +92,7 @@ fn json(text: &str) -> Result<Value, String> {
 }
 
 fn shortened(message: &str) -> String {
-    match message.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or(message)),
-        None => message.to_owned(),
-    }
+    shortened_to_characters(message, LONGEST)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use crate::{args::LogFormat, print::RED};
 pub(crate) mod counters;
 mod escape;
 mod json;
-mod limit;
+pub(crate) mod limit;
 mod output;
 #[cfg(test)]
 mod tests;

@@ -212,7 +212,7 @@ impl Processor {
     }
 
     async fn describe_in_slot(&self, config: &str) -> Result<Description, Error> {
-        let _slot = self.slot(tenant::next_id()).await;
+        let _slot = self.slot(self.tenant.setup_id()).await;
         let _ticks = self.shared.engine.tick();
         // A description follows from the configuration alone, so it has no time either.
         let moment = Moment { now_ms: 0, seed: 0 };
@@ -253,7 +253,7 @@ impl Processor {
     /// As [`Processor::call`], of a version that is not at work yet: it does not wait for the calls of the one that is, and a processor that
     /// is suspended is tried nevertheless.
     pub async fn try_out(&self, view: View, request: &Request, moment: Moment) -> Called {
-        let (of, ends) = (tenant::next_id(), self.tenant.setup());
+        let (of, ends) = (self.tenant.setup_id(), self.tenant.setup());
         self.call_until(&ends, of, view, request, moment).await
     }
 

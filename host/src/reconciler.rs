@@ -246,6 +246,9 @@ impl Reconciler {
             return done;
         }
         reads.let_go();
+        if report.cancelled {
+            return done;
+        }
         report.failure.get_or_insert_with(|| self.dependencies_limit());
         Done::Failure(Again::BackOff)
     }

@@ -11,6 +11,7 @@ use crate::{
     },
     contract::{Description, Kind},
     grant::display_kind,
+    processor::bounds::text::shortened_to_characters,
     run,
     supervisor::Fault,
 };
@@ -309,10 +310,7 @@ fn listed(texts: &[String]) -> String {
 }
 
 fn shortened(message: &str) -> String {
-    match message.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or(message)),
-        None => message.to_owned(),
-    }
+    shortened_to_characters(message, LONGEST)
 }
 
 fn time(at: Timestamp) -> String {

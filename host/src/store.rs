@@ -45,7 +45,7 @@ use self::feed::{Store, Tables, Told};
 use self::named::Named;
 use self::table::Table;
 use crate::contract::{Kind, ObjectRef, Selection};
-use crate::path::Path;
+use crate::path::{Fields, Path};
 use crate::queue::Key;
 
 /// The stores of all kinds. Clones are handles of the same ones.
@@ -156,6 +156,13 @@ impl Stores {
     pub fn held(&self, kind: &Kind, scope: &Scope) -> usize {
         let store = self.of_kind(kind).find(scope);
         store.map_or(0, |store| store.held.load(Ordering::Relaxed))
+    }
+
+    /// Roughly how many bytes they would take with these fields alone.
+    pub fn held_with(&self, kind: &Kind, scope: &Scope, fields: &Fields) -> usize {
+        let store = self.of_kind(kind).find(scope);
+        let newest = store.map(|store| store.tables.lock().newest().table.current().clone());
+        newest.map_or(0, |newest| newest.held_with(fields))
     }
 
     /// Drops the store of a kind within a scope.

@@ -7,6 +7,7 @@ use http::{HeaderMap, Method, Request, Uri, header::ACCEPT};
 use kube::{Client, client::Body};
 
 use super::account::IMPERSONATE_USER;
+use crate::processor::bounds::text::is_label;
 
 /// Methods and paths. Words in capitals stand for a segment of that form. Where a `?` follows, the request may have a query; where a
 /// `#` follows, it may, and has to ask for metadata alone.
@@ -51,8 +52,6 @@ const QUERY: [&str; 12] = [
 ];
 /// The longest DNS subdomain, as Kubernetes takes it for groups and names.
 const LONGEST_NAME: usize = 253;
-/// The longest DNS label, as Kubernetes takes it for versions.
-const LONGEST_LABEL: usize = 63;
 
 /// A request with the host's own rights that is not on the list. It was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -123,15 +122,6 @@ fn fits(pattern: &str, path: &str) -> bool {
             return false;
         }
     }
-}
-
-fn is_label(text: &str) -> bool {
-    let is_inner = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
-    text.len() <= LONGEST_LABEL
-        && !text.is_empty()
-        && text.bytes().all(is_inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 fn is_subdomain(text: &str) -> bool {

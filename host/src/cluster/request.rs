@@ -17,6 +17,14 @@ use crate::chain;
 /// The reason of a write that was not sent since the host does not hold its Lease.
 const LEASE_NOT_HELD: &str = "LeaseNotHeld";
 
+/// What the API server says with a 500 and would say again: an apply does not fit the schema; an object is too large for etcd, or for a
+/// message to it.
+const LASTING: [&str; 3] = [
+    "failed to create typed patch object",
+    "etcdserver: request is too large",
+    "trying to send message larger than max",
+];
+
 /// How many characters of a refusal's message are kept; of a body that is none of the API server's, fewer.
 const MESSAGE: usize = 8192;
 const MESSAGE_OF_NONE: usize = 1000;
@@ -293,8 +301,7 @@ impl Refusal {
             0 => self.reason != LEASE_NOT_HELD,
             // A disruption budget is an answer; it does not change within a moment.
             429 => !self.has_cause("DisruptionBudget"),
-            // The API server answers an apply that does not fit the schema so.
-            500 => !self.message.contains("failed to create typed patch object"),
+            500 => !LASTING.iter().any(|of| self.message.contains(of)),
             501 | 505 => false,
             502.. => self.code < 600,
             _ => false,

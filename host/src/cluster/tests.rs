@@ -178,6 +178,16 @@ fn what_may_pass_is_told_from_what_stays() {
             refusal(500, "failed to create typed patch object (a/b): x", ""),
             false,
         ),
+        ("too large for etcd", refusal(500, "etcdserver: request is too large", ""), false),
+        (
+            "too large for a message to etcd",
+            refusal(
+                500,
+                "rpc error: code = ResourceExhausted desc = trying to send message larger than max (5 vs. 2)",
+                "",
+            ),
+            false,
+        ),
         ("not there for the moment", refusal(503, "", ""), true),
         ("timeout", refusal(504, "", ""), true),
         ("not implemented", refusal(501, "", ""), false),

@@ -1,8 +1,13 @@
 //! Lines of the program's own log that were not written. There is one log in a process, so they are counted in one place; each
 //! [`crate::metrics::Metrics`] tells of them.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
 
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 
 use super::limit::About;
@@ -13,12 +18,28 @@ pub(crate) static LIMITED: LazyLock<Series<OfProcessor, Counter>> = LazyLock::ne
 /// Other lines that were not written.
 pub(crate) static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
 
+/// When a line about a processor was last over its limit, if that was lately.
+static LIMITED_AT: LazyLock<Mutex<HashMap<Arc<str>, Instant>>> = LazyLock::new(Mutex::default);
+/// So long it is said of a processor that its lines are dropped.
+const LATELY: Duration = Duration::from_mins(1);
+
 /// A line was over the limit of its subject.
 pub(super) fn limited(about: &About) {
-    match about {
-        About::Processor(name) => {
-            LIMITED.of(OfProcessor { processor: Arc::clone(name) }).inc();
-        }
-        About::Place(_) => _ = LOST.inc(),
+    let About::Processor(name) = about else {
+        LOST.inc();
+        return;
+    };
+    LIMITED.of(OfProcessor { processor: Arc::clone(name) }).inc();
+    let mut all = LIMITED_AT.lock();
+    if let Some(at) = all.get_mut(name) {
+        *at = Instant::now();
+        return;
     }
+    all.retain(|_, at| at.elapsed() < LATELY);
+    all.insert(Arc::clone(name), Instant::now());
+}
+
+/// Whether lines about a processor were dropped in the last minute.
+pub(crate) fn is_limited(processor: &str) -> bool {
+    LIMITED_AT.lock().get(processor).is_some_and(|at| at.elapsed() < LATELY)
 }

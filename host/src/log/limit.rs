@@ -21,9 +21,9 @@ use tracing_subscriber::{
 };
 
 /// Lines a second: more than anybody reads, and less than one guest must write to be a burden on what collects logs.
-const LINES_A_SECOND: f64 = 50.0;
+pub(crate) const LINES_A_SECOND: f64 = 50.0;
 /// Bytes a second.
-const BYTES_A_SECOND: f64 = 64.0 * 1024.0;
+pub(crate) const BYTES_A_SECOND: f64 = 64.0 * 1024.0;
 /// For how many seconds' allowance a burst may last: who was quiet may say 500 lines and 640 KiB at once.
 const BURST_SECONDS: f64 = 10.0;
 /// How often it is told what was dropped, and how long a place has to wait for its line past the limit.

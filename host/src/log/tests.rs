@@ -153,3 +153,18 @@ fn a_level_alone_is_that_of_our_own_crates() {
     }
     assert!(EnvFilter::try_new(own_levels("tower=loud")).is_err());
 }
+
+#[test]
+fn it_is_known_whose_lines_are_dropped() {
+    let say = |name: &str, times: usize| {
+        logged(LogFormat::Text, || {
+            for _ in 0..times {
+                info!(processor = name, "chatter");
+            }
+        })
+    };
+    say("counted/quiet", 100);
+    say("counted/chatty", 10_000);
+    assert!(counters::is_limited("counted/chatty"));
+    assert!(!counters::is_limited("counted/quiet"));
+}

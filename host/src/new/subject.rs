@@ -3,7 +3,12 @@
 use mortise_embedded_api::EmbeddedApi;
 
 use super::{Error, example};
-use crate::{cluster::Cluster, contract::Kind, desk};
+use crate::{
+    cluster::Cluster,
+    contract::Kind,
+    desk,
+    processor::bounds::text::{is_label, is_version},
+};
 
 /// The group of kinds that nobody has named otherwise.
 const GROUP: &str = "example.com";
@@ -76,22 +81,11 @@ fn parse(text: &str) -> Option<Kind> {
     let is_kind = kind.starts_with(|first: char| first.is_ascii_uppercase())
         && kind.len() <= 63
         && kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let is_version =
-        is_label(version) && version.starts_with(|first: char| first.is_ascii_lowercase());
-    (is_group && is_version && is_kind).then(|| Kind {
+    (is_group && is_version(version) && is_kind).then(|| Kind {
         group: group.to_owned(),
         version: version.to_owned(),
         kind: kind.to_owned(),
     })
-}
-
-fn is_label(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !text.is_empty()
-        && text.len() <= 63
-        && !text.starts_with('-')
-        && !text.ends_with('-')
-        && text.bytes().all(is_part)
 }
 
 /// Whether a CRD may have this group: it needs a domain, and `k8s.io` is Kubernetes' own.

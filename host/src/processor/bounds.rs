@@ -41,6 +41,15 @@ pub(crate) const PAGE_TOKEN: usize = KIB;
 /// Bytes of the message of a read error, as it is handed to the guest.
 pub(crate) const READ_ERROR: usize = 8 * KIB;
 
+/// Bytes of standard output or error that are taken at once; a guest writes on as soon as they are.
+pub(crate) const STREAM_WRITE: usize = 64 * KIB;
+/// Random bytes that are given at once: nobody draws a longer key.
+pub(crate) const RANDOM_BYTES: usize = MIB;
+/// WASI resources (streams, pollables) that a guest may hold at the same time: each takes memory of the host.
+pub(crate) const RESOURCES: usize = 1_000;
+/// Elements of all tables together: functions of a module that can be called through a pointer.
+pub(crate) const TABLE_ELEMENTS: usize = 1_000_000;
+
 /// Bytes of a message of the log; the rest is cut.
 pub(crate) const LOG_MESSAGE: usize = 8 * KIB;
 /// Named values of one line of log; the rest is left out.

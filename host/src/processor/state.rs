@@ -8,6 +8,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime::{ResourceLimiter, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
+use super::bounds::{RESOURCES, TABLE_ELEMENTS};
 use super::budget::{Charge, Short};
 use super::limits::Limits;
 use super::log::Log;
@@ -15,12 +16,6 @@ use super::turns::Turn;
 use super::wasi::Chance;
 use super::{Moment, imports::Reading};
 use crate::record::Asked;
-
-/// Elements of all tables together: functions of a module that can be called through a pointer.
-const TABLE_ELEMENTS: usize = 1_000_000;
-
-/// WASI resources (streams, pollables) that a guest may hold at the same time: each takes memory of the host.
-const RESOURCES: usize = 1_000;
 
 /// A limit of the call that was passed. Raised as a trap, told apart in `error.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +35,7 @@ pub(super) enum Exceeded {
     #[error("asked with too many bytes")]
     Arguments,
     #[error("asked for {asked} random bytes at once, over the limit of {limit}")]
-    RandomBytes { asked: u64, limit: u64 },
+    RandomBytes { asked: u64, limit: usize },
 }
 
 /// The data of a call's store.

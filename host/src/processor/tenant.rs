@@ -2,8 +2,9 @@
 
 use std::{
     fmt,
+    hash::{BuildHasher as _, RandomState},
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -21,6 +22,7 @@ pub struct Tenant(Arc<Shared>);
 struct Shared {
     name: Arc<str>,
     id: Id,
+    setup_id: Id,
     /// Of the engine: cancelled when all calls are to end.
     over: CancellationToken,
     /// Of the calls that begin now.
@@ -33,11 +35,10 @@ struct Shared {
 
 /// Never given twice.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
-
-/// Stands for somebody who holds nothing yet.
-pub(super) fn next_id() -> Id {
-    LAST_ID.fetch_add(1, Relaxed) + 1
-}
+/// By it a namespace is told from others. Another one in each process, so that nobody can look for two that are alike.
+static NAMESPACES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+/// In the ids of namespaces alone.
+const OF_NAMESPACE: Id = 1 << 63;
 
 // === impl Tenant ===
 
@@ -46,7 +47,8 @@ impl Tenant {
     pub(super) fn new(name: &str, over: &CancellationToken) -> Self {
         Self(Arc::new(Shared {
             name: name.into(),
-            id: next_id(),
+            id: LAST_ID.fetch_add(1, Relaxed) + 1,
+            setup_id: NAMESPACES.hash_one(namespace_of(name)) | OF_NAMESPACE,
             over: over.clone(),
             calls: Mutex::new(over.child_token()),
             memory: AtomicUsize::new(0),
@@ -87,6 +89,12 @@ impl Tenant {
         self.0.id
     }
 
+    /// Who has the places of descriptions and trials: all processors of a namespace together, since there may be any number of them and
+    /// none has to run for that.
+    pub(super) fn setup_id(&self) -> Id {
+        self.0.setup_id
+    }
+
     /// Cancelled when a call that begins now is to end.
     pub(super) fn call(&self) -> CancellationToken {
         self.0.calls.lock().clone()
@@ -117,6 +125,11 @@ impl fmt::Debug for Tenant {
     }
 }
 
+/// The namespace of a processor that is called `namespace/name`; of others, as at the desk, their name.
+fn namespace_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(namespace, _)| namespace)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::budget::{Budget, Short};
@@ -138,6 +151,15 @@ mod tests {
         over.cancel();
         tenant.open();
         assert!(tenant.call().is_cancelled() && tenant.setup().is_cancelled());
+    }
+
+    #[test]
+    fn processors_of_a_namespace_are_set_up_as_one() {
+        let over = CancellationToken::new();
+        let [one, other, third] = ["a/one", "a/other", "b/one"].map(|of| Tenant::new(of, &over));
+        assert_eq!(one.setup_id(), other.setup_id());
+        assert_ne!(one.setup_id(), third.setup_id());
+        assert_ne!(one.id(), other.id());
     }
 
     #[test]

@@ -151,8 +151,8 @@ impl Core {
         self.delay(key, Delay { due, cause, priority });
     }
 
-    /// Gives out a key: each processor in turn, within one by priority, within a priority each namespace in turn. What has time until there is nothing else to do waits until
-    /// nothing else runs, either: more may come of that.
+    /// Gives out a key: each processor in turn, within one by priority, within a priority each namespace in turn. What has time until
+    /// there is nothing else to do waits until nothing else runs, either: more may come of that.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         self.fire(now);
         let earliest = self.timers.peek().map(|Reverse((due, _))| *due);

@@ -91,8 +91,8 @@ impl Lane {
 
     /// Whether nobody needs it any more.
     pub(super) fn is_over(&self) -> bool {
-        let waits = self.lines.iter().chain([&self.idle]).any(|line| line.has(true));
-        self.gone && !self.is_running() && !waits
+        let waits = || self.lines.iter().chain([&self.idle]).any(|line| line.has(true));
+        self.gone && !self.is_running() && !waits()
     }
 
     /// Puts a key into its line.
@@ -134,10 +134,10 @@ impl Lane {
             return later(now, (1.0 - self.tokens) / rate);
         }
         let turn = self.taken;
-        let mut lines: Vec<&mut Line> =
-            self.lines_mut(idle).iter_mut().filter(|line| line.has(may_fail)).collect();
-        let at = turn_of(turn, lines.len());
-        let Some((key, place)) = lines.get_mut(at).and_then(|line| line.take(may_fail)) else {
+        let lines = self.lines_mut(idle);
+        let at = turn_of(turn, lines.iter().filter(|line| line.has(may_fail)).count());
+        let line = lines.iter_mut().filter(|line| line.has(may_fail)).nth(at);
+        let Some((key, place)) = line.and_then(|line| line.take(may_fail)) else {
             return Offer::Nothing;
         };
         self.taken = turn.wrapping_add(1);

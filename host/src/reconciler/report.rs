@@ -9,7 +9,13 @@ use crate::{
     contract::{Kind, ReadError, WriteFailure},
     mask::Mask,
     metrics,
-    processor::{Digest, Line, bounds},
+    processor::{
+        Digest, Line,
+        bounds::{
+            self,
+            text::{cut, shortened_to_characters},
+        },
+    },
     queue::{Cause, Key, Run},
     record::Record,
     run::Version,
@@ -141,9 +147,9 @@ impl Report {
         }
         // Lines of the guest's log are bounded as they come in.
         for text in self.failure.iter_mut().chain(&mut self.notes) {
-            shorten(text);
+            cut(text, LONGEST_TEXT);
         }
-        self.denied.iter_mut().for_each(|denial| denial.each_text(shorten));
+        self.denied.iter_mut().for_each(|denial| denial.each_text(|text| cut(text, LONGEST_TEXT)));
     }
 
     /// What is told of the run that the processor may have said.
@@ -172,13 +178,6 @@ impl Report {
     /// The record, which nobody else holds until the run ends.
     pub(super) fn record_mut(&mut self) -> &mut Record {
         Arc::make_mut(&mut self.record)
-    }
-}
-
-fn shorten(text: &mut String) {
-    if text.len() > LONGEST_TEXT {
-        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
-        text.push('…');
     }
 }
 
@@ -224,10 +223,7 @@ pub(super) fn why(error: &ReadError) -> &str {
 
 /// A message as long as an event holds.
 pub(super) fn shortened(message: &str) -> String {
-    match message.char_indices().nth(EVENT_MESSAGE) {
-        Some((end, _)) => format!("{}…", message.get(..end).unwrap_or(message)),
-        None => message.to_owned(),
-    }
+    shortened_to_characters(message, EVENT_MESSAGE)
 }
 
 #[cfg(test)]

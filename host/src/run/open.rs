@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     access::Rights,
+    path::Fields,
     queue::{Cause, Priority},
     store::Feed,
     view::Demand,
@@ -90,7 +91,10 @@ impl Shared {
         let stores = &self.parts.stores;
         let is_past = {
             let mut watches = self.watches.lock();
-            let held = |watch: &Watch| stores.held(&watch.kind, &watch.scope);
+            let held = |Watch { kind, scope }: &Watch, alone: Option<&Fields>| match alone {
+                Some(fields) => stores.held_with(kind, scope, fields),
+                None => stores.held(kind, scope),
+            };
             let steps = watches.grown(watch, Instant::now(), held);
             steps.map(|steps| self.carry_out(steps)).is_some()
         };

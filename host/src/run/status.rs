@@ -13,6 +13,7 @@ use crate::{
     access::{Acting, Denial, Rights},
     cluster::Account,
     contract::{Description, Kind},
+    log,
     processor::{LONG_WAIT, Processor},
     queue::{Cause, Key, Priority, Share},
 };
@@ -188,8 +189,20 @@ impl Host {
         let mut met = self.shared.watches.lock().limits_met(active.id);
         met.extend(limits_of_calls(active.reconciler.processor()));
         met.extend(active.reconciler.dependencies_limited());
+        met.extend(limit_of_log(&active.version.processor));
         met
     }
+}
+
+fn limit_of_log(processor: &str) -> Option<LimitMet> {
+    log::counters::is_limited(processor).then(|| LimitMet {
+        reason: "LogLimited",
+        message: format!(
+            "lines of the log about the processor are dropped: in the long run {} lines and {} KiB of them a second are written",
+            log::limit::LINES_A_SECOND,
+            log::limit::BYTES_A_SECOND / 1024.0
+        ),
+    })
 }
 
 /// So long after its last call that got no more memory a processor is said to be short of it.

@@ -300,6 +300,15 @@ impl Entry {
         size_of::<Self>() + 2 * size_of::<usize>() + self.data.len() + own.sum::<usize>()
     }
 
+    /// Roughly what it would take with these fields alone.
+    pub(super) fn bytes_with(&self, fields: &Fields) -> usize {
+        let object = self.value();
+        let part = fields.select(&object, Extent::Shown);
+        // What is an object in JSON can be written as such.
+        let json = serde_json::to_vec(&part).map_or(self.json_bytes(), |json| json.len());
+        self.bytes() - self.json_bytes() + json
+    }
+
     pub(crate) fn json_bytes(&self) -> usize {
         self.data.len() - self.json_at()
     }

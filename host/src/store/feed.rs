@@ -117,7 +117,7 @@ impl Tables {
         self.served.table.current().held() + next
     }
 
-    fn newest(&self) -> &Fed {
+    pub(super) fn newest(&self) -> &Fed {
         self.next.as_ref().unwrap_or(&self.served)
     }
 

@@ -65,7 +65,8 @@ impl Claims {
 
     /// Notes what the status of a Processor says that it holds.
     pub(super) fn note(&self, name: &Arc<str>, processor: &Processor) {
-        let held = held_by(processor);
+        let held = processor.status.as_ref().map(|status| status.finalizers.clone());
+        let held = held.unwrap_or_default();
         let mut all = self.all.lock();
         let known = all.get(name);
         if known.is_some_and(|known| known.is_decided || known.held == held)
@@ -154,25 +155,6 @@ fn refused(other: &str, wanted: &HeldFinalizer) -> Fault {
         "the Processor `{other}` holds the finalizer `{finalizer}` of {kind} already: only one of them may; delete one, or let them select other objects"
     );
     Fault::new(SHARED, message)
-}
-
-/// What the status of a Processor says that it holds. Former hosts wrote down no more than what ran: of it, all objects of the kind
-/// count.
-fn held_by(processor: &Processor) -> Vec<HeldFinalizer> {
-    let Some(status) = &processor.status else { return Vec::new() };
-    if !status.finalizers.is_empty() {
-        return status.finalizers.clone();
-    }
-    let of = status.reconciles.iter().flat_map(|of| {
-        of.finalizers.iter().map(|finalizer| HeldFinalizer {
-            finalizer: finalizer.clone(),
-            group: of.group.clone(),
-            version: of.version.clone(),
-            kind: of.kind.clone(),
-            ..HeldFinalizer::default()
-        })
-    });
-    of.collect()
 }
 
 // === impl Claim ===
@@ -350,23 +332,6 @@ mod tests {
         claims.claim(&later, &[all_rules()]).unwrap_err();
         claims.note(&first, &holding(&[]));
         claims.claim(&later, &[all_rules()]).unwrap();
-    }
-
-    #[test]
-    fn of_a_former_host_s_status_all_objects_of_what_ran_count() {
-        let (first, later) = names();
-        let claims = Claims::new(&Guard::none());
-        let mut ran = holding(&[]);
-        ran.status.as_mut().unwrap().reconciles = vec![crate::api::Reconciled {
-            group: "x.dev".into(),
-            kind: "Rule".into(),
-            finalizers: vec!["f".into()],
-            ..Default::default()
-        }];
-        claims.note(&first, &ran);
-        claims.claim(&later, &[held("Rule", Some("a"), "")]).unwrap_err();
-        claims.claim(&first, &[held("Rule", Some("b"), "class=a")]).unwrap();
-        claims.claim(&later, &[held("Rule", Some("a"), "")]).unwrap();
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //! With `--profile release` the host is built as it is installed, with link-time optimisation: a quarter of an hour of building, and a
 //! fifth less of CPU time where the host's own code is what counts.
 //!
-//! `command` starts a program that is built with the benchmarks and has glibc's allocator. With `MORTISE_STATIC=FILE` it starts that one
-//! instead: the static one, made as `deploy/Dockerfile` makes it.
+//! `command` starts a program that is built with the benchmarks. With `MORTISE_STATIC=FILE` it starts that one instead: the static one,
+//! made as `deploy/Dockerfile` makes it.
 
 #![expect(clippy::print_stdout, reason = "the table is the product")]
 

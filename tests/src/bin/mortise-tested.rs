@@ -5,6 +5,10 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+/// That of the image.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match mortise_host::args::Args::try_parse() {
         Ok(args) => mortise_host::cli::run(&args),

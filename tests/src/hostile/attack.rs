@@ -89,17 +89,41 @@ const PLAIN: Attack = Attack {
 
 /// All of them.
 pub const ATTACKS: &[Attack] = &[
-    Attack { name: "long-names", row: "C1", reconcile: "names", times: 100, bytes: LONG, ..PLAIN },
-    Attack { name: "long-paths", row: "C1", reconcile: "fields", times: 20, bytes: LONG, ..PLAIN },
+    Attack {
+        name: "long-names",
+        row: "C1",
+        reconcile: "names",
+        times: 100,
+        bytes: LONG,
+        says: &["passed more than 1048576 bytes"],
+        ..PLAIN
+    },
+    Attack {
+        name: "long-paths",
+        row: "C1",
+        reconcile: "fields",
+        times: 20,
+        bytes: LONG,
+        says: &["passed more than 1048576 bytes"],
+        ..PLAIN
+    },
     Attack {
         name: "long-selectors",
         row: "C1",
         reconcile: "selectors",
         times: 20,
         bytes: LONG,
+        says: &["passed more than 1048576 bytes"],
         ..PLAIN
     },
-    Attack { name: "many-kinds", row: "C2", reconcile: "kinds", times: 9_000, ..PLAIN },
+    Attack {
+        name: "many-kinds",
+        row: "C2",
+        reconcile: "kinds",
+        times: 9_000,
+        says: &["Synced False Denied"],
+        ..PLAIN
+    },
     Attack { name: "schema", row: "C3", describe: "schema", says: &["schema"], ..PLAIN },
     Attack { name: "schema-too", row: "C3", describe: "schema", says: &["schema"], ..PLAIN },
     Attack {
@@ -168,8 +192,23 @@ pub const ATTACKS: &[Attack] = &[
         rights: &[("deployments.apps deployments.apps/scale", "get")],
         ..PLAIN
     },
-    Attack { name: "log", row: "M", reconcile: "log", times: 200, bytes: 1_000, ..PLAIN },
-    Attack { name: "forged-lines", row: "M", reconcile: "forge", times: 200, ..PLAIN },
+    Attack {
+        name: "log",
+        row: "M",
+        reconcile: "log",
+        times: 200,
+        bytes: 1_000,
+        says: &["LogLimited"],
+        ..PLAIN
+    },
+    Attack {
+        name: "forged-lines",
+        row: "M",
+        reconcile: "forge",
+        times: 200,
+        says: &["LogLimited"],
+        ..PLAIN
+    },
     Attack {
         name: "long-version",
         row: "M",
@@ -225,7 +264,14 @@ pub const ATTACKS: &[Attack] = &[
         says: &["Synced False"],
         ..PLAIN
     },
-    Attack { name: "labels", row: "+", reconcile: "labels", times: 100_000, ..PLAIN },
+    Attack {
+        name: "labels",
+        row: "+",
+        reconcile: "labels",
+        times: 100_000,
+        says: &["Synced False"],
+        ..PLAIN
+    },
     Attack {
         name: "finalizers",
         row: "+",
@@ -234,7 +280,14 @@ pub const ATTACKS: &[Attack] = &[
         says: &["Synced False"],
         ..PLAIN
     },
-    Attack { name: "events", row: "+", reconcile: "events", times: 100_000, ..PLAIN },
+    Attack {
+        name: "events",
+        row: "+",
+        reconcile: "events",
+        times: 100_000,
+        says: &["Synced False"],
+        ..PLAIN
+    },
     Attack {
         name: "long-status",
         row: "+",

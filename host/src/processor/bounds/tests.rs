@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use proptest::prelude::*;
+use wasmtime_wasi::p2::bindings::{cli::stdout::Host as _, random::insecure::Host as _};
 
 use super::{
     super::{
@@ -34,6 +35,10 @@ const ROWS: &[(&str, &str, usize)] = &[
     ("PATH_STEPS", "steps of a path", PATH_STEPS),
     ("PAGE_TOKEN", "a page token", PAGE_TOKEN),
     ("READ_ERROR", "the message of a read error", READ_ERROR),
+    ("STREAM_WRITE", "one write to standard output or error", STREAM_WRITE),
+    ("RANDOM_BYTES", "random bytes asked for at once", RANDOM_BYTES),
+    ("RESOURCES", "resources of WASI that are open at once", RESOURCES),
+    ("TABLE_ELEMENTS", "elements of all tables of functions together", TABLE_ELEMENTS),
     ("LOG_MESSAGE", "a message of the log", LOG_MESSAGE),
     ("LOG_FIELDS", "values of one line of log", LOG_FIELDS),
     ("LOG_VALUE", "a value in the log", LOG_VALUE),
@@ -355,6 +360,9 @@ enum Step {
     Get(Selection),
     List(Selection, Option<String>),
     Log(String, Vec<(String, String)>),
+    /// Standard output.
+    Print(String),
+    Random(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -366,6 +374,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => of.clone().prop_map(Step::Get),
         2 => (of, prop::option::of(strange())).prop_map(|(of, from)| Step::List(of, from)),
         1 => (strange(), fields).prop_map(|(message, fields)| Step::Log(message, fields)),
+        1 => strange().prop_map(Step::Print),
+        1 => prop_oneof![0..=64_u64, any::<u64>()].prop_map(Step::Random),
     ]
 }
 
@@ -381,6 +391,25 @@ fn carry_out(state: &mut State, step: Step) -> usize {
         Step::Log(message, fields) => {
             state.write(Level::Info, message, fields).unwrap();
             None
+        }
+        Step::Print(text) => {
+            if let Ok(stream) = state.get_stdout() {
+                let stream = state.table.get_mut(&stream).unwrap();
+                text.into_bytes().chunks(STREAM_WRITE).for_each(|part| {
+                    assert!(stream.check_write().unwrap() <= STREAM_WRITE);
+                    stream.write(part.to_vec().into()).unwrap();
+                });
+            }
+            None
+        }
+        Step::Random(length) => {
+            let given = state.get_insecure_random_bytes(length);
+            let refusal = given.as_ref().err().map_or(0, |error| format!("{error:?}").len());
+            assert!(
+                given.is_ok_and(|bytes| bytes.len() <= RANDOM_BYTES)
+                    || length > RANDOM_BYTES as u64
+            );
+            return refusal;
         }
     };
     refusal.map_or(0, |error| format!("{error:?}").len())

@@ -26,6 +26,14 @@ pub(crate) fn shortened(text: &str, longest: usize) -> String {
     }
 }
 
+/// A text of at most so many characters and a mark.
+pub(crate) fn shortened_to_characters(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
+        None => text.to_owned(),
+    }
+}
+
 /// The start of a text, escaped, for a message.
 pub(crate) fn quoted(text: &str) -> String {
     let start: String = text.chars().take(QUOTED).flat_map(char::escape_debug).collect();

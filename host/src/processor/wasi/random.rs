@@ -5,10 +5,10 @@ use rand::TryRngCore;
 use rand::rngs::OsRng;
 use wasmtime_wasi::p2::bindings::random::{insecure, insecure_seed, random};
 
-use crate::processor::state::{Exceeded, State};
-
-/// At once. Nobody draws a longer key.
-const MOST_BYTES: u64 = 1 << 20;
+use crate::processor::{
+    bounds::RANDOM_BYTES,
+    state::{Exceeded, State},
+};
 
 /// Numbers that follow from a seed: `SplitMix64`. Good enough for hash tables, and for nothing that must stay secret.
 #[derive(Debug)]
@@ -43,10 +43,8 @@ impl Chance {
 
 /// How many bytes to make, if they are not too many.
 fn length(asked: u64) -> wasmtime::Result<usize> {
-    if asked > MOST_BYTES {
-        return Err(Exceeded::RandomBytes { asked, limit: MOST_BYTES }.into());
-    }
-    Ok(usize::try_from(asked)?)
+    let length = usize::try_from(asked).ok().filter(|length| *length <= RANDOM_BYTES);
+    length.ok_or_else(|| Exceeded::RandomBytes { asked, limit: RANDOM_BYTES }.into())
 }
 
 impl random::Host for State {

@@ -8,11 +8,11 @@ use wasmtime::component::Resource;
 use wasmtime_wasi::p2::bindings::cli::{stderr, stdout};
 use wasmtime_wasi::p2::{DynOutputStream, OutputStream, Pollable, StreamResult};
 
-use crate::processor::log::{Log, Source};
-use crate::processor::state::State;
-
-/// What a guest may write at once; it writes on as soon as that is taken.
-const WRITE: usize = 64 * 1024;
+use crate::processor::{
+    bounds::STREAM_WRITE,
+    log::{Log, Source},
+    state::State,
+};
 
 /// A stream into the log, always ready.
 struct Stream {
@@ -37,7 +37,7 @@ impl OutputStream for Stream {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        Ok(WRITE)
+        Ok(STREAM_WRITE)
     }
 }
 

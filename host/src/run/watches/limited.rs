@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Needs, Started, Steps, User, Watches};
+use super::{Needs, Open, Started, Steps, User, Watches};
 use crate::{
     grant,
+    path::Fields,
     run::LimitMet,
     store::Wanted,
     view::{Limited, Met},
@@ -67,37 +68,44 @@ impl Refused {
 // === impl Watches ===
 
 impl Watches {
-    /// A store has grown. Where users of it have more in all their stores together than they may, says what is to be done: it is not
-    /// read for them any more. Of several such users those go first that have the most kept of each object; for the others it is
-    /// kept on, without that. It is closed when nobody is left.
+    /// A store has grown. What it holds for users that are gone is dropped first. Then it is not read any more for users that would
+    /// have more in all their stores together than they may if nobody else read these; for the others it is kept on, without what
+    /// only those wanted. It is closed when nobody is left.
+    ///
+    /// `held`: roughly the bytes of a store, all of them or with these fields alone.
     pub(in crate::run) fn grown(
         &mut self,
         watch: &Watch,
         now: Instant,
-        held: impl Fn(&Watch) -> usize,
+        held: impl Fn(&Watch, Option<&Fields>) -> usize,
     ) -> Option<Steps> {
         let at = self.open.iter().position(|open| open.started.watch == *watch)?;
-        let past = self.past(at, held);
-        if past.is_empty() {
+        // To know what one alone makes the host hold takes time, and all of it is never less.
+        if self.past(at, |_, watch| held(watch, None)).is_empty() {
             return None;
         }
-        let open = self.open.get_mut(at)?;
         let wanted = |user: &User| self.users.get(user)?.wanted_of(watch);
-        let all = union(open.users.iter().filter_map(wanted));
-        // It may hold what users wanted that are gone.
-        if all.is_none_or(|all| !is_more(&open.wanted, &all)) {
-            let is_widest = |user: &User| {
-                let is_less = |mine| past.iter().filter_map(wanted).any(|of| is_more(&of, &mine));
-                !wanted(user).is_some_and(is_less)
+        let is_for_those_gone = |open: &Open| {
+            let all = union(open.users.iter().filter_map(wanted));
+            all.is_some_and(|all| is_more(&open.wanted, &all))
+        };
+        if !self.open.get(at).is_some_and(is_for_those_gone) {
+            let alone = |user: &User, watch: &Watch| {
+                let wanted = self.users.get(user).and_then(|needs| needs.wanted_of(watch));
+                wanted.map_or(0, |wanted| held(watch, Some(&wanted.fields)))
             };
-            let widest: Vec<User> = past.iter().copied().filter(is_widest).collect();
-            open.users.retain(|user| !widest.contains(user));
-            for user in &widest {
+            let past = self.past(at, alone);
+            if past.is_empty() {
+                return None;
+            }
+            self.open.get_mut(at)?.users.retain(|user| !past.contains(user));
+            for user in &past {
                 if let Some(needs) = self.users.get_mut(user) {
                     needs.refused.stores.push((watch.clone(), now + TRIED_AGAIN));
                 }
             }
         }
+        let open = self.open.get_mut(at)?;
         let wanted = |user: &User| self.users.get(user)?.wanted_of(watch);
         let left =
             union(open.users.iter().filter_map(wanted)).filter(|left| is_more(&open.wanted, left));
@@ -112,12 +120,12 @@ impl Watches {
     }
 
     /// Of the users of an open watch, those whose stores hold more than they may.
-    fn past(&self, at: usize, held: impl Fn(&Watch) -> usize) -> Vec<User> {
+    fn past(&self, at: usize, held: impl Fn(&User, &Watch) -> usize) -> Vec<User> {
         let most = self.bounds.store_mib.saturating_mul(1 << 20);
         let users = self.open.get(at).map(|open| &open.users);
         let all = |user: &User| {
             let theirs = self.open.iter().filter(|open| open.users.contains(user));
-            theirs.map(|open| held(&open.started.watch)).fold(0, usize::saturating_add)
+            theirs.map(|open| held(user, &open.started.watch)).fold(0, usize::saturating_add)
         };
         users.into_iter().flatten().copied().filter(|user| all(user) > most).collect()
     }

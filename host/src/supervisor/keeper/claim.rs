@@ -65,6 +65,10 @@ impl Keeper {
             self.may_say = Instant::now();
             self.say(newest).await;
         }
+        if self.owes && self.shared.claims.of(&self.name) != self.said.finalizers {
+            let message = "the finalizers that it holds cannot be written into its status, and would not be known to be its own after a restart; it is tried again";
+            return Err(Fault::passing("ClaimNotWritten", message));
+        }
         Ok(())
     }
 

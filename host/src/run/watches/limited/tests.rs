@@ -82,7 +82,10 @@ impl Bed {
             );
             most = most.max(self.stores.held(&kind(of), &Scope::default()));
             if feed.has_grown() {
-                let held = |watch: &Watch| self.stores.held(&watch.kind, &watch.scope);
+                let held = |Watch { kind, scope }: &Watch, alone: Option<&Fields>| match alone {
+                    Some(fields) => self.stores.held_with(kind, scope, fields),
+                    None => self.stores.held(kind, scope),
+                };
                 let steps = self.watches.grown(&watch(of), self.now, held);
                 if let Some(steps) = steps {
                     self.carry_out(steps);
@@ -200,4 +203,29 @@ async fn what_was_kept_for_one_that_is_gone_is_dropped_before_another_is_refused
     assert!(bed.reasons(1).is_empty(), "it asked for little");
     bed.list("ConfigMap", 20);
     assert_eq!((bed.open(), bed.reasons(1)), (vec!["ConfigMap".to_owned()], Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_refused_what_another_makes_large() {
+    let mut bed = Bed::new(8, 8);
+    bed.add(1, &["ConfigMap", "Rule"], &["metadata.labels", "data.small"]);
+    // All but what the first one wants, so that neither wants more than the other.
+    bed.add(2, &["ConfigMap"], &["data.blob"]);
+    bed.list("ConfigMap", 20);
+    assert!(bed.reasons(1).is_empty(), "{:?}", bed.watches.limits_met(1));
+    assert_eq!(bed.reasons(2), ["StoresLimited"]);
+    assert_eq!(bed.open(), ["ConfigMap", "Rule"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_make_large_within_their_bounds_does_not_count() {
+    let mut bed = Bed::new(8, 8);
+    let wants = [("Rule", WHOLE), ("ConfigMap", LIST)]
+        .map(|(of, fields)| (kind(of), Scope::default(), wanted(fields)));
+    bed.watches.add(1, None, &wants, Limited::default());
+    bed.add(2, &["ConfigMap"], WHOLE);
+    bed.list("Rule", 6);
+    bed.list("ConfigMap", 6);
+    assert!(bed.reasons(1).is_empty() && bed.reasons(2).is_empty(), "12 MiB, 6 of them for each");
+    assert_eq!(bed.open(), ["Rule", "ConfigMap"]);
 }
