@@ -364,8 +364,11 @@ impl Street {
         seen.series[2] = series.unwrap_or_default();
         seen.left = self.left(&seen.attacks).await;
         if !form.after.is_zero() {
-            tokio::time::sleep(form.after).await;
-            let id = self.host().await?.id();
+            let (id, begun) = (self.host().await?.id(), Instant::now());
+            let given_back = seen.memory[0] + figures::AFTER;
+            while host::resident(id) > given_back && begun.elapsed() < form.after {
+                tokio::time::sleep(GLANCE).await;
+            }
             seen.memory_after = Some(host::resident(id));
         }
         if form.terminate {

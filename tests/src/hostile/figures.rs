@@ -13,7 +13,7 @@ const MEMORY: u64 = 256 << 20;
 /// The most that the calls of one processor may hold, whatever its limits: the share of the host's budget.
 const CALLS: u64 = 512 << 20;
 /// What it may hold above the quiet one a minute after the attack.
-const AFTER: u64 = 64 << 20;
+pub(super) const AFTER: u64 = 64 << 20;
 /// How much log there may be, for each attacker.
 const LOG: usize = 5_000_000;
 /// How many more series of metrics, for each attacker.
@@ -40,7 +40,7 @@ pub struct Figures {
     pub silent: usize,
     /// Resident memory in bytes: before, and the most.
     pub memory: [u64; 2],
-    /// A minute after the attack, where that was waited for.
+    /// The resident memory after the attack, in bytes: once it is small again, and a minute later at most.
     pub memory_after: Option<u64>,
     /// What was logged, in bytes.
     pub log: usize,
