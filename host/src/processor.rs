@@ -1,8 +1,9 @@
-//! A loaded processor, and all that names wasmtime.
+//! A loaded processor, and every use of wasmtime in the host.
 //!
-//! [`Engine`] is shared by all processors. [`Processor::load`] looks at a module, compiles and links it; after that
-//! [`Processor::call`] costs some ten microseconds: every call has a fresh instance, made from the linked component and thrown
-//! away. What a guest does wrong ends its call with an [`Error`] and nothing else.
+//! [`Engine`] is shared by all processors. [`Processor::load`] checks, compiles and links a module;
+//! after that a [`Processor::call`] costs some ten microseconds: each call instantiates the linked
+//! component anew and drops the instance afterwards. A fault of the guest ends its call with an
+//! [`Error`] and has no other effect.
 
 pub(crate) mod bounds;
 mod budget;
@@ -54,7 +55,7 @@ use shares::{Id, Place};
 use state::State;
 use wasi::Chance;
 
-/// A call that waits longer for a slot is worth a word.
+/// Waits for a slot longer than this are reported in the status of the Processor.
 pub const LONG_WAIT: Duration = Duration::from_secs(1);
 
 /// A component that reconciles. Cheap to clone.
@@ -71,50 +72,52 @@ struct Shared {
     limits: Limits,
 }
 
-/// What differs between two calls with the same request and the same reads.
+/// The inputs of a call other than its request and its reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The time of the call, in milliseconds of Unix time.
     pub now_ms: u64,
-    /// Where insecure random numbers start.
+    /// The seed of the insecure random numbers.
     pub seed: u64,
 }
 
-/// One call, ended.
+/// The result of one call.
 pub struct Called {
-    /// What the processor returned, or why it did not.
+    /// The outcome or failure that the processor returned, or the error that ended the call.
     pub outcome: Result<Result<Outcome, Failure>, Error>,
-    /// The view that was given, with what was read from it, however the call ended.
+    /// The view that the call was given, with the reads made from it; present however the call
+    /// ended.
     pub view: View,
-    /// What the guest said.
+    /// The lines that the guest logged.
     pub log: Vec<Line>,
-    /// Lines over the limit.
+    /// Number of log lines dropped at the limits.
     pub log_dropped: u32,
-    /// What it looked at that is not read from the cluster.
+    /// Inputs used other than the cluster's objects, such as the clock and random bytes.
     pub asked: Asked,
-    /// Bytes of memory that its instance had at the end.
+    /// Bytes of linear memory that the instance had at the end.
     pub memory: usize,
     /// Number of gets and of pages of lists.
     pub reads: u32,
-    /// Bytes that they returned.
+    /// Bytes of the reads' arguments and answers.
     pub read_bytes: usize,
-    /// How long it took, without the wait for a free slot.
+    /// The duration of the call, without the wait for a free slot.
     pub took: Duration,
-    /// How long it waited for a free slot.
+    /// The time that the call waited for a free slot.
     pub waited: Duration,
 }
 
 // === impl Processor ===
 
 impl Processor {
-    /// Loads a module: `name` is what it is called in messages.
+    /// Loads a module; `name` is its name in messages.
     ///
-    /// Takes its code from the engine's cache, or has it compiled; nothing of this on a thread that runs calls. Where the future is
-    /// dropped, a child that compiles is ended.
+    /// Takes the code from the engine's cache, or has it compiled; never on a thread that runs
+    /// calls. Dropping the future ends a child process that compiles.
     ///
     /// # Errors
     ///
-    /// When it is not a component, not one for this contract, imports what it may not, or takes too much to compile.
+    /// Fails if the module is not a component, does not fit this contract, imports an interface
+    /// that is not granted, or exceeds the limits on compiling.
     pub async fn load(
         engine: &Engine,
         name: &str,
@@ -124,7 +127,8 @@ impl Processor {
         Self::load_for(engine, None, name, module, limits).await
     }
 
-    /// Loads a module for a tenant, which compiles one module at a time: see [`places`].
+    /// Loads a module for a tenant. The modules of one tenant are compiled one at a time: see
+    /// [`places`].
     pub(crate) async fn load_for(
         engine: &Engine,
         tenant: Option<&str>,
@@ -157,54 +161,55 @@ impl Processor {
         Ok(Self { shared: Arc::new(shared), tenant })
     }
 
-    /// What it is called in messages.
+    /// Returns the processor's name, as messages show it.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// The same, as a version of this processor.
+    /// Returns this component as a version of the processor `tenant`.
     #[must_use]
     pub fn of(self, tenant: Tenant) -> Self {
         Self { tenant, ..self }
     }
 
-    /// The same, as the first version of a processor of this name.
+    /// Returns this component as the first version of a processor with this name.
     #[must_use]
     pub fn of_new(self, name: &Arc<str>) -> Self {
         let tenant = self.shared.engine.tenant(name);
         self.of(tenant)
     }
 
-    /// Whose calls its calls are.
+    /// Returns the processor whose shares (slots, turns, memory) the calls use.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// The calls of it, and of other versions, that wait for a slot.
+    /// Returns the calls of all versions of the processor that wait for a slot.
     pub fn waiting(&self) -> Waiting {
         self.shared.engine.waiting(&self.tenant)
     }
 
-    /// The identity of the module.
+    /// Returns the digest of the module.
     pub fn digest(&self) -> Digest {
         self.shared.linked.digest
     }
 
-    /// What the component imports and exports.
+    /// Returns the names of the component's imports and exports.
     pub fn names(&self) -> &Names {
         &self.shared.linked.names
     }
 
-    /// What one call may use.
+    /// Returns the limits of one call.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }
 
-    /// Asks what the processor is under a configuration.
+    /// Asks the processor for its description under a configuration.
     ///
     /// # Errors
     ///
-    /// When the call fails as any call can, or when the processor refuses the configuration.
+    /// Fails as any call can, if the processor refuses the configuration, or if the description is
+    /// over the bounds.
     pub async fn describe(&self, config: &str) -> Result<Description, Error> {
         let ends = self.tenant.setup();
         let described = until(&ends, self.describe_in_slot(config)).await;
@@ -214,7 +219,7 @@ impl Processor {
     async fn describe_in_slot(&self, config: &str) -> Result<Description, Error> {
         let _slot = self.slot(self.tenant.setup_id()).await;
         let _ticks = self.shared.engine.tick();
-        // A description follows from the configuration alone, so it has no time either.
+        // A description follows from the configuration alone, so the call gets no time either.
         let moment = Moment { now_ms: 0, seed: 0 };
         let mut store = self.store(None, moment, Instant::now(), bounds::DESCRIPTION_COPY);
         let processor = || self.name().to_owned();
@@ -228,7 +233,7 @@ impl Processor {
                 Err(Error::ConfigRefused { processor: processor(), message })
             }
             Err(source) => Err(match self.error(&store, source) {
-                // Nothing but the description is copied when the guest has returned.
+                // After the guest has returned, only the description is copied.
                 Error::OutcomeTooLarge { .. } => Error::DescriptionRefused {
                     processor: processor(),
                     found: format!(
@@ -242,16 +247,19 @@ impl Processor {
         }
     }
 
-    /// Reconciles one object. Ends early, with [`Error::Cancelled`], when its [`Tenant`] says so.
+    /// Reconciles one object. Ends early, with [`Error::Cancelled`], when the [`Tenant`] cancels
+    /// its calls.
     ///
-    /// The future must be awaited to its end, which the deadline bounds: to drop it would end the guest where it stands.
+    /// The future must be awaited to its end, which the deadline bounds: dropping the future ends
+    /// the guest in the middle of its work.
     pub async fn call(&self, view: View, request: &Request, moment: Moment) -> Called {
         let (of, ends) = (self.tenant.id(), self.tenant.call());
         self.call_until(&ends, of, view, request, moment).await
     }
 
-    /// As [`Processor::call`], of a version that is not at work yet: it does not wait for the calls of the one that is, and a processor that
-    /// is suspended is tried nevertheless.
+    /// Reconciles one object with a version that is not active yet. Unlike [`Processor::call`],
+    /// this call does not wait behind calls of the active version, and runs although the processor
+    /// is suspended.
     pub async fn try_out(&self, view: View, request: &Request, moment: Moment) -> Called {
         let (of, ends) = (self.tenant.setup_id(), self.tenant.setup());
         self.call_until(&ends, of, view, request, moment).await
@@ -322,7 +330,7 @@ impl Processor {
         instance.mortise_host_reconciliation().call_reconcile(store, request).await
     }
 
-    /// Waits for a slot; tells the engine where that takes long.
+    /// Waits for a slot, and reports to the engine a wait of more than [`LONG_WAIT`].
     async fn slot(&self, of: Id) -> Place<'_> {
         let engine = &self.shared.engine;
         let (slot, granted) = engine.lane(self.shared.linked.size).slots.place(of);
@@ -337,7 +345,8 @@ impl Processor {
         slot
     }
 
-    /// `returned`: how many bytes may be copied of what the call returns.
+    /// Builds the store of one call; `returned` is the number of bytes that may be copied of the
+    /// result.
     fn store(
         &self,
         view: Option<View>,
@@ -368,11 +377,13 @@ impl Processor {
     }
 }
 
-/// Bounds what is copied out of the guest: of arguments while it runs, of what it `returned` when it does not any more.
+/// Bounds the bytes copied out of the guest: those of arguments while the guest runs, those of the
+/// result (`returned`) after it has ended.
 fn copies(
     returned: usize,
 ) -> impl FnMut(StoreContextMut<'_, State>, CallHook) -> wasmtime::Result<()> {
-    // The host calls the guest within calls of the guest's: for the memory of its answers.
+    // While the host serves a call of the guest, it calls the guest again, to allocate memory for
+    // the answer.
     let mut depth = 0_usize;
     move |mut context, hook| {
         match hook {
@@ -386,7 +397,8 @@ fn copies(
     }
 }
 
-/// Does something unless it is to end before that is done. What is done at once costs no look at that.
+/// Runs `work` until it is done or `ends` is cancelled. Work that is done at the first poll does
+/// not look at `ends` again.
 async fn until<T>(ends: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
     if ends.is_cancelled() {
         return None;
@@ -398,7 +410,7 @@ async fn until<T>(ends: &CancellationToken, work: impl Future<Output = T>) -> Op
     }
 }
 
-/// Does what takes long in a thread of its own.
+/// Runs blocking work on a thread of its own.
 async fn elsewhere<T: Send + 'static>(
     module: &str,
     work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
@@ -409,7 +421,7 @@ async fn elsewhere<T: Send + 'static>(
     }
 }
 
-/// Differs from object to object, as the operating system's random numbers would.
+/// Derives a seed that differs between objects, as random numbers of the operating system would.
 fn seed_of(request: &Request, moment: Moment) -> u64 {
     let of = &request.ref_;
     let namespace = of.namespace.as_deref().unwrap_or_default();

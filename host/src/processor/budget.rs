@@ -1,7 +1,8 @@
 //! The memory that all calls may have together.
 //!
-//! *Guarantees.* All linear memories together never have more than the budget, and one processor's never more than is left for all
-//! others: alone it gets half, of two each gets a third, and there is always something left for one more.
+//! *Guarantees.* The linear memories of all calls together never exceed the budget, and those of
+//! one processor never exceed what is left for all other processors: a processor that is alone gets
+//! half, two processors get a third each, and some memory is always left for one more.
 
 use std::sync::{
     Arc,
@@ -10,25 +11,24 @@ use std::sync::{
 
 use super::tenant::Tenant;
 
-/// The budget.
 pub(super) struct Budget {
     limit: usize,
     used: AtomicUsize,
 }
 
-/// What one call has of it. Given back when it is dropped.
+/// The memory charged to one call. Returned to the budget on drop.
 pub(super) struct Charge {
     budget: Arc<Budget>,
     tenant: Tenant,
     bytes: usize,
 }
 
-/// More was asked for than there is.
+/// The error of a call that asked for more memory than the budget has for its processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Short {
-    /// What the processor's calls would have had.
+    /// Bytes that the processor's calls would have had.
     pub(super) asked: usize,
-    /// Of all calls.
+    /// Bytes of the whole budget.
     pub(super) limit: usize,
 }
 
@@ -39,7 +39,7 @@ impl Budget {
         Self { limit, used: AtomicUsize::new(0) }
     }
 
-    /// What a call begins with.
+    /// Starts the account of a call, with no memory charged.
     pub(super) fn charge(self: &Arc<Self>, tenant: &Tenant) -> Charge {
         Charge { budget: Arc::clone(self), tenant: tenant.clone(), bytes: 0 }
     }
@@ -48,11 +48,12 @@ impl Budget {
 // === impl Charge ===
 
 impl Charge {
-    /// Takes more.
+    /// Charges `by` more bytes to the call.
     pub(super) fn grow(&mut self, by: usize) -> Result<(), Short> {
         let Budget { limit, used } = &*self.budget;
         let own = self.tenant.memory();
-        // Counted before it is looked at: two that ask at once may both be refused, but never both be given what is there for one.
+        // Counted before the check: two calls that ask at once may both be refused, but never both
+        // be given memory that suffices for one.
         let of_all = used.fetch_add(by, Relaxed).saturating_add(by);
         let asked = own.fetch_add(by, Relaxed).saturating_add(by);
         if asked > limit.saturating_sub(of_all) {

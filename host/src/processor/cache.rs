@@ -1,11 +1,13 @@
-//! Compiled code, kept between starts.
+//! The cache of compiled code, kept between starts.
 //!
-//! An entry is named by the digest of the module and by a hash of everything about the engine and the machine that the code
-//! depends on: wasmtime's version, its settings, the features of the CPU. It ends with a digest of its name and its code: one that was
-//! cut short, damaged, or put under another name is compiled again, and so is one that others could have written. Entries are never
-//! changed where they lie, only replaced: running components have them mapped.
+//! An entry is named by the digest of the module and by a hash of everything that the code depends
+//! on in the engine and the machine: wasmtime's version, its settings, the features of the CPU. The
+//! entry ends with a digest of its name and its code. An entry that was truncated, damaged or
+//! renamed is compiled again, and so is one that other users could have written. Entries are never
+//! changed in place, only replaced: running components have them mapped.
 //!
-//! What was used last stays: when the entries become too large together, the others go.
+//! Eviction is by last use: when all entries together become too large, those that were used
+//! longest ago are removed.
 
 mod trim;
 
@@ -24,39 +26,39 @@ use xxhash_rust::xxh3::Xxh3;
 use super::component::Digest;
 use crate::cache_dir::{CacheDir, is_unwritable};
 
-/// Where entries are, in the directory of all that is kept.
+/// The folder of the entries, in the cache directory of the host.
 const FOLDER: &str = "code";
-/// How their names end.
+/// The end of an entry's file name.
 const ENDING: &str = ".code";
-/// What all entries together may take: the code of a hundred large processors.
+/// Bytes of all entries together: the code of a hundred large processors.
 const LIMIT: u64 = 2 << 30;
-/// Bytes of the digest behind the code.
+/// Bytes of the digest after the code.
 const CHECKSUM: u64 = SHA256_OUTPUT_LEN as u64;
-/// What is read at once.
+/// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
 
 /// A directory of compiled components.
 #[derive(Debug)]
 pub(super) struct Cache {
     dir: CacheDir,
-    /// The hash of what all code depends on.
+    /// The hash of everything that all code depends on.
     settings: u64,
     limit: u64,
-    /// Whether it was said that nothing can be kept.
+    /// True once a warning that code cannot be kept was logged.
     told: AtomicBool,
 }
 
-/// What was looked for.
+/// The result of looking for an entry.
 pub(super) enum Found {
     /// A file of code as this program wrote it.
     Code(Verified),
-    /// There is none.
+    /// No entry.
     Nothing,
-    /// There is one that is not to be used; why was said.
+    /// An entry that must not be used; the reason was logged.
     Refused,
 }
 
-/// A file of code as this program wrote it: from here, or just now.
+/// A file of code as this program wrote it: read from the cache, or compiled just now.
 pub(super) struct Verified {
     pub(super) file: File,
 }
@@ -64,11 +66,12 @@ pub(super) struct Verified {
 // === impl Cache ===
 
 impl Cache {
-    /// One in this directory; none, which is said, if it cannot be made there.
+    /// Opens the cache in this directory. Returns `None`, and logs that, if the folder cannot be
+    /// made there.
     ///
     /// # Errors
     ///
-    /// A directory that others may write to.
+    /// Fails if other users may write to the directory.
     pub(super) fn open(
         dir: &CacheDir,
         engine: &wasmtime::Engine,
@@ -89,7 +92,8 @@ impl Cache {
         Self { dir, settings: hasher.finish(), limit, told: AtomicBool::new(false) }
     }
 
-    /// The compiled code, if it is there, ours and whole.
+    /// Returns the compiled code of a module, if the entry exists, is owned by this user and is
+    /// complete.
     pub(super) fn get(&self, module: Digest) -> Found {
         let name = self.entry_name(module);
         let file = match self.dir.open_file(&name) {
@@ -116,7 +120,8 @@ impl Cache {
         }
     }
 
-    /// Keeps compiled code; whether it did. Not to keep it costs a compilation at the next start, nothing else.
+    /// Stores compiled code, and returns whether that succeeded. A failure costs a compilation at
+    /// the next start and nothing else.
     pub(super) fn put(&self, module: Digest, code: impl Read) -> bool {
         let name = self.entry_name(module);
         let written = self.write(&name, code);
@@ -134,8 +139,8 @@ impl Cache {
         written.is_ok()
     }
 
-    /// Two hosts that write the same write code that does the same. It is not forced to the disk: what a crash of the machine leaves
-    /// of it does not carry its digest.
+    /// Two hosts that write the same entry write equivalent code. The file is not synced to the
+    /// disk: an entry that a crash of the machine left incomplete does not carry its digest.
     fn write(&self, name: &str, mut code: impl Read) -> io::Result<()> {
         let mut entry = self.dir.begin_file()?;
         let mut digest = digest_for(name);
@@ -159,13 +164,14 @@ fn is_entry(name: &str) -> bool {
 // === impl Verified ===
 
 impl Verified {
-    /// What a compiler that we have started has written into a file that nobody else has.
+    /// Wraps the output of a compiler that this process has started, in a file that nobody else has
+    /// open.
     pub(super) fn just_compiled(file: File) -> Self {
         Self { file }
     }
 }
 
-/// Notes that an entry was used just now. Where that cannot be noted, others may go first.
+/// Sets the time of an entry's last use. If that fails, the entry may be evicted early.
 fn used(file: &File) {
     let at = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
     let times = Timestamps { last_access: at(UTIME_OMIT), last_modification: at(UTIME_NOW) };
@@ -174,7 +180,7 @@ fn used(file: &File) {
     }
 }
 
-/// Whether what is behind the code is the digest of the name and the code.
+/// Returns whether the file ends with the digest of its name and its code.
 fn is_whole(name: &str, file: &File) -> io::Result<bool> {
     let Some(code) = file.metadata()?.len().checked_sub(CHECKSUM) else { return Ok(false) };
     let mut digest = digest_for(name);
@@ -193,7 +199,7 @@ fn digest_for(name: &str) -> Context {
     digest
 }
 
-/// Hands on what is read, piece by piece: code can be large.
+/// Passes on the bytes of `from` chunk by chunk, because code can be large.
 fn copy(from: &mut impl Read, mut to: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK];
     loop {

@@ -1,8 +1,10 @@
-//! Who makes machine code of a component: this process, or a child of it for each module.
+//! Compiles components to machine code: in this process, or in a child process for each module.
 //!
-//! A compiler is a large program that strangers feed. One that takes too much memory or time, or that crashes, must not take the host
-//! along; so a host in a cluster compiles in children, within limits (host/decisions/0027-compiling-in-a-child.md). At the desk, where
-//! the module is one's own and one waits for it, the process does it itself.
+//! A compiler is a large program with untrusted input. Compiling that takes too much memory or
+//! time, or that crashes, must not take down the host; so a host in a cluster compiles in child
+//! processes, within limits (host/decisions/0027-compiling-in-a-child.md). The developer commands
+//! compile in their own process: the module is the developer's own, and a child would only make the
+//! developer wait longer.
 
 use std::{fs::File, io, path::PathBuf, time::Duration};
 
@@ -11,23 +13,23 @@ use crate::{
     compile::{self, REFUSED},
 };
 
-/// Who compiles.
+/// The way in which modules are compiled.
 #[derive(Debug, Clone, Default)]
 pub enum Compiler {
-    /// This process, in a thread of its own.
+    /// In this process, on a thread of its own.
     #[default]
     InProcess,
-    /// A child process for each module: `PROGRAM compile`, which reads the module from standard input and writes its code to standard
-    /// output.
+    /// In a child process for each module: `PROGRAM compile`, which reads the module from standard
+    /// input and writes its code to standard output.
     Child {
-        /// What is started.
+        /// The program that is started.
         program: PathBuf,
-        /// What it may use.
+        /// The limits of the child.
         limits: CompileLimits,
     },
 }
 
-/// What compiling one module may use.
+/// The limits on compiling one module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompileLimits {
     /// Memory, in MiB.
@@ -36,60 +38,63 @@ pub struct CompileLimits {
     pub seconds: u32,
 }
 
-/// Why a child made no code.
+/// The reason why a child produced no code.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields are what the message says")]
 pub enum CompileError {
-    /// The component is not one.
+    /// The module is not a component that can be compiled.
     #[error("{0}")]
     Refused(String),
 
-    /// The module is too much for the limit on memory.
+    /// Compiling the module exceeded the memory limit.
     #[error("it takes more than the {limit} MiB of memory that --compile-memory-mib allows")]
     Memory { limit: u32 },
 
-    /// The module is too much for the limit on time.
+    /// Compiling the module exceeded the limit on CPU time.
     #[error("it takes more than the {limit} s of CPU time that --compile-seconds allows")]
     Time { limit: u32 },
 
-    /// The compiler failed as it should not.
+    /// The compiler crashed.
     #[error("the compiler crashed ({how}){said}")]
     Crashed { how: String, said: String },
 
-    /// Not the module's fault: the machine had no time for it.
+    /// The machine was too busy to finish in time. No fault of the module.
     #[error("it was not done after {} s: the machine has too much else to do", limit.as_secs())]
     Starved { limit: Duration },
 
-    /// Not the module's fault, or not only: somebody ended the child.
+    /// The child was killed from outside. No fault of the module, or not only.
     #[error(
         "the compiler was killed ({how}), most likely for want of memory: the container's limit has to hold the host and what --compile-memory-mib allows"
     )]
     Killed { how: String },
 
-    /// Not the module's fault.
+    /// The child could not be run. No fault of the module.
     #[error("the compiler cannot be run")]
     NotRun(#[source] io::Error),
 
-    /// Nobody has waited for it.
+    /// Nobody waited for the result any more.
     #[error("it was given up: nobody waits for it any more")]
     Cancelled,
 }
 
-/// What a limit of CPU time becomes in real time, at a low priority on a machine that is busy: so many times as much, and this besides.
+/// Factor and addend that turn the limit on CPU time into a limit on real time, for a child at a
+/// low priority on a busy machine.
 const STARVED_TIMES: u32 = 5;
 const STARVED_BESIDES: Duration = Duration::from_mins(5);
 
 // === impl Compiler ===
 
 impl Compiler {
-    /// The program that runs, as a compiler: the very same, though its file may have been replaced since it was started.
+    /// Compiles with the running program itself, even if its file has been replaced since the
+    /// start.
     pub fn this_program(limits: CompileLimits) -> Self {
         Self::Child { program: PathBuf::from("/proc/self/exe"), limits }
     }
 
-    /// The machine code of a module in a file that has no name; none where this process is to compile. Takes long; ends when the child
-    /// does, which the limits bound, and when it is cancelled.
+    /// Returns the machine code of a module, in a file without a name; `None` if this process is to
+    /// compile. Blocks for long: until the child ends, which its limits bound, or until it is
+    /// cancelled.
     pub(super) fn run_child(
         &self,
         module: &[u8],
@@ -107,14 +112,15 @@ impl Compiler {
 // === impl CompileLimits ===
 
 impl Default for CompileLimits {
-    /// Enough for the largest module that is accepted: one of 53 MiB of code takes 690 MiB, and half a minute.
+    /// Enough for the largest module that is accepted: one of 53 MiB of code takes 690 MiB, and
+    /// half a minute.
     fn default() -> Self {
         Self { memory_mib: 1024, seconds: 120 }
     }
 }
 
 impl CompileLimits {
-    /// How long a child may be there at all.
+    /// Returns how long a child may exist in real time.
     fn real_time(self) -> Duration {
         Duration::from_secs(self.seconds.into()) * STARVED_TIMES + STARVED_BESIDES
     }
@@ -146,7 +152,7 @@ impl CompileError {
         }
     }
 
-    /// In one word, for metrics.
+    /// Returns the error in one word, for metrics.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Refused(_) => "refused",
@@ -160,7 +166,7 @@ impl CompileError {
         }
     }
 
-    /// Whether the same module may compile when it is tried again.
+    /// Returns whether a later attempt with the same module may succeed.
     pub fn passes(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,5 @@
-//! From bytes to a component that only has to be instantiated: looked at, compiled or taken from the cache, linked.
+//! Loads a module's bytes as a component that only has to be instantiated: checks, compiles (or
+//! takes from the cache), and links it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,55 +17,55 @@ use super::precompiled;
 use super::state::State;
 use crate::child::Cancelled;
 
-/// Why a module was not loaded.
+/// The reason why a module was not loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the fields are what the message says")]
 pub enum LoadError {
-    /// It is no WebAssembly at all.
+    /// The module is not WebAssembly.
     #[error(
         "module `{module}` is not WebAssembly: it starts with {start}; a component (`cargo build --target wasm32-wasip2`) is accepted"
     )]
     NotWasm { module: String, start: String },
 
-    /// It is WebAssembly of the older form.
+    /// The module is a core module, the older form of WebAssembly.
     #[error(
         "module `{module}` is a core module, not a component; build it for the target wasm32-wasip2, or make a component of it with `wasm-tools component new`"
     )]
     NotAComponent { module: String },
 
-    /// It is damaged, or uses what this host does not know.
+    /// The module is damaged, or uses features that this host does not know.
     #[error("module `{module}` is not a component that this host can compile")]
     Malformed { module: String, source: wasmtime::Error },
 
-    /// It was built with another version of the contract.
+    /// The module was built with another version of the contract.
     #[error("module `{module}` was built for `{found}`; this host accepts `{accepted}`")]
     OtherVersion { module: String, found: String, accepted: &'static str },
 
-    /// It is a component for something else.
+    /// The module is a component, but not a processor.
     #[error(
         "module `{module}` is not a processor: it does not export `{wanted}`; it exports {found}"
     )]
     NotAProcessor { module: String, wanted: &'static str, found: String },
 
-    /// It wants what it may not have.
+    /// The module imports interfaces that are not granted.
     #[error("module `{module}` imports {imports}, which is not granted; it may import {accepted}")]
     NotGranted { module: String, imports: String, accepted: &'static str },
 
-    /// A function that it imports or exports has other types than the contract says.
+    /// A function that the module imports or exports has other types than the contract.
     #[error("module `{module}` does not fit the contract `{contract}`")]
     OtherTypes { module: String, contract: &'static str, source: wasmtime::Error },
 
-    /// There is no code of it, though it may well be a component.
+    /// No code could be made of the module, though it may be a valid component.
     #[error("module `{module}` cannot be compiled")]
     CompileFailed { module: String, source: CompileError },
 
-    /// The thread that compiled it ended.
+    /// The thread that compiled the module ended early.
     #[error("compiling module `{module}` was broken off")]
     BrokenOff { module: String, source: tokio::task::JoinError },
 }
 
-/// The SHA-256 of a module's bytes: its identity.
+/// The SHA-256 of a module's bytes, its identity.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; SHA256_OUTPUT_LEN]);
 
@@ -76,10 +77,10 @@ pub(super) struct Linked {
     pub(super) pre: ProcessorPre<State>,
 }
 
-/// What starts every WebAssembly file; then comes the version of the form.
+/// The first bytes of every WebAssembly file; the version of the form follows.
 const MAGIC: &[u8] = b"\0asm";
 const CORE_MODULE: &[u8] = &[1, 0, 0, 0];
-/// How it is counted that an entry of the cache was not used.
+/// Metrics label of a cache entry that was found and not used.
 const REFUSED: &str = "refused";
 const CONTRACT: &str = "mortise:host@0.1.0";
 const CONTRACT_PACKAGE: &str = "mortise:host";
@@ -90,22 +91,23 @@ const WASI: [&str; 6] =
 const WASI_TRACK: &str = "0.2.";
 const ACCEPTED: &str = "`mortise:host@0.1.0` (cluster, clock, log, types) and WASI 0.2 (io, clocks, random, cli, filesystem, sockets)";
 
-/// What is there before anything is compiled.
+/// The result of looking for a module's code before compiling.
 pub(super) enum Found {
-    /// Its code was in the cache.
+    /// The code was in the cache.
     Linked(Linked),
-    /// It has to be compiled.
+    /// The code has to be compiled.
     Missing(Missing),
 }
 
-/// A module whose code is not at hand.
+/// A module without usable code in the cache.
 pub(super) struct Missing {
     digest: Digest,
-    /// Whether the cache holds something for it that is not to be used.
+    /// True if the cache holds an entry for the module that must not be used.
     is_refused: bool,
 }
 
-/// Looks at a module, and takes its code from the cache if it is there. Not for a thread that serves others, as [`make`].
+/// Checks a module, and takes its code from the cache if it is there. Blocks, so it must not run on
+/// a thread that serves others; nor must [`make`].
 pub(super) fn find(engine: &Engine, module: &str, bytes: &[u8]) -> Result<Found, LoadError> {
     look(module, bytes)?;
     let digest = Digest::of(bytes);
@@ -128,7 +130,7 @@ pub(super) fn find(engine: &Engine, module: &str, bytes: &[u8]) -> Result<Found,
     }
 }
 
-/// Compiles a module, and links it.
+/// Compiles a module and links it.
 pub(super) fn make(
     engine: &Engine,
     module: &str,
@@ -136,7 +138,8 @@ pub(super) fn make(
     bytes: &[u8],
     cancelled: &Cancelled,
 ) -> Result<Linked, LoadError> {
-    // While this one waited for its turn, the same module may have been compiled for another processor.
+    // While this module waited for its turn, the same one may have been compiled for another
+    // processor.
     if !is_refused && let Some(found) = kept(engine, digest, bytes.len()) {
         return link(engine, module, digest, found);
     }
@@ -166,7 +169,8 @@ fn compile(
         Err(CompileError::Refused(cause)) => return Err(malformed(wasmtime::Error::msg(cause))),
         Err(source) => return Err(LoadError::CompileFailed { module: module.to_owned(), source }),
     };
-    // The memory that a mapped entry takes can be given back to the system; that of a file without a name cannot.
+    // The system can reclaim the memory of a mapped cache entry, but not that of a file without a
+    // name.
     if engine.cache().is_some_and(|cache| cache.put(digest, &code.file))
         && let Some(found) = kept(engine, digest, bytes.len())
     {
@@ -179,7 +183,7 @@ fn compile_here(engine: &Engine, digest: Digest, bytes: &[u8]) -> wasmtime::Resu
     let compiled =
         in_a_lane(engine, bytes.len(), |lane| Component::from_binary(&lane.engine, bytes))?;
     let Some(cache) = engine.cache() else { return Ok(compiled) };
-    // What comes from the cache is mapped from a file and takes less memory than what was just compiled.
+    // Code from the cache is mapped from a file and takes less memory than freshly compiled code.
     let is_kept = cache.put(digest, compiled.component.serialize()?.as_slice());
     let found = is_kept.then(|| kept(engine, digest, bytes.len())).flatten();
     Ok(found.unwrap_or(compiled))
@@ -191,7 +195,7 @@ struct Placed {
     component: Component,
 }
 
-/// What the cache holds now, if that can be used.
+/// Returns the component from the cache, if a usable entry exists now.
 fn kept(engine: &Engine, digest: Digest, bytes: usize) -> Option<Placed> {
     match engine.cache()?.get(digest) {
         cache::Found::Code(code) => from_code(engine, bytes, &code).ok(),
@@ -203,7 +207,8 @@ fn from_code(engine: &Engine, bytes: usize, code: &Verified) -> wasmtime::Result
     in_a_lane(engine, bytes, |lane| precompiled::component(&lane.engine, code))
 }
 
-/// The lane is chosen by the size of the module; but the pool has limits of its own (tables, parts of a component), the big lane none.
+/// Makes a component in the lane for its size. A small module that exceeds the limits of the pool
+/// (tables, parts of a component) is placed in the big lane, which has no such limits.
 fn in_a_lane(
     engine: &Engine,
     bytes: usize,
@@ -228,12 +233,13 @@ fn link(
     let unfit =
         |source| LoadError::OtherTypes { module: module.to_owned(), contract: CONTRACT, source };
     let pre = lane.linker.instantiate_pre(&component).and_then(ProcessorPre::new).map_err(unfit)?;
-    // Else the first call would do it, on a thread that serves others: for a large module's data it takes its time.
+    // Otherwise the first call would do this, on a thread that serves others: a large module's data
+    // takes time.
     component.initialize_copy_on_write_image().map_err(unfit)?;
     Ok(Linked { digest, size, names, pre })
 }
 
-/// What can be said without compiling.
+/// Refuses a module for reasons that are known without compiling it.
 fn look(module: &str, bytes: &[u8]) -> Result<(), LoadError> {
     let module = module.to_owned();
     let Some(form) = bytes.strip_prefix(MAGIC) else {
@@ -248,12 +254,12 @@ fn look(module: &str, bytes: &[u8]) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// What a component imports and exports, by name: `mortise:host/cluster@0.1.0`.
+/// The names of a component's imports and exports, such as `mortise:host/cluster@0.1.0`.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// What it imports.
+    /// The imported interfaces.
     pub imports: BTreeSet<String>,
-    /// What it exports.
+    /// The exported interfaces.
     pub exports: BTreeSet<String>,
 }
 
@@ -267,7 +273,8 @@ impl Names {
         Self { imports, exports }
     }
 
-    /// The version of the contract that the component was built for: `mortise:host@0.1.0`.
+    /// Returns the version of the contract that the component was built for, such as
+    /// `mortise:host@0.1.0`.
     pub fn contract(&self) -> Option<String> {
         let versions = self.exports.iter().map(|name| split(name));
         let mut ours = versions.filter(|(path, _)| *path == EXPORT);
@@ -275,7 +282,7 @@ impl Names {
     }
 }
 
-/// Whether these are the names of a processor that this host can run.
+/// Fails if the names are not those of a processor that this host can run.
 fn check_names(module: &str, names: &Names) -> Result<(), LoadError> {
     let all = || names.imports.iter().chain(&names.exports);
     if let Some(other) = all().find(|name| is_other_version(name)) {
@@ -305,7 +312,7 @@ fn check_names(module: &str, names: &Names) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// `package/interface` and the version; "" where there is none.
+/// Splits a name into `package/interface` and version; the version is "" if the name has none.
 fn split(name: &str) -> (&str, &str) {
     name.split_once('@').unwrap_or((name, ""))
 }
@@ -336,7 +343,7 @@ fn quoted(names: &[&str]) -> String {
 // === impl Digest ===
 
 impl Digest {
-    /// The digest of these bytes.
+    /// Computes the digest of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         let mut of = Self([0; SHA256_OUTPUT_LEN]);
         of.0.copy_from_slice(digest(&SHA256, bytes).as_ref());

@@ -1,4 +1,5 @@
-//! Checks configurations where modules are compiled: in a child process, within limits, or in this process at the desk.
+//! Checks configurations in the way that modules are compiled: in a child process within limits, or
+//! in this process (developer commands).
 
 use std::{
     io::{self, Read as _},
@@ -11,42 +12,44 @@ use crate::{
     child::{self, Cancelled, Failure},
 };
 
-/// Far more than any schema of use takes: some ten milliseconds. The real time is for a machine that is busy, at a low priority.
+/// Limits far above the need of any useful schema, which takes some ten milliseconds. The limit on
+/// real time is for a busy machine and the child's low priority.
 const LIMITS: child::Limits =
     child::Limits { memory_mib: 256, seconds: 1, patience: Duration::from_mins(1) };
-/// Bytes of a verdict that are read: it holds a few messages, each cut.
+/// Bytes of a verdict that are read. A verdict holds a few messages, each of them cut.
 const LONGEST: u64 = 64 << 10;
 
-/// Why there is no verdict on a configuration.
+/// The reason why a check of a configuration has no verdict.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CheckError {
-    /// The check passed the limit on CPU time.
+    /// The check exceeded the limit on CPU time.
     #[error("it takes too long to check spec.config against it: limit {limit} s of CPU time")]
     Time { limit: u32 },
 
-    /// The check passed the limit on memory.
+    /// The check exceeded the limit on memory.
     #[error("it takes too much memory to check spec.config against it: limit {limit} MiB")]
     Memory { limit: u32 },
 
-    /// The check failed as it should not, on an endless recursion for instance.
+    /// The check crashed, on an endless recursion for instance.
     #[error("the check of spec.config against it crashed ({how}){said}")]
     Crashed { how: String, said: String },
 
-    /// Not the schema's fault.
+    /// The machine was too busy to finish in time. No fault of the schema.
     #[error("the check was not done after {} s: the machine has too much else to do", limit.as_secs())]
     Starved { limit: Duration },
 
-    /// Not the schema's fault, or not only: somebody ended the child.
+    /// The child was killed from outside. No fault of the schema, or not only.
     #[error("the check was killed ({how}), most likely for want of memory")]
     Killed { how: String },
 
-    /// Not the schema's fault.
+    /// The check could not be run. No fault of the schema.
     #[error("the check cannot be run")]
     NotRun(#[source] io::Error),
 }
 
 impl Engine {
-    /// Checks a configuration against a schema, on no thread that runs calls. Where the future is dropped, the child is ended.
+    /// Checks a configuration against a schema, never on a thread that runs calls. Dropping the
+    /// future ends the child.
     pub(crate) async fn check_config(
         &self,
         tenant: Option<&str>,
@@ -69,7 +72,8 @@ impl Engine {
 }
 
 impl Compiler {
-    /// Answers a [`Question`] in a child; here where this process is to compile, too, where nothing bounds what that takes.
+    /// Answers a [`Question`] in a child, or in this process if modules are compiled in this
+    /// process; the latter has no limits.
     fn check_config(&self, question: &[u8], cancelled: &Cancelled) -> Result<Verdict, CheckError> {
         let Self::Child { program, .. } = self else {
             return check_config::answer(question).map_err(CheckError::not_run);
@@ -102,7 +106,7 @@ impl CheckError {
         Self::NotRun(error.into())
     }
 
-    /// Returns whether the same check may be done when it is tried again.
+    /// Returns whether a later attempt at the same check may succeed.
     pub(crate) fn passes(&self) -> bool {
         matches!(self, Self::Starved { .. } | Self::Killed { .. } | Self::NotRun(_))
     }

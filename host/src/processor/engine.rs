@@ -1,7 +1,9 @@
-//! What all processors share: wasmtime's settings, the linked imports, and the ticker that lets calls give way and end.
+//! The parts that all processors share: wasmtime's settings, the linked imports, and the ticker
+//! that makes calls yield and end.
 //!
-//! There are two lanes. The small one keeps a pool of instances' memory mapped, which makes a call cheap; the big one
-//! allocates for each call, for modules that would not fit into the pool or keep too much of it.
+//! There are two lanes. The small lane keeps a pool of instances' memory mapped, which makes a call
+//! cheap. The big lane allocates for each call; it is for modules that would not fit into the pool
+//! or would occupy too much of it.
 
 mod ticker;
 
@@ -28,20 +30,20 @@ use crate::cache_dir::{self, CacheDir};
 use crate::metrics::Metrics;
 use ticker::Ticker;
 
-/// Why no engine could be made.
+/// The reason why an engine could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// The settings do not fit this machine, or its address space is too small for the pool.
     #[error("cannot set up the WebAssembly engine for {lane} modules")]
     Settings {
-        /// Which of the two.
+        /// The lane: `small` or `big`.
         lane: &'static str,
-        /// What wasmtime says.
+        /// The error of wasmtime.
         source: wasmtime::Error,
     },
 
-    /// The directory of compiled code is not to be trusted.
+    /// The cache directory of compiled code cannot be trusted.
     #[error(transparent)]
     Cache(cache_dir::Error),
 
@@ -50,24 +52,24 @@ pub enum EngineError {
     Ticker(#[source] std::io::Error),
 }
 
-/// What an engine is made with.
+/// The settings of an engine.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Where compiled code is kept between starts: what lies there is run as machine code
-    /// (host/decisions/0028-what-lies-in-the-cache.md). None: every start compiles.
+    /// The directory that keeps compiled code between starts; its files run as machine code
+    /// (host/decisions/0028-what-lies-in-the-cache.md). `None`: each start compiles.
     pub cache: Option<CacheDir>,
-    /// Who compiles.
+    /// The way in which modules are compiled.
     pub compiler: Compiler,
-    /// Where it is counted what was compiled.
+    /// The metrics that count cache look-ups and compilations.
     pub metrics: Metrics,
-    /// Whether all random bytes follow from the call's seed and object, so that a call can be repeated. For simulations: what
-    /// is drawn so is no secret.
+    /// True if all random bytes are derived from the call's seed and object, so that a call can be
+    /// repeated. For simulations only: such bytes are not secret.
     pub repeatable: bool,
-    /// Bytes that the memories of all calls together may have; none: as many as there are.
+    /// Bytes that the linear memories of all calls together may have; `None`: no bound.
     pub call_memory: Option<usize>,
 }
 
-/// Compiles and runs processors. Cheap to clone; the last clone ends its thread.
+/// Compiles and runs processors. Cheap to clone; the last clone ends the ticker's thread.
 #[derive(Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -78,59 +80,67 @@ struct Shared {
     big: Lane,
     cache: Option<Cache>,
     compiler: Compiler,
-    /// For modules that are compiled.
+    /// Places for compiling modules.
     compiling: Places,
-    /// For configurations that are checked: not the same, or a module that takes long to compile would keep them waiting.
+    /// Places for checking configurations. Separate from `compiling`, so that a module that takes
+    /// long to compile delays no check.
     checking: Places,
     metrics: Metrics,
     repeatable: bool,
     ticker: Ticker,
-    /// Cancelled when all calls are to end.
+    /// Cancelled when all calls have to end.
     over: CancellationToken,
     turns: Arc<Turns>,
     budget: Arc<Budget>,
-    /// Moves when a call has waited for a slot for as long as is worth a word.
+    /// Changes when a call has waited for a slot for [`LONG_WAIT`](super::LONG_WAIT).
     delays: latest::Sender<u64>,
 }
 
-/// One of the two engines, with everything that a component may import linked.
+/// The engine of a lane, with every import of the contract and of WASI linked.
 pub(super) struct Lane {
     pub(super) engine: wasmtime::Engine,
     pub(super) linker: Linker<State>,
-    /// One place for each call that can run at the same time: the pool refuses more, a queue is better.
+    /// A place for each concurrent call. Calls queue here because the pool refuses calls over its
+    /// limit.
     pub(super) slots: Shares,
 }
 
-/// Which lane a component runs in.
+/// The lane that a component runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
     Small,
     Big,
 }
 
-/// Larger modules run in the big lane. Rust guests have 0.2 to 2 MiB, Go's start at 10.
+/// Bytes of a module above which it runs in the big lane. Rust guests have 0.2 to 2 MiB, Go guests
+/// 10 MiB and more.
 const SMALL_MODULE: usize = 8 << 20;
-/// Calls at the same time in the small lane: far more than cores, since calls only compute. One processor gets 56 at most, and 16 are kept
-/// for those that run none, and for descriptions and trials; see [`Bounds::of_total`].
+/// Concurrent calls in the small lane: far more than cores, since calls only compute. One processor
+/// gets 56 at most, and 16 are reserved for processors that run no call, and for descriptions and
+/// trials; see [`Bounds::of_total`].
 const SMALL_CALLS: u32 = 128;
-/// Calls at the same time in the big lane, each of which may take its memory limit: 7 of one processor, 2 are kept back.
+/// Concurrent calls in the big lane, each of which may take its memory limit: one processor gets 7
+/// at most, 2 are reserved.
 const BIG_CALLS: u32 = 16;
-/// Modules that are compiled at the same time, each of which may take the compiler's limit of memory. Not one: a module that takes
-/// as long as it may shall not keep all others waiting.
+/// Modules that are compiled concurrently, each of which may take the compiler's memory limit. More
+/// than one, so that a module that takes as long as its limit allows does not delay all others.
 const COMPILING: usize = 2;
-/// Configurations that are checked at the same time.
+/// Configurations that are checked concurrently.
 const CHECKING: usize = 2;
-/// Core instances, memories and tables that one component may consist of. A guest built for wasm32-wasip2 has 3 to 5, 1 and 2.
+/// Core instances, memories and tables that one component may consist of. A guest built for
+/// wasm32-wasip2 has 3 to 5, 1 and 2.
 const PARTS: u32 = 16;
 const MEMORIES: u32 = 2;
-/// Memory of a slot that is set back to its first content by copying instead of by system calls (design, section 10).
+/// Bytes of a slot's memory that are reset by copying instead of by system calls (design, section
+/// 10).
 const KEEP_MEMORY: usize = 2 << 20;
 const KEEP_STACK: usize = 64 << 10;
-/// Slots that stay warm though no call uses them: what idle processors cost.
+/// Unused slots that stay warm: the memory cost of idle processors.
 const WARM_SLOTS: u32 = 16;
-/// Innermost functions that an error shows. Without a bound, to look at an endless recursion would take longer than it did.
+/// Innermost functions that an error shows. Without a bound, collecting the backtrace of an endless
+/// recursion would take longer than the recursion did.
 const FRAMES: usize = 64;
-/// For the guest's calls within each other; the rest of `STACK` is for host functions.
+/// Stack of the guest's nested calls; the rest of `STACK` is for host functions.
 const GUEST_STACK: usize = 512 << 10;
 const STACK: usize = 2 << 20;
 
@@ -141,7 +151,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When the machine cannot give what the settings need.
+    /// Fails if the machine cannot provide what the settings need.
     pub fn new(options: Options) -> Result<Self, EngineError> {
         let small = Lane::new("small", &pooling(), SMALL_CALLS)?;
         let big = Lane::new("big", &InstanceAllocationStrategy::OnDemand, BIG_CALLS)?;
@@ -169,22 +179,23 @@ impl Engine {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// A processor that holds nothing yet.
+    /// Returns a new processor that holds no slot and no memory yet.
     pub(super) fn tenant(&self, name: &str) -> Tenant {
         Tenant::new(name, &self.shared.over)
     }
 
-    /// Cancels all calls, and those that begin later: the host is about to end.
+    /// Cancels all calls, also those that begin later. For the end of the host.
     pub fn cancel_calls(&self) {
         self.shared.over.cancel();
     }
 
-    /// A number that moves when a call has waited for a slot for a second.
+    /// Returns a counter that changes when a call has waited for a slot for
+    /// [`LONG_WAIT`](super::LONG_WAIT).
     pub fn delays(&self) -> latest::Receiver<u64> {
         self.shared.delays.subscribe()
     }
 
-    /// Who waits for a slot of this processor.
+    /// Returns the calls of this processor that wait for a slot, in both lanes.
     pub(super) fn waiting(&self, of: &Tenant) -> Waiting {
         let [small, big] =
             [&self.shared.small, &self.shared.big].map(|lane| lane.slots.waiting(of.id()));
@@ -218,12 +229,10 @@ impl Engine {
         &self.shared.compiler
     }
 
-    /// The places of modules that are compiled.
     pub(super) fn compiling(&self) -> &Places {
         &self.shared.compiling
     }
 
-    /// The places of configurations that are checked.
     pub(super) fn checking(&self) -> &Places {
         &self.shared.checking
     }
@@ -232,12 +241,12 @@ impl Engine {
         &self.shared.metrics
     }
 
-    /// Whether random bytes follow from the call.
+    /// Returns whether all random bytes are derived from the call.
     pub(super) fn is_repeatable(&self) -> bool {
         self.shared.repeatable
     }
 
-    /// Time ticks as long as the answer lives.
+    /// Moves the epoch until the returned guard is dropped.
     pub(super) fn tick(&self) -> ticker::Running<'_> {
         self.shared.ticker.run()
     }
@@ -274,7 +283,7 @@ impl Size {
     }
 }
 
-/// How many threads run calls.
+/// Returns the number of threads that run calls.
 fn threads() -> usize {
     match Handle::try_current() {
         Ok(runtime) => runtime.metrics().num_workers(),
@@ -282,11 +291,12 @@ fn threads() -> usize {
     }
 }
 
-/// Makes machine code of a component, for both lanes: where the memory of instances comes from makes no difference to it.
+/// Compiles a component to machine code for both lanes: the code does not depend on where the
+/// memory of instances comes from.
 ///
 /// # Errors
 ///
-/// What is not a component that [`Engine`] could run.
+/// Fails if the module is not a component that [`Engine`] could run.
 pub fn compile(module: &[u8]) -> Result<Vec<u8>, CompileError> {
     let engine = wasmtime::Engine::new(&config(&InstanceAllocationStrategy::OnDemand));
     let engine = engine.map_err(|error| CompileError::NotRun(io::Error::other(error)))?;
@@ -297,10 +307,11 @@ fn config(allocation: &InstanceAllocationStrategy) -> Config {
     let mut config = Config::new();
     config
         .wasm_component_model(true)
-        // Without it a call costs a quarter (design, section 10).
+        // Concurrency support makes a call cost a quarter more (design, section 10).
         .concurrency_support(false)
         .epoch_interruption(true)
-        // Of use to native debuggers only, and costs memory and time for each component.
+        // Only native debuggers use the unwind information, and it costs memory and time for each
+        // component.
         .native_unwind_info(false)
         .wasm_backtrace_max_frames(NonZeroUsize::new(FRAMES))
         .max_wasm_stack(GUEST_STACK)

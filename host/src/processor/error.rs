@@ -1,4 +1,5 @@
-//! Why a call has no outcome: what a trap was, in words for the one who must mend it.
+//! The errors that end a call without an outcome. Describes a trap in words that help the author to
+//! fix it.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::limits::Limits;
 use super::log::{Line, Log};
 use super::state::Exceeded;
 
-/// Why a processor gave no outcome.
+/// The reason why a processor returned no outcome.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(
@@ -20,75 +21,76 @@ use super::state::Exceeded;
     reason = "the fields are what the message says: names, limits, what was asked for"
 )]
 pub enum Error {
-    /// It took longer than its deadline.
+    /// The call took longer than its deadline.
     #[error("processor `{processor}` ran past its limit of {limit:?}")]
     OutOfTime { processor: String, limit: Duration, backtrace: Trace },
 
-    /// It wanted more linear memory than it may have.
+    /// The guest asked for more linear memory than its limit.
     #[error(
         "processor `{processor}` ran out of memory: it asked for {asked} bytes, its limit is {limit}"
     )]
     OutOfMemory { processor: String, limit: usize, asked: usize, backtrace: Trace },
 
-    /// Its functions called each other too deep, most often without end.
+    /// The guest's functions were nested too deep, most often in an endless recursion.
     #[error(
         "processor `{processor}` overflowed its stack: a recursion without end, or one that is too deep"
     )]
     StackOverflow { processor: String, backtrace: Trace },
 
-    /// It panicked.
+    /// The guest panicked.
     #[error("processor `{processor}` panicked: {message}")]
     Panicked { processor: String, message: String, backtrace: Trace },
 
-    /// It trapped without saying why.
+    /// The guest trapped without a message.
     #[error("processor `{processor}` trapped: {reason}")]
     Trapped { processor: String, reason: String, backtrace: Trace },
 
-    /// It ended itself instead of returning.
+    /// The guest exited instead of returning.
     #[error("processor `{processor}` exited with status {status} instead of returning an outcome")]
     Exited { processor: String, status: i32, backtrace: Trace },
 
-    /// It made more reads than a call may.
+    /// The guest made more reads than a call may.
     #[error("processor `{processor}` made more than {limit} reads in one call")]
     TooManyReads { processor: String, limit: u32, backtrace: Trace },
 
-    /// It read more than a call may.
+    /// The guest read more bytes than a call may.
     #[error("processor `{processor}` read more than {limit} bytes in one call")]
     TooMuchRead { processor: String, limit: usize, backtrace: Trace },
 
-    /// It asked with more than a call may.
+    /// The arguments of all reads of the call had more bytes than a call may pass.
     #[error(
         "processor `{processor}` passed more than {limit} bytes to all reads of one call together"
     )]
     TooManyArguments { processor: String, limit: usize, backtrace: Trace },
 
-    /// It handed too much to one function of the host.
+    /// The arguments of one import had too many bytes.
     #[error("processor `{processor}` passed more than {limit} bytes to one function of the host")]
     ArgumentTooLarge { processor: String, limit: usize, backtrace: Trace },
 
-    /// What it returned is larger than an outcome may be.
+    /// The returned outcome is larger than its limit.
     #[error(
         "the outcome of processor `{processor}` is too large: {found}, its limit is {limit} bytes"
     )]
     OutcomeTooLarge { processor: String, limit: usize, found: String },
 
-    /// It cannot work with its configuration.
+    /// The processor refused its configuration.
     #[error("processor `{processor}` does not accept its configuration: {message}")]
     ConfigRefused { processor: String, message: String },
 
-    /// All calls together have the memory that they may have.
+    /// The host's memory for all calls together has no more left for this processor.
     #[error(
         "processor `{processor}` got no more memory from the host: its calls would have {asked} bytes, of the {limit} that those of all processors may have together (--call-memory-mib), of which one gets no more than is left for others"
     )]
     OutOfHostMemory { processor: String, limit: usize, asked: usize, backtrace: Trace },
 
-    /// The host cancelled it: its processor is gone or suspended, or the host is about to end. Says nothing of the processor.
+    /// The host cancelled the call: its processor is gone or suspended, or the host is shutting
+    /// down. Says nothing about the processor.
     #[error(
         "the call of processor `{processor}` was cancelled: the processor is gone or suspended, or the host ends"
     )]
     Cancelled { processor: String },
 
-    /// What it declares is more than a description may hold, or not what it has to be.
+    /// The description exceeds a bound, or a part of it has a wrong form.
     #[error("the description of processor `{processor}` is not accepted: {found}")]
     DescriptionRefused { processor: String, found: String },
 
@@ -97,33 +99,33 @@ pub enum Error {
     Host { processor: String, source: wasmtime::Error },
 }
 
-/// What to do about an error.
+/// The reaction to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Try again after a back-off: another time, other data or a freer machine can help.
+    /// Try again after a back-off: a later time, other data or a less busy machine can help.
     Retry,
-    /// Nothing helps but a change of the module or its configuration.
+    /// Wait for a change of the module or its configuration; nothing else helps.
     Wait,
 }
 
-/// Where in the guest an error happened: its functions, the innermost first.
+/// The guest's functions at the point of an error, the innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     frames: Vec<String>,
 }
 
-/// A recursion shows the same function again and again; so many times at the least among the frames that are kept.
+/// Occurrences of one function among the kept frames from which on the trace counts as a recursion.
 const REPEATED: usize = 8;
 /// Lines of a backtrace that are shown.
 const SHOWN_LINES: usize = 16;
-/// What Rust puts between the function that panicked and the end of the guest.
+/// Prefixes of the functions that Rust calls between the panic and the end of the guest.
 const PANIC_FRAMES: [&str; 4] =
     ["core::panicking::", "std::panicking::", "__rustc::", "std::sys::backtrace::"];
 
 // === impl Error ===
 
 impl Error {
-    /// Whether to try again or to wait.
+    /// Returns whether to try again or to wait.
     pub fn next(&self) -> Next {
         match self {
             Self::ConfigRefused { .. } | Self::DescriptionRefused { .. } => Next::Wait,
@@ -131,12 +133,13 @@ impl Error {
         }
     }
 
-    /// Whether it says something of the processor: neither what the host has cancelled does, nor a want of memory that others have as well.
+    /// Returns whether the error says something about the processor. A call cancelled by the host
+    /// does not, nor does a lack of memory that other processors share.
     pub fn is_processors(&self) -> bool {
         !matches!(self, Self::Cancelled { .. } | Self::OutOfHostMemory { .. })
     }
 
-    /// In one word, for metrics.
+    /// Returns the error in one word, for metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::OutOfTime { .. } => "out-of-time",
@@ -158,7 +161,8 @@ impl Error {
         }
     }
 
-    /// Where in the guest it happened; empty where that is not known.
+    /// Returns the guest's functions at the point of the error, if the error has a backtrace; empty
+    /// if they are not known.
     pub fn backtrace(&self) -> Option<&Trace> {
         match self {
             Self::OutOfTime { backtrace, .. }
@@ -180,7 +184,7 @@ impl Error {
         }
     }
 
-    /// Says what ended a call.
+    /// Converts the wasmtime error that ended a call.
     pub(super) fn of_call(
         processor: &str,
         limits: &Limits,
@@ -240,8 +244,8 @@ impl Error {
     }
 
     fn of_trap(processor: String, trap: Trap, log: &Log, backtrace: Trace) -> Self {
-        // A guest keeps a stack of its own in its memory, below address zero of which there is nothing: where that one
-        // overflows first, the trap says only that the address is out of bounds.
+        // A guest keeps a stack of its own in its memory, which ends at address zero: if that stack
+        // overflows first, the trap only says that the address is out of bounds.
         let recursed = trap == Trap::MemoryOutOfBounds && backtrace.repeats();
         if trap == Trap::StackOverflow || recursed {
             return Self::StackOverflow { processor, backtrace };
@@ -255,8 +259,9 @@ impl Error {
     }
 }
 
-/// Whether the bound on what is copied out of the guest at once was passed. wasmtime keeps the type to itself, so its text
-/// decides; the test that returns too much notices if that changes.
+/// Returns whether the bound on bytes copied out of the guest at once was exceeded. wasmtime does
+/// not export the error's type, so its text decides; the test that returns too much notices a
+/// change of the text.
 fn is_copy_limit(error: &wasmtime::Error) -> bool {
     error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted")
 }
@@ -272,7 +277,8 @@ impl Trace {
         Self { frames: trace.frames().iter().map(name).collect() }
     }
 
-    /// The functions' names, the innermost first. Of a deep stack only the innermost ones are known.
+    /// Returns the names of the functions, the innermost first. Of a deep stack only the innermost
+    /// ones are known.
     pub fn frames(&self) -> &[String] {
         &self.frames
     }
@@ -282,7 +288,8 @@ impl Trace {
         self.frames.iter().any(|name| times(name) >= REPEATED)
     }
 
-    /// Without what follows from a panic: it starts with the function that panicked.
+    /// Removes the frames that follow from a panic, so that the trace starts with the function that
+    /// panicked.
     fn without_panic(mut self) -> Self {
         let is_panic = |name: &String| PANIC_FRAMES.iter().any(|start| name.starts_with(start));
         if let Some(last) = self.frames.iter().rposition(is_panic) {
@@ -310,9 +317,10 @@ impl fmt::Display for Trace {
     }
 }
 
-/// A function's name as a person wrote it. The module says it, so it may have any length.
+/// Returns the demangled name of a function. The name comes from the module, so it may have any
+/// length.
 fn function(name: &str) -> String {
-    /// What is demangled: the name is shorter than that afterwards, or not worth it.
+    /// Bytes of a name that is demangled; a longer one is cut as it is.
     const MANGLED: usize = 4096;
     let mut name = match name.len() {
         ..=MANGLED => format!("{:#}", rustc_demangle::demangle(name)),
@@ -322,7 +330,8 @@ fn function(name: &str) -> String {
     name
 }
 
-/// What a guest said before it gave up: the panic on its standard error, else its last error in the log.
+/// Returns the last words of a guest that gave up: the panic on its standard error, else its last
+/// error in the log.
 fn panic_message(log: &Log) -> Option<String> {
     let found =
         message_on_standard_error(&log.tail()).or_else(|| log.last_error().map(message_in_log));
@@ -332,7 +341,7 @@ fn panic_message(log: &Log) -> Option<String> {
     })
 }
 
-/// The SDK writes a panic's message to the log, with the place beside it.
+/// Returns a log line's message with its place; the SDK logs a panic so, with the place as a field.
 fn message_in_log(line: &Line) -> String {
     let message = line.message.strip_prefix("panicked: ").unwrap_or(&line.message);
     match line.fields.iter().find(|(name, _)| name == "location") {
@@ -341,7 +350,7 @@ fn message_in_log(line: &Line) -> String {
     }
 }
 
-/// Finds the panic's text as Rust and Go print it, or what an allocator prints that has nothing left.
+/// Finds the panic's text as Rust and Go print it, or the message of an allocator without memory.
 fn message_on_standard_error(text: &str) -> Option<String> {
     if let Some((_, panic)) = text.rsplit_once("panicked at ") {
         let (place, message) = panic.split_once('\n').unwrap_or((panic, ""));

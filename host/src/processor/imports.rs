@@ -1,4 +1,4 @@
-//! What the host offers to a processor, one file per interface of the contract.
+//! The functions that the host offers to a processor, one file per interface of the contract.
 
 mod clock;
 mod cluster;
@@ -12,7 +12,7 @@ use super::bindings::mortise::host::types;
 use super::bindings::{self};
 use super::state::State;
 
-/// Links all of them.
+/// Links the functions of all interfaces.
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     bindings::Processor::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
 }

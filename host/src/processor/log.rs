@@ -1,12 +1,13 @@
-//! What a guest says during one call: lines of the contract's log, and of its standard output and error.
+//! The output of a guest during one call: lines of the contract's log, and of its standard output
+//! and error.
 
 use super::bounds::{LOG_FIELD_NAME, LOG_FIELDS, LOG_MESSAGE, LOG_VALUE, text::cut};
 use crate::contract::Level;
 
-/// So much of the end of standard error is kept apart from the log, for the message of a panic.
+/// Bytes at the end of standard error that are kept apart from the log, for the message of a panic.
 const TAIL: usize = 16 * 1024;
 
-/// Where a line came from.
+/// The origin of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The contract's `log.write`.
@@ -20,17 +21,17 @@ pub enum Source {
 /// A line that a guest wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Info for standard output, warn for standard error.
+    /// The level passed to `log.write`; info for standard output, warn for standard error.
     pub level: Level,
-    /// What happened.
+    /// The text of the line.
     pub message: String,
-    /// Named values.
+    /// Named values, of `log.write` only.
     pub fields: Vec<(String, String)>,
-    /// Where it came from.
+    /// The origin of the line.
     pub source: Source,
 }
 
-/// The lines of one call, bounded.
+/// The lines of one call, bounded in number and bytes.
 #[derive(Debug)]
 pub(super) struct Log {
     lines: Vec<Line>,
@@ -57,12 +58,12 @@ impl Log {
         }
     }
 
-    /// Takes a line of the contract's log.
+    /// Adds a line of the contract's log.
     pub(super) fn write(&mut self, level: Level, message: String, fields: Vec<(String, String)>) {
         self.push(Line { level, message, fields, source: Source::Log });
     }
 
-    /// Takes bytes of standard output or error; every line end makes a line.
+    /// Adds bytes of standard output or error; each line end completes a line.
     pub(super) fn stream(&mut self, source: Source, bytes: &[u8]) {
         if source == Source::Error {
             self.keep_tail(bytes);
@@ -76,19 +77,19 @@ impl Log {
         }
     }
 
-    /// All lines, and how many were not kept.
+    /// Returns all lines that were kept, and the number of those that were dropped.
     pub(super) fn finish(&mut self) -> (Vec<Line>, u32) {
         self.end_line(Source::Output);
         self.end_line(Source::Error);
         (std::mem::take(&mut self.lines), self.dropped)
     }
 
-    /// The end of what the guest wrote to standard error.
+    /// Returns the end of the guest's standard error.
     pub(super) fn tail(&self) -> String {
         String::from_utf8_lossy(&self.tail).into_owned()
     }
 
-    /// The last line of level error in the contract's log.
+    /// Returns the last line of level error in the contract's log.
     pub(super) fn last_error(&self) -> Option<&Line> {
         let is_error = |line: &&Line| line.source == Source::Log && line.level == Level::Error;
         self.lines.iter().rfind(is_error)

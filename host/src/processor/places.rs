@@ -1,22 +1,25 @@
-//! Places for work that takes long, shared between tenants: a tenant has one at most, and those who wait have them in turns.
+//! Places for work that takes long, shared fairly between tenants: a tenant holds at most one
+//! place, and waiting tenants get theirs in turn.
 
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A number of places. Each tenant waits in a line of its own, of which the first waits in that of all: so each tenant has one place at
-/// most, and one with a thousand modules is no more than one in the line of all.
+/// A number of places. Each tenant has a line of its own, whose first waiter stands in the line of
+/// all tenants. So each tenant holds one place at most, and a tenant with a thousand modules counts
+/// as one in the line of all.
 #[derive(Debug)]
 pub(super) struct Places {
     all: Arc<Semaphore>,
     tenants: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-/// A place, until it is dropped.
+/// A place, held until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
-    // In this order: who is next of the same tenant comes after all others who wait.
+    // Dropped in this order: the tenant's next waiter joins the line of all behind those that wait
+    // there already.
     _of_all: OwnedSemaphorePermit,
     _of_tenant: Option<OwnedSemaphorePermit>,
 }
@@ -28,7 +31,7 @@ impl Places {
         Self { all: Arc::new(Semaphore::new(count)), tenants: Mutex::default() }
     }
 
-    /// Waits for a place. Without a tenant, as at the desk, one may take all.
+    /// Waits for a place. Work without a tenant (developer commands) may take all places.
     pub(super) async fn take(&self, tenant: Option<&str>) -> Place {
         let of_tenant = match tenant {
             Some(tenant) => Some(acquire(self.line_of(tenant)).await),
@@ -55,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits for a place; what waits already is before it.
+    /// Takes a place and asserts that it has to be waited for, behind earlier waiters.
     fn waiting<'a>(places: &'a Places, tenant: &'a str) -> BoxFuture<'a, Place> {
         let mut waiting = places.take(Some(tenant)).boxed();
         assert!((&mut waiting).now_or_never().is_none(), "{tenant} has to wait");

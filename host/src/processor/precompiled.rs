@@ -1,13 +1,14 @@
-//! The one place where the host trusts machine code that it did not compile in this run. See
-//! host/decisions/0028-what-lies-in-the-cache.md.
+//! Loads machine code without compiling it. The one place where the host trusts code that it did
+//! not compile in this run: see host/decisions/0028-what-lies-in-the-cache.md.
 
 use wasmtime::component::Component;
 
 use super::cache::Verified;
 
-/// Takes compiled code as it is: mapped from its file, so that of an idle processor only the pages that were used take memory.
+/// Maps compiled code from its file, so that of an idle processor only the pages that were used
+/// take memory.
 ///
-/// wasmtime maps by path, the cache has handles; Linux has a path for each handle.
+/// wasmtime maps by path, and the cache has handles; Linux has a path for each handle.
 #[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,
@@ -16,14 +17,15 @@ use super::cache::Verified;
 pub(super) fn component(engine: &wasmtime::Engine, code: &Verified) -> wasmtime::Result<Component> {
     use std::os::fd::AsRawFd as _;
     let path = format!("/proc/self/fd/{}", code.file.as_raw_fd());
-    // SAFETY: the file holds what a compiler of ours has written. If it comes from the cache, it is a file of ours in a directory of
-    // ours, neither of which others may write to, and it carries its digest, so it was not damaged either; else it has no name and
-    // nobody else has it open. It does not change while it is mapped: the cache only ever replaces files as a whole. wasmtime checks
-    // by itself that the code was made by the same version with the same settings.
+    // SAFETY: the file holds the output of a compiler of ours. If it comes from the cache, the file
+    // and its directory are owned by this user and not writable by others, and the file carries its
+    // digest, so it is not damaged either; else it has no name and nobody else has it open. It does
+    // not change while it is mapped: the cache only ever replaces files as a whole. wasmtime itself
+    // checks that the code was made by the same version with the same settings.
     unsafe { Component::deserialize_file(engine, path) }
 }
 
-/// Takes compiled code as it is.
+/// Reads compiled code into memory.
 #[cfg(not(target_os = "linux"))]
 #[expect(
     unsafe_code,
@@ -35,6 +37,6 @@ pub(super) fn component(engine: &wasmtime::Engine, code: &Verified) -> wasmtime:
     let mut bytes = Vec::new();
     file.rewind()?;
     file.read_to_end(&mut bytes)?;
-    // SAFETY: the bytes are what a compiler of ours has written: as above.
+    // SAFETY: the bytes are the output of a compiler of ours, as above.
     unsafe { Component::deserialize(engine, bytes) }
 }

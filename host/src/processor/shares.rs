@@ -1,8 +1,9 @@
 //! Places that processors share: for calls that run, and for calls that compute for long.
 //!
-//! *Guarantees.* One processor holds at most its share. So many places as are kept back go only to a processor that holds none, so that
-//! no other can keep it waiting. Where several processors wait, each gets one place in turn, however many of its calls wait; within a
-//! processor the first call comes first.
+//! *Guarantees.* A processor holds at most its share. Reserved places go only to a processor that
+//! holds none, so that no other processor can keep it waiting. Where several processors wait, each
+//! gets one place in turn, however many of its calls wait; within a processor the first call comes
+//! first.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,57 +13,57 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::Instant};
 
-/// Whose a place is. Never used twice.
+/// Identifies a holder of places. Never reused for another holder.
 pub(super) type Id = u64;
 
-/// How many places there are for whom.
+/// The number of places, and limits on who may hold them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) total: usize,
-    /// Kept back for those that hold none.
+    /// Places reserved for holders that hold none.
     pub(super) reserve: usize,
-    /// What one processor may hold.
+    /// Places that one processor may hold.
     pub(super) share: usize,
 }
 
 /// Calls that wait for a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// How many.
+    /// Number of waiting calls.
     pub calls: usize,
-    /// For how long the first of them has waited.
+    /// The time that the first of them has waited.
     pub longest: Duration,
 }
 
-/// The places.
+/// Places shared between processors.
 pub(super) struct Shares {
-    /// Held for a few lines, never while waiting.
+    /// Locked for a few lines, never while waiting.
     core: Mutex<Core>,
 }
 
-/// A place, held or waited for. Given back when it is dropped.
+/// A place, held or waited for. Given back on drop.
 pub(super) struct Place<'a> {
     shares: &'a Shares,
     ticket: Ticket,
 }
 
-/// Stands for one place that was asked for.
+/// Identifies one request for a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ticket {
     of: Id,
     number: u64,
 }
 
-/// Resolves once a place is there.
+/// Resolves once the place is granted.
 pub(super) type Granted = oneshot::Receiver<()>;
 
 /// The accounting, without waiting.
 struct Core {
     bounds: Bounds,
     taken: usize,
-    /// Those that hold places or wait for one.
+    /// Holders that hold places or wait for one.
     holders: HashMap<Id, Holder>,
-    /// Those that wait, the next one first.
+    /// Holders that wait, the next one first.
     turn: VecDeque<Id>,
     numbers: u64,
 }
@@ -82,7 +83,7 @@ struct Waiter {
 // === impl Bounds ===
 
 impl Bounds {
-    /// An eighth is kept back, and of the rest one processor may have half.
+    /// Reserves an eighth of the places; one processor may hold half of the rest.
     pub(super) fn of_total(total: usize) -> Self {
         let reserve = total / 8;
         Self { total, reserve, share: (total - reserve) / 2 }
@@ -96,24 +97,26 @@ impl Shares {
         Self { core: Mutex::new(Core::new(bounds)) }
     }
 
-    /// Asks for a place: what it is waited for with, unless it was there. To be given back in any case.
+    /// Asks for a place. Returns a receiver to wait on, unless the place is granted at once. The
+    /// ticket must be given back in any case.
     pub(super) fn ask(&self, of: Id) -> (Ticket, Option<Granted>) {
         self.core.lock().ask(of, Instant::now)
     }
 
-    /// Asks for a place that is given back by itself.
+    /// Asks for a place that is given back on drop.
     pub(super) fn place(&self, of: Id) -> (Place<'_>, Option<Granted>) {
         let (ticket, granted) = self.ask(of);
         (Place { shares: self, ticket }, granted)
     }
 
-    /// Gives a place back, or waits for it no more.
+    /// Gives a place back, or stops waiting for it.
     pub(super) fn give_back(&self, ticket: Ticket) {
         self.core.lock().give_back(ticket);
     }
 
-    /// Asks for a place, or whether the one that is held may be kept: it goes to the end of the line where others wait. `share`: what one
-    /// may hold from now on, by whether others hold or want something.
+    /// Asks for a place, or to keep the place `held`. The holder keeps it if nobody waits and it
+    /// holds no more than its share; otherwise it joins the end of the line. `share` returns the
+    /// new share of one holder, by whether others hold or want places.
     pub(super) fn renew(
         &self,
         of: Id,
@@ -164,7 +167,7 @@ impl Core {
         (Ticket { of, number: self.numbers }, wait)
     }
 
-    /// Whether one more place is for this one.
+    /// Returns whether this holder may take one more place.
     fn may_hold(&self, of: Id) -> bool {
         let Bounds { total, reserve, share } = self.bounds;
         let free = total.saturating_sub(self.taken);
@@ -190,7 +193,7 @@ impl Core {
         self.grant();
     }
 
-    /// Gives out what is free, to each of those that wait in turn.
+    /// Grants free places to the waiting holders in turn.
     fn grant(&mut self) {
         while let Some(at) = self.turn.iter().position(|of| self.may_hold(*of)) {
             let Some(of) = self.turn.remove(at) else { return };
@@ -201,7 +204,7 @@ impl Core {
             if !holder.waiting.is_empty() {
                 self.turn.push_back(of);
             }
-            // Who waits no more gives the place back: that comes next.
+            // A waiter that has gone gives its ticket back next, and with it the place.
             let _ = waiter.granted.send(());
         }
     }
@@ -221,7 +224,7 @@ impl Core {
         if self.turn.is_empty() && held <= self.bounds.share {
             return (ticket, None);
         }
-        // In the line before the place is free: those that wait already come first.
+        // Joins the line before its place is free, so that earlier waiters come first.
         let (next, granted) = self.wait(of, now());
         self.give_back(ticket);
         (next, Some(granted))
@@ -242,7 +245,7 @@ mod tests {
         Core::new(Bounds { total, reserve, share })
     }
 
-    /// Asks so often for one; the tickets of what was given at once, and of what is waited for.
+    /// Asks `times` times for one holder. Returns the tickets granted at once, and those that wait.
     fn ask(core: &mut Core, of: Id, times: usize) -> (Vec<Ticket>, Vec<(Ticket, Granted)>) {
         let (mut held, mut waits) = (Vec::new(), Vec::new());
         for _ in 0..times {
@@ -319,7 +322,8 @@ mod tests {
         assert!(core.holders.is_empty() && core.turn.is_empty() && core.taken == 0);
     }
 
-    /// 64 loops of one beside one loop of another, on two threads: how often who computes in so many milliseconds.
+    /// Simulates 64 loops of processor 1 beside one loop of processor 2, on two threads. Returns
+    /// how often each of them computed.
     fn turns(milliseconds: usize) -> [usize; 2] {
         let mut core = core(2, 0, 2);
         let share = |others: bool| if others { 1 } else { 2 };

@@ -1,4 +1,4 @@
-//! How large an outcome is, and which of its objects makes it so.
+//! Measures an outcome, and finds the object that makes it too large.
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use super::error::Error;
 use super::limits::Limits;
 use crate::contract::{Deletion, Event, Failure, Manifest, ObjectRef, Outcome, Selection};
 
-/// Refuses an outcome, or a failure, whose texts together are over the limit.
+/// Refuses an outcome, or a failure, whose texts together exceed the limit.
 pub(super) fn check(
     processor: &str,
     limits: &Limits,
@@ -27,7 +27,7 @@ pub(super) fn check(
     Err(Error::OutcomeTooLarge { processor: processor.to_owned(), limit: limits.outcome, found })
 }
 
-/// All texts, and for each entry of a list what the host needs to keep it at all.
+/// Returns the bytes of all texts, and [`ENTRY`] for each entry of a list.
 fn outcome_size(outcome: &Outcome) -> usize {
     let manifests = outcome.apply.iter().chain(&outcome.patch).map(manifest_size);
     let deletions = outcome.evict.iter().chain(&outcome.delete).map(deletion_size);
@@ -74,7 +74,7 @@ fn texts_size(texts: &[String]) -> usize {
     texts.iter().map(|text| ENTRY + text.len()).sum()
 }
 
-/// Names the place of the largest object, and the object where its JSON tells.
+/// Names the place of the largest object, and the object if its JSON names it.
 fn largest(outcome: &Outcome) -> Option<String> {
     let places = |name: &'static str, manifests: &'_ [Manifest]| {
         let sizes = manifests.iter().map(|manifest| manifest.object.len());
@@ -105,7 +105,7 @@ struct Metadata {
     name: String,
 }
 
-/// ", Kind namespace/name", or nothing for what is not an object.
+/// Returns `, Kind namespace/name`, or an empty text if the JSON is not an object of Kubernetes.
 fn describe(object: &str) -> String {
     match serde_json::from_str::<Head>(object) {
         Ok(Head { kind, metadata: Metadata { namespace: Some(namespace), name } }) => {

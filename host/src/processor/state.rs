@@ -1,4 +1,4 @@
-//! What the host keeps for one call: what its imports answer from, and what it has used.
+//! The host's state of one call: the source of its imports' answers, and the account of its limits.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use super::wasi::Chance;
 use super::{Moment, imports::Reading};
 use crate::record::Asked;
 
-/// A limit of the call that was passed. Raised as a trap, told apart in `error.rs`.
+/// A limit that the call exceeded. Raised as a trap; `error.rs` tells the limits apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Exceeded {
     #[error("ran past its deadline")]
@@ -45,13 +45,13 @@ pub(super) struct State {
     pub(super) now: Duration,
     pub(super) asked: Asked,
     pub(super) chance: Chance,
-    /// Where random bytes come from instead of the operating system, in a simulation.
+    /// The source of secure random bytes in a simulation; `None`: the operating system.
     pub(super) secure: Option<Chance>,
     pub(super) table: ResourceTable,
-    /// Made when the guest first asks for something that it holds; most never do.
+    /// Made when the guest first uses a WASI function that needs it; most guests never do.
     wasi: Option<WasiCtx>,
     deadline: Instant,
-    /// To compute on, after the first millisecond.
+    /// The call's turn to compute, needed after its first millisecond.
     pub(super) turn: Turn,
     memory_limit: usize,
     pub(super) memory: usize,
@@ -88,7 +88,7 @@ impl State {
         }
     }
 
-    /// Of a call that is alone, with the usual limits.
+    /// The state of a single call with the default limits.
     #[cfg(test)]
     pub(super) fn alone(view: crate::view::View) -> Self {
         use super::{budget::Budget, tenant::Tenant, turns::Turns};
@@ -100,12 +100,12 @@ impl State {
         Self::new(reading, Moment { now_ms: 0, seed: 0 }, &limits, (now, turn, charge))
     }
 
-    /// What is left of the time that the call may take.
+    /// Returns the rest of the time that the call may take.
     pub(super) fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Called at each tick of the epoch: the guest gives way, or ends.
+    /// Runs at each tick of the epoch: the guest yields, or ends at its deadline.
     pub(super) fn on_tick(&mut self) -> wasmtime::Result<UpdateDeadline> {
         let left = self.left();
         if left.is_zero() {
@@ -114,7 +114,7 @@ impl State {
         let Some(granted) = self.turn.next() else { return Ok(UpdateDeadline::Yield(1)) };
         let turn = async move {
             tokio::task::yield_now().await;
-            // Past its deadline it goes on to the next tick, which ends it.
+            // Past the deadline the guest continues to the next tick, which ends it.
             drop(tokio::time::timeout(left, granted).await);
         };
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))

@@ -1,4 +1,5 @@
-//! A processor as the engine knows it, whichever of its versions is called: what its calls hold together, and how they are ended.
+//! The engine's account of one processor, shared by all of its versions: what its calls hold
+//! together, and how they are cancelled.
 
 use std::{
     fmt,
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::shares::Id;
 
-/// A processor whose versions share what they may hold. Cheap to clone.
+/// A processor whose versions share slots, turns and memory. Cheap to clone.
 #[derive(Clone)]
 pub struct Tenant(Arc<Shared>);
 
@@ -23,27 +24,28 @@ struct Shared {
     name: Arc<str>,
     id: Id,
     setup_id: Id,
-    /// Of the engine: cancelled when all calls are to end.
+    /// The engine's token, cancelled when all calls have to end.
     over: CancellationToken,
-    /// Of the calls that begin now.
+    /// The token of calls that begin now.
     calls: Mutex<CancellationToken>,
-    /// Bytes that its calls have.
+    /// Bytes of linear memory of all its calls.
     memory: AtomicUsize,
-    /// When it was last refused memory though its own limit allows it.
+    /// The time at which a call was last refused memory though its own limit allowed it.
     short_of_memory: Mutex<Option<Instant>>,
 }
 
-/// Never given twice.
+/// The last id given to a processor; ids are never reused.
 static LAST_ID: AtomicU64 = AtomicU64::new(0);
-/// By it a namespace is told from others. Another one in each process, so that nobody can look for two that are alike.
+/// Hashes namespaces to ids. Seeded in each process, so that nobody can search for two namespaces
+/// with the same id.
 static NAMESPACES: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-/// In the ids of namespaces alone.
+/// The bit that only ids of namespaces have.
 const OF_NAMESPACE: Id = 1 << 63;
 
 // === impl Tenant ===
 
 impl Tenant {
-    /// One that holds nothing yet. `over`: cancelled when all calls are to end.
+    /// Creates an account that holds nothing yet. `over` is cancelled when all calls have to end.
     pub(super) fn new(name: &str, over: &CancellationToken) -> Self {
         Self(Arc::new(Shared {
             name: name.into(),
@@ -56,12 +58,12 @@ impl Tenant {
         }))
     }
 
-    /// What it is called.
+    /// Returns the name of the processor.
     pub fn name(&self) -> &Arc<str> {
         &self.0.name
     }
 
-    /// Cancels the calls that run or wait for a slot; new ones begin as ever.
+    /// Cancels the calls that run or wait for a slot; new calls may begin.
     pub fn cancel_calls(&self) {
         let next = self.0.over.child_token();
         std::mem::replace(&mut *self.0.calls.lock(), next).cancel();
@@ -80,7 +82,8 @@ impl Tenant {
         }
     }
 
-    /// How long ago one of its calls was refused memory though its own limit allows it.
+    /// Returns the time since a call was last refused memory though its own limit allowed it, if
+    /// that ever happened.
     pub fn short_of_memory(&self) -> Option<Duration> {
         self.0.short_of_memory.lock().map(|at| at.elapsed())
     }
@@ -89,18 +92,20 @@ impl Tenant {
         self.0.id
     }
 
-    /// Who has the places of descriptions and trials: all processors of a namespace together, since there may be any number of them and
-    /// none has to run for that.
+    /// Returns the holder of places for descriptions and trials: all processors of a namespace
+    /// together. A namespace can have any number of processors, and none of them has to run for a
+    /// description or a trial.
     pub(super) fn setup_id(&self) -> Id {
         self.0.setup_id
     }
 
-    /// Cancelled when a call that begins now is to end.
+    /// Returns the token that cancels a call that begins now.
     pub(super) fn call(&self) -> CancellationToken {
         self.0.calls.lock().clone()
     }
 
-    /// Cancelled when what is no reconcile is to end: a closed processor is described and tried nevertheless.
+    /// Returns the token that cancels descriptions and trials; [`Tenant::close`] does not cancel
+    /// it.
     pub(super) fn setup(&self) -> CancellationToken {
         self.0.over.clone()
     }
@@ -109,7 +114,7 @@ impl Tenant {
         &self.0.memory
     }
 
-    /// Bytes that its calls have.
+    /// Returns the bytes of linear memory of all its calls.
     pub fn memory_used(&self) -> usize {
         self.0.memory.load(Relaxed)
     }
@@ -125,7 +130,8 @@ impl fmt::Debug for Tenant {
     }
 }
 
-/// The namespace of a processor that is called `namespace/name`; of others, as at the desk, their name.
+/// Returns the namespace of a processor named `namespace/name`, or the whole name where it has no
+/// namespace (developer commands).
 fn namespace_of(name: &str) -> &str {
     name.split_once('/').map_or(name, |(namespace, _)| namespace)
 }

@@ -1,8 +1,9 @@
-//! Whose calls compute, of those that take long: so many calls of one processor take together no more of the CPU than a few of another.
+//! Turns for calls that compute for long, so that many calls of one processor together get no more
+//! CPU time than a few of another.
 //!
-//! A call that ends before its first tick (see `engine/ticker.rs`) never comes here. One that goes on needs a turn for each further
-//! millisecond: there are as many as threads that run calls. Where calls of other processors begin or wait, one processor leaves a thread
-//! to them.
+//! A call that ends before its first tick (see `engine/ticker.rs`) needs no turn. A longer call
+//! needs a turn for each further millisecond; there are as many turns as threads that run calls.
+//! While calls of other processors begin or wait, a processor leaves one thread to them.
 
 use std::sync::{
     Arc,
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::shares::{Bounds, Granted, Id, Shares, Ticket};
 
-/// So long after a call has begun its processor counts as one that wants the CPU.
+/// The time after the begin of a call during which its processor counts as one that wants the CPU.
 const WANTED: Duration = Duration::from_secs(1);
 
 /// The turns of all processors.
@@ -22,12 +23,13 @@ pub(super) struct Turns {
     begun: Begun,
 }
 
-/// Whose call began last, in milliseconds since the start. Looked at without a lock: what is a moment out of date does no harm.
+/// The processor of the last call, and its time, in milliseconds since the start. Read without a
+/// lock: slightly stale values do no harm.
 struct Begun {
     start: Instant,
     last: AtomicU64,
     at: AtomicU64,
-    /// When the last one was another than the one before.
+    /// The time of the last call that was of another processor than the call before.
     changed_at: AtomicU64,
 }
 
@@ -41,7 +43,7 @@ pub(super) struct Turn {
 // === impl Turns ===
 
 impl Turns {
-    /// For so many threads that run calls.
+    /// Creates the turns of this many threads that run calls.
     pub(super) fn new(threads: usize) -> Self {
         let threads = threads.max(1);
         let bounds = Bounds { total: threads, reserve: 0, share: threads };
@@ -50,13 +52,13 @@ impl Turns {
         Self { shares: Shares::new(bounds), threads, begun }
     }
 
-    /// A call begins now. It has no turn yet.
+    /// Registers a call that begins now. The call has no turn yet.
     pub(super) fn begin(self: &Arc<Self>, of: Id, now: Instant) -> Turn {
         self.begun.note(of, now);
         Turn { turns: Arc::clone(self), of, ticket: None }
     }
 
-    /// What one processor may hold.
+    /// Returns the number of turns that one processor may hold.
     fn share(&self, of: Id, others_wait: bool) -> usize {
         let is_wanted = others_wait || self.begun.by_others(of, Instant::now());
         if is_wanted { self.threads.saturating_sub(1).max(1) } else { self.threads }
@@ -75,11 +77,11 @@ impl Begun {
         }
     }
 
-    /// Whether a call of another processor began a moment ago.
+    /// Returns whether a call of another processor began within [`WANTED`].
     fn by_others(&self, of: Id, now: Instant) -> bool {
         let at = if self.last.load(Relaxed) == of { &self.changed_at } else { &self.at };
         let (at, now) = (at.load(Relaxed), self.millis(now));
-        // Zero: there was none.
+        // Zero means that no call began yet.
         at > 0 && u128::from(now.saturating_sub(at)) < WANTED.as_millis()
     }
 
@@ -92,7 +94,8 @@ impl Begun {
 // === impl Turn ===
 
 impl Turn {
-    /// Asks for a turn, or whether this one may go on: what is waited for, if not.
+    /// Asks for a turn, or to keep the current one. Returns a receiver to wait on, unless the call
+    /// may continue at once.
     pub(super) fn next(&mut self) -> Option<Granted> {
         let (turns, of) = (&self.turns, self.of);
         let share = |others_wait| turns.share(of, others_wait);
@@ -101,7 +104,7 @@ impl Turn {
         granted
     }
 
-    /// Gives the turn back: the call waits for something else.
+    /// Gives the turn back, while the call waits for something other than the CPU.
     pub(super) fn give_back(&mut self) {
         if let Some(ticket) = self.ticket.take() {
             self.turns.shares.give_back(ticket);
@@ -126,7 +129,8 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         turns.begun.note(1, at(5));
         assert!(turns.begun.by_others(2, at(900)), "another sees that one began");
-        // Before there was one, there was none: the first change of hands counts as one.
+        // Before the first call there was no other processor, but the first call counts as a change
+        // of processors.
         assert!(!turns.begun.by_others(1, at(1100)), "its own call is no reason");
         turns.begun.note(2, at(2000));
         assert!(turns.begun.by_others(1, at(2999)));

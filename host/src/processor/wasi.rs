@@ -1,7 +1,8 @@
-//! WASI 0.2 as guests find it: whole, and empty.
+//! WASI 0.2 as guests see it: complete, and empty.
 //!
-//! There is no environment, no argument, no directory and no socket. Standard output and error are lines of the log, clocks
-//! stand still at the call's time, waiting for a clock ends at once, random bytes are the operating system's.
+//! There is no environment, no argument, no directory and no socket. Standard output and error
+//! become log lines, clocks stand still at the call's time, waiting for a clock ends at once,
+//! random bytes are the operating system's.
 
 mod clocks;
 mod random;
@@ -15,7 +16,7 @@ use wasmtime_wasi::p2::bindings::{cli, clocks as wasi_clocks, random as wasi_ran
 
 use super::state::State;
 
-/// Links all of it.
+/// Links all WASI interfaces, with the host's own clocks, random numbers and standard streams.
 pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_async(linker)?;
     linker.allow_shadowing(true);
@@ -30,7 +31,7 @@ pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// What is behind the rest of it: nothing.
+/// Returns the context of all other WASI interfaces, which grants nothing.
 pub(super) fn empty() -> WasiCtx {
     WasiCtx::builder().allow_tcp(false).allow_udp(false).allow_ip_name_lookup(false).build()
 }

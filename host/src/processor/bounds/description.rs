@@ -1,4 +1,4 @@
-//! Descriptions.
+//! Bounds on descriptions.
 
 use super::{
     DESCRIPTION, ENTRY, FIELDS, FINALIZERS, NAME, PATH, READS, RECONCILERS, SELECTOR, VERSION,
@@ -6,10 +6,11 @@ use super::{
 };
 use crate::contract::{Description, Kind, Reconciler, Selection};
 
-/// Stands for any kind or group.
+/// The wildcard for any kind or group.
 const ANY: &str = "*";
 
-/// Refuses a description with more in it, or longer texts, than the host keeps. The message names the place and the bound.
+/// Refuses a description with more entries, or longer texts, than the host keeps. The message names
+/// the place and the bound.
 pub(in crate::processor) fn check(of: &Description) -> Result<(), String> {
     if !text::is_label(&of.name) {
         return Err(wrong("name", &of.name, &label()));
@@ -76,7 +77,8 @@ fn check_selection(place: &str, of: &Selection) -> Result<(), String> {
     check_paths(&format!("{place}.matching"), of.matching.iter().map(|(path, _)| path))
 }
 
-/// By Kubernetes' rules, or any. What is empty is told by the grant.
+/// Refuses parts of a kind that are neither `*` nor named by Kubernetes' rules. Empty versions and
+/// kinds are refused by the grant.
 fn check_kind(place: &str, of: &Kind) -> Result<(), String> {
     let Kind { group, version, kind } = of;
     let parts = [

@@ -1,9 +1,9 @@
-//! Arguments of reads.
+//! Bounds on the arguments of reads.
 
 use super::{ENTRY, FIELDS, PAGE_TOKEN, PATH, READ_ARGUMENTS, text};
 use crate::contract::{Kind, ObjectRef, Selection};
 
-/// Accepted forms, as messages name them.
+/// Accepted forms, as error messages show them.
 const KIND: &str = "a kind is named as Kubernetes names it: a group that is a DNS subdomain or \"\", a version and a kind of at most 63 \
                     letters, digits and `-`";
 const NAMESPACE: &str = "a namespace is a DNS label of at most 63 lower-case letters, digits and `-`; for objects without namespace, and \
@@ -11,18 +11,18 @@ const NAMESPACE: &str = "a namespace is a DNS label of at most 63 lower-case let
 const OBJECT: &str =
     "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
 
-/// Bytes of the arguments of a `get`.
+/// Returns the bytes of the arguments of a `get`.
 pub(in crate::processor) fn get_size(of: &ObjectRef, fields: &[String]) -> usize {
     let named = named(&of.cluster, &of.kind, of.namespace.as_deref());
     named + of.name.len() + entries(fields)
 }
 
-/// Bytes of the arguments of a `list`.
+/// Returns the bytes of the arguments of a `list`.
 pub(in crate::processor) fn list_size(of: &Selection, from: Option<&str>) -> usize {
     selection_size(of) + from.map_or(0, str::len)
 }
 
-/// Bytes of a selection.
+/// Returns the bytes of a selection.
 pub(super) fn selection_size(of: &Selection) -> usize {
     let named = named(&of.cluster, &of.kind, of.namespace.as_deref());
     let requirements = of.labels.bytes().filter(|byte| *byte == b',').count();
@@ -41,7 +41,7 @@ fn entries(texts: &[String]) -> usize {
     texts.iter().map(|text| ENTRY + text.len()).sum()
 }
 
-/// Refuses a `get` that no declaration can make right.
+/// Refuses a `get` that would be invalid under any declaration.
 pub(in crate::processor) fn check_get(of: &ObjectRef, fields: &[String]) -> Result<(), String> {
     check_size(get_size(of, fields))?;
     check_kind(&of.cluster, &of.kind)?;
@@ -49,7 +49,7 @@ pub(in crate::processor) fn check_get(of: &ObjectRef, fields: &[String]) -> Resu
     check_paths("fields", fields.iter())
 }
 
-/// Refuses a `list` that no declaration can make right.
+/// Refuses a `list` that would be invalid under any declaration.
 pub(in crate::processor) fn check_list(of: &Selection, from: Option<&str>) -> Result<(), String> {
     check_size(list_size(of, from))?;
     check_kind(&of.cluster, &of.kind)?;

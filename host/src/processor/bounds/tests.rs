@@ -20,7 +20,7 @@ use crate::{
     view::{PAGE_BYTES, Readable, View},
 };
 
-/// Rows of wit/world.wit, with the constants that they tell of.
+/// Rows of the tables in wit/world.wit, with the constants that they state.
 const ROWS: &[(&str, &str, usize)] = &[
     ("ENTRY", "an entry of a list, beside its texts, in all sums of bytes", ENTRY),
     ("IMPORT_COPY", "arguments of one import, all their texts together", IMPORT_COPY),
@@ -60,7 +60,7 @@ const ROWS: &[(&str, &str, usize)] = &[
     ("DENIAL", "the message of such a denial", DENIAL),
 ];
 
-/// `64 KiB`, `10,000`, `5 s` as a number.
+/// Parses `64 KiB`, `10,000`, `5 s` as a number.
 fn number(text: &str) -> Option<usize> {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let number: usize = number.trim_end_matches(',').replace(',', "").parse().ok()?;
@@ -71,7 +71,7 @@ fn number(text: &str) -> Option<usize> {
     })
 }
 
-/// The rows of the tables of limits: what, how much.
+/// Returns the rows of the tables of limits: subject and value.
 fn rows() -> Vec<(&'static str, &'static str)> {
     let world = include_str!("../../../../wit/world.wit");
     let rows = world.lines().filter_map(|line| line.trim_start().strip_prefix("/// | "));
@@ -123,7 +123,7 @@ fn every_constant_has_a_row() {
     assert_eq!(constants, rows);
 }
 
-/// A rule, what follows it and what does not.
+/// A rule, names that it accepts and names that it refuses.
 type Case = (&'static str, fn(&str) -> bool, &'static [&'static str], &'static [&'static str]);
 
 #[test]
@@ -315,7 +315,7 @@ fn a_description_is_no_larger_than_the_host_keeps() {
     assert_eq!(described(|of| of.reads[0].kind = any), None);
 }
 
-/// Long, empty and strange texts, and usual ones.
+/// Generates long, empty and strange texts, and usual ones.
 fn strange() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => prop::sample::select(vec!["a", "default", "v1", "g", "Rule", "", "*", "metadata.name"])
@@ -341,7 +341,7 @@ fn selection() -> impl Strategy<Value = Selection> {
     })
 }
 
-/// A call that may read Rules and Things, of which there is one.
+/// Returns the state of a call that may read Rules and Things; one object of each kind exists.
 fn call() -> State {
     let description = description(all("Rule"), vec![all("Thing")]);
     let (readable, stores) = (Arc::new(Readable::new(&description).unwrap()), Stores::new());
@@ -354,7 +354,7 @@ fn call() -> State {
     State::alone(View::new(stores, readable, PAGE_BYTES))
 }
 
-/// What a guest does with its imports.
+/// A use that a guest makes of its imports.
 #[derive(Clone, Debug)]
 enum Step {
     Get(Selection),
@@ -379,7 +379,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Carries a step out; gives back how long the refusal is, where it is one.
+/// Carries out a step; returns the length of the refusal, 0 if there is none.
 fn carry_out(state: &mut State, step: Step) -> usize {
     let refusal = match step {
         Step::Get(Selection { kind, namespace, name, fields, cluster, .. }) => {
@@ -418,7 +418,8 @@ fn carry_out(state: &mut State, step: Step) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// What is kept of a call is at most a small constant times what it may ask with, and nothing of what was refused.
+    /// The memory kept for a call is at most a small constant times the arguments that it may pass;
+    /// refused arguments are not kept.
     #[test]
     fn what_is_kept_of_a_call_is_bounded(steps in prop::collection::vec(step(), 1..20)) {
         let mut state = call();
@@ -442,7 +443,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
-    /// Whatever is asked, what is not refused is small and has the forms of Kubernetes, and what is refused says so in few words.
+    /// Accepted arguments are small and have Kubernetes' forms; the messages of refusals are short.
     #[test]
     fn what_passes_is_bounded_and_what_does_not_is_told_shortly(of in selection(), from in prop::option::of(strange())) {
         match check_list(&of, from.as_deref()) {

@@ -42,12 +42,11 @@ impl Fixture {
         matches!(self.cache.get(Digest::of(module)), Found::Refused)
     }
 
-    /// How many files there are.
     fn count(&self) -> usize {
         self.dir.path().read_dir().unwrap().count()
     }
 
-    /// Says that an entry was used so long ago.
+    /// Sets the entry's last use to `age` ago.
     fn age(&self, path: &PathBuf, age: Duration) {
         let file = File::options().write(true).open(path).unwrap();
         let now = fs::metadata(self.dir.path()).unwrap().modified().unwrap();
@@ -139,7 +138,7 @@ fn what_was_not_used_for_longest_goes() {
     fixture.put(b"c");
     assert!(fixture.has(b"a") && !fixture.has(b"b") && fixture.has(b"c"));
 
-    // The newest stays though it is too large alone.
+    // The newest entry stays though it alone exceeds the limit.
     let small = Fixture::with(&wasmtime::Engine::default(), size - 1);
     small.put(b"a");
     assert!(small.has(b"a"));

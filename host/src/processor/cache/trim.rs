@@ -1,4 +1,4 @@
-//! Takes away what was not used for longest.
+//! Evicts the entries that were used longest ago.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use crate::cache_dir::CacheDir;
 
-/// A file that was begun and not finished for so long never will be: its host was killed.
+/// Age of an unfinished file after which its host is taken for killed.
 const FORGOTTEN: Duration = Duration::from_hours(1);
 
 struct Entry {
@@ -18,8 +18,8 @@ struct Entry {
     name: String,
 }
 
-/// Removes entries until all together take no more than the limit, and what was left unfinished; but not the newest one. Whoever has an
-/// entry open keeps it, as files are.
+/// Removes the entries used longest ago until the total is within the limit, and abandoned
+/// unfinished files; never the newest entry. A process that has an entry open keeps its content.
 pub(super) fn trim(dir: &CacheDir, newest: &str, limit: u64) {
     let mut entries = match entries(dir) {
         Ok(entries) => entries,
@@ -39,7 +39,7 @@ pub(super) fn trim(dir: &CacheDir, newest: &str, limit: u64) {
         }
         match dir.dir().remove_file(&name) {
             Ok(()) => debug!(name, "removed an old entry of the code cache"),
-            // Another host was faster.
+            // Another host removed it first.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 debug!(name, %error, "an old entry of the code cache stays");
@@ -54,7 +54,8 @@ fn entries(dir: &CacheDir) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for entry in dir.dir().entries()? {
         let entry = entry?;
-        // What is no file is none of ours; what is gone meanwhile was taken by another host.
+        // The cache consists of files only; an entry without metadata was removed by another host
+        // meanwhile.
         let Some(metadata) = entry.metadata().ok().filter(cap_std::fs::Metadata::is_file) else {
             continue;
         };

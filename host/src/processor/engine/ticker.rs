@@ -1,6 +1,7 @@
-//! The thread that moves the engines' epoch on each millisecond, so that guests give way and notice their deadline.
+//! The thread that moves the engines' epoch each millisecond, so that guests yield and notice their
+//! deadline.
 //!
-//! It rests while no call runs: an idle host uses no time.
+//! The thread sleeps while no call runs: an idle host uses no CPU time.
 
 use std::io;
 use std::sync::Arc;
@@ -8,12 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// How long a guest may run before others on its thread get their turn.
+/// The time that a guest may run before other calls on its thread get their turn.
 const TICK: Duration = Duration::from_millis(1);
-/// Ticks without a call until the thread rests; waking it costs a system call, so not at once.
+/// Ticks without a call until the thread sleeps. Waking the thread costs a system call, so it does
+/// not sleep at once.
 const TICKS_UNTIL_REST: u32 = 50;
 
-/// Owns the thread; it ends when this is dropped.
+/// Owns the thread, which ends when the `Ticker` is dropped.
 pub(super) struct Ticker {
     state: Arc<TickerState>,
     thread: Option<JoinHandle<()>>,
@@ -26,7 +28,7 @@ struct TickerState {
     stop: AtomicBool,
 }
 
-/// A call that runs; as long as one does, the epoch moves.
+/// A call that runs. The epoch moves while at least one exists.
 pub(in crate::processor) struct Running<'a> {
     state: &'a TickerState,
 }
@@ -62,7 +64,7 @@ impl Drop for Ticker {
         self.state.stop.store(true, SeqCst);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been printed by it; there is nobody left to tell.
+            // The thread has printed its panic, and nobody is left to report it to.
             drop(thread.join());
         }
     }
@@ -86,8 +88,8 @@ impl TickerState {
         }
     }
 
-    /// Waits for a call. `rests` is set before `running` is looked at, and a call does the two in the other order: one of
-    /// them sees the other.
+    /// Sleeps until a call begins. `rests` is set before `running` is read, and a call does the two
+    /// in the other order: at least one of the two sees the other.
     fn rest(&self) {
         self.rests.store(true, SeqCst);
         while self.running.load(SeqCst) == 0 && !self.stop.load(SeqCst) {

@@ -1,4 +1,4 @@
-//! The time of the call.
+//! The `clock` import: the time of the call.
 
 use crate::processor::bindings::mortise::host::clock::Host;
 use crate::processor::state::State;

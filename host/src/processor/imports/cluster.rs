@@ -1,4 +1,4 @@
-//! Reads: answered from the view of the call, counted.
+//! The `cluster` import: reads, answered from the view of the call and counted.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::processor::limits::Limits;
 use crate::processor::state::{Exceeded, State};
 use crate::view::View;
 
-/// What a call reads from, and what is left of its limits.
+/// The view that a call reads from, and the remainder of its limits on reads.
 pub(in crate::processor) struct Reading {
     view: Option<View>,
     reads_left: u32,
@@ -21,7 +21,7 @@ pub(in crate::processor) struct Reading {
 // === impl Reading ===
 
 impl Reading {
-    /// Without a view, for `describe`, every read is denied.
+    /// Creates the state of a call's reads. Without a view, for `describe`, every read is denied.
     pub(in crate::processor) fn new(view: Option<View>, limits: &Limits) -> Self {
         Self {
             view,
@@ -31,7 +31,7 @@ impl Reading {
         }
     }
 
-    /// The view, with what was read from it.
+    /// Returns the view, with the reads made from it.
     pub(in crate::processor) fn finish(self) -> Option<View> {
         let asked = bounds::CALL_ARGUMENTS - self.arguments_left;
         self.view.map(|mut view| {
@@ -40,7 +40,8 @@ impl Reading {
         })
     }
 
-    /// How many reads there were of these limits, and how many bytes they asked with and returned.
+    /// Returns the number of reads, and the bytes of their arguments and answers, counted against
+    /// `limits`.
     pub(in crate::processor) fn used(&self, limits: &Limits) -> (u32, usize) {
         let reads = limits.reads.saturating_sub(self.reads_left);
         (reads, limits.read_bytes.saturating_sub(self.bytes_left))
@@ -51,8 +52,8 @@ impl Reading {
         self.arguments_left
     }
 
-    /// Counts a read with arguments of this size: what it is answered from if it can be a read at all. What is refused is dropped
-    /// with its arguments.
+    /// Counts a read with arguments of this size, and returns the view that answers it unless the
+    /// read is invalid. The arguments of a refused read are not kept.
     fn begin(
         &mut self,
         size: usize,
@@ -77,14 +78,15 @@ impl Reading {
         Ok(())
     }
 
-    /// Counts what was returned, and objects that were fetched for it and are kept until the end of the call.
+    /// Counts the bytes returned, or the bytes of the objects fetched for this read and kept until
+    /// the end of the call, if those are more.
     fn end(&mut self, returned: usize) -> Result<(), Exceeded> {
         let fetched = self.view.as_mut().map_or(0, View::take_fetched);
         self.count(returned.max(fetched))
     }
 }
 
-/// Cuts what a refusal says of texts of the guest's own.
+/// Cuts the texts of the guest that a refusal repeats.
 fn bounded(error: ReadError) -> ReadError {
     let cut = |mut message: String| {
         text::cut(&mut message, bounds::READ_ERROR);
@@ -98,7 +100,7 @@ fn bounded(error: ReadError) -> ReadError {
     }
 }
 
-/// Waits for an answer no longer than the call may take.
+/// Waits for an answer, at most for the rest of the call's time.
 async fn within<T>(left: Duration, answer: impl Future<Output = T>) -> Result<T, Exceeded> {
     tokio::time::timeout(left, answer).await.map_err(|_| Exceeded::Deadline)
 }
@@ -185,11 +187,11 @@ mod tests {
             assert!(reading.begin(bounds::READ_ARGUMENTS, || Ok(())).is_ok());
         }
         assert!(matches!(reading.begin(1, || Ok(())), Err(Exceeded::Arguments)));
-        // What is refused leaves nothing behind.
+        // The arguments of a refused read are not charged.
         assert!(reading.begin(1, || Err("no read".to_owned())).is_ok());
     }
 
-    /// The attack of long names: what comes back is short, and nothing of it stays.
+    /// Regression against long names: the refusal is short, and no argument is kept.
     #[tokio::test]
     async fn a_read_with_megabytes_of_arguments_is_refused_and_leaves_nothing() {
         let long = "x".repeat(15 << 20);

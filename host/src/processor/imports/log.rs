@@ -1,4 +1,4 @@
-//! The guest's log.
+//! The `log` import.
 
 use crate::processor::bindings::mortise::host::log::{Host, Level};
 use crate::processor::state::State;

@@ -57,7 +57,7 @@ fn a_failure_counts_too() {
     assert!(refusal(4, &Err(failure)).unwrap().contains("it has 5 bytes"));
 }
 
-/// Before, what has no texts was free: 10,000 deletions of nothing had no size at all.
+/// Regression: entries without texts were free; 10,000 deletions of nothing had no size at all.
 #[test]
 fn entries_count_where_their_texts_are_empty() {
     let kind = crate::fixture::v1("", "Pod");

@@ -1,7 +1,8 @@
 //! Clocks that stand still at the call's time.
 //!
-//! To look at the wall clock marks the run: it shows something else next time. The monotonic clock can only be compared with
-//! itself, so it shows the same in every call and marks nothing; runtimes look at it whenever they start.
+//! Reading the wall clock marks the run, because the clock shows another time in the next run. The
+//! monotonic clock can only be compared with itself, so it shows the same in every call and marks
+//! nothing; language runtimes read it whenever they start.
 
 use wasmtime::component::Resource;
 use wasmtime_wasi::p2::bindings::clocks::{monotonic_clock, wall_clock};
@@ -9,12 +10,13 @@ use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 
 use crate::processor::state::State;
 
-/// What the contract's clock tells.
+/// Resolution of the contract's clock.
 const MILLISECOND_NS: u32 = 1_000_000;
-/// What the monotonic clock shows. Not zero, which Go's runtime takes for a broken clock.
+/// The value of the monotonic clock. Not zero, which Go's runtime takes for a broken clock.
 const MONOTONIC_NS: u64 = 1_000_000_000;
 
-/// Ready at once: time does not pass during a call, so waiting for it would never end.
+/// A pollable that is ready at once: time does not pass during a call, so waiting for it would
+/// never end.
 struct Ready;
 
 #[wasmtime_wasi::async_trait]

@@ -1,5 +1,6 @@
-//! Random bytes: the operating system's, which mark the run as not repeatable, and numbers from the call's seed, which do not. In
-//! a simulation all follow from the call.
+//! Random bytes: secure ones of the operating system, which mark the run as not repeatable, and
+//! insecure ones from the call's seed, which do not. In a simulation all bytes are derived from the
+//! call.
 
 use rand::TryRngCore;
 use rand::rngs::OsRng;
@@ -10,7 +11,8 @@ use crate::processor::{
     state::{Exceeded, State},
 };
 
-/// Numbers that follow from a seed: `SplitMix64`. Good enough for hash tables, and for nothing that must stay secret.
+/// A random number generator with a seed: `SplitMix64`. Good enough for hash tables, and for
+/// nothing that must stay secret.
 #[derive(Debug)]
 pub(in crate::processor) struct Chance {
     state: u64,
@@ -41,7 +43,7 @@ impl Chance {
     }
 }
 
-/// How many bytes to make, if they are not too many.
+/// Converts the requested number of bytes, if it is within the bound.
 fn length(asked: u64) -> wasmtime::Result<usize> {
     let length = usize::try_from(asked).ok().filter(|length| *length <= RANDOM_BYTES);
     length.ok_or_else(|| Exceeded::RandomBytes { asked, limit: RANDOM_BYTES }.into())
