@@ -1,7 +1,9 @@
-//! A real Kubernetes control plane: the Go program in `tests/cluster`, built on first use, which takes minutes the first time.
+//! A real Kubernetes control plane: the Go program in `tests/cluster`, built on first use, which
+//! takes minutes the first time.
 //!
-//! The tests of a process share one ([`shared`]), each in a namespace of its own; a test that breaks one has its own ([`own`]).
-//! However the process ends, it ends with it; what is left in its folder is there to be looked at until the next run.
+//! The tests of a process share one control plane ([`shared`]), each in a namespace of its own; a
+//! test that breaks it has one of its own ([`own`]). The control plane ends with the process,
+//! however that ends; the rest of its folder can be inspected until the next run.
 
 mod audit;
 mod folder;
@@ -28,13 +30,13 @@ pub use self::audit::{Audit, Event, ObjectReference, Status, User};
 use self::folder::Folder;
 use crate::go;
 
-/// What the program is for, as it is said where Go is missing.
+/// The tests named in the message that Go is missing.
 const TESTS: &str = "the tests that need a control plane";
-/// The controllers that act on nothing but what is deleted, and on RBAC.
+/// The controllers that act only on deleted objects and on RBAC.
 const FEW_CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,disruption-controller,\
     clusterrole-aggregation-controller";
 
-/// A control plane that runs. It ends when this is dropped, or with the process.
+/// A running control plane. It ends on drop, or with the process.
 pub struct Cluster {
     program: PathBuf,
     folder: Folder,
@@ -43,13 +45,13 @@ pub struct Cluster {
 /// A process of a control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Where all is kept.
+    /// Stores all objects.
     Etcd,
-    /// The API.
+    /// Serves the Kubernetes API.
     ApiServer,
-    /// Deployments, garbage, namespaces, service accounts, and so on.
+    /// Runs the controllers of Deployments, garbage, namespaces, service accounts, and so on.
     ControllerManager,
-    /// Gives pods a node.
+    /// Assigns nodes to pods.
     Scheduler,
     /// Simulates the node, and the pods on it.
     Kwok,
@@ -61,64 +63,66 @@ enum Form {
     Bare,
 }
 
-/// The control plane of this process, started on first use. None without Go, which is said then.
+/// Returns the control plane of this process, started on first use. Returns `None` without Go, and
+/// reports that.
 ///
 /// # Errors
 ///
-/// What keeps it from being built or started, the same for all who ask.
+/// Fails if it cannot be built or started; the error is the same for all callers.
 pub async fn shared() -> Result<Option<&'static Cluster>> {
     static SHARED: OnceLock<Result<Option<Cluster>, String>> = OnceLock::new();
     of_process(&SHARED, Form::Whole).await
 }
 
-/// Another one of this process, in which nothing becomes of what is there: no scheduler, no nodes, and of the controllers only
-/// those for garbage, namespaces, disruption budgets and aggregated roles.
+/// Returns another control plane of this process, in which objects have few effects: no scheduler,
+/// no nodes, and only the controllers for garbage, namespaces, disruption budgets and aggregated
+/// roles.
 ///
 /// # Errors
 ///
-/// As for [`shared`].
+/// Fails as [`shared`] does.
 pub async fn bare() -> Result<Option<&'static Cluster>> {
     static BARE: OnceLock<Result<Option<Cluster>, String>> = OnceLock::new();
     of_process(&BARE, Form::Bare).await
 }
 
-/// One that is nobody else's.
+/// Starts a control plane for the caller alone.
 ///
 /// # Errors
 ///
-/// What keeps it from being built or started.
+/// Fails if it cannot be built or started.
 pub async fn own() -> Result<Option<Cluster>> {
     own_of(process::id()).await
 }
 
-/// One that is nobody else's, in which as little happens by itself as in [`bare`].
+/// Starts a control plane for the caller alone, with as few controllers as [`bare`].
 ///
 /// # Errors
 ///
-/// As for [`own`].
+/// Fails as [`own`] does.
 pub async fn own_bare() -> Result<Option<Cluster>> {
     blocking(|| Cluster::start(Form::Bare, process::id())).await
 }
 
-/// One that ends with another process than this.
+/// Starts a control plane that ends with the process `parent` instead of this process.
 ///
 /// # Errors
 ///
-/// As for [`own`].
+/// Fails as [`own`] does.
 pub async fn own_of(parent: u32) -> Result<Option<Cluster>> {
     blocking(move || Cluster::start(Form::Whole, parent)).await
 }
 
-/// Istio's definitions of its kinds, from its own Go module. None without Go.
+/// Returns Istio's definitions of its kinds, from its Go module. Returns `None` without Go.
 ///
 /// # Errors
 ///
-/// What keeps them from being read.
+/// Fails if the definitions cannot be read.
 pub async fn istio() -> Result<Option<Vec<Value>>> {
     blocking(|| {
         let Some(program) = program()? else { return Ok(None) };
         let text = run(&program, ["crds", "istio"])?;
-        // Longer than what the parser takes from strangers.
+        // The text exceeds the budget that the parser has for untrusted input.
         let options = serde_saphyr::options! { budget: None };
         Ok(Some(serde_saphyr::from_multiple_with_options(&text, options)?))
     })
@@ -148,7 +152,7 @@ fn program() -> Result<Option<PathBuf>> {
     go::program("cluster", TESTS)
 }
 
-/// Runs the program to its end; what it prints.
+/// Runs the program to its end and returns its standard output.
 fn run(
     program: &Path,
     arguments: impl IntoIterator<Item: AsRef<std::ffi::OsStr>>,
@@ -176,40 +180,41 @@ impl Cluster {
         Ok(Some(Self { program, folder }))
     }
 
-    /// An administrator's kubeconfig.
+    /// Returns the path of an administrator's kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
 
-    /// Where its certificates, keys and logs are.
+    /// Returns the folder of certificates, keys and logs.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// How an administrator connects.
+    /// Returns an administrator's client configuration.
     ///
     /// # Errors
     ///
-    /// A kubeconfig that cannot be used.
+    /// Fails if the kubeconfig cannot be used.
     pub async fn config(&self) -> Result<Config> {
         let kubeconfig = Kubeconfig::read_from(self.kubeconfig())?;
         Ok(Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
     }
 
-    /// An administrator's client. It belongs to the runtime that it is made in.
+    /// Returns an administrator's client. It must be used in the runtime that it is made in.
     ///
     /// # Errors
     ///
-    /// A kubeconfig that cannot be used.
+    /// Fails if the kubeconfig cannot be used.
     pub async fn client(&self) -> Result<Client> {
         Ok(Client::try_from(self.config().await?)?)
     }
 
-    /// Makes a namespace for one test, and waits until pods can be made in it. The name begins as is said.
+    /// Creates a namespace for one test, and waits until pods can be created in it. The name begins
+    /// with `prefix`.
     ///
     /// # Errors
     ///
-    /// What the API says.
+    /// Fails if the API refuses a request.
     pub async fn namespace(&self, prefix: &str) -> Result<String> {
         let client = self.client().await?;
         let wanted = Namespace {
@@ -228,11 +233,11 @@ impl Cluster {
         Ok(name)
     }
 
-    /// Applies definitions of kinds, and waits until they are served.
+    /// Applies definitions of kinds, and waits until the kinds are served.
     ///
     /// # Errors
     ///
-    /// What the API says.
+    /// Fails if the API refuses a request, or a definition has no name.
     #[expect(clippy::disallowed_methods, reason = "what a test finds there is no processor's")]
     pub async fn install(&self, definitions: &[Value]) -> Result<()> {
         let kinds = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(
@@ -254,39 +259,39 @@ impl Cluster {
         Ok(())
     }
 
-    /// Begins to read what is asked of the API from now on.
+    /// Starts reading the requests to the API from now on.
     ///
     /// # Errors
     ///
-    /// A log that cannot be read.
+    /// Fails if the audit log cannot be read.
     pub async fn audit(&self) -> Result<Audit> {
         Audit::begin(self.folder.path().join("audit.log"), self.client().await?)
     }
 
-    /// Ends a part at once, as a crash would.
+    /// Kills a part, as a crash would.
     ///
     /// # Errors
     ///
-    /// A part that does not run.
+    /// Fails if the part does not run.
     pub async fn kill(&self, part: Part) -> Result<()> {
         self.command("kill", part).await
     }
 
-    /// Starts a part again, and returns when it is ready.
+    /// Starts a part again, and returns when the part is ready.
     ///
     /// # Errors
     ///
-    /// A part that runs, or does not start.
+    /// Fails if the part already runs, or does not start.
     pub async fn restart(&self, part: Part) -> Result<()> {
         self.command("start", part).await
     }
 
-    /// Makes etcd forget all former states of what it holds. Who watches from one of them is told so once the API server, which
-    /// remembers some by itself, was killed and started again.
+    /// Makes etcd forget all former revisions. A watch from one of them gets an error once the API
+    /// server, which caches some revisions, was killed and started again.
     ///
     /// # Errors
     ///
-    /// An etcd that does not run.
+    /// Fails if etcd does not run.
     pub async fn compact(&self) -> Result<()> {
         self.command("compact", None).await
     }
@@ -305,7 +310,7 @@ impl Cluster {
 // === impl Part ===
 
 impl Part {
-    /// As the program calls it.
+    /// Returns the name that the Go program uses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",

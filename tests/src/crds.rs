@@ -1,5 +1,5 @@
-//! The folder `crds/`, and the definition of Processors in `deploy/install.yaml`: written from the Rust types, and checked against
-//! them.
+//! Writes the folder `crds/`, and the definition of Processors in `deploy/install.yaml`, from the
+//! Rust types, and checks that they are up to date.
 
 use std::{
     collections::BTreeMap,
@@ -12,14 +12,14 @@ use mortise_host::api::definition::processors;
 use mortise_sdk::crd::{Column, definition};
 use serde_json::Value;
 
-/// What every file starts with.
+/// The first line of every file.
 const HEAD: &str =
     "# Written by `cargo crds` from the Rust types; a test fails if the two differ.\n";
 
-/// What stands between two documents of a file.
+/// The separator of two documents in a file.
 const BETWEEN: &str = "\n---\n";
 
-/// The definitions that the workspace's packages own.
+/// Returns the definitions that the workspace's packages own.
 fn definitions() -> Vec<Value> {
     vec![api_rule::api::definition(), secret_copies(), processors()]
 }
@@ -36,17 +36,17 @@ fn secret_copies() -> Value {
     )
 }
 
-/// The folder in this checkout.
+/// Returns the path of `crds/` in this checkout.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crds")
 }
 
-/// The file that installs the host.
+/// Returns the path of the file that installs the host.
 pub fn installation() -> PathBuf {
     folder().join("../deploy/install.yaml")
 }
 
-/// What that file is to be: as it is, but for the definition of Processors.
+/// Returns that file's text with an up-to-date definition of Processors.
 fn installed(text: &str) -> anyhow::Result<String> {
     let definition = text_of(&processors())?;
     let mut documents: Vec<&str> = text.split(BETWEEN).collect();
@@ -59,7 +59,7 @@ fn text_of(definition: &Value) -> anyhow::Result<String> {
     Ok(format!("{HEAD}{}", serde_saphyr::to_string(definition)?))
 }
 
-/// The files as the types say that they should be: paths within the folder, and their text.
+/// Returns the files to write: paths within the folder, and their text.
 pub fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     let file = |definition: Value| {
         let text = |pointer| {
@@ -75,7 +75,7 @@ pub fn files() -> anyhow::Result<BTreeMap<PathBuf, String>> {
     definitions().into_iter().map(file).collect()
 }
 
-/// Writes the files.
+/// Writes all files.
 pub fn write() -> anyhow::Result<()> {
     for (path, text) in files()? {
         let path = folder().join(path);

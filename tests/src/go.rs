@@ -1,4 +1,4 @@
-//! The Go programs in this folder, built on first use.
+//! Builds the Go programs in `tests/` on first use.
 
 use std::{
     collections::HashMap,
@@ -15,24 +15,26 @@ use crate::tool;
 
 type Built = Arc<OnceLock<Result<Option<PathBuf>, String>>>;
 
-/// What the program in `tests/clients` is for.
+/// The tests named in the message that Go is missing.
 const CLIENTS: &str = "the tests of it::clients::client_go";
 
-/// The program in `tests/clients`, which tries an API with client-go. None as [`program`] has it.
+/// Returns the program in `tests/clients`, which tries an API with client-go; `None` in the cases
+/// of [`program`].
 ///
 /// # Errors
 ///
-/// A program that does not compile.
+/// Fails if the program does not compile.
 ///
 /// # Panics
 ///
-/// Go or the modules are missing, and [`tool::VARIABLE`] requires Go.
+/// Panics if Go or the modules are missing, and [`tool::VARIABLE`] requires Go.
 pub fn clients() -> Result<Option<PathBuf>> {
     program("clients", CLIENTS)
 }
 
-/// The program in a folder of `tests/`, built the first time that its sources are as they are; it lies in a folder of its own in
-/// the target directory. None where Go is not on the PATH or cannot get the modules: that is said as [`tool::is_there`] says it.
+/// Builds the program in a folder of `tests/`, once for each state of its sources, in a folder of
+/// its own in the target directory. Returns `None` if Go is not on the PATH or cannot get the
+/// modules, and reports that as [`tool::is_there`] does.
 pub(crate) fn program(folder: &str, tests: &str) -> Result<Option<PathBuf>> {
     static PROGRAMS: Mutex<Option<HashMap<String, Built>>> = Mutex::new(None);
     let built = {
@@ -43,7 +45,7 @@ pub(crate) fn program(folder: &str, tests: &str) -> Result<Option<PathBuf>> {
     result.clone().map_err(|error| anyhow!(error))
 }
 
-/// Where cargo puts programs: the folder above that of the tests.
+/// Returns the folder in which cargo puts programs, the parent of the tests' folder.
 pub(crate) fn target() -> Result<PathBuf> {
     let test = std::env::current_exe().context("the test has no path")?;
     let folder = test.ancestors().nth(2).context("the test is in no target directory")?;
@@ -57,7 +59,7 @@ fn find(folder: &str, tests: &str) -> Result<Option<PathBuf>> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let programs = target()?.join("go").join(folder);
     fs::create_dir_all(&programs).with_context(|| format!("cannot make {}", programs.display()))?;
-    // Of several test processes one builds, and the others find what it has built.
+    // Of several test processes one builds, and the others use its result.
     let lock = programs.join("lock");
     let lock =
         fs::File::create(&lock).with_context(|| format!("cannot make {}", lock.display()))?;
@@ -80,9 +82,9 @@ fn find(folder: &str, tests: &str) -> Result<Option<PathBuf>> {
     Ok(Some(program))
 }
 
-/// No debugger looks at it: without the tables of one, linking takes half the time.
+/// Builds the program without the tables for debuggers, which makes linking take half the time.
 fn build(sources: &Path, program: &Path) -> Result<()> {
-    // A build that breaks off leaves nothing by the program's name.
+    // An interrupted build leaves no file with the program's name.
     let unfinished = program.with_extension("unfinished");
     let path = unfinished.to_str().context("the target directory is no UTF-8")?;
     go(sources, &["build", "-mod=readonly", "-buildvcs=false", "-ldflags=-s -w", "-o", path, "."])?
@@ -90,7 +92,7 @@ fn build(sources: &Path, program: &Path) -> Result<()> {
     fs::rename(&unfinished, program).with_context(|| format!("cannot make {}", program.display()))
 }
 
-/// Runs Go; the inner error is what it says of its own failure.
+/// Runs Go; the inner error is the standard error of a failed run.
 fn go(sources: &Path, arguments: &[&str]) -> Result<Result<(), String>> {
     let output = Command::new("go").args(arguments).current_dir(sources).output();
     let output = output.with_context(|| format!("cannot run `go {}`", arguments.join(" ")))?;
@@ -98,7 +100,7 @@ fn go(sources: &Path, arguments: &[&str]) -> Result<Result<(), String>> {
     Ok(if output.status.success() { Ok(()) } else { Err(text) })
 }
 
-/// Programs of former sources.
+/// Removes programs that were built from former sources.
 fn remove_others(programs: &Path, built: &Path) -> Result<()> {
     for entry in fs::read_dir(programs)? {
         let path = entry?.path();
@@ -110,7 +112,8 @@ fn remove_others(programs: &Path, built: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Of what the program is built from: the sources, which name their modules by digests, and Go.
+/// Computes a digest of everything that the program is built from: the sources, which name their
+/// modules by digests, and Go's version.
 fn digest(sources: &Path) -> Result<String> {
     let mut files: Vec<PathBuf> = fs::read_dir(sources)?
         .map(|entry| Ok(entry?.path()))

@@ -1,8 +1,10 @@
-//! The golden runner, shared by all guests: what an original system made of an input, compared with what ours makes of it.
+//! The golden runner, shared by all guests: compares the output of an original operator with the
+//! output of our processor for the same input.
 //!
-//! A root folder holds a folder for each original, which holds a folder for each case (`input.yaml`, `expected.json`). Every
-//! case ends in a verdict, also the ones that no guest of ours covers yet. What differs on purpose stands in one file with
-//! the expected value and the reason.
+//! A root folder holds a folder for each original, which holds a folder for each case
+//! (`input.yaml`, `expected.json`). Every case ends in a verdict, even if no guest of ours covers
+//! it yet. Intended differences are listed in one file, each with the expected value and the
+//! reason.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,33 +17,33 @@ use serde::Deserialize;
 use serde_json::Value;
 use similar::TextDiff;
 
-/// The variable that names the root folder.
+/// The environment variable that names the root folder.
 pub const VARIABLE: &str = "MORTISE_GOLDENS";
 
-/// One recorded case.
+/// A recorded case of an original.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// The name of its folder.
+    /// The name of the case's folder.
     pub name: String,
-    /// What went in.
+    /// The input of the original.
     pub input: Value,
-    /// What the original gave.
+    /// The output of the original.
     pub expected: Value,
 }
 
-/// A part of a case in which ours differs on purpose.
+/// A part of a case in which our output differs on purpose.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Deviation {
     case: String,
     part: String,
-    /// A JSON pointer: only there does ours differ. None: in the whole part.
+    /// JSON pointer to the only value that differs; `None`: the whole part differs.
     at: Option<String>,
     expected: Value,
     reason: String,
 }
 
-/// What ours gave for one part of a case.
+/// The result of comparing one part of a case.
 #[derive(Debug)]
 enum Verdict {
     Equal,
@@ -58,7 +60,7 @@ pub struct Tally {
     not_covered: BTreeMap<String, usize>,
 }
 
-/// The root folder: the one that the environment names, else the copy in tests/goldens.
+/// Returns the root folder: the one that [`VARIABLE`] names, else the copy in tests/goldens.
 pub fn root() -> PathBuf {
     std::env::var_os(VARIABLE).map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens"),
@@ -70,11 +72,11 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The cases of one original, by name.
+/// Returns the cases of one original, sorted by name.
 ///
 /// # Errors
 ///
-/// A folder that cannot be read, that holds no case, or a case that does not parse.
+/// Fails if the folder cannot be read or holds no case, or if a case does not parse.
 pub fn cases(root: &Path, original: &str) -> anyhow::Result<Vec<Case>> {
     let folder = root.join(original);
     let entries = std::fs::read_dir(&folder)
@@ -97,11 +99,12 @@ pub fn cases(root: &Path, original: &str) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The folders beside those that are known, and how many entries each holds: cases that no guest covers yet.
+/// Returns the originals that are not in `known`, with the number of entries of each: cases that no
+/// guest covers yet.
 ///
 /// # Errors
 ///
-/// A folder that cannot be read.
+/// Fails if a folder cannot be read.
 pub fn others(root: &Path, known: &[&str]) -> anyhow::Result<BTreeMap<String, usize>> {
     let read = |folder: &Path| {
         std::fs::read_dir(folder)
@@ -132,11 +135,11 @@ fn case(path: &Path) -> anyhow::Result<Case> {
 // === impl Tally ===
 
 impl Tally {
-    /// A tally that knows what differs on purpose.
+    /// Creates an empty tally with the intended differences of a file.
     ///
     /// # Errors
     ///
-    /// A file of deviations that does not parse.
+    /// Fails if the file cannot be read or does not parse.
     pub fn new(deviations: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(deviations)
             .with_context(|| format!("cannot read the deviations `{}`", deviations.display()))?;
@@ -145,12 +148,12 @@ impl Tally {
         Ok(Self { deviations, ..Self::default() })
     }
 
-    /// Counts a case that no guest of ours covers, by what it would take.
+    /// Counts a case that no guest of ours covers, by what covering it would take.
     pub fn not_covered(&mut self, what: impl Into<String>) {
         *self.not_covered.entry(what.into()).or_default() += 1;
     }
 
-    /// Compares one part of a case. Both values are normalised by the caller.
+    /// Compares one part of a case. The caller has normalised both values.
     pub fn compare(&mut self, case: &str, part: &str, expected: &Value, actual: &Value) {
         let deviation = self
             .deviations
@@ -180,12 +183,12 @@ impl Tally {
         self.verdicts.insert((case.to_owned(), part.to_owned()), verdict);
     }
 
-    /// Notes that a part could not be run at all.
+    /// Records that a part could not be run at all.
     pub fn failed(&mut self, case: &str, part: &str, why: &str) {
         self.verdicts.insert((case.to_owned(), part.to_owned()), Verdict::Differs(why.to_owned()));
     }
 
-    /// Says how many ran and passed, and prints what differs.
+    /// Returns a report: the differences, and the numbers of cases that ran and passed.
     pub fn report(&self) -> String {
         let cases: BTreeSet<&String> = self.verdicts.keys().map(|(case, _)| case).collect();
         let bad: BTreeSet<&String> = self.bad().map(|((case, _), _)| case).collect();
@@ -224,11 +227,12 @@ impl Tally {
         text
     }
 
-    /// Whether all is as it should be.
+    /// Fails unless all cases passed.
     ///
     /// # Errors
     ///
-    /// The number of cases that differ, none that ran, or deviations that no case of `known` uses any more.
+    /// Fails if cases differ, if no case ran, or if a deviation is listed for a case of `known` and
+    /// was not used.
     pub fn check(&self, known: &[Case]) -> anyhow::Result<()> {
         anyhow::ensure!(!self.verdicts.is_empty(), "no case ran");
         let bad: BTreeSet<&str> = self.bad().map(|((case, _), _)| case.as_str()).collect();
@@ -253,7 +257,8 @@ impl Tally {
 // === impl Deviation ===
 
 impl Deviation {
-    /// What is expected of ours, given what the original gave; none if the place is not there.
+    /// Returns the output expected of ours, given the original's output; `None` if the original has
+    /// no value at `at`.
     fn apply_to(&self, original: &Value) -> Option<Value> {
         let Some(at) = &self.at else { return Some(self.expected.clone()) };
         let mut expected = original.clone();
@@ -269,13 +274,13 @@ fn difference(expected: &Value, actual: &Value) -> String {
     TextDiff::from_lines(&expected, &actual).unified_diff().context_radius(3).to_string()
 }
 
-/// A list as a set: in an order that does not depend on how it came.
+/// Returns a list in an order that does not depend on the order of its elements.
 pub fn sorted(mut values: Vec<Value>) -> Value {
     values.sort_by_cached_key(Value::to_string);
     Value::Array(values)
 }
 
-/// The value without nulls: where one writer leaves a field out, another may write it empty.
+/// Returns the value without nulls: one writer omits a field that another writes as null.
 pub fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => map

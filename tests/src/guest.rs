@@ -1,4 +1,4 @@
-//! Guests as components.
+//! Builds and loads guests.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,13 @@ use mortise_host::{desk, files, guest::Guest, run::Loaded};
 
 type Built = Arc<OnceLock<Result<PathBuf, String>>>;
 
-/// The component of the guest in a folder of this repository (`guests/api-rule`, `tests/guests/idle`), built the first time
-/// that a test of this process asks; the others wait for it. Cargo decides whether there is anything to do.
+/// Builds the guest in a folder of this repository (`guests/api-rule`, `tests/guests/idle`) and
+/// returns its component. The first call in a process builds, concurrent calls wait for it. Cargo
+/// decides whether there is anything to do.
 ///
 /// # Errors
 ///
-/// What keeps it from being built, the same for all who ask.
+/// Fails if the guest cannot be built; the error is the same for all callers.
 pub fn guest(folder: &str) -> Result<PathBuf> {
     static GUESTS: Mutex<Option<HashMap<String, Built>>> = Mutex::new(None);
     let built = {
@@ -32,12 +33,12 @@ fn build(folder: &str) -> Result<PathBuf> {
     guest.build().with_context(|| format!("cannot build the guest in `{folder}`"))
 }
 
-/// The guest in a folder of this repository as a processor that has described itself, under a configuration (JSON). Its code
-/// comes from a cache in the target directory after the first time.
+/// Loads the guest in a folder of this repository, and describes it under a configuration (JSON).
+/// After the first time, its code comes from a cache in the target directory.
 ///
 /// # Errors
 ///
-/// What keeps it from being built or loaded.
+/// Fails if the guest cannot be built or loaded.
 pub async fn loaded(folder: &str, config: &str) -> Result<Loaded> {
     let name = folder.to_owned();
     let module = tokio::task::spawn_blocking(move || guest(&name))
@@ -47,11 +48,11 @@ pub async fn loaded(folder: &str, config: &str) -> Result<Loaded> {
     desk::load(&module, config.to_owned(), Some(&cache)).await
 }
 
-/// The CRDs that the guest in a folder of this repository needs.
+/// Returns the CRDs that the guest in a folder of this repository needs.
 ///
 /// # Errors
 ///
-/// A guest or a folder that cannot be read.
+/// Fails if the guest or a folder of CRDs cannot be read.
 pub fn definitions(folder: &str) -> Result<Vec<serde_json::Value>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("tests/ has no parent")?;
     let folders = Guest::open(&root.join(folder))?.crds;
@@ -59,11 +60,12 @@ pub fn definitions(folder: &str) -> Result<Vec<serde_json::Value>> {
     Ok(loaded?.concat())
 }
 
-/// A component that does the same and is another: one more section says of which build it is.
+/// Returns a component with the same behaviour and another digest: a custom section holds the name
+/// of the build.
 ///
 /// # Panics
 ///
-/// A name of a build of more than a few words.
+/// Panics if the name of the build has more than a few words.
 #[must_use]
 pub fn rebuilt(module: &[u8], build: &str) -> Vec<u8> {
     let name = b"build";

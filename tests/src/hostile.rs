@@ -1,5 +1,7 @@
-//! Hostile neighbours: a host as a process of its own on a real control plane, a tenant that does no harm, and others that attack
-//! both, as a table ([`ATTACKS`]). [`Street::attacked`] tells what was seen, [`Figures::faults`] what of it must not be.
+//! Tests of hostile neighbours: a host in its own process on a real control plane, a benign tenant,
+//! and tenants that attack host and benign tenant in the ways that the table [`ATTACKS`] lists.
+//! [`Street::attacked`] returns measurements, [`Figures::faults`] lists the ones that are not
+//! acceptable.
 //!
 //! [`Figures::faults`]: figures::Figures::faults
 
@@ -34,17 +36,18 @@ use self::{
 };
 use crate::{cluster, guest};
 
-/// How often something is looked at that nobody tells of.
+/// Interval of polling where no notification exists.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Only a fault takes longer.
+/// Timeout that only a fault reaches.
 const GUARD: Duration = Duration::from_mins(1);
-/// So long the quiet host is looked at.
+/// The time for which the quiet host is measured.
 const QUIET: Duration = Duration::from_secs(2);
-/// After so long, what has to be said or done is not said or done any more.
+/// The time in which conditions have to be set and Processors have to go; after it they are
+/// reported as missing.
 const SAID: Duration = Duration::from_secs(20);
-/// The value of a Secret of each tenant, as it is and as it stands in the Secret.
+/// The value of a Secret of each tenant, in plain text and in base64.
 const TREASURE: [&str; 2] = ["open-sesame-1c9f", "b3Blbi1zZXNhbWUtMWM5Zg=="];
-/// How a line of the log begins that a guest has begun.
+/// The beginnings of log lines that a guest has forged.
 const FORGED: [&str; 2] = ["2026-01-01T00:00:00Z FORGED", "FORGED"];
 const GUESTS: [(&str, &str); 2] =
     [("puppet", "tests/guests/puppet"), ("hostile", "tests/guests/hostile")];
@@ -56,31 +59,33 @@ pub struct Street {
     folder: TempDir,
     program: PathBuf,
     host: Option<Host>,
-    /// The memory and the series of the host before the first attack.
+    /// Memory in bytes and number of metric series of the host before the first attack.
     quiet: Option<(u64, usize)>,
-    /// The number of the next change, which is larger than all before.
+    /// The number of the next change, larger than those of all earlier changes.
     changes: u64,
 }
 
-/// How long, and what besides.
+/// The duration of an attack, and the checks after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Form {
-    /// How long the attack lasts.
+    /// The duration of the attack.
     pub lasting: Duration,
-    /// After so long the memory is looked at once more; zero: it is not.
+    /// The time after the attack at which the memory is measured once more; zero: it is not
+    /// measured.
     pub after: Duration,
-    /// Whether the host is told to end beside the attack, at the end.
+    /// True if the host is terminated during a second round of the attack.
     pub terminate: bool,
 }
 
 // === impl Street ===
 
 impl Street {
-    /// With this program as the host. None without Go.
+    /// Starts a control plane with the benign tenant; `program` will be the host. Returns `None`
+    /// without Go.
     ///
     /// # Errors
     ///
-    /// What keeps it from being built.
+    /// Fails if the control plane cannot be built or started.
     pub async fn open(program: &Path) -> Result<Option<Self>> {
         let Some(plane) = cluster::own_bare().await? else { return Ok(None) };
         let admin = Cluster::new(plane.client().await?);
@@ -105,7 +110,7 @@ impl Street {
         self.folder.path().join(name)
     }
 
-    /// Builds the guests, and compiles them: what that takes is no part of an attack.
+    /// Builds and compiles the guests, so that neither is a part of an attack.
     async fn modules(&self) -> Result<()> {
         std::fs::create_dir(self.file("modules"))?;
         let engine = desk::engine(Some(&self.file("cache")), false)?;
@@ -123,7 +128,7 @@ impl Street {
         self.file("modules").join(format!("{name}.wasm"))
     }
 
-    /// A host that runs, the former one where it does.
+    /// Returns the running host; starts one if none runs.
     async fn host(&mut self) -> Result<&mut Host> {
         if !self.lives()? {
             self.forget_host();
@@ -138,13 +143,13 @@ impl Street {
         Ok(self.host.as_mut().map(Host::is_alive).transpose()?.unwrap_or(false))
     }
 
-    /// Another host is started for the next attack.
+    /// Drops the host, so that another one is started for the next attack.
     pub fn forget_host(&mut self) {
         self.host = None;
         self.quiet = None;
     }
 
-    /// Begins to change the benign objects, and waits until that is answered.
+    /// Begins to change the benign objects, and waits until changes are answered.
     async fn load(&mut self) -> Result<Load> {
         let load = Load::start(&self.admin, self.changes);
         let begun = Instant::now();
@@ -156,20 +161,20 @@ impl Street {
         Ok(load)
     }
 
-    /// A host beside which nothing happens, for so long: what others are compared with.
+    /// Measures a host without attacks, as the baseline of other measurements.
     ///
     /// # Errors
     ///
-    /// What keeps it from being seen.
+    /// Fails if the measurement does.
     pub async fn quiet(&mut self, lasting: Duration) -> Result<Figures> {
         self.attacked(&[], Form { lasting, after: Duration::ZERO, terminate: false }).await
     }
 
-    /// Lets the attacks happen beside each other, and tells what was seen.
+    /// Runs the attacks at the same time, and returns the measurements.
     ///
     /// # Errors
     ///
-    /// What keeps it from being seen.
+    /// Fails if the measurement does.
     pub async fn attacked(&mut self, attacks: &[&'static Attack], form: Form) -> Result<Figures> {
         for attack in attacks {
             tenants::prepare(&self.admin, attack).await?;
@@ -177,7 +182,7 @@ impl Street {
         self.host().await?;
         let load = self.load().await?;
         let mut seen = self.while_attacked(attacks, form, &load).await?;
-        // Nobody answers any more where the host has ended.
+        // A host that has ended answers nothing more.
         let patience = if seen.died.is_some() { Duration::ZERO } else { SAID };
         seen.answers = load.stop(patience).await?;
         self.changes += u64::try_from(seen.answers.times.len() + seen.answers.lost)? + 1_000;
@@ -234,7 +239,8 @@ impl Street {
         })
     }
 
-    /// The memory and the series of a host that has had nothing but benign neighbours.
+    /// Returns memory and number of series of a host with benign neighbours only, measured once per
+    /// host.
     async fn quiet_figures(&mut self, id: u32, public: &str) -> Result<(u64, usize)> {
         if let Some(figures) = self.quiet {
             return Ok(figures);
@@ -249,14 +255,16 @@ impl Street {
         Some(self.host.as_ref()?.series().await?.len())
     }
 
-    /// The series that name one of the attacks, whose Processors are gone, once what they had begun to write is written.
+    /// Returns the series that name one of the attacks after their Processors are gone; waits until
+    /// pending writes of series are done.
     async fn left(&self, attacks: &[&'static Attack]) -> Vec<String> {
         let Some(host) = &self.host else { return Vec::new() };
         let is_of = |line: &str| attacks.iter().any(|attack| line.contains(&attack.namespace()));
         let end = Instant::now() + SAID;
         loop {
             let mut series = host.series().await.unwrap_or_default();
-            // Keys of what is gone count until the queue has given them out; a unit test of the queue holds that none stays.
+            // Keys of a removed processor are counted until the queue has given them out; a unit
+            // test of the queue checks that none stays.
             series.retain(|line| is_of(line) && !line.starts_with("mortise_queue_keys{"));
             let is_over = Instant::now() >= end;
             if series.is_empty() || is_over {
@@ -266,7 +274,7 @@ impl Street {
         }
     }
 
-    /// Makes the Processors, and what happens beside them.
+    /// Creates the Processors of the attacks, and starts their side actions.
     async fn begin(&mut self, attacks: &[&'static Attack]) -> Result<beside::Besides> {
         let is_older = attacks.iter().any(|attack| attack.beside == Beside::Older);
         if is_older {
@@ -276,7 +284,7 @@ impl Street {
         let processors = attacks.iter().map(|attack| attack.processor(benign::NAME, 0)).collect();
         desk::apply(&self.admin, processors).await?;
         if is_older {
-            // The API server tells ages in whole seconds.
+            // The API server reports ages in whole seconds.
             tokio::time::sleep(Duration::from_millis(1_100)).await;
             desk::apply(&self.admin, vec![benign::processor()]).await?;
         }
@@ -288,7 +296,7 @@ impl Street {
             .collect())
     }
 
-    /// The attacks of which no condition says what it should, with what is said.
+    /// Returns the attacks without the expected condition, with the conditions that they have.
     async fn unsaid(&mut self, attacks: &[&'static Attack]) -> Result<Vec<String>> {
         let begun = Instant::now();
         loop {
@@ -310,7 +318,7 @@ impl Street {
         }
     }
 
-    /// Where a Secret's value stands that the host may not even read.
+    /// Returns the places that show the value of a Secret which the host may not even read.
     async fn leaks(&self, attacks: &[&'static Attack]) -> Result<Vec<String>> {
         let mut leaks = Vec::new();
         for attack in attacks.iter().filter(|attack| !attack.may_be) {
@@ -323,7 +331,8 @@ impl Street {
         Ok(leaks)
     }
 
-    /// Deletes the Processors: how long it took until they were gone, or none where they stay.
+    /// Deletes the Processors of the attacks. Returns the time until they were gone; `None` if they
+    /// stay.
     async fn remove(&self, attacks: &[&'static Attack]) -> Result<Option<Duration>> {
         let begun = Instant::now();
         for attack in attacks {
@@ -337,7 +346,7 @@ impl Street {
         Ok(Some(begun.elapsed()))
     }
 
-    /// Whether a Processor is gone within a time.
+    /// Waits until a Processor is gone. Returns false at the timeout.
     async fn until_gone(&self, namespace: &str, name: &str, within: Duration) -> Result<bool> {
         let begun = Instant::now();
         while tenants::conditions(self.admin.client(), namespace, name).await?.is_some() {
@@ -349,12 +358,13 @@ impl Street {
         Ok(true)
     }
 
-    /// What is left of the attacks, and what becomes of a host that is told to end beside them.
+    /// Measures the effects that remain after the attacks, and terminates the host during a second
+    /// round of them if `form` asks for it.
     async fn afterwards(&mut self, seen: &mut Figures, form: Form) -> Result<()> {
         let series = self.series().await;
         seen.is_hung = seen.died.is_none() && series.is_none();
         if seen.died.is_some() || seen.is_hung || seen.removed.is_none() {
-            // Whatever else is seen of this host says nothing of the next attack.
+            // Further measurements of this host say nothing about the next attack.
             for attack in &seen.attacks {
                 tenants::unfinish(&self.admin, &attack.namespace(), attack.name).await?;
             }

@@ -1,4 +1,5 @@
-//! The harness of the tests: guests, built on first use; recorded cases; a control plane; hostile neighbours; programs that not every machine has.
+//! The harness of the tests: guests, built on first use; recorded cases; control planes; hostile
+//! neighbours; optional programs.
 
 pub mod cluster;
 pub mod crds;

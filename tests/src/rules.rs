@@ -1,4 +1,5 @@
-//! Many APIRules that are alike, for tests and measurements of much of the same, and what a cluster has to have for them.
+//! Many similar APIRules, for tests and benchmarks with many objects, and the objects that a
+//! cluster needs for them.
 
 use std::path::Path;
 
@@ -15,11 +16,11 @@ use serde_json::{Value, json};
 /// The namespace of the rules.
 pub const NAMESPACE: &str = "shop";
 
-/// What the rules refer to: the guest's own examples but for its rules.
+/// Returns the objects that the rules refer to: the guest's examples except its APIRules.
 ///
 /// # Errors
 ///
-/// Examples that cannot be read.
+/// Fails if the examples cannot be read.
 pub fn surroundings() -> Result<Vec<Value>> {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../guests/api-rule/examples"));
     let mut objects = files::load(folder)?;
@@ -27,8 +28,9 @@ pub fn surroundings() -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// A rule with three paths, one of which takes tokens in two ways. Six objects are made for it: a `VirtualService`, a policy for each
-/// open path and each authorization, and one for the tokens.
+/// Returns a rule with three paths, one of which accepts tokens in two ways. The processor creates
+/// six objects for it: a `VirtualService`, a policy for each open path and each authorization, and
+/// one for the tokens.
 pub fn rule(index: usize) -> Value {
     let issuer = "https://id.example.com";
     let jwt = json!({
@@ -50,11 +52,12 @@ pub fn rule(index: usize) -> Value {
     })
 }
 
-/// The account of a processor, which consents to every one, and what `mortise inspect --rbac` says that it needs.
+/// Returns a processor's account, which consents to every Processor, and the roles that `mortise
+/// inspect --rbac` prints for it.
 ///
 /// # Errors
 ///
-/// A cluster that does not say what it serves.
+/// Fails if the cluster does not report the kinds that it serves.
 pub async fn rights(
     cluster: &Cluster,
     account: &Account,

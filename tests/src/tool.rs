@@ -9,17 +9,18 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The variable that makes missing programs a failure: their names, with commas between, or `required` for all. `.ci/run` sets
-/// it: nobody reads there what passes.
+/// The environment variable that makes missing programs a failure: their names, separated by
+/// commas, or `required` for all. `.ci/run` sets it, because nobody reads the output of passing
+/// tests there.
 pub const VARIABLE: &str = "MORTISE_TOOLS";
 const ALL: &str = "required";
 
-/// Whether a program is on the PATH. If not, its tests pass without having run, and that is said once to standard error, past
-/// what the test harness keeps to itself.
+/// Returns whether a program is on the PATH. If not, its tests pass without having run, and one
+/// line says so on standard error, even if the test harness captures output.
 ///
 /// # Panics
 ///
-/// The program is missing, and [`VARIABLE`] requires it.
+/// Panics if the program is missing and [`VARIABLE`] requires it.
 pub fn is_there(program: &str, tests: &str) -> bool {
     let is_there = find(program, &env::var_os("PATH").unwrap_or_default()).is_some();
     if !is_there {
@@ -28,17 +29,17 @@ pub fn is_there(program: &str, tests: &str) -> bool {
     is_there
 }
 
-/// Says, once, what a program is missing for.
+/// Prints once that a program is missing, and for what.
 ///
 /// # Panics
 ///
-/// [`VARIABLE`] requires the program.
+/// Panics if [`VARIABLE`] requires the program.
 pub fn say(program: &str, line: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let variable = env::var(VARIABLE).unwrap_or_default();
     assert!(!requires(&variable, program), "{line}; with {VARIABLE}={variable} that is a failure");
     if SAID.lock().unwrap_or_else(PoisonError::into_inner).insert(line.to_owned()) {
-        // Where standard error is gone there is nobody to tell.
+        // Without standard error the line cannot be shown to anyone.
         let _ = writeln!(io::stderr(), "{line}");
     }
 }

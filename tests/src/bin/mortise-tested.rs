@@ -1,11 +1,12 @@
-//! The program `mortise`, built with the tests that start it, so that it is never an older one: cargo does not build the programs
-//! of other packages for a test. Its `main` is that of `host/src/main.rs`.
+//! The program `mortise`, built together with the tests that start it, so that it is never
+//! outdated: cargo does not build the programs of other packages for a test. Its `main` is that of
+//! `host/src/main.rs`.
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// That of the image.
+/// The allocator that the program in the image uses.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! What was asked of an API server, from its audit log.
+//! The requests that an API server has answered, from its audit log.
 
 use std::{
     collections::HashSet,
@@ -13,13 +13,13 @@ use kube::Client;
 use serde::Deserialize;
 use uuid::Uuid;
 
-/// How often the log is looked at while something is awaited that was just asked.
+/// The interval of reading the log while an expected event is missing.
 const GLANCE: Duration = Duration::from_millis(10);
 
-/// How each event begins.
+/// The beginning of each event.
 const BEGINNING: &str = r#"{"kind":"Event","#;
 
-/// Reads the log from where it stood when this was made.
+/// Reads the audit log from the position at which the `Audit` was made.
 pub struct Audit {
     path: PathBuf,
     client: Client,
@@ -35,22 +35,23 @@ pub struct Event {
     /// The path and the query.
     #[serde(rename = "requestURI")]
     pub request_uri: String,
-    /// As RBAC knows it: `get`, `list`, `watch`, `create`, `patch`, `deletecollection`, and so on.
+    /// The verb as RBAC knows it: `get`, `list`, `watch`, `create`, `patch`, `deletecollection`,
+    /// and so on.
     pub verb: String,
-    /// Who sent it.
+    /// The sender.
     pub user: User,
-    /// With whose rights, where these are not the sender's.
+    /// The account whose rights the request used, if not the sender's.
     pub impersonated_user: Option<User>,
-    /// What program it said that it was.
+    /// The program that the sender claimed to be.
     #[serde(default)]
     pub user_agent: String,
-    /// None for what is no resource, as `/version`.
+    /// The requested object; `None` if the path is no resource, such as `/version`.
     pub object_ref: Option<ObjectReference>,
-    /// None where nobody waited for the answer.
+    /// The response; `None` if nobody waited for it.
     pub response_status: Option<Status>,
 }
 
-/// An account, as a request's certificate or token says.
+/// An account, according to a request's certificate or token.
 #[derive(Clone, Debug, Deserialize)]
 pub struct User {
     /// `system:serviceaccount:NAMESPACE:NAME` for a `ServiceAccount`.
@@ -60,25 +61,25 @@ pub struct User {
     pub groups: Vec<String>,
 }
 
-/// What a request is about. What is empty was not given.
+/// The object of a request. Fields that the request did not state are empty.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectReference {
     /// The plural, as in the URL.
     pub resource: String,
-    /// As `status`.
+    /// The subresource, such as `status`.
     pub subresource: String,
-    /// Where it is.
+    /// The namespace of the object.
     pub namespace: String,
-    /// None for lists.
+    /// The name of the object; empty for lists.
     pub name: String,
-    /// Empty for the core group.
+    /// The API group; empty for the core group.
     pub api_group: String,
-    /// As `v1`.
+    /// The API version, such as `v1`.
     pub api_version: String,
 }
 
-/// How a request was answered.
+/// The response to a request.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Status {
     /// The status of the HTTP response.
@@ -95,12 +96,13 @@ impl Audit {
         Ok(Self { path, client, offset })
     }
 
-    /// What was asked since this was made, in the order in which it was answered. What had its answer before this is called is
-    /// among it, each request once; a watch is when it has begun.
+    /// Returns the requests since this `Audit` was made, in the order of their responses, each
+    /// request once. Includes every request that was answered before this call; a watch counts as
+    /// answered when it has begun.
     ///
     /// # Errors
     ///
-    /// An API that does not answer, or a log that cannot be read.
+    /// Fails if the API does not answer, or the log cannot be read.
     pub async fn events(&self) -> Result<Vec<Event>> {
         let marker = format!("/version?marker={}", Uuid::new_v4());
         let request = http::Request::get(&marker).body(Vec::new())?;
@@ -123,9 +125,10 @@ impl Audit {
         file.seek(SeekFrom::Start(self.offset))?;
         let mut text = String::new();
         file.read_to_string(&mut text).with_context(|| format!("cannot read {path}"))?;
-        // The last line may be on its way.
+        // The last line may not be complete yet.
         let whole = text.rfind('\n').map_or("", |end| text.get(..end).unwrap_or_default());
-        // What a server was writing when it was killed has no end: the next one's first event follows it.
+        // The last event of a killed server is incomplete, and the first event of the next server
+        // follows on the same line.
         let last =
             |line: &str| line.rfind(BEGINNING).and_then(|at| line.get(at..).map(str::to_owned));
         whole
@@ -141,25 +144,25 @@ impl Audit {
 // === impl Event ===
 
 impl Event {
-    /// With whose rights it was sent.
+    /// Returns the account whose rights the request used.
     pub fn account(&self) -> &str {
         &self.impersonated_user.as_ref().unwrap_or(&self.user).username
     }
 
-    /// `resource` or `resource/subresource`; empty for what is no resource.
+    /// Returns `resource` or `resource/subresource`; empty if the path is no resource.
     pub fn resource(&self) -> String {
         let Some(of) = &self.object_ref else { return String::new() };
         let separator = if of.subresource.is_empty() { "" } else { "/" };
         format!("{}{separator}{}", of.resource, of.subresource)
     }
 
-    /// Namespace and name, with a slash in between; without them, no more than the slash.
+    /// Returns namespace and name, separated by a slash; only the slash without an object.
     pub fn place(&self) -> String {
         let of = self.object_ref.as_ref();
         of.map_or_else(|| "/".to_owned(), |of| format!("{}/{}", of.namespace, of.name))
     }
 
-    /// The status of the answer, or 0.
+    /// Returns the status of the response, or 0.
     pub fn code(&self) -> u16 {
         self.response_status.as_ref().map_or(0, |status| status.code)
     }

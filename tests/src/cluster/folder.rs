@@ -16,8 +16,8 @@ use rustix::process::{Pid, test_kill_process};
 use super::run;
 use crate::go;
 
-/// What one control plane has on the disk: named by the process that started it and a number. When this is dropped, the control
-/// plane ends and the folder goes.
+/// The files of one control plane. The folder's name is the id of the process that started it and a
+/// number. On drop, the control plane ends and the folder is removed.
 pub(super) struct Folder {
     program: PathBuf,
     path: PathBuf,
@@ -26,7 +26,8 @@ pub(super) struct Folder {
 // === impl Folder ===
 
 impl Folder {
-    /// One that is not there yet. What processes have left that are gone is removed.
+    /// Chooses a folder that does not exist yet. The first call removes the folders of processes
+    /// that have ended.
     pub(super) fn new(program: &Path) -> Result<Self> {
         static SWEPT: Once = Once::new();
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -53,7 +54,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if let Err(error) = remove(&self.program, &self.path) {
-            // A test that fails has more to say.
+            // A failing test has a more important message.
             assert!(std::thread::panicking(), "{error:#}");
         }
     }
@@ -69,7 +70,7 @@ fn sweep(program: &Path, folders: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the process in the name is alive.
+/// Returns whether the process in the folder's name is alive.
 fn is_used(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let process = name.split('-').next().and_then(|id| Pid::from_raw(id.parse().ok()?));
@@ -85,7 +86,7 @@ fn remove(program: &Path, path: &Path) -> Result<()> {
         {
             return Err(error);
         }
-        // Else another process that began at the same moment has swept it away.
+        // Otherwise another process that began at the same time has removed it.
     }
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,34 +1,35 @@
-//! The attacks, as a table.
+//! The table of attacks.
 
 use serde_json::{Value, json};
 
-/// Resources and verbs of an account in its namespace, both with blanks between.
+/// Resources and verbs of an account in its namespace, both separated by blanks.
 pub type Rights = &'static [(&'static str, &'static str)];
 
-/// What every hostile account may do: what it reconciles is read, and what it says is heard.
+/// The rights of every hostile account: to read the objects that it reconciles, and to write
+/// events.
 const PLAIN_RIGHTS: Rights =
     &[("configmaps", "get list watch create patch"), ("events", "create patch")];
-/// A length that fits into the memory of a call four times.
+/// A length of which four texts fit into the memory of a call.
 const LONG: usize = 15_000_000;
 /// The default of `limits.memory`.
 const MEMORY_MIB: u64 = 64;
 /// The default of `limits.concurrency`.
 const CONCURRENCY: u32 = 4;
 
-/// A Processor that attacks, and what has to be said of it.
+/// An attacking Processor, and the conditions expected of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Attack {
-    /// What it is called in tables; the name of the Processor, and of its namespace.
+    /// The name of the attack in tables, and of its Processor and account.
     pub name: &'static str,
-    /// Where in the table of threats it stands.
+    /// The attack's row in the table of threats.
     pub row: &'static str,
-    /// What the guest does in `describe`.
+    /// The guest's action in `describe`.
     pub describe: &'static str,
-    /// What it does in `reconcile`.
+    /// The guest's action in `reconcile`.
     pub reconcile: &'static str,
-    /// How often, or of how many parts.
+    /// Number of repetitions of the action, or of its parts.
     pub times: u32,
-    /// How long the texts are.
+    /// Bytes of the texts.
     pub bytes: usize,
     /// `spec.limits.memory`.
     pub memory_mib: u64,
@@ -36,38 +37,40 @@ pub struct Attack {
     pub deadline: &'static str,
     /// `spec.limits.concurrency`.
     pub concurrency: u32,
-    /// How many objects it reconciles.
+    /// Number of objects that the Processor reconciles.
     pub objects: usize,
-    /// How long the data of each of them is.
+    /// Bytes of data of each of these objects.
     pub object_bytes: usize,
-    /// What its account may do besides what all may.
+    /// Rights of the account in addition to the common ones.
     pub rights: Rights,
-    /// Whether it reconciles an object in the benign namespace, where its account has the rights besides too.
+    /// True if the Processor reconciles an object in the benign namespace, where its account has
+    /// the additional rights too.
     pub within: bool,
-    /// Whether the host may act as its account.
+    /// True if the host may impersonate the account.
     pub may_be: bool,
-    /// What else happens.
+    /// The side action.
     pub beside: Beside,
-    /// One of these texts is in a condition of the Processor, as `Type Reason message`. Empty: nothing has to be said.
+    /// Texts of which at least one must be in a condition of the Processor, as `Type Status Reason
+    /// message`. Empty: no condition is expected.
     pub says: &'static [&'static str],
 }
 
-/// What happens beside the Processor.
+/// An action beside the Processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Nothing.
+    /// No action.
     Nothing,
-    /// Its spec is changed a hundred times a second.
+    /// Changes the Processor's spec a hundred times a second.
     Changes,
-    /// Its module is replaced as often as it is looked at.
+    /// Replaces the Processor's module more often than the host reads it.
     Modules,
-    /// So many connections are opened to `--listen`, and never say what they want.
+    /// Opens this many connections to `--listen` and never completes a request.
     Connections(usize),
-    /// The benign Processor is made anew, so that it is the younger one.
+    /// Creates the benign Processor again, so that it is younger than the attacking one.
     Older,
 }
 
-/// What is not said of an attack is so.
+/// The defaults of an attack.
 const PLAIN: Attack = Attack {
     name: "",
     row: "",
@@ -87,7 +90,7 @@ const PLAIN: Attack = Attack {
     says: &[],
 };
 
-/// All of them.
+/// The attacks that the tests carry out.
 pub const ATTACKS: &[Attack] = &[
     Attack {
         name: "long-names",
@@ -344,32 +347,33 @@ pub const ATTACKS: &[Attack] = &[
 // === impl Attack ===
 
 impl Attack {
-    /// The attack of this name.
+    /// Returns the attack of this name.
     ///
     /// # Panics
     ///
-    /// There is none.
+    /// Panics if no attack has this name.
     pub fn named(name: &str) -> &'static Self {
         let attack = ATTACKS.iter().find(|attack| attack.name == name);
         attack.expect("an attack of the table")
     }
 
-    /// What its own calls may hold at once, in bytes.
+    /// Returns the bytes of memory that all concurrent calls of the attack may have.
     pub fn may_hold(&self) -> u64 {
         (u64::from(self.concurrency) * self.memory_mib) << 20
     }
 
-    /// Its namespace.
+    /// Returns the namespace of the attack.
     pub fn namespace(&self) -> String {
         format!("hostile-{}", self.name)
     }
 
-    /// All that its account may do.
+    /// Returns the common and the additional rights of the account.
     pub fn all_rights(&self) -> Vec<(&'static str, &'static str)> {
         [PLAIN_RIGHTS, self.rights].concat()
     }
 
-    /// The Processor, where the benign one is in this namespace; with another number, it is another one.
+    /// Returns the Processor of the attack. `benign` is the benign namespace; each `number` gives
+    /// another spec.
     pub fn processor(&self, benign: &str, number: u32) -> Value {
         let namespace = self.namespace();
         let reconciles = if self.within { benign } else { &namespace };
@@ -393,7 +397,7 @@ impl Attack {
         })
     }
 
-    /// The name of its module, which is its own where it is replaced.
+    /// Returns the name of the module, a copy of its own if the attack replaces it.
     pub fn module(&self) -> &'static str {
         if self.beside == Beside::Modules { "replaced" } else { "hostile" }
     }

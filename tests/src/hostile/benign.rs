@@ -1,4 +1,5 @@
-//! The neighbour that does no harm: ten changes a second, and how soon each of them is answered.
+//! The benign neighbour: changes ten objects a second, and measures how soon each change is
+//! answered.
 
 use std::{
     collections::BTreeMap,
@@ -29,23 +30,23 @@ use tokio::{
 
 use super::{GLANCE, attack::Rights};
 
-/// The Processor, its account and its namespace.
+/// The name of the Processor, its account and its namespace.
 pub(super) const NAME: &str = "benign";
-/// What it holds on its objects.
+/// The finalizer on its objects.
 pub(super) const FINALIZER: &str = "benign.mortise.dev/held";
 pub(super) const RIGHTS: Rights = &[
     ("configmaps", "get list watch create patch"),
     ("secrets", "get list watch"),
     ("events", "create patch"),
 ];
-/// How soon one change follows the other.
+/// The interval of changes.
 const PACE: Duration = Duration::from_millis(100);
-/// How many objects are changed in turn.
+/// Number of objects, which are changed in turn.
 const OBJECTS: u64 = 10;
-/// What the answers are selected by.
+/// The label selector of the answers.
 const MADE: &str = "benign=made";
 
-/// The changes, while they are made.
+/// The tasks that make changes and watch for answers.
 pub(super) struct Load {
     noted: Arc<Mutex<Notes>>,
     stopped: Arc<AtomicBool>,
@@ -54,26 +55,26 @@ pub(super) struct Load {
 
 #[derive(Default)]
 struct Notes {
-    /// The last change of each object, by its number in all.
+    /// The last answered change of each object, by the object's number.
     seen: BTreeMap<u64, u64>,
-    /// When each change was made that is not answered yet, by its number.
+    /// The time of each change that is not answered yet, by the change's number.
     sent: BTreeMap<u64, Instant>,
     answered: Vec<Duration>,
 }
 
-/// How the changes were answered.
+/// The answers to the changes.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
-    /// How long each took, in ascending order.
+    /// The time until each answer, in ascending order.
     pub times: Vec<Duration>,
-    /// The changes that had no answer.
+    /// Number of changes without an answer.
     pub lost: usize,
 }
 
 // === impl Answers ===
 
 impl Answers {
-    /// The time that this share of all stays below.
+    /// Returns a percentile of the times.
     pub fn at(&self, percent: usize) -> Duration {
         let last = self.times.len().saturating_sub(1);
         self.times.get(last * percent / 100).copied().unwrap_or_default()
@@ -83,7 +84,7 @@ impl Answers {
 // === impl Load ===
 
 impl Load {
-    /// Begins to change the objects; numbers go on from that of a former load.
+    /// Begins to change the objects; `first` continues the numbers of a former load.
     pub(super) fn start(admin: &Cluster, first: u64) -> Self {
         let (noted, stopped) = (Arc::<Mutex<Notes>>::default(), Arc::<AtomicBool>::default());
         let mut tasks = JoinSet::new();
@@ -92,17 +93,17 @@ impl Load {
         Self { noted, stopped, tasks }
     }
 
-    /// How many changes have been answered.
+    /// Returns the number of answered changes.
     pub(super) fn answered(&self) -> usize {
         lock(&self.noted).answered.len()
     }
 
-    /// Forgets what was answered until now.
+    /// Forgets the answers until now.
     pub(super) fn forget(&self) {
         lock(&self.noted).answered.clear();
     }
 
-    /// Ends the changes, and waits so long for the answers.
+    /// Ends the changes, and waits at most `patience` for the missing answers.
     pub(super) async fn stop(mut self, patience: Duration) -> Result<Answers> {
         self.stopped.store(true, Ordering::Relaxed);
         let begun = Instant::now();
@@ -142,7 +143,7 @@ async fn change(
     Ok(())
 }
 
-/// Notes what is made for the objects.
+/// Watches the objects that the processor writes, and records them as answers.
 async fn listen(admin: Cluster, noted: Arc<Mutex<Notes>>) -> Result<()> {
     let api: Api<Made> = Api::namespaced(admin.client().clone(), NAME);
     let events = watcher(api, watcher::Config::default().labels(MADE)).default_backoff();
@@ -159,7 +160,7 @@ async fn listen(admin: Cluster, noted: Arc<Mutex<Notes>>) -> Result<()> {
 // === impl Notes ===
 
 impl Notes {
-    /// An answer to a change is one to the earlier ones of its object as well.
+    /// Records an answer to a change, which also answers the earlier changes of the same object.
     fn answer(&mut self, number: u64) {
         let object = number % OBJECTS;
         let is_new = self.seen.insert(object, number).is_none_or(|last| last < number);
@@ -179,7 +180,7 @@ impl Notes {
     }
 }
 
-/// The object that a change is of, as it is then.
+/// Returns the object of a change, in the state after the change.
 fn object(number: u64) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -190,13 +191,13 @@ fn object(number: u64) -> Value {
     })
 }
 
-/// It applies, for each object, one that says the same number.
+/// Returns the benign Processor. For each object it applies another one with the same number.
 pub(super) fn processor() -> Value {
     let all = || Selection::of::<ConfigMap>().namespace(NAME);
     let reconciler = Reconciler::new("objects", all().labels("benign=yes")).finalizer(FINALIZER);
     let description = Description::new(NAME, "1.0.0")
         .reconciles(reconciler)
-        // What it reads is kept for all who may read it.
+        // The host stores what the Processor reads for all that may read it.
         .reads(all())
         .reads(Selection::of::<Secret>().namespace(NAME))
         .writes(all(), Verbs::CREATE | Verbs::UPDATE);

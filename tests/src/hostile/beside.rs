@@ -1,4 +1,4 @@
-//! What happens beside a Processor that attacks.
+//! Side actions of attacks.
 
 use std::{path::Path, time::Duration};
 
@@ -12,17 +12,17 @@ use super::{
 };
 use crate::rebuilt;
 
-/// How often a Processor is changed.
+/// The interval in which the Processor is changed.
 const CHANGES: Duration = Duration::from_millis(10);
-/// How often a module is replaced: more often than the host looks.
+/// The interval in which the module is replaced: shorter than the one in which the host reads it.
 const MODULES: Duration = Duration::from_millis(100);
-/// How soon one slow connection follows the other.
+/// The interval in which slow connections are opened.
 const CONNECTIONS: Duration = Duration::from_micros(500);
 
-/// They end when these are dropped.
+/// Running side actions, which end on drop.
 pub(super) type Besides = Vec<JoinSet<Result<()>>>;
 
-/// Begins what happens beside an attack, where something does.
+/// Begins the side action of an attack, if there is one.
 pub(super) fn begin(
     attack: &'static Attack,
     admin: &Cluster,
@@ -61,7 +61,7 @@ async fn replace(module: std::path::PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Each begins a request, and says a little more of it now and then.
+/// Opens connections that begin a request and continue it slowly.
 async fn connect(count: usize, public: String) -> Result<()> {
     let mut all: Vec<TcpStream> = Vec::new();
     let mut due = interval(CONNECTIONS);
@@ -69,7 +69,7 @@ async fn connect(count: usize, public: String) -> Result<()> {
         due.tick().await;
         if all.len() < count {
             let mut stream = TcpStream::connect(&public).await?;
-            // Where the host has closed it, another one follows.
+            // Another connection replaces one that the host has closed.
             if stream.write_all(b"GET /livez HTTP/1.1\r\nX: ").await.is_ok() {
                 all.push(stream);
             }

@@ -1,79 +1,84 @@
-//! What was seen of an attack, and what must hold of it on any machine.
+//! Measurements of an attack, and their bounds, which hold on any machine.
 
 use std::{fmt, time::Duration};
 
 use super::{attack::Attack, benign::Answers};
 
-/// In which each change of a benign object is answered.
+/// The time in which each change of a benign object must be answered.
 const ANSWERED: Duration = Duration::from_secs(5);
-/// In which `/livez` is answered.
+/// The time in which `/livez` must answer.
 const LIVE: Duration = Duration::from_secs(1);
-/// What a host may hold above the quiet one, besides what the attack's own calls may hold.
+/// Bytes of memory that the host may have above the quiet host and the memory of the attack's own
+/// calls.
 const MEMORY: u64 = 256 << 20;
-/// The most that the calls of one processor may hold, whatever its limits: the share of the host's budget.
+/// Bytes that the calls of one processor may have at most, whatever its limits: its share of the
+/// host's budget.
 const CALLS: u64 = 512 << 20;
-/// What it may hold above the quiet one a minute after the attack.
+/// Bytes of memory that the host may have above the quiet host a minute after the attack.
 pub(super) const AFTER: u64 = 64 << 20;
-/// How much log there may be, for each attacker.
+/// Bytes of log that are allowed for each attacker.
 const LOG: usize = 5_000_000;
-/// How many more series of metrics, for each attacker.
+/// Additional series of metrics that are allowed for each attacker.
 const SERIES: usize = 200;
-/// How many requests of the host's own, for each attacker, besides what it sends for the changes of a Processor.
+/// Requests of the host as itself that are allowed for each attacker, besides those that it sends
+/// for changes of a Processor.
 const REQUESTS: usize = 1_000;
-/// In which a Processor with `onDelete: Release` is gone, and in which the host ends.
+/// The time in which a Processor with `onDelete: Release` must be gone, and in which the host must
+/// end.
 const ENDED: Duration = Duration::from_secs(5);
 
-/// What was seen while an attack lasted, or several beside each other.
+/// Measurements of one attack, or of several at the same time.
 #[derive(Debug, Default)]
 pub struct Figures {
-    /// Which.
+    /// The attacks.
     pub attacks: Vec<&'static Attack>,
-    /// The last lines of the log of a host that has ended by itself.
+    /// The last log lines of a host that has crashed or exited.
     pub died: Option<String>,
-    /// Whether it does not answer afterwards.
+    /// True if the host does not answer after the attack.
     pub is_hung: bool,
-    /// To the changes of benign objects.
+    /// The answers to the changes of benign objects.
     pub answers: Answers,
-    /// How long `/livez` took, in ascending order.
+    /// Response times of `/livez`, in ascending order.
     pub livez: Vec<Duration>,
-    /// How often it did not answer.
+    /// Number of requests for `/livez` without an answer.
     pub silent: usize,
-    /// Resident memory in bytes: before, and the most.
+    /// Resident memory in bytes: before the attack, and the maximum.
     pub memory: [u64; 2],
     /// The resident memory after the attack, in bytes: once it is small again, and a minute later at most.
     pub memory_after: Option<u64>,
-    /// What was logged, in bytes.
+    /// Bytes of log.
     pub log: usize,
-    /// Lines of the log that a guest has begun.
+    /// Log lines that a guest has forged.
     pub forged: usize,
-    /// Where the value of a Secret was found.
+    /// Places that show the value of a Secret.
     pub leaked: Vec<String>,
-    /// Series of metrics: before, the most, and after it.
+    /// Number of metric series: before, at the end of, and after the attack.
     pub series: [usize; 3],
-    /// The series that name an attacker which is gone.
+    /// Series that name a removed attacker.
     pub left: Vec<String>,
-    /// How many requests the host has sent as itself.
+    /// Number of requests that the host has sent as itself.
     pub requests: usize,
-    /// Those that are not what it needs.
+    /// Requests of the host that it does not need.
     pub strange: Vec<String>,
-    /// The attacks of which nothing is said, with what is.
+    /// The attacks without the expected condition, with the conditions that they have.
     pub unsaid: Vec<String>,
-    /// How long it took until the Processors were gone.
+    /// The time until the Processors were gone; `None` if they stay.
     pub removed: Option<Duration>,
-    /// How long it took until the host had ended beside the attack, where that was tried: none where it did not.
+    /// The time until the host ended during the attack, if that was tried; the inner `None` if it
+    /// did not end.
     pub ended: Option<Option<Duration>>,
 }
 
 // === impl Figures ===
 
 impl Figures {
-    /// The names of the attacks.
+    /// Returns the names of the attacks.
     pub fn name(&self) -> String {
         let names: Vec<&str> = self.attacks.iter().map(|attack| attack.name).collect();
         names.join(" + ")
     }
 
-    /// What does not hold.
+    /// Returns the measurements that exceed a bound.
     pub fn faults(&self) -> Vec<String> {
         let mut faults: Vec<String> = Vec::new();
         let mut check = |holds: bool, fault: String| {
@@ -123,7 +128,7 @@ impl Figures {
             (self.forged == 0, format!("{} forged lines", self.forged)),
             (self.leaked.is_empty(), format!("a Secret's value is in {}", self.leaked.join(", "))),
             (series <= before + SERIES * count, format!("{series} series, quiet {before}")),
-            // The host's own that come with what happens seldom, as a compilation, stay.
+            // Series of the host itself that appear with rare events, such as a compilation, stay.
             (after <= before + SERIES, format!("{after} series afterwards, quiet {before}")),
             (
                 self.left.is_empty(),
@@ -145,7 +150,7 @@ impl Figures {
 }
 
 impl fmt::Display for Figures {
-    /// One line of a table: what is not compared with anything.
+    /// Writes a row of a table with the measurements, without their bounds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [quiet, most] = self.memory.map(|bytes| bytes >> 20);
         let livez = self.livez.last().copied().unwrap_or_default();

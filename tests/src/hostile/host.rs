@@ -1,4 +1,5 @@
-//! The host as a process of its own, with as much memory as a Pod would have, and what it uses and says.
+//! The host in its own process, with as much memory as a Pod would have, and measurements of its
+//! memory and output.
 
 use std::{
     collections::VecDeque,
@@ -20,33 +21,33 @@ use tokio::{
 
 use super::{FORGED, GLANCE, TREASURE};
 
-/// `RLIMIT_DATA` of the host: what a neighbour may at most make it take before it ends.
+/// `RLIMIT_DATA` of the host: the memory that a neighbour can make it take at most before it ends.
 const DATA: u64 = 2 << 30;
-/// Only a fault takes longer.
+/// Timeout that only a fault reaches.
 const GUARD: Duration = Duration::from_mins(1);
-/// How many of the last lines are kept to be shown.
+/// Number of last lines that are kept to be shown.
 const KEPT: usize = 20;
-/// How much of a line is kept.
+/// Characters of a line that are kept.
 const CUT: usize = 400;
-/// After so long without an answer a port counts as silent.
+/// The time after which a port without an answer counts as silent.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// A `mortise run`. It is killed when this is dropped, by its own id.
+/// A running `mortise run`. Killed on drop, by its own process id.
 pub struct Host {
     child: Child,
-    /// Where it answers `/livez` and `/metrics`.
+    /// The address that serves `/livez` and `/metrics`.
     pub public: String,
     said: Arc<Mutex<Said>>,
 }
 
-/// What it has written to standard error.
+/// The host's output to standard error.
 #[derive(Clone, Default)]
 pub struct Said {
-    /// All of it.
+    /// Bytes of all output.
     pub bytes: usize,
-    /// Lines that a guest has begun.
+    /// Lines that a guest has forged.
     pub forged: usize,
-    /// Lines that hold the value of a Secret.
+    /// Lines that contain the value of a Secret.
     pub leaked: usize,
     last: VecDeque<String>,
 }
@@ -65,7 +66,7 @@ impl Said {
         self.last.push_back(text.trim_end().chars().take(CUT).chain(['\n']).collect());
     }
 
-    /// Its last lines.
+    /// Returns the last lines.
     pub fn last(&self) -> String {
         self.last.iter().map(String::as_str).collect()
     }
@@ -74,7 +75,8 @@ impl Said {
 // === impl Host ===
 
 impl Host {
-    /// Starts a program with a kubeconfig, a folder of modules and one for the cache, and waits until it listens.
+    /// Starts the program with a kubeconfig, a folder of modules and a folder for the cache, and
+    /// waits until it listens.
     pub(super) async fn start(
         program: &Path,
         kubeconfig: &Path,
@@ -106,7 +108,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Waits until it says where it listens.
+    /// Waits until the log names the address that the host listens on.
     async fn listening(&mut self) -> Result<String> {
         let begun = Instant::now();
         loop {
@@ -124,22 +126,22 @@ impl Host {
         }
     }
 
-    /// Until now.
+    /// Returns the output until now.
     pub fn said(&self) -> Said {
         self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether it still runs.
+    /// Returns whether the process still runs.
     pub fn is_alive(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// The id of its process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Tells it to end, and waits until it has: how long it took, or none where it does not end.
+    /// Sends SIGTERM, and returns the time until the host has ended; `None` if it does not end.
     pub async fn terminate(&mut self) -> Result<Option<Duration>> {
         let id = i32::try_from(self.id())?;
         kill_process(Pid::from_raw(id).context("it has an id")?, Signal::TERM)?;
@@ -153,7 +155,7 @@ impl Host {
         Ok(Some(begun.elapsed()))
     }
 
-    /// The series of its metrics; none without an answer.
+    /// Returns the series of the host's metrics; `None` without an answer.
     pub async fn series(&self) -> Option<Vec<String>> {
         let metrics = get(&self.public, "/metrics").await.ok()?;
         let series = metrics.lines().filter(|line| !line.starts_with('#'));
@@ -163,7 +165,7 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -178,11 +180,11 @@ fn note(stderr: ChildStderr, said: &Mutex<Said>) {
     }
 }
 
-/// Asks a port, on a connection of its own: the text of an answer with 200.
+/// Sends a GET on a new connection, and returns the body of an answer with status 200.
 ///
 /// # Errors
 ///
-/// No answer, or another one.
+/// Fails without an answer, or if the status is not 200.
 pub async fn get(address: &str, path: &str) -> Result<String> {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -199,7 +201,7 @@ pub async fn get(address: &str, path: &str) -> Result<String> {
     Ok(body.to_owned())
 }
 
-/// The anonymous memory of a process and its children that is resident, in bytes: what stands in no file.
+/// Returns the resident memory of a process and its children that is not backed by files, in bytes.
 pub fn resident(process: u32) -> u64 {
     let Ok(entries) = fs::read_dir("/proc") else { return 0 };
     let ids: Vec<u32> =
@@ -213,7 +215,7 @@ fn parent(process: u32) -> Option<u32> {
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
-/// Nothing of a process that has ended.
+/// Returns the memory of one process; 0 if it has ended.
 fn anonymous(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let fields = ["RssAnon:", "RssShmem:"].iter().filter_map(|field| {

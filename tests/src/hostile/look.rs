@@ -1,4 +1,4 @@
-//! What is looked at all the time while an attack lasts.
+//! Measurements taken continuously while an attack lasts.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -9,30 +9,31 @@ use tokio::task::JoinSet;
 
 use super::host;
 
-/// How often.
+/// The interval of measurements.
 const PACE: Duration = Duration::from_millis(100);
 
-/// Looks until it is dropped.
+/// Running measurements, which end on drop.
 pub(super) struct Look {
     seen: Arc<Mutex<Seen>>,
     _tasks: JoinSet<()>,
 }
 
-/// What was seen.
+/// The measurements so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// How long `/livez` took, in ascending order; where there was no answer, until that was clear.
+    /// Response times of `/livez`, in ascending order; without an answer, the time until that was
+    /// clear.
     pub(super) livez: Vec<Duration>,
-    /// How often there was none.
+    /// Number of requests without an answer.
     pub(super) silent: usize,
-    /// The most memory, in bytes.
+    /// Maximum memory, in bytes.
     pub(super) memory: u64,
 }
 
 // === impl Look ===
 
 impl Look {
-    /// At a process, and the port where it answers.
+    /// Begins to measure a process, and the response times of its port.
     pub(super) fn at(process: u32, public: &str) -> Self {
         let seen = Arc::<Mutex<Seen>>::default();
         let mut tasks = JoinSet::new();
@@ -41,7 +42,7 @@ impl Look {
         Self { seen, _tasks: tasks }
     }
 
-    /// What was seen since it began.
+    /// Returns the measurements since the start.
     pub(super) fn seen(&self) -> Seen {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         seen.livez.sort();

@@ -1,4 +1,4 @@
-//! What the host asks of the API server as itself.
+//! The requests that the host sends to the API server as itself.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use serde_json::Value;
 use super::tenants::HOME;
 use crate::cluster::{Audit, Event};
 
-/// How many of those that are not expected are told.
+/// Number of unexpected requests that are shown.
 const TOLD: usize = 5;
-/// What every account may ask of itself.
+/// Kinds that every account may create for itself.
 const OF_ITSELF: [(&str, &str); 2] = [
     ("authentication.k8s.io", "selfsubjectreviews"),
     ("authorization.k8s.io", "selfsubjectaccessreviews"),
 ];
 
-/// What the host says in queries.
+/// Parameters that the host uses in queries.
 const PARAMETERS: [&str; 12] = [
     "allowWatchBookmarks",
     "continue",
@@ -33,7 +33,9 @@ const PARAMETERS: [&str; 12] = [
     "watch",
 ];
 
-/// How many there were since then, and those among them that it does not need, with those for a subresource that nobody declares.
+/// Returns the number of requests that the host sent as itself, and the unexpected ones: those that
+/// it does not need, and requests on behalf of processors for a subresource that no processor
+/// declares.
 pub(super) async fn of_host(audit: &Audit) -> Result<(usize, Vec<String>)> {
     let own = format!("system:serviceaccount:{HOME}:{HOME}");
     let mut events = audit.events().await?;
@@ -48,7 +50,7 @@ pub(super) async fn of_host(audit: &Audit) -> Result<(usize, Vec<String>)> {
     Ok((own.len(), told.take(TOLD).collect()))
 }
 
-/// The rules of all roles of the installation.
+/// Returns the rules of all roles of the installation.
 fn rules() -> Result<Vec<Value>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let objects = files::load(&root.join("deploy/install.yaml"))?;
@@ -57,7 +59,7 @@ fn rules() -> Result<Vec<Value>> {
     (!rules.is_empty()).then_some(rules).context("the installation has rules")
 }
 
-/// Whether a request is what a rule of the installation is for, or asks what kinds there are.
+/// Returns whether a rule of the installation allows the request, or the request only lists kinds.
 fn is_expected(event: &Event, rules: &[Value]) -> bool {
     let (path, query) = event.request_uri.split_once('?').unwrap_or((&event.request_uri, ""));
     let parameter = |part: &str| part.split('=').next().unwrap_or_default().to_owned();
@@ -78,7 +80,8 @@ fn is_expected(event: &Event, rules: &[Value]) -> bool {
     is_stated || OF_ITSELF.iter().any(|one| *one == (&*of.api_group, &*resource))
 }
 
-/// Whether a path is one that lists kinds, of a group that the API server may have: no guest's text.
+/// Returns whether a path lists the kinds of a group that the API server may have, and contains no
+/// guest's text.
 fn is_discovery(path: &str) -> bool {
     let is_plain = |part: &str| {
         let is_sign =

@@ -1,4 +1,5 @@
-//! What is made for the host and its tenants: accounts, roles, objects and Processors.
+//! Creates and deletes the objects of the host and its tenants: accounts, roles, objects and
+//! Processors.
 
 use std::path::Path;
 
@@ -20,10 +21,11 @@ use crate::cluster;
 /// The namespace of the host, and its account, in `deploy/install.yaml`.
 pub(super) const HOME: &str = "mortise";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
-/// How much an administrator asks for at once.
+/// Number of an administrator's concurrent requests.
 const PARALLEL: usize = 8;
 
-/// Applies what `deploy/install.yaml` holds, but for what runs in Pods, and writes a kubeconfig of the host's account.
+/// Applies `deploy/install.yaml` except its Deployments, and writes a kubeconfig of the host's
+/// account.
 pub(super) async fn install(
     plane: &cluster::Cluster,
     admin: &Cluster,
@@ -54,7 +56,8 @@ pub(super) async fn install(
     Ok(())
 }
 
-/// A namespace with an account that consents, and that the host may act as where it is granted so.
+/// Creates a namespace with a Secret and an account that consents to all Processors. The host may
+/// impersonate the account if `may_be`.
 pub(super) async fn tenant(
     admin: &Cluster,
     namespace: &str,
@@ -96,7 +99,7 @@ pub(super) async fn tenant(
     desk::apply(admin, objects).await
 }
 
-/// Rules of a role.
+/// Returns the rules of a role.
 fn rules(rights: &[(&str, &str)]) -> Value {
     let mut rules = Vec::new();
     for (resources, verbs) in rights {
@@ -112,7 +115,7 @@ fn rules(rights: &[(&str, &str)]) -> Value {
     Value::Array(rules)
 }
 
-/// Gives the account of an attack its rights in the benign namespace too.
+/// Gives the account of an attack its additional rights in the benign namespace too.
 async fn grant(admin: &Cluster, attack: &Attack) -> Result<()> {
     let metadata = json!({"namespace": benign::NAME, "name": attack.name});
     let subject =
@@ -127,7 +130,7 @@ async fn grant(admin: &Cluster, attack: &Attack) -> Result<()> {
     desk::apply(admin, objects).await
 }
 
-/// Makes what an attack needs, but for its Processor.
+/// Creates the objects that an attack needs, except its Processor.
 pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
     let namespace = attack.namespace();
     tenant(admin, &namespace, attack.name, &attack.all_rights(), attack.may_be).await?;
@@ -160,12 +163,13 @@ pub(super) async fn prepare(admin: &Cluster, attack: &Attack) -> Result<()> {
     stream::iter(0..attack.objects).map(make).buffer_unordered(PARALLEL).try_collect::<()>().await
 }
 
-/// The tenant that does no harm.
+/// Creates the namespace and account of the benign tenant.
 pub(super) async fn prepare_benign(admin: &Cluster) -> Result<()> {
     tenant(admin, benign::NAME, benign::NAME, benign::RIGHTS, true).await
 }
 
-/// What a Processor's conditions say, each as `Type Status Reason message`; none where it is gone.
+/// Returns a Processor's conditions, each as `Type Status Reason message`; `None` if the Processor
+/// is gone.
 pub(super) async fn conditions(
     client: &Client,
     namespace: &str,
@@ -182,13 +186,13 @@ pub(super) async fn conditions(
     Ok(Some(said.collect()))
 }
 
-/// The whole of a Processor's status, as text.
+/// Returns a Processor's data, including its whole status, as text.
 pub(super) async fn status(client: &Client, namespace: &str, name: &str) -> Result<String> {
     let processor = processors(client, namespace).get_opt(name).await?;
     Ok(processor.map(|of| of.data.to_string()).unwrap_or_default())
 }
 
-/// Asks for a Processor to be deleted.
+/// Deletes a Processor, unless it is gone already.
 pub(super) async fn delete(client: &Client, namespace: &str, name: &str) -> Result<()> {
     match processors(client, namespace).delete(name, &DeleteParams::default()).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
@@ -208,7 +212,7 @@ pub(super) fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// Lets a Processor go that nobody looks after: it is deleted, and what holds it is taken away.
+/// Deletes a Processor that no host serves any more, by removing its finalizers.
 pub(super) async fn unfinish(admin: &Cluster, namespace: &str, name: &str) -> Result<()> {
     let api = processors(admin.client(), namespace);
     delete(admin.client(), namespace, name).await?;
