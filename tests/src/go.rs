@@ -82,7 +82,7 @@ fn find(folder: &str, tests: &str) -> Result<Option<PathBuf>> {
     Ok(Some(program))
 }
 
-/// Builds the program without the tables for debuggers, which makes linking take half the time.
+/// Builds the program. Without the tables for debuggers, linking takes half the time.
 fn build(sources: &Path, program: &Path) -> Result<()> {
     // An interrupted build leaves no file with the program's name.
     let unfinished = program.with_extension("unfinished");

@@ -52,8 +52,8 @@ pub fn rule(index: usize) -> Value {
     })
 }
 
-/// Returns a processor's account, which consents to every Processor, and the roles that `mortise
-/// inspect --rbac` prints for it.
+/// Returns a processor's account, which consents to every Processor, and the roles that
+/// `mortise inspect --rbac` prints for it.
 ///
 /// # Errors
 ///

@@ -50,8 +50,8 @@ pub struct Attack {
     pub may_be: bool,
     /// The side action.
     pub beside: Beside,
-    /// Texts of which at least one must be in a condition of the Processor, as `Type Status Reason
-    /// message`. Empty: no condition is expected.
+    /// Texts of which at least one must be in a condition of the Processor, written as
+    /// `Type Status Reason message`. Empty: no condition is expected.
     pub says: &'static [&'static str],
 }
 
