@@ -1,5 +1,5 @@
-//! The same case on both: natively through the host stub, and through the real host with the component. Where they differ, the
-//! stub is wrong.
+//! The same cases natively through the host stub, and through the real host with the component. If
+//! they differ, the stub is wrong.
 
 pub(crate) mod generated;
 
@@ -40,13 +40,13 @@ async fn component(folder: &str) -> Component {
     desk::component(&desk::engine(Some(&cache), true).unwrap(), &module).await.unwrap()
 }
 
-/// What a case leads to, as its file would say it.
+/// Returns the end of a case in the form of its file.
 fn text(stage: &Stage) -> String {
     let documents: Vec<String> = stage.documents().iter().map(case::Document::to_yaml).collect();
     documents.join("---\n")
 }
 
-/// Runs the cases of a guest on both; how many there are.
+/// Runs the cases of a guest on stub and host; returns the number of cases.
 async fn both<P: Processor>(folder: &str) -> usize {
     let crds: Vec<Value> = mortise_tests::definitions(folder).unwrap();
     let cases = case::all(&root().join(folder).join("cases")).unwrap();

@@ -1,4 +1,5 @@
-//! Clients that are not ours before the embedded API, over HTTP: kube's runtime as controllers use it, and client-go.
+//! Third-party clients against the embedded API, over HTTP: kube's runtime as controllers use it,
+//! and client-go.
 
 mod client_go;
 mod kube_rs;
@@ -9,20 +10,20 @@ use mortise_embedded_api::{EmbeddedApi, Options};
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// An API that listens. Its server ends with it.
+/// An API that listens. Its server ends on drop.
 struct Served {
     api: EmbeddedApi,
     address: SocketAddr,
     _serving: Server,
 }
 
-/// A runtime that can be dropped where another one runs.
+/// A runtime that can be dropped within another runtime.
 struct Server(Option<Runtime>);
 
 // === impl Served ===
 
 impl Served {
-    /// With so many changes in its memory.
+    /// Serves an API that remembers `history` changes.
     fn new(history: usize) -> Self {
         let api = EmbeddedApi::new(Options { history, ..Options::default() });
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

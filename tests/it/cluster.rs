@@ -1,4 +1,4 @@
-//! Before a real control plane: `mortise_tests::cluster` says how there comes to be one.
+//! Tests on a real control plane, which `mortise_tests::cluster` starts.
 
 mod expired;
 mod faults;
@@ -34,19 +34,19 @@ use serde_json::{Value, json};
 
 use crate::host::merge;
 
-/// A control plane that leaves alone what is made there, as a service; none without Go.
+/// Returns a service for a control plane with few controllers; `None` without Go.
 async fn bare() -> Option<Router> {
     let cluster = mortise_tests::cluster::bare().await.unwrap()?;
     Some(forward::to(cluster.client().await.unwrap()))
 }
 
-/// `apiVersion/Kind`.
+/// Parses `apiVersion/Kind`.
 fn kind(text: &str) -> Kind {
     let (api_version, kind) = text.rsplit_once('/').unwrap();
     desk::kind_of(&json!({"apiVersion": api_version, "kind": kind}))
 }
 
-/// What a puppet was answered.
+/// Returns the answers to a puppet's reads.
 fn answers(report: &Report) -> Vec<Value> {
     let reads = report.log.iter().filter(|line| line.message == "read");
     let answers = reads.flat_map(|line| &line.fields).filter(|(key, _)| key == "answer");

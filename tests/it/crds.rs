@@ -1,4 +1,4 @@
-//! The definitions in `crds/`, as the embedded API takes and enforces them.
+//! The definitions in `crds/`, installed in the embedded API, which enforces them.
 
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, PostParams};
@@ -16,7 +16,7 @@ async fn api() -> Client {
     client
 }
 
-/// Creates an object, or says why it is refused.
+/// Creates an object; the error is the reason of the refusal.
 async fn create(client: &Client, object: Value) -> Result<(), String> {
     let object: DynamicObject = serde_json::from_value(object).unwrap();
     let types = object.types.clone().unwrap();
@@ -43,7 +43,7 @@ fn rule() -> Value {
 #[tokio::test]
 async fn the_examples_of_guests_are_accepted() {
     for guest in ["api-rule", "secret-copy"] {
-        // Each guest's are for a cluster of their own.
+        // The examples of each guest are for a cluster of their own.
         let api = api().await;
         for file in examples(guest) {
             let documents: Vec<Value> =
@@ -231,7 +231,8 @@ async fn a_processor_that_is_to_run_otherwise_than_it_can_is_refused() {
     refuses_processors(&cases).await;
 }
 
-/// What is laid over the spec, and a part of what is said.
+/// Checks the refusal of Processors; each case is the change of the spec and a part of the expected
+/// message.
 async fn refuses_processors(cases: &[(&str, Value, &str)]) {
     let mut servers = vec![("embedded", api().await)];
     if let Some(cluster) = mortise_tests::cluster::shared().await.unwrap() {

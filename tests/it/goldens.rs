@@ -1,8 +1,9 @@
-//! What the original systems did, and what ours does.
+//! Recorded cases of the original systems, compared with ours.
 //!
-//! The three parts of an APIRule's case were recorded apart. The status and the requeue are those of the real component, with
-//! objects loaded past validation. The changes are the component's too where that status is Ready, else those of the guest's
-//! own function. The validation failures are the guest's own function's.
+//! The three parts of an APIRule's case were recorded separately. Status and requeue are compared
+//! with those of the real component, with objects loaded without validation. The changes are the
+//! component's too if that status is Ready, else those of the guest's own function. The validation
+//! failures are compared with those of the guest's own function.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -18,9 +19,9 @@ use serde_json::{Map, Value, json};
 
 /// The mode of the cases that `api-rule` covers.
 const V2: &str = "v2";
-/// The original that `api-rule` takes over.
+/// The original that `api-rule` replaces.
 const ORIGINAL: &str = "api-gateway";
-/// What the embedded API's own tests run against.
+/// The folder of cases for the embedded API's own tests.
 const SCENARIOS: &str = "kubernetes-api";
 const GUEST: &str = "guests/api-rule";
 const NOW: &str = "2026-01-01T00:00:00Z";
@@ -79,15 +80,15 @@ async fn run(case: &Case, loaded: &mortise_host::run::Loaded, tally: &mut Tally)
     }
 }
 
-/// What the guest's own function wants applied in the cases that it covers and in which the rule is valid, each with the name of
-/// the case.
+/// Returns the objects that the guest's own function applies, in the cases that it covers and in
+/// which the rule is valid, each with the name of the case.
 pub(crate) fn applied() -> Vec<(String, Value)> {
     let cases = goldens::cases(&goldens::root(), ORIGINAL).unwrap();
     let mut applied = Vec::new();
     for case in cases.iter().filter(|case| case.input["mode"].as_str() == Some(V2)) {
         let (rule, stub) = natively(case);
         let host = stub.host();
-        // Of a rule that is not valid, nothing is ever applied.
+        // No object is applied for an invalid rule.
         let failures = api_rule::reconcile::validate(&rule, &host);
         if !failures.is_ok_and(|failures| failures.is_empty()) {
             continue;
@@ -103,7 +104,8 @@ pub(crate) fn applied() -> Vec<(String, Value)> {
     applied
 }
 
-/// What the guest says in the status of each rule of the cases that it covers, each with the name of the case.
+/// Returns the status that the guest sets on each rule of the cases that it covers, each with the
+/// name of the case.
 pub(crate) fn statuses() -> Vec<(String, Value)> {
     let cases = goldens::cases(&goldens::root(), ORIGINAL).unwrap();
     let mut statuses = Vec::new();
@@ -118,9 +120,10 @@ pub(crate) fn statuses() -> Vec<(String, Value)> {
     statuses
 }
 
-// === what goes in ===
+// === input ===
 
-/// The objects of a case, the one under test first: as the storage version, with the finalizer, as the original's double held it.
+/// Returns the objects of a case, the one under test first: in the storage version, with the
+/// finalizer, as the original's test double had it.
 fn objects(case: &Case) -> Vec<Value> {
     let mut object = case.input["object"].clone();
     object["apiVersion"] = json!("gateway.kyma-project.io/v2alpha1");
@@ -167,14 +170,15 @@ fn natively(case: &Case) -> (ApiRule, Stub) {
     (rule, Stub::new().objects(objects).at(NOW))
 }
 
-// === what comes out ===
+// === output ===
 
 fn controller_expected(controller: &Value) -> Value {
     let mut expected = json!({
         "state": controller["status"]["state"],
         "description": controller["status"]["description"],
     });
-    // A failed reconcile of the original is backed off; ours comes back after a minute, which is wanted.
+    // The original backs off after a failed reconcile; ours intentionally comes back after a
+    // minute.
     expected["requeueAfterSeconds"] =
         controller.get("requeueAfterSeconds").cloned().unwrap_or_else(|| json!(60));
     expected
@@ -210,7 +214,8 @@ fn is_produced(object: &Value) -> bool {
     object["kind"].as_str().is_some_and(|kind| kinds.contains(kind))
 }
 
-/// The writes to produced objects, one for each object: what takes several writes of ours was one of the original's.
+/// Returns the writes to produced objects, merged to one for each object: several of our writes
+/// were one write of the original.
 fn folded(end: &End) -> Vec<Value> {
     let mut folded: Vec<Value> = Vec::new();
     for written in end.changes.iter().filter(|change| is_produced(&change.object)) {
@@ -242,8 +247,9 @@ fn native(change: &Change) -> Value {
     })
 }
 
-/// A change as it is compared: without what the server adds, without generated names and without versions, since any served
-/// version of a kind is the same object. Of a deletion, which object.
+/// Normalises a change for comparison: without fields that the server adds, without generated names
+/// and without versions, since any served version of a kind is the same object. A deletion is
+/// reduced to the object's identity.
 fn change(change: &Value) -> Value {
     let (action, object) = (&change["action"], without_nulls(&change["object"]));
     let group = object["apiVersion"].as_str().unwrap_or_default().split('/').next();
@@ -262,7 +268,7 @@ fn change(change: &Value) -> Value {
     json!({"action": action, "object": compared})
 }
 
-/// The original writes cookies in the order of a Go map.
+/// Sorts cookies, which the original writes in the order of a Go map.
 fn sort_cookies(spec: &mut Value) {
     for route in spec.get_mut("http").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(cookie) = route.pointer_mut("/headers/request/set/Cookie") {

@@ -1,4 +1,5 @@
-//! Real components through the real processor module: what a guest can find out, and what happens to one that misbehaves.
+//! Real components through the real processor module: what a guest can find out, and what happens
+//! to one that misbehaves.
 
 mod api_rule;
 mod contract;
@@ -23,8 +24,8 @@ use tokio::sync::Mutex;
 const NOW_MS: u64 = 1_700_000_000_000;
 const MOMENT: Moment = Moment { now_ms: NOW_MS, seed: 7 };
 
-/// One engine for all tests: that a call of one harms no other is part of what they show. It keeps compiled code, so that
-/// each guest is compiled once.
+/// Returns the engine that all tests share: it is a part of what they show that a call of one guest
+/// does not harm another. The engine keeps compiled code, so that each guest is compiled once.
 fn engine() -> &'static Engine {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     ENGINE.get_or_init(|| {
@@ -39,7 +40,7 @@ async fn processor(guest: &str, limits: Limits) -> Processor {
 }
 
 async fn processor_in(engine: &Engine, guest: &str, limits: Limits) -> Processor {
-    // One after the other: the first compiles, the others find its code.
+    // One load at a time: the first compiles, the others find the code.
     static LOADING: Mutex<()> = Mutex::const_new(());
     let _loading = LOADING.lock().await;
     let folder = format!("tests/guests/{guest}");
@@ -78,7 +79,7 @@ async fn call(processor: &Processor, name: &str) -> Called {
     processor.call(View::default(), &request(name), MOMENT).await
 }
 
-/// What a call must return that is expected to succeed.
+/// Returns the outcome of a call that is expected to succeed.
 fn outcome(called: Called) -> Outcome {
     called.outcome.unwrap().unwrap()
 }

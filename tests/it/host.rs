@@ -1,7 +1,9 @@
-//! The whole host before the embedded API: watches, stores, triggers, queue, real components, writes.
+//! The whole host against the embedded API: watches, stores, triggers, queue, real components,
+//! writes.
 //!
-//! All runs in one thread under tokio's paused clock: waits end when nothing else can happen, so no test waits for a time, and the
-//! guard of each wait strikes only where nothing would ever come.
+//! The tests run in one thread under tokio's paused clock: a wait ends when nothing else can
+//! happen, so no test takes real time to wait, and the timeout of a wait is reached only if the
+//! awaited event can never happen.
 
 mod counted;
 mod exchange;
@@ -60,32 +62,32 @@ const VIRTUAL_SERVICE: &str = "networking.istio.io/v1beta1/VirtualService";
 const POLICY: &str = "security.istio.io/v1beta1/AuthorizationPolicy";
 const CONFIG_MAP: &str = "v1/ConfigMap";
 const NAMESPACE: &str = "a";
-/// What a wait may take; with a paused clock it passes only when nothing else can happen.
+/// Timeout of a wait; with a paused clock it passes only when nothing else can happen.
 const GUARD: Duration = Duration::from_mins(5);
-/// More rounds than any of these tests needs: a host that writes for ever ends here.
+/// More rounds than any of these tests needs, so that a host which writes for ever fails a test.
 const ROUNDS: usize = 50;
 
 /// A host and the API before it.
 struct Stage {
     api: EmbeddedApi,
-    /// As other people see it.
+    /// The cluster as other users see it.
     cluster: Cluster,
     loaded: Vec<Loaded>,
     drive: Drive,
     skip: Skip,
-    /// What passes between the host and the API.
+    /// Records and blocks the requests between host and API.
     tap: Tap,
     host: Host,
 }
 
-/// An API with a processor's kinds and its namespaces, before a host is there.
+/// An API with a processor's kinds and its namespaces, before a host is started.
 struct Scene {
     api: EmbeddedApi,
     cluster: Cluster,
     loaded: Vec<Loaded>,
 }
 
-/// `apiVersion/Kind`.
+/// Parses `apiVersion/Kind`.
 fn kind(text: &str) -> Kind {
     let (api_version, kind) = text.rsplit_once('/').unwrap();
     desk::kind_of(&json!({"apiVersion": api_version, "kind": kind}))
@@ -100,7 +102,7 @@ fn object(kind: &str, name: &str, rest: &Value) -> Value {
     object
 }
 
-/// Lays an object over another.
+/// Merges an object into another.
 pub(crate) fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -125,7 +127,7 @@ fn now() -> Clock {
     Arc::new(move || now)
 }
 
-/// Keys by the names of their objects.
+/// Returns the names of the keys' objects.
 fn names<'a>(runs: impl IntoIterator<Item = &'a Run>) -> BTreeSet<String> {
     runs.into_iter().map(|run| run.key.name().to_owned()).collect()
 }
@@ -147,7 +149,7 @@ impl Scene {
         Self { api, cluster, loaded }
     }
 
-    /// With the CRDs of `api-rule`, a Gateway, and the other kinds without a schema.
+    /// Sets up the CRDs of `api-rule`, a Gateway, and the other kinds without a schema.
     async fn of_rules() -> Self {
         let scene = Self::new(vec![loaded(API_RULE, "{}").await.unwrap()]);
         desk::apply(&scene.cluster, definitions(API_RULE).unwrap()).await.unwrap();
@@ -156,7 +158,7 @@ impl Scene {
         scene
     }
 
-    /// With a puppet that reconciles objects of a kind and may do everything with `ConfigMaps`.
+    /// Sets up a puppet that reconciles objects of a kind and may do everything with `ConfigMaps`.
     async fn of_puppet(reconciled: &str) -> Self {
         let play = Play::new("puppet")
             .reconciles_with(
@@ -188,7 +190,8 @@ impl Scene {
     }
 }
 
-/// A host knows of the cluster what it has found out itself: the cluster must be a new one.
+/// Starts a host. A host learns about the cluster through its `Cluster`, so `cluster` must be a new
+/// one.
 fn start(cluster: &Cluster, loaded: &[Loaded], drive: Drive) -> Host {
     start_skipping(cluster, loaded, drive, Skip::Never)
 }
@@ -198,9 +201,9 @@ fn start_skipping(cluster: &Cluster, loaded: &[Loaded], drive: Drive, skip: Skip
     Host::start(cluster, loaded.to_vec(), &options).unwrap()
 }
 
-// === what is on stage ===
+// === objects ===
 
-/// These APIRules before one Service with one Pod, settled.
+/// Starts a host with these APIRules, one Service and one Pod, and settles.
 async fn with_rules(rules: &[&str]) -> Stage {
     let scene = Scene::of_rules().await;
     scene.load(&service("shop"));
@@ -214,7 +217,7 @@ async fn with_rules(rules: &[&str]) -> Stage {
     stage
 }
 
-/// What is on stage with one APIRule, the rule included.
+/// Returns the objects of a stage with one APIRule, including the rule.
 pub(crate) fn shop() -> Vec<Value> {
     vec![gateway(), service("shop"), pod("shop-1", "shop"), rule("one", "shop")]
 }
@@ -251,7 +254,7 @@ fn rule(name: &str, service: &str) -> Value {
     object(RULE, name, &json!({"spec": spec}))
 }
 
-/// A puppet's selection of a kind.
+/// Returns a puppet's selection of a kind.
 fn selection(of: &str, labels: &str) -> Value {
     let Kind { group, version, kind } = kind(of);
     json!({
@@ -260,13 +263,13 @@ fn selection(of: &str, labels: &str) -> Value {
     })
 }
 
-/// What a puppet returns that applies these objects.
+/// Returns a puppet's script that applies these objects.
 fn applies(objects: &[Value]) -> String {
     let manifests: Vec<Value> = objects.iter().map(manifest).collect();
     json!({"returns": outcome(&json!({"apply": manifests}))}).to_string()
 }
 
-/// A `ConfigMap` that makes the puppet return this.
+/// Returns a `ConfigMap` with a script for the puppet.
 fn scripted(name: &str, script: &str) -> Value {
     let rest = json!({"metadata": {"labels": {"play": "yes"}}, "data": {"script": script}});
     object(CONFIG_MAP, name, &rest)
@@ -275,7 +278,7 @@ fn scripted(name: &str, script: &str) -> Value {
 // === impl Stage ===
 
 impl Stage {
-    /// Somebody's view of the objects of a kind.
+    /// Returns another user's client for the objects of a kind.
     async fn client(&self, of: &str, namespace: &str) -> Api<DynamicObject> {
         let resource = self.cluster.resolve(&kind(of)).await.unwrap().unwrap();
         let client = self.cluster.client().clone();
@@ -286,24 +289,24 @@ impl Stage {
         }
     }
 
-    /// Somebody applies objects.
+    /// Applies objects as another user.
     async fn apply(&self, objects: &[Value]) {
         desk::apply(&self.cluster, objects.to_vec()).await.unwrap();
     }
 
-    /// Somebody changes an object.
+    /// Changes an object as another user.
     async fn edit(&self, of: &str, name: &str, patch: Value) {
         let params = PatchParams { field_manager: Some("somebody".into()), ..Default::default() };
         let api = self.client(of, NAMESPACE).await;
         api.patch(name, &params, &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// Somebody deletes an object.
+    /// Deletes an object as another user.
     async fn delete(&self, of: &str, name: &str) {
         self.client(of, NAMESPACE).await.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// The objects of a kind, as they are stored, by name.
+    /// Returns the stored objects of a kind, by name.
     fn all(&self, of: &str) -> BTreeMap<String, Value> {
         let (_, kind) = of.rsplit_once('/').unwrap();
         let mut objects = self.api.objects();
@@ -316,7 +319,7 @@ impl Stage {
         self.all(of).remove(name)
     }
 
-    /// The one object of a kind whose name begins like this.
+    /// Returns the only object of a kind whose name begins with `prefix`.
     fn only(&self, of: &str, prefix: &str) -> Value {
         let mut all = self.all(of);
         all.retain(|name, _| name.starts_with(prefix));
@@ -324,7 +327,8 @@ impl Stage {
         all.into_values().next().unwrap()
     }
 
-    /// All objects but events, without what is another each time: what two ways to one end have in common.
+    /// Returns all objects except events, without fields that differ in each run, to compare two
+    /// ways to the same state.
     fn state(&self) -> BTreeMap<String, Value> {
         let mut state = BTreeMap::new();
         for mut object in self.api.objects() {
@@ -345,14 +349,14 @@ impl Stage {
         state
     }
 
-    /// What was said by an event about the object of this name.
+    /// Returns the messages of the events about the object of this name.
     fn events(&self, name: &str) -> Vec<String> {
         let mut events = self.all("v1/Event");
         events.retain(|_, event| text(event, "/involvedObject/name") == name);
         events.values().map(|event| text(event, "/message").to_owned()).collect()
     }
 
-    /// How many requests changed something, or tried to; events do not count.
+    /// Returns the number of writing requests, whether accepted or not, without those for events.
     fn writes(&self) -> u64 {
         let reads = [Verb::Get, Verb::List, Verb::Watch];
         let requests = self.api.requests();
@@ -362,7 +366,8 @@ impl Stage {
         writes.map(|(_, count)| count).sum()
     }
 
-    /// What is to be run, once the host knows all that is there. For `Drive::Caller`.
+    /// Waits until the host knows the cluster's state, and returns the keys to run. For
+    /// `Drive::Caller`.
     async fn ready(&self) -> Vec<Run> {
         caught_up(&self.host, &self.api).await.unwrap();
         self.host.take_ready()
@@ -376,7 +381,7 @@ impl Stage {
         reports
     }
 
-    /// Runs until nothing is left to run. For `Drive::Caller`.
+    /// Runs keys until none is left to run. For `Drive::Caller`.
     async fn settle(&self) -> Vec<Report> {
         let mut reports = Vec::new();
         for _ in 0..ROUNDS {
@@ -389,7 +394,7 @@ impl Stage {
         panic!("the host does not come to rest: {:#?}", reports.last());
     }
 
-    /// Reads reports until this holds. For `Drive::Host`.
+    /// Reads reports until `holds` does. For `Drive::Host`.
     async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) -> Vec<Report> {
         let mut reports = Vec::new();
         while !holds(self) {
@@ -403,13 +408,13 @@ impl Stage {
         reports
     }
 
-    /// The host ends, and another one starts.
+    /// Stops the host and starts another one.
     async fn restart(self) -> Self {
         self.host.stop().await.unwrap();
         self.kill()
     }
 
-    /// The host is dropped with all that it does, and another one starts.
+    /// Drops the host with all its tasks, and starts another one.
     fn kill(self) -> Self {
         let Self { api, cluster, loaded, drive, skip, tap, host } = self;
         drop(host);
@@ -417,7 +422,7 @@ impl Stage {
         Self { api, cluster, loaded, drive, skip, tap, host }
     }
 
-    /// Whether a rule says that it is.
+    /// Returns whether a rule's status is Ready.
     fn is_ready(&self, rule: &str) -> bool {
         let rule = self.get(RULE, rule);
         rule.is_some_and(|rule| text(&rule, "/status/state") == "Ready")

@@ -1,6 +1,7 @@
-//! Hostile neighbours beside a benign one, before a real control plane: `mortise_tests::hostile` says what is seen, and what must
-//! not be. The attacks that were found once, and the cheaper ones of their kind, are made here for some seconds each, several beside
-//! each other; all of them for longer, one after the other, and a minute later:
+//! Hostile neighbours beside a benign one, on a real control plane; `mortise_tests::hostile` lists
+//! the measurements and their bounds. The short form makes the attacks that were found once, and
+//! the cheaper ones of their kind, for some seconds each, several at the same time. The long form
+//! makes all of them for longer, one after the other, and measures once more a minute later:
 //!
 //! `cargo test --profile bench -p mortise-tests --test it -- --ignored --nocapture hostile::`
 
@@ -11,11 +12,12 @@ use mortise_tests::hostile::{
     attack::{ATTACKS, Attack},
 };
 
-/// Names a program that is run instead of the one that is built with the tests.
+/// The environment variable that names a program to run instead of the one built with the tests.
 const STATIC: &str = "MORTISE_STATIC";
-/// Names the attacks of the whole that are made, with commas between; all if absent.
+/// The environment variable that selects attacks of the long form, separated by commas; all if
+/// absent.
 const NAMES: &str = "MORTISE_ATTACKS";
-/// Those that are made beside each other in the short form.
+/// Attacks of the short form; those of a group run at the same time.
 const BESIDE: &[&[&str]] = &[
     &["long-names", "long-paths", "many-kinds"],
     &["impersonation", "brackets", "owners"],
@@ -35,7 +37,7 @@ fn program() -> PathBuf {
     given.unwrap_or_else(|| env!("CARGO_BIN_EXE_mortise-tested").into())
 }
 
-/// Makes attacks, some at a time; what must not be of what was seen.
+/// Runs the attacks group by group, and fails if a measurement exceeds a bound.
 async fn made(beside: &[Vec<&'static Attack>], form: Form) {
     let Some(mut street) = Street::open(&program()).await.unwrap() else { return };
     let mut faults = Vec::new();

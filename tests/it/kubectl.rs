@@ -1,8 +1,8 @@
-//! kubectl itself before the embedded API: what it prints there is what its users know from a cluster.
+//! kubectl itself against the embedded API: its output is what users know from a cluster.
 //!
-//! Each test has an API of its own, on a free port, and types commands into a shell. Most are tables: a command, the code that it
-//! exits with, what it prints. What kubectl alone decides is left open (`…`), so that any version of it passes that a
-//! cluster of 1.34 is used with.
+//! Each test has an API of its own, on a free port, and types commands into a shell. Most tests are
+//! tables of commands, with the exit code and the output of each. Output that kubectl alone decides
+//! is left open (`…`), so that every version of kubectl passes that is used with a cluster of 1.34.
 
 mod apply;
 mod create;
@@ -17,7 +17,8 @@ mod workload;
 
 use shell::Shell;
 
-/// A custom resource with printer columns, rules, a status, a scale and a field to select by.
+/// A custom resource with printer columns, validation rules, a status, a scale and a selectable
+/// field.
 const CRON_TABS: &str = include_str!("kubectl/crontabs.yaml");
 const CRON_TAB: &str = r#"
 apiVersion: stable.example.com/v1

@@ -1,6 +1,7 @@
-//! Generated cases: the puppet does what the objects say, on both hosts, and both must end in the same state.
+//! Generated cases: the puppet carries out scripts in the objects, on stub and host, and both must
+//! end in the same state.
 //!
-//! The cases are always the same; `PROPTEST_CASES` says how many.
+//! The cases are always the same; `PROPTEST_CASES` sets their number.
 
 use std::path::PathBuf;
 
@@ -17,7 +18,7 @@ use test_guest_puppet::Puppet;
 
 const FOLDER: &str = "tests/guests/puppet";
 const FINALIZER: &str = "example.com/held";
-/// How many cases are run, unless the environment says otherwise.
+/// Number of cases, unless `PROPTEST_CASES` is set.
 const CASES: u32 = 48;
 
 fn kind(group: &str, kind: &str) -> Value {
@@ -38,7 +39,8 @@ fn selection(kind: &Value, labels: &str) -> Value {
     })
 }
 
-/// What the puppet declares: it reconciles Things, and reads and writes `ConfigMaps`, Services and Parts.
+/// Returns the puppet's configuration: it reconciles Things, and reads and writes `ConfigMaps`,
+/// Services and Parts.
 fn config() -> Value {
     let rule = |kind: Value| json!({"of": selection(&kind, ""), "verbs": ["create", "update", "delete"], "fields": []});
     let evicts = json!({"of": selection(&kind("", "Pod"), ""), "verbs": ["evict"], "fields": []});
@@ -53,7 +55,7 @@ fn config() -> Value {
     }})
 }
 
-/// Things, with a status; Parts, with lists of each type.
+/// Returns the definitions of Things, with a status, and of Parts, with lists of each type.
 pub(crate) fn crds() -> Vec<Value> {
     let crd = |kind: &str, spec: Value| {
         let plural = format!("{}s", kind.to_lowercase());
@@ -90,13 +92,13 @@ pub(crate) fn crds() -> Vec<Value> {
     vec![crd("Thing", json!({"type": "object"})), crd("Part", parts)]
 }
 
-// === what is generated ===
+// === strategies ===
 
 fn word(words: &'static [&'static str]) -> impl Strategy<Value = String> {
     prop::sample::select(words).prop_map(str::to_owned)
 }
 
-/// Some of these keys with one of two values.
+/// Generates an object with some of these keys, each with one of two values.
 fn texts(keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
     subsequence(keys, 0..=keys.len()).prop_flat_map(|keys| {
         let values = prop::collection::vec(word(&["v", "w"]), keys.len());
@@ -146,7 +148,7 @@ fn applied_service() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Owners: made by the same outcome, of another incarnation, not read.
+/// Generates owners: created by the same outcome, of another incarnation, not read.
 fn owners() -> impl Strategy<Value = Option<Value>> {
     let owner = |kind: &str, name: &str, uid: Option<&str>| {
         let version = if kind == "Thing" { "example.com/v1" } else { "v1" };
@@ -198,7 +200,7 @@ fn deletion() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Of a pod that may go, one that its budget keeps, and none.
+/// Generates the eviction of a pod that may go, of one that its budget keeps, or of a missing one.
 fn eviction() -> impl Strategy<Value = Value> {
     word(&["free", "kept", "nowhere"]).prop_map(|name| {
         let pod =
@@ -250,7 +252,7 @@ fn failure() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What one Thing has the puppet do.
+/// Generates the puppet's script for one Thing.
 fn script() -> impl Strategy<Value = String> {
     let reads = prop_oneof![
         Just(json!([])),
@@ -258,7 +260,7 @@ fn script() -> impl Strategy<Value = String> {
         Just(json!([{"list": {"of": selection(&config_map(), "app")}}])),
     ];
     let returns = prop_oneof![6 => outcome(), 1 => failure()];
-    // What is said of refused writes.
+    // The script's reaction to refused writes.
     let refused = prop_oneof![3 => Just(json!(null)), 1 => outcome(), 1 => failure()];
     (reads, returns, refused).prop_map(|(reads, returns, refused)| {
         json!({"reads": reads, "returns": returns, "refused": refused}).to_string()
@@ -270,7 +272,7 @@ fn thing(name: &str, script: &str) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata})
 }
 
-/// Writes that are refused until the next step, or once.
+/// Generates refusals of writes, until the next step or once.
 fn refusals() -> impl Strategy<Value = Value> {
     let of = word(&[
         "ConfigMap/shop/*",
@@ -286,7 +288,8 @@ fn refusals() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Something that happens: people change a Thing or what was made, time moves on, writes are refused.
+/// Generates a step: users change a Thing or a produced object, time advances, writes are refused,
+/// a kind is missing.
 fn step() -> impl Strategy<Value = Value> {
     let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared", "namespace": "shop"}});
     let (taken, edited) = (config_map.clone(), config_map);
@@ -312,7 +315,7 @@ fn step() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// One pod that may be evicted, and one that its budget keeps.
+/// Returns a pod that may be evicted, and one that its budget keeps.
 fn pods() -> Vec<Value> {
     let pod = |name: &str| {
         json!({
@@ -329,7 +332,7 @@ fn pods() -> Vec<Value> {
     vec![pod("free"), pod("kept"), budget]
 }
 
-/// Runs cases that are always the same.
+/// Returns a runner whose cases are always the same.
 fn runner() -> TestRunner {
     let default = ProptestConfig::default();
     let cases = std::env::var_os("PROPTEST_CASES").map_or(CASES, |_| default.cases);
@@ -337,7 +340,7 @@ fn runner() -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
 }
 
-/// The cases that both hosts are compared by.
+/// Returns the cases by which stub and host are compared.
 pub(crate) fn all() -> Vec<Case> {
     let mut runner = runner();
     let count = runner.config().cases;
@@ -373,7 +376,8 @@ fn cases() -> impl Strategy<Value = Case> {
     })
 }
 
-/// Two Things that never agree: one applies a field that the other takes away wherever it sees it.
+/// Returns a case of two Things in a conflict without end: one applies a field that the other
+/// removes.
 pub(super) fn restless() -> Case {
     let object = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "shop"}, "data": data});
     let manifest = |object: Value, absent: Value| json!({"cluster": "", "object": object.to_string(), "mode": "Apply", "leave": [], "absent": absent});
@@ -390,7 +394,7 @@ pub(super) fn restless() -> Case {
     a_case(vec![thing("one", &gives), thing("two", &takes)], vec![Step::default()])
 }
 
-/// What is told of an outcome that is not valid is in the words of each host.
+/// Cuts the details of an invalid outcome's message, which stub and host word differently.
 fn told(text: &str) -> String {
     const INVALID: &str = "the outcome is not valid";
     let line = |line: &str| match line.split_once(INVALID) {
@@ -400,7 +404,7 @@ fn told(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What is compared: what it led to, or that it comes to no rest.
+/// Normalises the result of a case for comparison: its end state, "no rest", or its error.
 fn end(end: Result<String, String>) -> String {
     match end {
         Ok(text) => told(&text),
@@ -429,7 +433,7 @@ fn generated_outcomes_end_the_same_natively_and_as_a_component() {
     }
 }
 
-/// What differs from one generated case to the other.
+/// Shows the parts in which generated cases differ.
 fn shown(case: &Case) -> String {
     let script = |object: &Value| {
         let script = object.pointer("/metadata/annotations/script")?.as_str()?.to_owned();
@@ -440,7 +444,7 @@ fn shown(case: &Case) -> String {
     lines.join("\n")
 }
 
-/// That what is generated is worth comparing: most outcomes are valid, and lead to something.
+/// Checks that the generated cases are worth comparing: most outcomes are valid and have an effect.
 #[test]
 fn most_generated_cases_write_something() {
     let mut runner = TestRunner::deterministic();

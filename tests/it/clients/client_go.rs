@@ -1,4 +1,4 @@
-//! Kubernetes' own client for Go: a program in tests/clients tries the API and prints what it found.
+//! Kubernetes' own client for Go: a program in tests/clients tries the API and prints its results.
 
 use std::process::Command;
 
@@ -7,9 +7,9 @@ use serde::Deserialize;
 
 use super::Served;
 
-/// Fewer changes than the program makes before it asks for what was before them.
+/// Fewer changes than the program makes before it asks for a version from before them.
 const HISTORY: usize = 200;
-/// How many things it tries: what it forgets to tell is a failure too.
+/// Number of checks in the program, so that a check without a result is a failure too.
 const CHECKS: usize = 22;
 
 #[derive(Deserialize)]

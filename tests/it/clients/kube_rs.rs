@@ -41,13 +41,13 @@ use tokio::time::timeout;
 
 use super::Served;
 
-/// Only a fault takes longer.
+/// Timeout that only a fault reaches.
 const GUARD: Duration = Duration::from_mins(1);
 const HISTORY: usize = 1_000;
 
 type Events = Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<ConfigMap>>> + Send>>;
 
-/// What is watched in two ways that must look the same.
+/// Returns the two ways of watching, which must give the same events.
 fn ways() -> [(&'static str, watcher::Config); 2] {
     let list = watcher::Config::default();
     [("list and watch", list.clone()), ("streaming list", list.streaming_lists())]
@@ -76,7 +76,7 @@ async fn delete(api: &Api<ConfigMap>, name: &str) {
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
-/// The next event in a word: what it is, and of which object.
+/// Returns the next event as text: its type and its object.
 async fn next(events: &mut Events) -> String {
     let event = timeout(GUARD, events.next()).await.expect("nothing comes").unwrap();
     match event.unwrap() {
@@ -94,7 +94,7 @@ async fn expect(events: &mut Events, way: &str, expected: &[&str]) {
     }
 }
 
-/// How often config maps were asked for in this way.
+/// Returns the number of requests for config maps with this verb.
 fn requests(served: &Served, verb: Verb) -> u64 {
     let all = served.api.requests();
     let counts = all.iter().filter(|(kind, _)| kind.verb == verb && kind.resource == "configmaps");
@@ -143,7 +143,8 @@ async fn a_watch_that_breaks_goes_on_and_one_that_is_too_old_begins_anew() {
         let served = Served::new(HISTORY);
         let api = maps(&served.client());
         create(&api, &["a"]).await;
-        // Failures are what is tried here: they come between the events, and the next try comes at once.
+        // This test provokes failures: they appear between the events, and the watcher tries again
+        // at once.
         let events = watcher(api.clone(), config).filter(|event| std::future::ready(event.is_ok()));
         let mut events: Events = events.boxed();
         expect(&mut events, way, &["init", "there a", "all"]).await;
@@ -159,7 +160,7 @@ async fn a_watch_that_breaks_goes_on_and_one_that_is_too_old_begins_anew() {
     }
 }
 
-/// Waits until the server has a watch; a watcher works only while it is asked for events.
+/// Waits until the server has a watch; a watcher only makes progress while it is polled.
 async fn watched(served: &Served, events: &mut Events) {
     let watched = async {
         while served.api.faults().live_watches() == 0 {
@@ -287,7 +288,7 @@ struct LampStatus {
     lit: bool,
 }
 
-/// What a controller of lamps works with.
+/// The context of the lamps' controller.
 struct Workshop {
     client: Client,
     cleaned: AtomicUsize,
@@ -312,8 +313,9 @@ async fn reconcile(
     .await
 }
 
-/// Whether a finalizer could not be set or dropped because the lamp has changed or gone since the watch told of it, as it may for
-/// every controller: what was made for it is told on another watch.
+/// Returns whether a finalizer could not be set or removed because the lamp has changed or gone
+/// since the watch reported it. Every controller can meet this error; the change of the dependent
+/// object is reported on another watch.
 fn is_of_an_older_lamp(error: &finalizer::Error<kube::Error>) -> bool {
     let (finalizer::Error::AddFinalizer(kube::Error::Api(status))
     | finalizer::Error::RemoveFinalizer(kube::Error::Api(status))) = error

@@ -1,4 +1,4 @@
-//! Certificates that are past their time: the host's own, and that of the API server.
+//! Expired certificates: the host's own, and that of the API server.
 
 use std::{fs, path::Path};
 
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::program::{GLANCE, GUARD, Program};
 
-/// What a host says that cannot begin to work: one line, and the exit code that says so.
+/// Runs a host that cannot start, which must log one line and exit with code 1; returns its
+/// message.
 async fn refused(kubeconfig: &Path) -> String {
     let folder = tempfile::tempdir().unwrap();
     let nothing: [&str; 0] = [];
@@ -21,13 +22,13 @@ async fn refused(kubeconfig: &Path) -> String {
     line["message"].as_str().unwrap().to_owned()
 }
 
-/// The API server shows the certificate that is past its time to who connects from now on.
+/// Makes the API server use the expired certificate for new connections.
 async fn serve_expired(plane: &Cluster) {
     let file = |name: &str| plane.folder().join(name);
     for ending in ["key", "crt"] {
         fs::copy(file(&format!("expired.{ending}")), file(&format!("serving.{ending}"))).unwrap();
     }
-    // It reads them anew by itself.
+    // The API server reads the files again by itself.
     let shown = async {
         while Client::try_from(plane.config().await.unwrap())
             .unwrap()

@@ -1,4 +1,4 @@
-//! The API server goes away and comes back.
+//! The API server is stopped and started again.
 
 use mortise_sdk::{
     Description, Manifest, ObjectRef, Outcome, Reconciler, Selection, Verbs,
@@ -14,7 +14,7 @@ use super::{
 
 const NAME: &str = "painter";
 
-/// Reads the Secret `input`, and applies the Secret of its own name.
+/// Adds a puppet that reads the Secret `input`, and applies the Secret of its own name.
 async fn paint(stage: &Stage) {
     let namespace = &stage.namespace;
     let mine = Selection::of::<ConfigMap>().namespace(namespace).labels(format!("play={NAME}"));
@@ -35,7 +35,8 @@ fn input(stage: &Stage, value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"value": value}})
 }
 
-/// The input that the last run has read. Values of fewer than six bytes are not masked in what is told of a run.
+/// Returns the input that the last run has read. Values of fewer than six bytes are not masked in
+/// the log of a run.
 fn read(answers: &[Value]) -> Option<Value> {
     let secret: Value = serde_json::from_str(answers.first()?.get("Ok")?.as_str()?).ok()?;
     Some(secret["data"]["value"].clone())
@@ -68,7 +69,7 @@ async fn no_change_is_lost_when_the_api_server_comes_back() {
     for (value, encoded) in [("one", "b25l"), ("two", "dHdv")] {
         control_plane.kill(Part::ApiServer).await.unwrap();
         control_plane.restart(Part::ApiServer).await.unwrap();
-        // Before the host's watches are open again.
+        // The change comes before the host's watches are open again.
         stage.apply(vec![input(&stage, value)]).await;
         stage.delete(&secret, NAME).await;
         has_read(encoded).await;

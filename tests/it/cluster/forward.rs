@@ -1,4 +1,5 @@
-//! A real API server as a service like the embedded one, so that the same code asks both.
+//! A real API server as a service like the embedded one, so that the same code can send requests to
+//! both.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use axum::{
 };
 use http::StatusCode;
 
-/// All requests as they come, with the rights of the client. No answer becomes a 502 with the reason as its text.
+/// Forwards all requests unchanged, with the rights of the client. A missing answer becomes a 502
+/// with the reason as its text.
 pub(super) fn to(client: kube::Client) -> Router {
     let client = Arc::new(client);
     Router::new().fallback(move |request: Request| {

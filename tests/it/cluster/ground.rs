@@ -1,4 +1,5 @@
-//! A namespace of a control plane, with an account for a host, which may do what the installation states, and accounts for processors.
+//! A namespace of a control plane, with an account for a host, which has the rights that the
+//! installation states, and accounts for processors.
 
 use std::time::Duration;
 
@@ -19,27 +20,29 @@ use super::installed::{self, Right};
 
 /// The host's own account, in the namespace of the test.
 const HOST: &str = "mortise";
-/// Only a fault takes longer.
+/// Timeout that only a fault reaches.
 pub(super) const GUARD: Duration = Duration::from_mins(3);
-/// How often something is looked at that nobody tells of.
+/// Interval of polling where no notification exists.
 const GLANCE: Duration = Duration::from_millis(50);
 pub(super) const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// A namespace of its own.
+/// A namespace of a test.
 pub(super) struct Ground {
     pub(super) namespace: String,
-    /// As an administrator.
+    /// The cluster with an administrator's rights.
     pub(super) cluster: Cluster,
     audit: Audit,
 }
 
-/// Rights by resource (with its group and subresource, as `processors.mortise.dev/status`) and verbs, both with blanks between.
+/// Rights by resource (with its group and subresource, as `processors.mortise.dev/status`) and
+/// verbs, both separated by blanks.
 pub(super) type Rights<'a> = &'a [(&'a str, &'a str)];
 
 // === impl Ground ===
 
 impl Ground {
-    /// On this control plane, with a host's account that may act as nobody yet.
+    /// Creates a namespace on this control plane, with a host's account that may not impersonate
+    /// any account yet.
     pub(super) async fn on(plane: &cluster::Cluster, prefix: &str) -> Self {
         let namespace = plane.namespace(prefix).await.unwrap();
         let audit = plane.audit().await.unwrap();
@@ -49,7 +52,7 @@ impl Ground {
         ground
     }
 
-    /// The host's account, with the roles of the installation.
+    /// Creates the host's account, with the roles of the installation.
     async fn account_of_host(&self) {
         let everywhere = format!("{HOST}-{}", self.namespace);
         let rules = |kind: &str| -> Vec<Value> {
@@ -70,12 +73,12 @@ impl Ground {
         .await;
     }
 
-    /// With credentials of the host's account.
+    /// Returns a kubeconfig with credentials of the host's account.
     pub(super) async fn kubeconfig_of_host(&self, plane: &cluster::Cluster) -> Kubeconfig {
         kubeconfig_of(plane, &self.namespace, HOST).await
     }
 
-    /// The host's account may act as these from now on.
+    /// Lets the host's account impersonate these accounts.
     pub(super) async fn let_act_as(&self, accounts: &[String]) {
         let rule = json!({
             "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": accounts, "verbs": ["impersonate"],
@@ -87,7 +90,7 @@ impl Ground {
         .await;
     }
 
-    /// Makes an account that may do this in the namespace.
+    /// Creates an account that has these rights in the namespace.
     pub(super) async fn account(&self, name: &str, rights: Rights<'_>) {
         self.apply(vec![
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": self.named(name)}),
@@ -97,7 +100,7 @@ impl Ground {
         self.grant(name, rights).await;
     }
 
-    /// An account lets any Processor of the namespace act as it.
+    /// Makes an account consent to every Processor of the namespace.
     pub(super) async fn consent(&self, name: &str) {
         let mut metadata = self.named(name);
         super::merge(&mut metadata, &json!({"annotations": {"mortise.dev/processor": "*"}}));
@@ -107,7 +110,7 @@ impl Ground {
         .await;
     }
 
-    /// What the account of this name may do in the namespace from now on, besides what other roles let it do.
+    /// Replaces the rights of the account's own role in the namespace; other roles stay.
     pub(super) async fn grant(&self, name: &str, rights: Rights<'_>) {
         self.apply(vec![json!({
             "apiVersion": RBAC, "kind": "Role", "metadata": self.named(name), "rules": rules(rights),
@@ -115,7 +118,7 @@ impl Ground {
         .await;
     }
 
-    /// A `RoleBinding` of this name.
+    /// Returns a `RoleBinding` of this name.
     pub(super) fn binding(&self, name: &str, kind: &str, role: &str, subject: &Value) -> Value {
         json!({
             "apiVersion": RBAC, "kind": "RoleBinding", "metadata": self.named(name),
@@ -132,12 +135,12 @@ impl Ground {
         json!({"namespace": self.namespace, "name": name})
     }
 
-    /// An administrator applies objects.
+    /// Applies objects as an administrator.
     pub(super) async fn apply(&self, objects: Vec<Value>) {
         desk::apply(&self.cluster, objects).await.unwrap();
     }
 
-    /// An administrator deletes an object, of the namespace or of none.
+    /// Deletes an object, namespaced or not, as an administrator.
     pub(super) async fn delete(&self, kind: &Kind, name: &str) {
         let resource = self.cluster.resolve(kind).await.unwrap().unwrap();
         let client = self.cluster.client().clone();
@@ -149,7 +152,7 @@ impl Ground {
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// As an administrator sees it.
+    /// Returns an object, read as an administrator.
     pub(super) async fn get(&self, kind: &Kind, name: &str) -> Option<Value> {
         let found = self.api(kind).await.get_opt(name).await.unwrap();
         found.map(|object| serde_json::to_value(object).unwrap())
@@ -166,7 +169,7 @@ impl Ground {
         Api::namespaced_with(client, &self.namespace, &resource.api_resource())
     }
 
-    /// Waits until it holds; how long that took.
+    /// Waits until `holds` is true; returns the time that took.
     pub(super) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) -> Duration {
         let begun = tokio::time::Instant::now();
         while !holds().await {
@@ -176,7 +179,8 @@ impl Ground {
         begun.elapsed()
     }
 
-    /// What was asked of the API since this was made by the host's account, as itself or acting as others.
+    /// Returns the requests of the host's account since this `Ground` was made, as itself or on
+    /// behalf of others.
     pub(super) async fn requests(&self) -> Vec<Event> {
         let own = self.user(HOST);
         let mut events = self.audit.events().await.unwrap();
@@ -184,14 +188,15 @@ impl Ground {
         events
     }
 
-    /// What of these requests the host's account asked for itself, and that is not among what the installation states.
+    /// Returns those of the requests that the host's account made as itself and the installation
+    /// does not state.
     pub(super) fn beyond_installed(&self, requests: &[Event]) -> Vec<String> {
         let own = requests.iter().filter(|event| event.impersonated_user.is_none());
         let beyond = installed::beyond(own, &self.namespace);
         beyond.iter().map(|event| format!("{} {}", event.verb, event.request_uri)).collect()
     }
 
-    /// Waits until the API server knows of the roles of accounts: all of them may watch `ConfigMaps`.
+    /// Waits until the API server knows the roles of accounts: each of them may watch `ConfigMaps`.
     pub(super) async fn until_granted(&self, accounts: &[String]) {
         for account in accounts {
             self.until("the role of an account holds", async || {
@@ -201,7 +206,7 @@ impl Ground {
         }
     }
 
-    /// Whether an account may do this in the namespace, as the API server says.
+    /// Returns whether an account has a right in the namespace, according to the API server.
     pub(super) async fn may(&self, account: &str, verb: &str, resource: &str) -> bool {
         let review = json!({"spec": {
             "user": self.user(account),
@@ -219,7 +224,7 @@ impl Ground {
     }
 }
 
-/// Rules of a role.
+/// Returns the rules of a role.
 fn rules(rights: Rights<'_>) -> Vec<Value> {
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let rule = |(resource, verbs): (String, &str)| {
@@ -236,7 +241,7 @@ fn rules(rights: Rights<'_>) -> Vec<Value> {
     rights.iter().flat_map(each).collect()
 }
 
-/// A token of an account.
+/// Returns a token of an account.
 pub(super) async fn token(admin: &Client, namespace: &str, account: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.clone(), namespace);
     let (asked, params) = (TokenRequest::default(), PostParams::default());
@@ -244,7 +249,7 @@ pub(super) async fn token(admin: &Client, namespace: &str, account: &str) -> Str
     answer.status.unwrap().token
 }
 
-/// A kubeconfig with credentials of an account, in its namespace.
+/// Returns a kubeconfig with credentials of an account, in its namespace.
 pub(super) async fn kubeconfig_of(
     plane: &cluster::Cluster,
     namespace: &str,
@@ -262,7 +267,7 @@ pub(super) async fn kubeconfig_of(
     config
 }
 
-/// A client with a kubeconfig.
+/// Returns a client for a kubeconfig.
 pub(super) async fn client_with(kubeconfig: Kubeconfig) -> Client {
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();

@@ -1,4 +1,4 @@
-//! The control plane itself: what the other tests here rely on.
+//! The control plane itself, on which the other tests here rely.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -14,14 +14,14 @@ use kube::{
 use mortise_tests::cluster::{self, Cluster, Part};
 use serde_json::json;
 
-/// How often processes are looked at that were told to end.
+/// Interval of polling for the end of processes.
 const GLANCE: Duration = Duration::from_millis(50);
 
 fn config_map(name: &str) -> ConfigMap {
     serde_json::from_value(json!({"metadata": {"name": name}, "data": {"a": "1"}})).unwrap()
 }
 
-/// How many processes have a folder among their arguments.
+/// Returns the number of processes with a folder among their arguments.
 fn processes(folder: &Path) -> usize {
     let folder = folder.to_str().unwrap();
     let arguments = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).ok();

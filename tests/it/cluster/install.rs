@@ -1,5 +1,6 @@
-//! `deploy/install.yaml` and `deploy/example.yaml` on a control plane: taken as they are; enough for both hosts as in Pods; no more than is
-//! needed; gone without a trace. `tests/whole-run` goes the same way with kubectl, and swaps versions on it.
+//! `deploy/install.yaml` and `deploy/example.yaml` on a control plane: accepted unchanged;
+//! sufficient for both hosts in their Pods; no right is superfluous; removed without a trace.
+//! `tests/whole-run` takes the same steps with kubectl, and also swaps versions.
 
 mod objects;
 mod pod;
@@ -36,16 +37,16 @@ use super::{
 
 const EXAMPLE: &str = "deploy/example.yaml";
 const GUEST: &str = "guests/api-rule";
-/// The host's account, and the namespace that it is in.
+/// The name of the host's account, and of its namespace.
 const HOST: &str = "mortise";
-/// The example: its Processor, its account, and the namespace that both are in.
+/// The name of the example's Processor, its account and its namespace.
 const PROCESSOR: &str = "api-rule";
 const USER: &str = "system:serviceaccount:mortise:mortise";
 const ACTS_AS: &str = "system:serviceaccount:api-rule:api-rule";
 /// The finalizers that a host or the example puts on objects.
 const FINALIZERS: [&str; 2] = ["mortise.dev/processor", "gateway.kyma-project.io/subresources"];
 
-/// A control plane of one's own, on which users have their objects and nothing of ours is.
+/// A control plane of the test's own, with users' objects and without ours.
 struct Site {
     plane: cluster::Cluster,
     client: Client,
@@ -74,7 +75,7 @@ impl Site {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Applies the installation as it stands there, and waits until its Pods are ready.
+    /// Applies the installation unchanged, and waits until its Pods are ready.
     async fn install(&self) {
         for object in installation() {
             self.objects.apply(&object).await;
@@ -85,14 +86,15 @@ impl Site {
             found.and_then(|found| found.status.as_ref()?.ready_replicas) == Some(2)
         };
         until(Box::pin(await_condition(self.api::<Deployment>(HOST), HOST, ready))).await;
-        // The budget finds these Pods, and lets one of them go.
+        // The budget selects these Pods, and allows one of them to be evicted.
         let allows = |found: Option<&PodDisruptionBudget>| {
             found.and_then(|found| Some(found.status.as_ref()?.disruptions_allowed)) == Some(1)
         };
         until(await_condition(self.api::<PodDisruptionBudget>(HOST), HOST, allows)).await;
     }
 
-    /// A container of one of the Deployment's Pods, with the example's module where the Deployment mounts them.
+    /// Starts a container of one of the Deployment's Pods, with the example's module in the folder
+    /// that the Deployment mounts.
     async fn start_host(&self) -> (Program, Pod) {
         let deployment = self.api::<Deployment>(HOST).get(HOST).await.unwrap();
         let pod = Pod::of(&deployment);
@@ -112,7 +114,7 @@ impl Site {
         self.kind("mortise.dev", "v1alpha1", "Processor", PROCESSOR)
     }
 
-    /// Until the Processor runs, every APIRule is ready and has its `VirtualService`.
+    /// Waits until the Processor runs, and every APIRule is ready and has its `VirtualService`.
     async fn settled(&self) {
         let runs = |found: Option<&DynamicObject>| found.is_some_and(is_ready);
         until(await_condition(self.processors(), PROCESSOR, runs)).await;
@@ -129,7 +131,8 @@ impl Site {
         assert_eq!(self::names(&made).await.len(), names.len());
     }
 
-    /// Tells the host that leads to end, as a node that is drained does: the other one leads, and makes what is taken away.
+    /// Terminates the leading host, as draining its node would: the other host takes the lead, and
+    /// restores a deleted object.
     async fn is_taken_over(&self, mut first: Program, second: &mut Program) {
         first.terminate();
         let (status, said) = first.ended().await;
@@ -154,7 +157,8 @@ impl Site {
         timeout(GUARD, is_made).await.expect("the second host makes it again");
     }
 
-    /// Until the host has asked for all that it asks for at some time, and not at once: it renews its Lease.
+    /// Waits until the host has renewed its Lease, which is the last of its requests to happen for
+    /// the first time.
     async fn lease_is_renewed(&self) {
         let renewed = |found: Option<&Lease>| {
             let spec = found.and_then(|found| found.spec.as_ref());
@@ -163,7 +167,8 @@ impl Site {
         until(await_condition(self.api::<Lease>(HOST), HOST, renewed)).await;
     }
 
-    /// Takes all away as the README says: the Processors, each of which sees to its objects; the example; the host.
+    /// Uninstalls as the README says: the Processors, each of which releases its objects; the
+    /// example; the host.
     async fn uninstall(&self, mut host: Program) {
         let processors = self.objects.delete(&documents(EXAMPLE), |kind| kind == "Processor").await;
         assert_eq!(processors, 1);
@@ -181,7 +186,7 @@ async fn until<T, E: std::fmt::Debug>(what: impl Future<Output = Result<T, E>>) 
     timeout(GUARD, what).await.expect("only a fault takes longer").unwrap()
 }
 
-/// Until a Pod's probes are answered as they are by one that is ready.
+/// Waits until a Pod's probes have the answers of a ready Pod.
 async fn are_probed(pod: &Pod, ports: &Ports) {
     for path in pod.probes() {
         let is_well = async {
@@ -204,7 +209,8 @@ fn is_ready(processor: &DynamicObject) -> bool {
     conditions.any(|of| of["type"] == "Ready" && of["status"] == "True")
 }
 
-/// What the host asked for was allowed, and as itself it asked for nothing but what is stated; all that is stated was needed.
+/// Checks that the host's requests were allowed, that those made as itself are stated, and that
+/// every stated right was used.
 async fn requests_are_as_stated(audit: &Audit) {
     let mut events = audit.events().await.unwrap();
     events.retain(|event| event.user.username == USER);
@@ -268,7 +274,7 @@ async fn what_is_installed_is_enough_and_leaves_nothing_behind() {
     assert!(is_gone, "left over: {:?}", left(&before, &site.objects.all().await));
 }
 
-/// What there was not before, and what holds a finalizer of ours.
+/// Returns the objects that did not exist before, and those with a finalizer of ours.
 fn left(before: &All, after: &All) -> Vec<String> {
     let is_ours = |held: &BTreeSet<String>| FINALIZERS.iter().any(|ours| held.contains(*ours));
     let left = after.iter().filter(|(title, held)| !before.contains_key(*title) || is_ours(held));

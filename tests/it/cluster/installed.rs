@@ -1,4 +1,4 @@
-//! What `deploy/install.yaml` lets the host's own account do.
+//! The rights that `deploy/install.yaml` gives to the host's own account.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 const INSTALLATION: &str = "deploy/install.yaml";
 
-/// One verb on one resource.
+/// A verb on a resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Right {
     pub(super) verb: String,
     pub(super) group: String,
-    /// The plural, with a subresource behind a slash.
+    /// The plural, followed by a slash and the subresource if there is one.
     pub(super) resource: String,
-    /// Empty: whatever its name.
+    /// The name of the object; empty: all names.
     pub(super) name: String,
 }
 
@@ -28,13 +28,13 @@ impl Right {
         Self { verb, group, resource, name }
     }
 
-    /// What a request needs; nothing for what is no resource.
+    /// Returns the right that a request needs; `None` if its path is no resource.
     pub(super) fn of_request(request: &Event) -> Option<Self> {
         let of = request.object_ref.as_ref()?;
         Some(Self::new(&request.verb, &of.api_group, &request.resource(), &of.name))
     }
 
-    /// The rights that a rule gives.
+    /// Returns the rights that a rule gives.
     pub(super) fn of_rule(rule: &Value) -> Vec<Self> {
         let words = |key: &str| -> Vec<String> {
             serde_json::from_value(rule[key].clone()).unwrap_or_default()
@@ -59,7 +59,7 @@ impl Right {
         json!({"apiGroups": [self.group], "resources": [self.resource], "verbs": [self.verb], "resourceNames": names})
     }
 
-    /// `processors.mortise.dev/status`.
+    /// Returns the resource in the form `processors.mortise.dev/status`.
     pub(super) fn title(&self) -> String {
         let dot = if self.group.is_empty() { "" } else { "." };
         match self.resource.split_once('/') {
@@ -68,29 +68,30 @@ impl Right {
         }
     }
 
-    /// The same on all objects.
+    /// Returns the same right on all objects.
     pub(super) fn whatever_the_name(self) -> Self {
         Self { name: String::new(), ..self }
     }
 
-    /// Whether it is enough for what needs another.
+    /// Returns whether this right covers the needed one.
     fn gives(&self, needed: &Self) -> bool {
         let is_named = self.name.is_empty() || self.name == needed.name;
         is_named && self.clone().whatever_the_name() == needed.clone().whatever_the_name()
     }
 }
 
-/// The objects of a file of the repository.
+/// Returns the objects in a file of the repository.
 pub(super) fn documents(file: &str) -> Vec<Value> {
     files::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file)).unwrap()
 }
 
-/// The objects that make up the installation.
+/// Returns the objects of the installation.
 pub(super) fn installation() -> Vec<Value> {
     documents(INSTALLATION)
 }
 
-/// The rules of its `ClusterRole`, which hold everywhere, or of its `Role`, which hold in the host's own namespace.
+/// Returns the rules of the installation's `ClusterRole`, for all namespaces, or of its `Role`, for
+/// the host's own namespace.
 pub(super) fn rules(kind: &str) -> Vec<Right> {
     let mut roles = installation();
     roles.retain(|object| object["kind"] == kind);
@@ -98,19 +99,19 @@ pub(super) fn rules(kind: &str) -> Vec<Right> {
     role["rules"].as_array().unwrap().iter().flat_map(Right::of_rule).collect()
 }
 
-/// All that it states.
+/// Returns all rights that the installation states.
 pub(super) fn stated() -> BTreeSet<Right> {
     rules("ClusterRole").into_iter().chain(rules("Role")).collect()
 }
 
-/// What a host asks that every account may: `system:basic-user`.
+/// Returns the rights that every account has through `system:basic-user`, and the host uses.
 pub(super) fn of_every_account() -> [Right; 2] {
     [("authentication", "selfsubjectreviews"), ("authorization", "selfsubjectaccessreviews")]
         .map(|(group, resource)| Right::new("create", &format!("{group}.k8s.io"), resource, ""))
 }
 
-/// Those of some requests of the host's own account, whose namespace this is, that go beyond what is stated, or are not on the host's
-/// own list.
+/// Returns those requests of the host's own account, in the namespace `home`, that exceed the
+/// stated rights, or are not on the host's own list.
 pub(super) fn beyond<'a>(
     requests: impl IntoIterator<Item = &'a Event>,
     home: &str,
@@ -127,7 +128,8 @@ pub(super) fn beyond<'a>(
     requests.into_iter().filter(|request| !is_stated(request) || !is_on_list(request)).collect()
 }
 
-/// Whether a request is one of those that a host makes with its own rights, in whatever test.
+/// Returns whether a request is on the list of those that a host makes with its own rights, in
+/// whatever test.
 fn is_on_list(request: &Event) -> bool {
     let method = match request.verb.as_str() {
         "get" | "list" | "watch" => Method::GET,

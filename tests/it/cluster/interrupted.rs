@@ -1,5 +1,5 @@
-//! What stands between a host and its cluster goes away and comes back, while objects change: no change is lost, nothing is written
-//! that has not changed, and `/readyz` says how it is.
+//! Parts between a host and its cluster fail and recover while objects change: no change is lost,
+//! no object is written without a change, and `/readyz` reports the state.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -12,15 +12,15 @@ use super::{
     shop::{Shop, until_ready},
 };
 
-/// How many rules there are, and how long each fault lasts.
+/// The number of rules, and the duration of each fault.
 #[derive(Clone, Copy)]
 struct Extent {
-    /// Half of them are changed, again and again.
+    /// Number of rules; half of them are changed repeatedly.
     rules: usize,
     lasts: Duration,
 }
 
-/// What a fault has done.
+/// The effects of a fault.
 struct Row {
     fault: &'static str,
     lasted: Duration,
@@ -29,7 +29,7 @@ struct Row {
     settled: Duration,
 }
 
-/// A host at work, and how its faults were.
+/// A running host, and the faults that it had.
 struct Bench {
     shop: Shop,
     extent: Extent,
@@ -44,7 +44,7 @@ const LONG: Extent = Extent { rules: 60, lasts: Duration::from_secs(15) };
 // === impl Bench ===
 
 impl Bench {
-    /// With a host that asks over this line, or for itself.
+    /// Starts a host that connects over this line, or directly.
     async fn open(shop: Shop, line: Option<&Line>, extent: Extent) -> Self {
         shop.make(0..extent.rules).await;
         let cache = shop.cache("host");
@@ -58,8 +58,8 @@ impl Bench {
         Self { shop, extent, host, ports, rows: Vec::new() }
     }
 
-    /// Objects change before, during and after a fault. In the end all of them are as they should be, and what was not changed was
-    /// not written.
+    /// Changes objects before, during and after a fault. In the end all of them must be as their
+    /// rules want them, and unchanged objects must not have been written.
     async fn suffers(&mut self, fault: &'static str, disturb: impl AsyncFnOnce(&Self)) {
         let half = self.extent.rules / 2;
         let untouched = self.shop.versions(|rule| rule >= half).await;
@@ -75,7 +75,7 @@ impl Bench {
         assert_eq!(self.shop.versions(|rule| rule >= half).await, untouched, "{fault}");
         let mut events = audit.events().await.unwrap();
         events.retain(Shop::is_write);
-        // Also what changes nothing is a write.
+        // A write without an effect counts too.
         let names: BTreeSet<&str> =
             untouched.keys().filter_map(|place| Some(place.split_once(' ')?.1)).collect();
         let is_untouched = |event: &&Event| names.contains(event.place().as_str());
@@ -85,14 +85,14 @@ impl Bench {
             "{fault}"
         );
         let writes = events.len();
-        // A host name is in all six objects of a rule, and in its status. One change of each rule, and what is written of it, may be
-        // made twice, since the first answer was lost.
+        // A host name is in all six objects of a rule, and in its status. One change of each rule
+        // and its writes may be repeated, since the first answer was lost.
         let most = (changes + half) * 7;
         assert!(writes <= most, "{fault}: {writes} writes for {changes} changes");
         self.rows.push(Row { fault, lasted, changes, writes, settled });
     }
 
-    /// A part of the control plane is killed, and started some time later.
+    /// Kills a part of the control plane, and starts it some time later.
     async fn is_without(&self, part: Part) {
         self.shop.plane.kill(part).await.unwrap();
         let why = until_ready(&self.ports, false).await;
@@ -120,7 +120,7 @@ impl Bench {
 impl fmt::Display for Row {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { fault, lasted, changes, writes, settled } = self;
-        // What is lost, or was written without need, fails the test.
+        // Lost changes and needless writes make the test fail.
         write!(
             formatter,
             "| {fault} | {lasted:.1?} | {changes} | 0 | 0 | {writes} | {settled:.1?} |"
@@ -128,7 +128,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Servers that are killed and started.
+/// Tests servers that are killed and started.
 async fn servers(extent: Extent) {
     let Some(shop) = Shop::open().await else { return };
     let mut bench = Bench::open(shop, None, extent).await;
@@ -144,7 +144,7 @@ async fn servers(extent: Extent) {
     bench.close().await;
 }
 
-/// A line that is bad in one way or the other.
+/// Tests a line with different faults.
 async fn lines(extent: Extent) {
     let Some(shop) = Shop::open().await else { return };
     let line = Line::to(&shop.plane).await;
@@ -182,7 +182,7 @@ async fn lines(extent: Extent) {
 
 async fn busy(bench: &Bench, line: &Line) {
     line.set(Way::Busy(1));
-    // Watches that are open tell what changes, so there is something to be written.
+    // Open watches still deliver changes, so the host has something to write.
     line.until("a request is turned away", |line| line.busy().0 > 0).await;
     let why = until_ready(&bench.ports, false).await;
     assert_eq!(why, "the API server is not ready: 429 Too Many Requests\n");
@@ -196,7 +196,7 @@ async fn busy(bench: &Bench, line: &Line) {
 async fn compacted(bench: &Bench, line: &Line) {
     line.set(Way::Blocked);
     line.cut_watches();
-    // What changes meanwhile is what the host does not hear of.
+    // The host misses the changes of this time.
     sleep(bench.extent.lasts).await;
     bench.shop.plane.compact().await.unwrap();
     bench.shop.plane.kill(Part::ApiServer).await.unwrap();
@@ -221,7 +221,7 @@ async fn no_change_is_lost_when_servers_are_away_for_long() {
     servers(LONG).await;
 }
 
-/// As [`no_change_is_lost_when_servers_are_away_for_long`].
+/// See [`no_change_is_lost_when_servers_are_away_for_long`].
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes"]
 async fn no_change_is_lost_on_a_line_that_is_bad_for_long() {

@@ -1,4 +1,4 @@
-//! A host that is killed in the middle of its writes, again and again, on a real control plane.
+//! A host that is killed in the middle of its writes, repeatedly, on a real control plane.
 
 use std::{fs, path::Path};
 
@@ -9,20 +9,21 @@ use super::{
     shop::{Shop, assert_same},
 };
 
-/// How much is killed, and how often.
+/// The numbers of rules and of kills.
 struct Extent {
     rules: usize,
     kills: usize,
 }
 
-/// The rules that are deleted meanwhile.
+/// Returns whether a rule is deleted during the test.
 fn is_doomed(rule: usize) -> bool {
     rule % 10 == 3
 }
 
-/// Hosts that each end with the connection to the API server and are then killed, one after the other, spread over all the writes
-/// that it takes; then one that lives. What they left in the cache directory is damaged some times. In the middle, some rules are
-/// deleted. The end is that of a host that nobody disturbs.
+/// Runs hosts that lose their connection to the API server and are then killed, one after the
+/// other, spread over all the writes of a whole run; then a host that is not killed. The cache
+/// directory is damaged between some of them. In the middle, some rules are deleted. The final
+/// state must be that of an undisturbed host.
 async fn ends_alike(Extent { rules, kills }: Extent) {
     let Some(shop) = Shop::open().await else { return };
     let kept = shop.cache("kept");
@@ -49,7 +50,7 @@ async fn ends_alike(Extent { rules, kills }: Extent) {
         }
         let host = shop.host(&line, &cache, &[]);
         if kill == kills / 2 {
-            // Some while it lives, others while none does.
+            // Some rules are deleted while a host runs, others while none does.
             shop.delete(doomed().step_by(2)).await;
         }
         line.ended().await;
@@ -72,7 +73,7 @@ async fn ends_alike(Extent { rules, kills }: Extent) {
     assert_same(&shop.state().await, &expected);
 }
 
-/// Changes a byte in the middle of each file: of the records of runs, and of compiled code.
+/// Changes a byte in the middle of each file: record files, and compiled code.
 fn damage(cache: &Path) {
     let mut damaged = 0;
     let all = WalkDir::new(cache).into_iter().map(Result::unwrap);
@@ -88,9 +89,10 @@ fn damage(cache: &Path) {
     assert!(damaged > 1, "records and code");
 }
 
-/// So many places in a sequence of writes, as far apart as can be, and none of them always at the same one of an object's.
+/// Returns `kills` points in a sequence of writes, spread as far as possible, and at different
+/// writes of an object's sequence.
 fn kill_points(writes: usize, kills: usize) -> Vec<usize> {
-    // Rules that are deleted before they were seen need no writes at all.
+    // Rules that are deleted before a host has read them need no writes.
     let reached = writes * 8 / 10;
     (1..=kills).map(|kill| reached * kill / (kills + 1) + kill % 3).collect()
 }

@@ -1,6 +1,8 @@
-//! Two hosts, of which one leads, on a real control plane: the leader is killed, or cannot renew its Lease.
+//! Two hosts, one of which leads, on a real control plane: the leader is killed, or cannot renew
+//! its Lease.
 //!
-//! What shows who wrote when are resourceVersions: etcd counts the writes of all, Leases and objects alike.
+//! resourceVersions give the order of writes: etcd counts all writes, those of Leases and of
+//! objects.
 
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use super::{
 };
 
 const DURATION: Duration = Duration::from_secs(10);
-/// Room for a second attempt on a machine that does much else.
+/// Long enough for a second attempt on a busy machine.
 const LEASE: [&str; 7] = [
     "--leader-elect",
     "--lease-namespace",
@@ -25,10 +27,10 @@ const LEASE: [&str; 7] = [
     "--workers=2",
 ];
 const RULES: usize = 6;
-/// So many writes show that a host is at work.
+/// Number of writes that show that a host works.
 const SOME: usize = 12;
 
-/// A host and the line to its API server.
+/// A host, and the line to its API server.
 struct Side {
     line: Line,
     host: Program,
@@ -36,7 +38,7 @@ struct Side {
     identity: Value,
 }
 
-/// Two hosts, the first of which leads, and rules that change without end.
+/// Two hosts, the first of which leads, and rules that change continuously.
 struct Pair {
     shop: Shop,
     first: Side,
@@ -71,19 +73,20 @@ impl Side {
         Self { line, host, ports, identity: Value::Null }
     }
 
-    /// Waits until it has written some more.
+    /// Waits until the host has written more objects.
     async fn writes_more(&self) {
         let enough = self.line.writes().len() + SOME;
         self.line.until("more writes", |line| line.writes().len() >= enough).await;
     }
 }
 
-/// The highest resourceVersion of some writes.
+/// Returns the highest resourceVersion of some writes.
 fn last_of(writes: &[Write]) -> u64 {
     writes.iter().filter_map(|write| write.version).max().unwrap()
 }
 
-/// All that the first host wrote was written before the second took the Lease; all that the second wrote was sent after that.
+/// Asserts that the first host wrote nothing after the second took the Lease, and that the second
+/// wrote nothing before.
 fn assert_one_after_the_other(first: &Line, second: &Line) {
     let former = last_of(&first.writes());
     let taken = &second.leases()[0];
@@ -98,7 +101,7 @@ fn assert_one_after_the_other(first: &Line, second: &Line) {
     );
 }
 
-/// The second host asked for the Lease no sooner than it had run out.
+/// Asserts that the second host took the Lease no sooner than it had expired.
 fn assert_run_out(first: &Line, second: &Line) {
     let (renewed, taken) = (first.leases().pop().unwrap().sent, second.leases()[0].sent);
     let after = taken.duration_since(renewed);
@@ -123,7 +126,7 @@ async fn when_the_leader_is_killed_the_other_takes_over_as_soon_as_the_lease_has
     assert_eq!(status.code(), Some(0), "{said}");
 }
 
-/// A leader that cannot renew ends, and the other goes on where it has stopped.
+/// Checks that a leader which cannot renew ends, and the other host continues its work.
 async fn ends_without_renewals(way: Way) -> Option<()> {
     let Pair { shop, mut first, mut second, load } = Pair::open().await?;
     let last = last_of(&first.line.writes());
@@ -140,7 +143,7 @@ async fn ends_without_renewals(way: Way) -> Option<()> {
     second.host.event("leading").await;
     println!("  the other leads after {:.2?}", blocked.elapsed());
     second.writes_more().await;
-    // What waits in the line is nobody's any more.
+    // The requests that wait in the line belong to an ended host.
     first.line.set(Way::Open);
     second.writes_more().await;
     println!("  {} changes, none of them lost", load.stop().await);

@@ -1,4 +1,5 @@
-//! The line between a host, which is a process of its own, and an API server: what goes over it is noted, and it can be cut.
+//! The line between a host in its own process and an API server: it records requests, and it can be
+//! blocked.
 
 use std::{
     io,
@@ -33,7 +34,7 @@ use super::program::GUARD;
 /// The error of a watch whose resourceVersion is too old, in a stream or as an answer.
 const GONE: &[u8] = br#""code":410"#;
 
-/// A line. Nothing goes over it any more when it is dropped.
+/// A line. Nothing passes it any more after it is dropped.
 pub(super) struct Line {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -41,25 +42,26 @@ pub(super) struct Line {
 }
 
 struct Shared {
-    /// With an administrator's rights: what the host sends names whom it acts for.
+    /// A client with an administrator's rights: the host's requests name the account that they
+    /// impersonate.
     client: Client,
     way: latest::Sender<Way>,
-    /// How often all open watches were ended.
+    /// Counts how often all open watches were ended.
     cuts: latest::Sender<u64>,
     noted: latest::Sender<u64>,
     notes: Mutex<Notes>,
 }
 
-/// How requests fare.
+/// The treatment of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// They are carried out and answered.
+    /// Requests are carried out and answered.
     Open,
-    /// They wait, and so do answers and what is watched; who asks hears nothing.
+    /// Requests, answers and watch events wait; the sender hears nothing.
     Blocked,
-    /// So do only those that are about a Lease.
+    /// Only requests for Leases wait.
     LeasesBlocked,
-    /// They are answered with 429 and a Retry-After of so many seconds.
+    /// Requests are answered with 429 and a Retry-After of this many seconds.
     Busy(u64),
 }
 
@@ -67,11 +69,11 @@ pub(super) enum Way {
 struct Notes {
     writes: Vec<Write>,
     leases: Vec<Write>,
-    /// After so many writes nothing goes through any more.
+    /// The number of writes after which the line is blocked.
     last_write: Option<usize>,
-    /// When and what was answered with 429.
+    /// Requests answered with 429, and their times.
     busy: Vec<(Instant, Method, String)>,
-    /// What was sent too early after such an answer.
+    /// Requests that were repeated too early after such an answer.
     impatient: Vec<String>,
     gone: usize,
 }
@@ -81,13 +83,14 @@ struct Notes {
 pub(super) struct Write {
     pub(super) method: Method,
     pub(super) path: String,
-    /// When it was sent.
+    /// The time at which the request was sent.
     pub(super) sent: Instant,
-    /// The resourceVersion of the answer: where it stands among all writes of all hosts. None of what is gone.
+    /// The resourceVersion of the answer, which gives its order among the writes of all hosts;
+    /// `None` if the object is gone.
     pub(super) version: Option<u64>,
 }
 
-/// What is to be known of a request.
+/// The properties of a request.
 struct Asked {
     method: Method,
     path: String,
@@ -102,10 +105,11 @@ impl Line {
         Self::ending_after(cluster, None).await
     }
 
-    /// One over which nothing goes any more after so many writes of a processor: the answer to the last one is not told.
+    /// Creates a line that is blocked after this many writes of a processor, before the answer to
+    /// the last one.
     pub(super) async fn ending_after(cluster: &Cluster, last_write: Option<usize>) -> Self {
         let mut config = cluster.config().await.unwrap();
-        // What is refused, the host is to hear.
+        // The host must get to know refusals.
         config.default_retry = false;
         let notes = Notes { last_write, ..Notes::default() };
         let shared = Arc::new(Shared {
@@ -123,7 +127,7 @@ impl Line {
         Self { address, shared, serving }
     }
 
-    /// Writes a kubeconfig for it into a folder.
+    /// Writes a kubeconfig for the line into a folder.
     pub(super) fn kubeconfig(&self, folder: &Path) -> PathBuf {
         let server = format!("http://{}", self.address);
         let config = json!({
@@ -137,38 +141,40 @@ impl Line {
         path
     }
 
-    /// From now on requests fare so.
+    /// Sets the treatment of requests.
     pub(super) fn set(&self, way: Way) {
         self.shared.way.send_replace(way);
     }
 
-    /// Ends all open watches, in the middle of whatever they tell.
+    /// Ends all open watches, in the middle of their streams.
     pub(super) fn cut_watches(&self) {
         self.shared.cuts.send_modify(|count| *count += 1);
     }
 
-    /// What was written for a processor, in the order of the answers. Events do not count: each host tells them anew.
+    /// Returns the writes for a processor, in the order of the answers, without events: each host
+    /// writes those anew.
     pub(super) fn writes(&self) -> Vec<Write> {
         self.shared.notes.lock().unwrap().writes.clone()
     }
 
-    /// The writes of Leases.
+    /// Returns the writes of Leases.
     pub(super) fn leases(&self) -> Vec<Write> {
         self.shared.notes.lock().unwrap().leases.clone()
     }
 
-    /// How often a watch was told that what it asks for is too long ago.
+    /// Returns how often a watch got the error that its resourceVersion is too old.
     pub(super) fn gone(&self) -> usize {
         self.shared.notes.lock().unwrap().gone
     }
 
-    /// How many requests were answered with 429, and which writes came again earlier than they were told to.
+    /// Returns the number of requests answered with 429, and the writes that were repeated too
+    /// early.
     pub(super) fn busy(&self) -> (usize, Vec<String>) {
         let notes = self.shared.notes.lock().unwrap();
         (notes.busy.len(), notes.impatient.clone())
     }
 
-    /// Waits until something holds of what went over it.
+    /// Waits until `holds` is true of the recorded requests.
     pub(super) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let mut noted = self.shared.noted.subscribe();
         let until = async {
@@ -180,14 +186,14 @@ impl Line {
         assert!(waited.is_ok(), "in vain: {what}, after {} writes", self.writes().len());
     }
 
-    /// The writes, for people.
+    /// Returns the writes as text.
     pub(super) fn told(&self) -> String {
         let writes = self.writes();
         let told = writes.iter().map(|write| format!("\n  {} {}", write.method, write.path));
         told.collect()
     }
 
-    /// Waits until the last write that goes through has been carried out.
+    /// Waits until the last write that passes has been carried out.
     pub(super) async fn ended(&self) {
         self.until("the last write", |line| *line.shared.way.borrow() == Way::Blocked).await;
     }
@@ -203,7 +209,8 @@ impl Drop for Line {
 // === impl Shared ===
 
 impl Shared {
-    /// Waits until a request may go through, or its answer; else with how many seconds it is to wait.
+    /// Waits until a request or its answer may pass; the error is the number of seconds after which
+    /// to try again.
     async fn passes(&self, asked: &Asked) -> Result<(), u64> {
         let mut way = self.way.subscribe();
         let is_free = |way: &Way| match way {
@@ -215,7 +222,7 @@ impl Shared {
         if let Way::Busy(seconds) = way { Err(seconds) } else { Ok(()) }
     }
 
-    /// Notes an answer; false where the host does not live to hear it.
+    /// Records an answer, and blocks the line after the last write that may pass.
     fn note(&self, asked: &Asked, status: StatusCode, body: &[u8]) {
         let mut notes = self.notes.lock().unwrap();
         notes.gone += usize::from(status == StatusCode::GONE);
@@ -247,7 +254,7 @@ impl Shared {
         let is_same = |(_, method, path): &&(Instant, Method, String)| {
             *method == asked.method && *path == asked.path
         };
-        // A watch and a list come again when kube's watcher thinks so; writes are the host's own.
+        // kube's watcher decides when to repeat a watch or a list; writes are repeated by the host.
         if asked.is_write()
             && let Some((told, ..)) = notes.busy.iter().rev().find(is_same)
             && asked.sent.duration_since(*told).as_secs() < seconds
@@ -266,7 +273,7 @@ impl Shared {
         }
     }
 
-    /// What a watch tells, until it is cut.
+    /// Returns the stream of a watch, until it is cut.
     fn watched(self: Arc<Self>, body: Body) -> impl Stream<Item = io::Result<Bytes>> {
         let (cuts, way) = (self.cuts.subscribe(), self.way.subscribe());
         let open = Some((self, body.into_data_stream(), cuts, way));
@@ -289,7 +296,7 @@ impl Shared {
     }
 }
 
-/// One request, there and back.
+/// Carries a request to the API server and the answer back.
 async fn carry(shared: Arc<Shared>, request: Request) -> Response {
     let asked = Asked::of(&request);
     if let Err(seconds) = shared.passes(&asked).await {
@@ -309,9 +316,9 @@ async fn carry(shared: Arc<Shared>, request: Request) -> Response {
         Err(error) => return (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
     };
     shared.note(&asked, head.status, &body);
-    // It goes on as one piece.
+    // The answer continues in one piece.
     head.headers.remove(TRANSFER_ENCODING);
-    // An answer that is on its way comes, even where new requests are turned away.
+    // The answer of a request that has passed arrives, even if new requests are refused.
     let _ = shared.passes(&asked).await;
     Response::from_parts(head, Body::from(body))
 }
@@ -346,7 +353,7 @@ impl Asked {
         }
     }
 
-    /// Reviews are questions, though they are posted.
+    /// Returns whether a request is a write. Reviews are not, though they use POST.
     fn is_write(&self) -> bool {
         let reviews = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"];
         let is_review = reviews.iter().any(|group| self.path.starts_with(group));
@@ -357,7 +364,7 @@ impl Asked {
         self.path.starts_with("/apis/coordination.k8s.io/")
     }
 
-    /// Neither a Processor's own status nor an event.
+    /// Returns whether the path is neither that of a Processor's status nor that of an event.
     fn is_of_processor(&self) -> bool {
         !self.path.starts_with("/apis/mortise.dev/") && !self.path.contains("/events")
     }

@@ -1,4 +1,5 @@
-//! Processors on a real control plane: what they take over from a former operator, and what becomes of what they hold when they go.
+//! The life of Processors on a real control plane: taking over from a former operator, and
+//! releasing objects when they are deleted.
 
 use std::path::Path;
 
@@ -25,7 +26,7 @@ const SECRET_COPY: &str = "guests/secret-copy";
 const COPY: &str = "copy.mortise.dev/v1/SecretCopy";
 
 impl Stage {
-    /// The account of the Processor, which consents.
+    /// Returns the Processor's account, which consents.
     fn consenting(&self) -> Value {
         let mut metadata = self.named(NAME);
         super::merge(&mut metadata, &json!({"labels": {"mortise.dev/processor": NAME}}));
@@ -41,8 +42,9 @@ impl Stage {
         processor
     }
 
-    /// The roles that are printed for a description, with their bindings to the Processor's account. Of names that no other test has,
-    /// since some are for all namespaces.
+    /// Returns the roles that `mortise inspect --rbac` prints for a description, with bindings to
+    /// the Processor's account. Their names are unique to the test, since some are for all
+    /// namespaces.
     async fn printed(&self, description: &contract::Description, crds: Vec<Value>) -> Vec<Value> {
         let account = format!("{}/{NAME}", self.namespace).parse().unwrap();
         let text = inspect::rbac(description, crds, Some(&account), None).await.unwrap();
@@ -103,7 +105,8 @@ async fn fields_of_a_former_operator_are_taken_over() {
     assert_eq!(stage.status_of(NAME).disputes, Vec::<String>::new());
 }
 
-/// A `SecretCopy` that has been carried out: the Secret `s` is copied to another namespace, which is named.
+/// Sets up a `SecretCopy` that has been carried out: the Secret `s` is copied to another namespace,
+/// whose name is returned.
 async fn copied(stage: &Stage, on_delete: &str) -> (impl Sized, String) {
     let control_plane = cluster::shared().await.unwrap().unwrap();
     let crds = definitions(SECRET_COPY).unwrap();
@@ -135,7 +138,8 @@ async fn has_copy(stage: &Stage, namespace: &str) -> bool {
     secrets.get_opt("s").await.unwrap().is_some()
 }
 
-/// One after the other: each of them reconciles the copies in all namespaces.
+/// The Processors run one after the other, because each of them reconciles the copies in all
+/// namespaces.
 #[tokio::test]
 async fn what_is_held_is_seen_to_before_a_processor_goes() {
     for (on_delete, is_copy_left) in [("Finalize", false), ("Release", true)] {
@@ -153,7 +157,7 @@ async fn what_is_held_is_seen_to_before_a_processor_goes() {
         assert_eq!(left["metadata"].get("deletionTimestamp"), None, "{left:#}");
         assert!(stage.host.status().is_empty(), "nothing of it runs");
         assert_eq!(has_copy(&stage, &to).await, is_copy_left, "{on_delete}");
-        // Nobody is to carry it out any more.
+        // No Processor carries it out any more.
         stage.delete(&kind(COPY), "c").await;
     }
 }

@@ -1,5 +1,5 @@
-//! Every import and every field of an outcome, as Processors of a host that runs as it is installed: with the right and the
-//! declaration, and with one of them.
+//! Every import and every field of an outcome, as Processors of a host that runs as it is
+//! installed: with right and declaration, and with only one of them.
 
 mod case;
 mod way;
@@ -24,7 +24,7 @@ use super::{
 };
 
 const PROCESSOR: &str = "mortise.dev/v1alpha1/Processor";
-/// As it is installed; but however slow the machine is, it is not lost.
+/// The installed settings, with a Lease that is long enough for slow machines.
 const LEASE: [&str; 3] = ["--leader-elect", "--lease-seconds=300", "--lease-renew-seconds=240"];
 
 /// A host with a Processor for each case.
@@ -36,9 +36,9 @@ struct Table<'a> {
     _folder: TempDir,
 }
 
-/// What can be known of the cases at a moment.
+/// Everything that is known about the cases at one moment.
 struct Seen {
-    /// By name.
+    /// The Processors, by name.
     processors: BTreeMap<String, Value>,
     log: Vec<Value>,
     metrics: String,
@@ -47,7 +47,8 @@ struct Seen {
 // === impl Table ===
 
 impl<'a> Table<'a> {
-    /// Makes the accounts, the objects and the Processors, and lets a host see to them. None without Go.
+    /// Creates the accounts, the objects and the Processors, and starts a host. Returns `None`
+    /// without Go.
     async fn open(ways: &'a [Way]) -> Option<Self> {
         let plane = cluster::shared().await.unwrap()?;
         plane.install(&[definition::processors()]).await.unwrap();
@@ -64,7 +65,8 @@ impl<'a> Table<'a> {
         std::fs::write(&kubeconfig, serde_json::to_string(&config).unwrap()).unwrap();
         let (module, cache) = (folder.path().join("puppet.wasm"), folder.path().join("cache"));
         std::fs::copy(stage::module().await, &module).unwrap();
-        // Else a process of low priority compiles it, which takes long where much else runs.
+        // Otherwise a process of low priority compiles the module, which takes long on a busy
+        // machine.
         stage::puppet(&module, &cache).await;
         let arguments = LEASE.into_iter().chain(["--namespace", &ground.namespace]);
         let mut host = Program::start(&kubeconfig, folder.path(), &cache, arguments);
@@ -72,7 +74,7 @@ impl<'a> Table<'a> {
         Some(Self { ground, cases, host, ports, _folder: folder })
     }
 
-    /// What has to be done before is done; from now on the scripts of the Processors hold.
+    /// Waits for the effects of the first scripts, then switches to the Processors' own scripts.
     async fn begin(&mut self) {
         let Self { ground, cases, host, .. } = self;
         let begin = cases.iter().map(async |case| {
@@ -96,7 +98,7 @@ impl<'a> Table<'a> {
         Seen { processors: processors.collect(), log: self.host.said(), metrics }
     }
 
-    /// Waits until all that should be told is told, of each case; what was not.
+    /// Waits until each case is reported as expected; returns the faults that remain.
     async fn untold(&mut self) -> Vec<String> {
         let begun = tokio::time::Instant::now();
         loop {
@@ -110,7 +112,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The cases in which something got through that should not, or did not that should.
+    /// Returns the cases with a write or read that succeeded and should not, or failed and should
+    /// not.
     async fn wrong_ways(&mut self) -> Vec<String> {
         let seen = self.look().await;
         let wrong = self.cases.iter().map(async |case| {
@@ -121,7 +124,7 @@ impl<'a> Table<'a> {
         join_all(wrong).await.into_iter().flatten().collect()
     }
 
-    /// What is wrong with the requests that the host has sent.
+    /// Returns the requests of the host that it should not have sent.
     async fn wrong_requests(&self) -> Vec<String> {
         let cases: BTreeMap<String, &Case<'a>> =
             self.cases.iter().map(|case| (self.ground.user(&case.account()), case)).collect();

@@ -20,7 +20,7 @@ const NAME: &str = "painter";
 const RECONCILES: Rights<'static> = &[("configmaps", "get list watch"), ("events", "create patch")];
 const WRITES: Rights<'static> = &[("secrets", "get list watch create patch")];
 
-/// A Processor that applies a Secret for a `ConfigMap`, both of its name.
+/// Returns a Processor that applies a Secret for a `ConfigMap`, both of the Processor's name.
 fn processor(stage: &Stage) -> Value {
     let namespace = &stage.namespace;
     let mine = Selection::of::<ConfigMap>().namespace(namespace).labels(format!("play={NAME}"));
@@ -39,7 +39,7 @@ fn processor(stage: &Stage) -> Value {
     })
 }
 
-/// What it reconciles.
+/// Returns the reconciled object.
 fn object(stage: &Stage) -> Value {
     let mut metadata = stage.named(NAME);
     super::merge(&mut metadata, &json!({"labels": {"play": NAME}}));
@@ -51,7 +51,7 @@ fn condition<'a>(processor: &'a Value, name: &str) -> Option<&'a Value> {
     conditions.iter().find(|condition| condition["type"] == name)
 }
 
-/// The status, reason and message of a condition.
+/// Returns the status, reason and message of a condition.
 fn said<'a>(processor: &'a Value, name: &str) -> [&'a str; 3] {
     let text = |key: &str| condition(processor, name).and_then(|of| of[key].as_str()).unwrap_or("");
     ["status", "reason", "message"].map(text)
@@ -118,7 +118,7 @@ async fn an_account_that_the_host_may_not_act_as_gets_nothing_of_the_shared_stor
     }
     stage.until_granted(&[NAME.to_owned(), SLY.to_owned()]).await;
     let _running = stage.supervise().await;
-    // The same objects: the store is filled with the rights of the other one.
+    // The same objects, whose store is filled with the rights of the other Processor.
     let mut sly = processor(&stage);
     sly["metadata"]["name"] = json!(SLY);
     sly["spec"]["serviceAccountName"] = json!(SLY);

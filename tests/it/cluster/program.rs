@@ -1,4 +1,4 @@
-//! `mortise run` as a process of its own, and what it says.
+//! `mortise run` as a process of its own, and its log.
 
 use std::{
     ffi::OsStr,
@@ -16,34 +16,34 @@ use tokio::{
     time::timeout,
 };
 
-/// Names a program that is run instead of the one that is built with the tests.
+/// The environment variable that names a program to run instead of the one built with the tests.
 const STATIC: &str = "MORTISE_STATIC";
-/// Only a fault takes longer.
+/// Timeout that only a fault reaches.
 pub(super) const GUARD: Duration = Duration::from_mins(5);
-/// How often something is looked at that nobody tells of.
+/// Interval of polling where no notification exists.
 pub(super) const GLANCE: Duration = Duration::from_millis(50);
 
-/// A `mortise run`. It is killed when this is dropped, by its own id.
+/// A running `mortise run`. Killed on drop, by its own process id.
 pub(super) struct Program {
     child: Child,
-    /// Standard error: a log in JSON.
+    /// Lines of standard error, which is a log in JSON.
     lines: mpsc::UnboundedReceiver<String>,
-    /// All of it that was read.
+    /// The lines that have been read.
     said: Vec<String>,
 }
 
-/// Where it answers.
+/// The addresses that the host listens on.
 pub(super) struct Ports {
     pub(super) public: String,
     pub(super) admin: String,
 }
 
-/// A static program, as `deploy/Dockerfile` makes it, where one is given.
+/// Returns the path of a static program, as `deploy/Dockerfile` makes it, if one is given.
 pub(super) fn given() -> Option<PathBuf> {
     std::env::var_os(STATIC).map(PathBuf::from)
 }
 
-/// The one that is built with the tests.
+/// Returns the path of the program that is built with the tests.
 pub(super) fn built() -> PathBuf {
     env!("CARGO_BIN_EXE_mortise-tested").into()
 }
@@ -51,7 +51,8 @@ pub(super) fn built() -> PathBuf {
 // === impl Program ===
 
 impl Program {
-    /// With ports that are free, and nothing in its environment that says how it runs.
+    /// Starts the program with free ports, and without variables in its environment that configure
+    /// it.
     pub(super) fn start<I>(kubeconfig: &Path, modules: &Path, cache: &Path, arguments: I) -> Self
     where
         I: IntoIterator<Item: AsRef<OsStr>>,
@@ -70,7 +71,7 @@ impl Program {
         Self::spawn(command)
     }
 
-    /// One that is started so; its log is in JSON.
+    /// Starts a command whose log is in JSON.
     pub(super) fn spawn(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let stderr = child.stderr.take().unwrap();
@@ -85,7 +86,7 @@ impl Program {
         Self { child, lines, said: Vec::new() }
     }
 
-    /// The next event of the log with this message.
+    /// Returns the next event of the log with this message.
     pub(super) async fn event(&mut self, message: &str) -> Value {
         loop {
             let line = timeout(GUARD, self.lines.recv()).await.ok().flatten();
@@ -99,7 +100,7 @@ impl Program {
         }
     }
 
-    /// The events of its log until now.
+    /// Returns the events of the log until now.
     pub(super) fn said(&mut self) -> Vec<Value> {
         while let Ok(line) = self.lines.try_recv() {
             self.said.push(line);
@@ -113,24 +114,24 @@ impl Program {
         Ports { public: address("listen"), admin: address("admin") }
     }
 
-    /// As `kill -9` does it.
+    /// Kills the process as `kill -9` does.
     pub(super) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// The id of its process.
+    /// Returns the process id.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Tells it to end.
+    /// Sends SIGTERM.
     pub(super) fn terminate(&self) {
         let id = self.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
-    /// Waits for its end: how it ended, and all that it has said.
+    /// Waits for the end of the process; returns its exit status and its whole log.
     pub(super) async fn ended(&mut self) -> (ExitStatus, String) {
         while let Some(line) = timeout(GUARD, self.lines.recv()).await.expect("it does not end") {
             self.said.push(line);
@@ -141,13 +142,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Asks one of its ports: the code and the text of the answer.
+/// Sends a GET to one of the ports; returns the status and the body of the answer.
 pub(super) async fn get(address: &str, path: &str) -> (u16, String) {
     let asked = async {
         let mut stream = TcpStream::connect(address).await.unwrap();

@@ -1,10 +1,12 @@
-//! Random sequences of requests, sent to the embedded API and to a real API server: answers, managed fields and what is left in
-//! the end are the same, or the difference is one that the embedded API's documentation names.
+//! Random sequences of requests, sent to the embedded API and to a real API server: answers,
+//! managed fields and the final objects are the same, or the difference is one that the embedded
+//! API's documentation names.
 //!
-//! `MORTISE_SEED` is the seed of the first sequence, the next ones have the numbers after it; `random` takes one by chance. Where
-//! nobody says, it is always the same, so that a change is judged by the same sequences as the one before it.
-//! `MORTISE_SEQUENCES` is how many there are. A sequence that fails is made as short as proptest can, and printed as a
-//! scenario with the real server's answers.
+//! `MORTISE_SEED` is the seed of the first sequence; the next ones have the numbers after it.
+//! `random` chooses a seed. The default is always the same, so that a change is tested with the
+//! same sequences as the one before it. `MORTISE_SEQUENCES` is the number of sequences. A sequence
+//! that fails is made as short as proptest can, and printed as a scenario with the real server's
+//! answers.
 
 mod accepted;
 mod kind;
@@ -34,32 +36,33 @@ use super::{normalise::Names, run};
 use play::{Difference, Played, Servers, play};
 use step::Sequence;
 
-/// The variables.
+/// The environment variables.
 const SEED: &str = "MORTISE_SEED";
 const SEQUENCES: &str = "MORTISE_SEQUENCES";
-/// How many there are where nobody says.
+/// The default number of sequences.
 const DEFAULT: u64 = 1000;
-/// The first seed where nobody says.
+/// The default of the first seed.
 const FIRST: u64 = 20_260_601;
-/// How many sequences run at once.
+/// Number of sequences that run at the same time.
 const AT_ONCE: usize = 8;
-/// How many of those that fail are made shorter: one takes some seconds.
+/// Number of failing sequences that are shortened: each takes some seconds.
 const SHRUNK: usize = 5;
 
-/// What became of the sequences that differed.
+/// The sequences with differences.
 #[derive(Default)]
 struct Verdict {
-    /// Those that differ again when they are played alone; the first ones at their shortest.
+    /// Sequences that differ again when they are played alone; the first ones in their shortest
+    /// form.
     again: Vec<String>,
-    /// Those that do not, and not for a reason that the test cannot hold still.
+    /// Sequences that do not differ again, without a known reason why the difference passes.
     once: Vec<String>,
 }
 
-/// All that one run needs.
+/// The servers and the generator of sequences.
 struct Comparison {
     servers: Servers,
     sequences: BoxedStrategy<Sequence>,
-    /// Each sequence has a namespace of its own, also when it is played again.
+    /// Number of namespaces; each play of a sequence has a namespace of its own.
     namespaces: AtomicU64,
 }
 
@@ -93,7 +96,7 @@ async fn random_sequences_are_answered_as_by_a_real_api_server() {
 // === impl Verdict ===
 
 impl Verdict {
-    /// Plays a sequence that differed again, and puts it where it belongs.
+    /// Plays a sequence with a difference again, and records the result.
     async fn judge(&mut self, comparison: &Comparison, seed: u64, difference: &Difference) {
         let text = format!("{SEED}={seed}: {}", difference.text);
         if shrink::fails_again(comparison, seed).await {
@@ -107,7 +110,7 @@ impl Verdict {
         }
     }
 
-    /// Fails if there is a difference that is always there, or one that comes and goes and has no reason.
+    /// Fails if there are differences that persist, or that pass without a known reason.
     fn pronounce(&self, count: u64) {
         let Self { again, once } = self;
         assert!(
@@ -134,7 +137,7 @@ fn number(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable}=`{value}` is no number")))
 }
 
-/// How often each status came, and each accepted difference.
+/// Counts the answers by status, and the accepted differences.
 fn summary(played: &[(u64, Played)]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for (_, played) in played {
@@ -149,7 +152,7 @@ fn summary(played: &[(u64, Played)]) -> String {
 // === impl Comparison ===
 
 impl Comparison {
-    /// Both servers with the custom kinds.
+    /// Sets up both servers with the custom kinds.
     async fn new(real: Router) -> Self {
         let api = EmbeddedApi::new(Options::default());
         let servers = Servers { embedded: api.router(), real };
@@ -158,13 +161,13 @@ impl Comparison {
                 define(server, &definition).await;
             }
         }
-        // Custom kinds twice: there is more about them to be wrong.
+        // Custom kinds twice: they offer more opportunities for differences.
         let kinds = [kind::built_in(), kind::custom(), kind::custom()].concat();
         let sequences = step::sequence(kinds);
         Self { servers, sequences, namespaces: AtomicU64::new(0) }
     }
 
-    /// The sequence of a seed, which can be made shorter.
+    /// Returns the sequence of a seed, which can be shortened.
     fn tree(&self, seed: u64) -> impl ValueTree<Value = Sequence> + use<> {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.to_le_bytes());

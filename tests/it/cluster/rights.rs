@@ -1,4 +1,4 @@
-//! What an account may is what the API server says: in every form of RBAC, and while it changes.
+//! The API server decides what an account may do, in every form of RBAC and while roles change.
 
 use std::time::Duration;
 
@@ -16,18 +16,18 @@ use super::{
     stage::Stage,
 };
 
-/// Within which what was taken away is not given any more.
+/// The time after which a revoked right has no effect any more.
 const SOON: Duration = Duration::from_secs(5);
-/// What every account here may do besides.
+/// The rights that every account here has in addition.
 const RECONCILES: Rights<'static> = &[("configmaps", "get list watch"), ("events", "create patch")];
 const READ: &str = "get list watch";
 
-/// How a read was answered.
+/// The answer to a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     Given,
     Denied,
-    /// Not yet: the store that would answer is being filled.
+    /// No answer yet: the store that would answer is being filled.
     Awaited,
 }
 
@@ -50,7 +50,8 @@ fn read_by(report: &Report) -> Vec<Read> {
 }
 
 impl Stage {
-    /// A Processor that gets the Secrets `one` and `two` and lists all, for the `ConfigMap` of its name.
+    /// Adds a Processor that gets the Secrets `one` and `two` and lists all, for the `ConfigMap` of
+    /// its name.
     async fn reader(&self, name: &str) {
         let secrets = Selection::of::<Secret>().namespace(&self.namespace);
         let mine =
@@ -72,7 +73,7 @@ impl Stage {
         self.apply(vec![secret("one"), secret("two")]).await;
     }
 
-    /// Somebody changes what a processor reconciles.
+    /// Changes the object that a processor reconciles, as another user.
     async fn touch(&self, processor: &str) {
         self.forget_runs(processor);
         let mut metadata = self.named(processor);
@@ -82,7 +83,7 @@ impl Stage {
             .await;
     }
 
-    /// Waits until a processor is answered so.
+    /// Waits until a processor's reads have these answers.
     async fn answered(&self, processor: &str, expected: [Read; 3]) {
         self.last_run(processor, |report| read_by(report) == expected).await;
     }

@@ -1,4 +1,5 @@
-//! What `mortise inspect --rbac` prints is enough for all that is declared, and each line of it is needed.
+//! The output of `mortise inspect --rbac` suffices for everything that is declared, and each line
+//! of it is needed.
 
 use mortise_host::{inspect, reconciler::Report};
 use mortise_sdk::{
@@ -15,7 +16,7 @@ use super::{
 const FINALIZER: &str = "example.com/held";
 const WHOLE: &str = "whole";
 
-/// A processor that does all that can be declared, for the Service of its name.
+/// Returns a processor that declares everything that can be declared, for the Service of its name.
 fn description(name: &str, namespace: &str) -> Description {
     let mine = Selection::of::<Service>().namespace(namespace).labels(format!("play={name}"));
     let written = Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE;
@@ -53,7 +54,7 @@ fn script(name: &str, namespace: &str) -> Value {
     script
 }
 
-/// What it is about.
+/// Returns the objects that the processor reads and writes.
 fn objects(name: &str, namespace: &str) -> Vec<Value> {
     let object = |kind: &str, name: &str, rest: Value| {
         let mut object = json!({
@@ -75,7 +76,8 @@ fn objects(name: &str, namespace: &str) -> Vec<Value> {
     ]
 }
 
-/// The roles that are printed for a processor and its account, with their bindings.
+/// Returns the roles that `mortise inspect --rbac` prints for a processor and its account, with
+/// their bindings.
 async fn printed(stage: &Stage, name: &str) -> Vec<Value> {
     let loaded = stage.load(name, &description(name, &stage.namespace), &json!({})).await;
     let account = loaded.settings.account.as_ref();
@@ -88,17 +90,17 @@ fn rules(objects: &mut [Value]) -> &mut Vec<Value> {
     role.expect("one role, for one namespace")["rules"].as_array_mut().unwrap()
 }
 
-/// What is taken away of what is printed.
+/// The printed roles without a rule or a verb.
 struct Narrowed {
     /// The name of the processor and its account.
     name: String,
     roles: Vec<Value>,
-    /// Each as the host says that it is missing.
+    /// The missing rights, as the host reports them.
     missing: Vec<String>,
     is_whole_rule: bool,
 }
 
-/// Each rule, and each verb of a rule that has several.
+/// Returns a case without each rule, and without each verb of a rule with several verbs.
 async fn narrowed(stage: &Stage) -> Vec<Narrowed> {
     let whole = rules(&mut printed(stage, WHOLE).await).clone();
     let words = |rule: &Value, key: &str| -> Vec<String> {
@@ -135,7 +137,7 @@ fn is_whole(report: &Report) -> bool {
     given && report.failure.is_none() && report.denied.is_empty()
 }
 
-/// What the host says of a processor whose account lacks something, where that is not what is so.
+/// Returns what the host reports for an account that lacks rights, if the report is wrong.
 fn fault(stage: &Stage, case: &Narrowed, report: &Report) -> Option<String> {
     let said = stage.status_of(&case.name).missing_rights;
     let is_said = |missing: &&String| said.iter().any(|said| said.starts_with(missing.as_str()));
@@ -160,7 +162,8 @@ async fn each_rule_that_is_printed_is_needed() {
         stage.apply(objects(&case.name, &namespace)).await;
         stage.apply(case.roles.clone()).await;
     }
-    // With the watches of one that may all, those run that may not watch.
+    // With the watches of a processor that has all rights, processors without the right to watch
+    // run too.
     stage.apply(objects(WHOLE, &namespace)).await;
     stage.apply(printed(&stage, WHOLE).await).await;
     for name in &names {
@@ -181,7 +184,7 @@ async fn what_is_printed_is_enough() {
     stage.puppet(WHOLE, &description(WHOLE, &namespace), &script(WHOLE, &namespace)).await;
     stage.last_run(WHOLE, is_whole).await;
 
-    // The same event again is counted, which is a patch.
+    // A repeated event is counted, which is a patch.
     stage.forget_runs(WHOLE);
     let mut changed = objects(WHOLE, &namespace).pop().unwrap();
     super::merge(&mut changed, &json!({"metadata": {"annotations": {"changed": "yes"}}}));
@@ -193,7 +196,7 @@ async fn what_is_printed_is_enough() {
         "{events:?}"
     );
 
-    // What is deleted comes back, since what was written is watched.
+    // A deleted object is restored, since written objects are watched.
     let written = kind("v1/ConfigMap");
     let before = stage.get(&written, WHOLE).await.unwrap();
     stage.delete(&written, WHOLE).await;

@@ -1,4 +1,5 @@
-//! The recorded scenarios against a real API server: what the embedded one is held to is what a real one answers.
+//! The recorded scenarios on a real API server: the embedded one is tested against answers that a
+//! real one gives.
 
 use std::{
     env, fs,
@@ -12,11 +13,12 @@ use serde_json::Value;
 
 use super::run;
 
-/// How many scenarios run at once. Each keeps to namespaces and groups of its own.
+/// Number of scenarios that run at the same time. Each uses namespaces and groups of its own.
 const AT_ONCE: usize = 6;
-/// As for the embedded API: only the scenarios whose names begin so.
+/// The environment variable that selects scenarios by the beginning of their names, as for the
+/// embedded API.
 const ONLY: &str = "SCENARIOS";
-/// Scenarios whose answers depend on how the server was set up, and why.
+/// Scenarios whose answers depend on the setup of the server, with the reason.
 const SET_UP: [(&str, &str); 2] = [
     ("apply-crd-itself", "the server's own field manager is named after its program"),
     ("watch-too-old", "how far back watches go depends on what there was when the server started"),

@@ -1,4 +1,5 @@
-//! A control plane with APIRules, for hosts that are processes of their own, and for what goes wrong between the two.
+//! A control plane with APIRules, for hosts that run as processes of their own, and for faults
+//! between host and control plane.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,34 +36,35 @@ use super::{
 const GUEST: &str = "guests/api-rule";
 const RULES: (&str, &str, &str) = ("gateway.kyma-project.io", "v2", "APIRule");
 const SERVICES: (&str, &str, &str) = ("networking.istio.io", "v1", "VirtualService");
-/// What is made for a rule, and the rules.
+/// The kinds of the rules and of the objects that are made for them.
 const KINDS: [(&str, &str, &str); 4] = [
     RULES,
     SERVICES,
     ("security.istio.io", "v1", "AuthorizationPolicy"),
     ("security.istio.io", "v1", "RequestAuthentication"),
 ];
-/// How many objects are made for one rule.
+/// Number of objects that are made for one rule.
 const MADE: usize = 6;
-/// How much an administrator asks for at once.
+/// Number of an administrator's concurrent requests.
 const PARALLEL: usize = 8;
-/// How soon one change follows the other.
+/// The interval of changes.
 const PACE: Duration = Duration::from_millis(20);
-/// Where the Processor is, and its account.
+/// The namespace of the Processor and its account.
 pub(super) const HOME: &str = "kyma-system";
 const PROCESSOR: &str = "api-rule";
 
-/// A control plane of one test, with a Processor that no host looks after yet.
+/// A control plane of one test, with a Processor that no host runs yet.
 pub(super) struct Shop {
     pub(super) plane: cluster::Cluster,
     client: Client,
     folder: TempDir,
 }
 
-/// All rules and all that is made for any, by kind, namespace and name, without what is different each time.
+/// The rules and the objects made for them, by kind, namespace and name, without fields that differ
+/// in each run.
 pub(super) type State = BTreeMap<String, Value>;
 
-/// Changes that follow each other without end.
+/// A task that changes rules until it is stopped.
 pub(super) struct Load {
     stop: CancellationToken,
     task: JoinHandle<usize>,
@@ -71,7 +73,7 @@ pub(super) struct Load {
 // === impl Shop ===
 
 impl Shop {
-    /// None without Go.
+    /// Starts a control plane with the rules' surroundings. Returns `None` without Go.
     pub(super) async fn open() -> Option<Self> {
         let plane = cluster::own_bare().await.unwrap()?;
         plane.install(&cluster::istio().await.unwrap()?).await.unwrap();
@@ -91,7 +93,7 @@ impl Shop {
         let admin = Cluster::new(self.client.clone());
         let account = Account { namespace: HOME.to_owned(), name: PROCESSOR.to_owned() };
         let description = loaded(GUEST, "{}").await.unwrap().description;
-        // Pods need it, and no controller makes it here.
+        // Pods need the account, and no controller creates it here.
         let default = json!({
             "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": NAMESPACE, "name": "default"},
         });
@@ -108,24 +110,24 @@ impl Shop {
         desk::apply(&admin, objects).await.unwrap();
     }
 
-    /// A host that asks over a line.
+    /// Starts a host that connects over a line.
     pub(super) fn host(&self, line: &Line, cache: &Path, arguments: &[&str]) -> Program {
         self.host_with(&line.kubeconfig(self.folder.path()), cache, arguments)
     }
 
-    /// A host that asks for itself.
+    /// Starts a host that connects directly.
     pub(super) fn host_with(&self, kubeconfig: &Path, cache: &Path, arguments: &[&str]) -> Program {
         let modules = self.folder.path().join("modules");
         let home = ["--namespace", HOME].into_iter().chain(arguments.iter().copied());
         Program::start(kubeconfig, &modules, cache, home)
     }
 
-    /// A folder for a host's cache, the same for the same name; nothing is in it at first.
+    /// Returns the folder of a host's cache, the same for the same name; empty at first.
     pub(super) fn cache(&self, name: &str) -> PathBuf {
         self.folder.path().join(format!("cache-{name}"))
     }
 
-    /// Lets a host reconcile all that there is, over the line that is returned.
+    /// Lets a host reconcile everything once, over the returned line.
     pub(super) async fn reconcile_once(&self, cache: &Path) -> Line {
         let line = Line::to(&self.plane).await;
         let (status, said) = self.host(&line, cache, &["--once"]).ended().await;
@@ -150,14 +152,14 @@ impl Shop {
         in_parallel(rules.into_iter().map(delete)).await;
     }
 
-    /// Gives a rule another host, which is in all that is made for it.
+    /// Gives a rule another host name, which is in all objects made for it.
     async fn change(rules: &Api<DynamicObject>, rule: usize, number: usize) -> kube::Result<()> {
         let host = format!("shop-{rule}-{number}.local.kyma.dev");
         let patch = Patch::Merge(json!({"spec": {"hosts": [host]}}));
         rules.patch(&name(rule), &PatchParams::default(), &patch).await.map(drop)
     }
 
-    /// Changes rules in turn until it is told to stop; what is not answered is asked for again.
+    /// Changes rules in turn until stopped; repeats requests without an answer.
     pub(super) fn load(&self, of: std::ops::Range<usize>) -> Load {
         let stop = CancellationToken::new();
         let (rules, stopped) = (self.rules(), stop.clone());
@@ -202,7 +204,7 @@ impl Shop {
         all.into_iter().map(|object| (place(&object), without_chance(object))).collect()
     }
 
-    /// The resourceVersions of all that belongs to some rules.
+    /// Returns the resourceVersions of all objects of the selected rules.
     pub(super) async fn versions(&self, of: impl Fn(usize) -> bool) -> BTreeMap<String, String> {
         let mut all = self.all().await.unwrap();
         all.retain(|object| of(rule_of(object)));
@@ -212,7 +214,7 @@ impl Shop {
         all.iter().map(version).collect()
     }
 
-    /// What is not as the rules want it now.
+    /// Returns the objects that are missing or differ from their rules.
     async fn wrong(&self) -> kube::Result<Vec<String>> {
         let all = self.all().await?;
         let (rules, made): (Vec<_>, Vec<_>) = all.iter().partition(|of| of["kind"] == RULES.2);
@@ -236,7 +238,8 @@ impl Shop {
         Ok(wrong)
     }
 
-    /// Waits until all is as the rules want it, and the host has nothing left to do: how long that took.
+    /// Waits until all objects are as the rules want them, and the host has nothing left to do;
+    /// returns the time that took.
     pub(super) async fn until_right(&self, ports: &Ports) -> Duration {
         let begun = Instant::now();
         loop {
@@ -252,7 +255,7 @@ impl Shop {
         }
     }
 
-    /// What is written for the processor, among what was asked of the API server. Events do not count.
+    /// Returns whether a request is a successful write for the processor, other than of events.
     pub(super) fn is_write(event: &Event) -> bool {
         let account = format!("system:serviceaccount:{HOME}:{PROCESSOR}");
         event.account() == account
@@ -266,7 +269,7 @@ async fn in_parallel(requests: impl Iterator<Item = impl Future<Output = ()>>) {
     stream::iter(requests).buffer_unordered(PARALLEL).collect::<()>().await;
 }
 
-/// Whether nothing of the host's keys is to be done now, or again after a failure.
+/// Returns whether none of the host's keys is ready, running or backing off.
 async fn is_idle(ports: &Ports) -> bool {
     let (code, body) = get(&ports.admin, "/processors").await;
     assert_eq!(code, 200, "{body}");
@@ -275,7 +278,7 @@ async fn is_idle(ports: &Ports) -> bool {
     ["ready", "running", "backingOff"].iter().all(|count| of[count] == 0)
 }
 
-/// Waits until a host says that it is ready, or that it is not; what it says.
+/// Waits until a host is ready, or not ready; returns the text of `/readyz`.
 pub(super) async fn until_ready(ports: &Ports, ready: bool) -> String {
     let begun = Instant::now();
     loop {
@@ -292,7 +295,7 @@ fn name(rule: usize) -> String {
     format!("shop-{rule}")
 }
 
-/// The number of the rule that an object is, or was made for.
+/// Returns the number of the rule that an object is, or is made for.
 fn rule_of(object: &Value) -> usize {
     let metadata = &object["metadata"];
     let owner = metadata["labels"]["apirule.gateway.kyma-project.io/name"].as_str();
@@ -316,7 +319,7 @@ fn place(object: &Value) -> String {
     )
 }
 
-/// Without uids, times and resourceVersions; who owns which fields is in one order.
+/// Removes uids, times and resourceVersions, and sorts the managed fields.
 fn without_chance(mut object: Value) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
     for field in ["uid", "resourceVersion", "creationTimestamp"] {
@@ -339,7 +342,7 @@ fn without_chance(mut object: Value) -> Value {
     object
 }
 
-/// Compares what there is with what there should be, object by object.
+/// Compares two states object by object.
 pub(super) fn assert_same(there: &State, expected: &State) {
     let places: BTreeSet<&String> = there.keys().chain(expected.keys()).collect();
     for place in places {
@@ -350,7 +353,7 @@ pub(super) fn assert_same(there: &State, expected: &State) {
 // === impl Load ===
 
 impl Load {
-    /// How many changes there were.
+    /// Stops the task; returns the number of changes.
     pub(super) async fn stop(self) -> usize {
         self.stop.cancel();
         tokio::time::timeout(GUARD, self.task).await.expect("the API answers again").unwrap()

@@ -1,4 +1,5 @@
-//! A host at work in this process, with an account of its own before the control plane, and puppets with accounts of theirs.
+//! A host in this process, with an account of its own on a control plane, and puppets with accounts
+//! of their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,11 +30,11 @@ use super::ground::{GUARD, Ground, client_with};
 
 const PUPPET: &str = "tests/guests/puppet";
 
-/// A host at work in a namespace of its own.
+/// A running host in a namespace of its own.
 pub(super) struct Stage {
     ground: Ground,
     pub(super) host: Arc<Host>,
-    /// As the host.
+    /// The cluster with the host's rights.
     own: Cluster,
     puppet: Processor,
     /// The last report of each processor.
@@ -51,19 +52,19 @@ impl Deref for Stage {
 // === impl Stage ===
 
 impl Stage {
-    /// With a host that may act as these accounts. None without Go.
+    /// Starts a host that may impersonate these accounts. Returns `None` without Go.
     pub(super) async fn new(prefix: &str, accounts: &[String]) -> Option<Self> {
         let stage = Self::bare(prefix).await?;
         stage.let_act_as(accounts).await;
         Some(stage)
     }
 
-    /// With a host that may act as nobody yet. None without Go.
+    /// Starts a host that may not impersonate any account yet. Returns `None` without Go.
     pub(super) async fn bare(prefix: &str) -> Option<Self> {
         Some(Self::before(cluster::shared().await.unwrap()?, prefix).await)
     }
 
-    /// Before this control plane, with a host that may act as nobody yet.
+    /// Starts a host on this control plane that may not impersonate any account yet.
     pub(super) async fn before(control_plane: &cluster::Cluster, prefix: &str) -> Self {
         let ground = Ground::on(control_plane, prefix).await;
         let kubeconfig = ground.kubeconfig_of_host(control_plane).await;
@@ -75,13 +76,13 @@ impl Stage {
         Self { ground, host, own, puppet, last }
     }
 
-    /// A puppet as the Processor of this name, with the account of this name.
+    /// Adds a puppet as the Processor of this name, with the account of this name.
     pub(super) async fn puppet(&self, name: &str, description: &Description, script: &Value) {
         self.host.exchange(self.load(name, description, script).await).await.unwrap();
     }
 
-    /// What looks after the Processors of the namespace, until it is dropped. The module `puppet.wasm` is theirs; who else reads
-    /// reports misses some.
+    /// Runs the Processor controller for the namespace until it is dropped. The Processors may use
+    /// the module `puppet.wasm`. The controller consumes reports, so that other readers miss some.
     pub(super) async fn supervise(&self) -> (JoinSet<()>, TempDir) {
         let control_plane = cluster::shared().await.unwrap().unwrap();
         control_plane.install(&[definition::processors()]).await.unwrap();
@@ -108,7 +109,7 @@ impl Stage {
         (tasks, modules)
     }
 
-    /// The same, not yet at work.
+    /// Loads a puppet as a Processor, without adding it to the host.
     pub(super) async fn load(
         &self,
         name: &str,
@@ -124,7 +125,7 @@ impl Stage {
         Loaded::describe(self.puppet.clone(), &play, settings).await.unwrap()
     }
 
-    /// The first report of each of these processors, by its name.
+    /// Returns the first report of each of these processors, by its name.
     pub(super) async fn first_reports(&self, of: &BTreeSet<String>) -> BTreeMap<String, Report> {
         let mut reports = BTreeMap::new();
         while reports.len() < of.len() {
@@ -136,7 +137,7 @@ impl Stage {
         reports
     }
 
-    /// Waits until this holds of a processor's last run.
+    /// Waits until `holds` is true of a processor's last run.
     pub(super) async fn last_run(&self, of: &str, holds: impl Fn(&Report) -> bool) -> Report {
         loop {
             if let Some(last) = self.last(of).filter(|last| holds(last)) {
@@ -146,17 +147,17 @@ impl Stage {
         }
     }
 
-    /// A processor's last run, of those that were waited for.
+    /// Returns a processor's last run that a wait has read.
     fn last(&self, of: &str) -> Option<Report> {
         self.last.lock().unwrap().get(of).cloned()
     }
 
-    /// A processor's runs until now count no more.
+    /// Forgets the last run of a processor.
     pub(super) fn forget_runs(&self, of: &str) {
         self.last.lock().unwrap().remove(of);
     }
 
-    /// The next one, with the name of its processor.
+    /// Returns the next report, with the name of its processor.
     async fn report(&self) -> (String, Report) {
         let report = timeout(GUARD, self.host.next_report()).await;
         let report = report.expect("something is reconciled").unwrap();
@@ -171,7 +172,7 @@ impl Stage {
         self.host.status().into_iter().find(is_it).expect("the processor is at work")
     }
 
-    /// The value of a metric with its labels, as it stands in the text.
+    /// Returns the value of a series, as text.
     pub(super) async fn metric(&self, series: &str) -> Option<String> {
         let client = Client::new(self.host.admin().router(), "default");
         let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
@@ -181,12 +182,12 @@ impl Stage {
     }
 }
 
-/// The puppet's module.
+/// Returns the path of the puppet's module.
 pub(super) async fn module() -> PathBuf {
     tokio::task::spawn_blocking(|| guest(PUPPET)).await.unwrap().unwrap()
 }
 
-/// The component, whose code is in the cache then.
+/// Loads the puppet's component, which leaves its code in the cache.
 pub(super) async fn puppet(module: &Path, cache: &Path) -> Processor {
     let bytes = std::fs::read(module).unwrap();
     let engine = desk::engine(Some(cache), false);
@@ -194,7 +195,7 @@ pub(super) async fn puppet(module: &Path, cache: &Path) -> Processor {
     Processor::load(&engine.unwrap(), &name, bytes.into(), Limits::default()).await.unwrap()
 }
 
-/// A script that returns this.
+/// Returns a script that returns this outcome.
 pub(super) fn returns(outcome: &Outcome) -> Value {
     json!({"returns": {"outcome": outcome}})
 }

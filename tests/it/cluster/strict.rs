@@ -1,6 +1,8 @@
-//! What guests produce, sent to a real API server with the real definitions of its kinds: nothing is refused, nothing is lost.
+//! The objects that guests produce, sent to a real API server with the real definitions of their
+//! kinds: none is refused, and no field is lost.
 //!
-//! The requests are dry runs: what is asked for is whether the server takes an object, and what of it.
+//! The requests are dry runs: the test checks whether the server accepts an object, and which
+//! fields it keeps.
 
 mod produced;
 
@@ -15,12 +17,12 @@ use serde_json::{Value, json};
 
 use produced::{Produced, Said, Way};
 
-/// What only one server knows of an object, or only one test.
+/// Fields that only one server or one test knows.
 const OF_ONE_SERVER: [&str; 5] =
     ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"];
-/// The guests that own kinds.
+/// The guests with kinds of their own.
 const GUESTS: [&str; 2] = ["guests/api-rule", "guests/secret-copy"];
-/// The object that every status is written to, of each kind.
+/// The name of the object of each kind that every status is written to.
 const SUBJECT: &str = "subject";
 
 /// A server with all kinds, and a namespace in it.
@@ -29,7 +31,7 @@ struct Server {
     namespace: String,
 }
 
-/// What a server says to an object.
+/// The answer of a server to an object.
 struct Answer {
     status: u16,
     body: Value,
@@ -48,7 +50,7 @@ async fn a_real_server_takes_all_that_guests_produce() {
     let definitions = all_definitions(definitions).await;
     let real = Server::real(control_plane, &definitions).await;
     let embedded = Server::embedded(&definitions, &real.namespace).await;
-    // What many cases produce alike is sent once.
+    // Equal objects of many cases are sent once.
     let mut distinct: BTreeMap<(Way, String), Produced> = BTreeMap::new();
     for mut produced in sources.into_iter().flat_map(|(_, produced)| produced) {
         produced.object = without_what_one_server_knows(produced.object, &real.namespace);
@@ -65,7 +67,7 @@ async fn a_real_server_takes_all_that_guests_produce() {
     }
 }
 
-/// Those of Istio, of the guests and of tests, each once.
+/// Returns the definitions of Istio, of the guests and of tests, each once.
 async fn all_definitions(of_tests: Vec<Value>) -> Vec<Value> {
     let mut all = cluster::istio().await.unwrap().unwrap();
     for guest in GUESTS {
@@ -82,7 +84,7 @@ async fn all_definitions(of_tests: Vec<Value>) -> Vec<Value> {
     distinct.into_values().collect()
 }
 
-/// Sends an object as the host would, only to see what the servers would make of it.
+/// Sends an object as the host would, as a dry run, and checks the servers' answers.
 async fn judge(real: &Server, embedded: &Server, produced: &Produced) {
     let Produced { case, said, .. } = produced;
     let object = &sent(produced);
@@ -130,7 +132,7 @@ impl Server {
         self
     }
 
-    /// What becomes of an object, strictly read.
+    /// Sends an object with strict validation, as a dry run.
     async fn answer(&self, produced: &Produced) -> Answer {
         const STRICT: &str = "strict&dryRun=All";
         let (whole, subresource) = match &produced.way {
@@ -144,14 +146,14 @@ impl Server {
         self.apply(&produced.case, &sent(produced), subresource, STRICT).await
     }
 
-    /// Makes an object that others are about.
+    /// Creates an object that other objects refer to.
     async fn make(&self, object: Value) {
         let object = without_what_one_server_knows(object, &self.namespace);
         let Answer { status, body, .. } = self.apply("there", &object, "", "somebody").await;
         assert!((200..300).contains(&status), "{status}: {body}\n{object:#}");
     }
 
-    /// What an apply is answered, with its warnings.
+    /// Applies an object; returns the answer with its warnings.
     async fn apply(&self, case: &str, object: &Value, subresource: &str, manager: &str) -> Answer {
         let resource = self.cluster.resolve(&desk::kind_of(object)).await.unwrap();
         let resource = resource.unwrap_or_else(|| panic!("{case}: not served: {object}"));
@@ -184,7 +186,7 @@ impl Server {
     }
 }
 
-/// What is sent: a status of no particular object to the one that is there for it.
+/// Returns the object to send: a status is sent for the object that exists for this purpose.
 fn sent(produced: &Produced) -> Value {
     let mut object = produced.object.clone();
     if produced.way == Way::Status {
@@ -193,7 +195,8 @@ fn sent(produced: &Produced) -> Value {
     object
 }
 
-/// An object of each kind that a guest writes the status of, of its examples, and of the kind of the generated cases.
+/// Returns an object of each kind whose status a guest writes, from its examples, and of the kind
+/// of the generated cases.
 fn subjects() -> Vec<Value> {
     let mut subjects: BTreeMap<String, Value> = BTreeMap::new();
     for guest in GUESTS {
@@ -214,7 +217,8 @@ fn subjects() -> Vec<Value> {
     subjects.into_values().chain([thing]).collect()
 }
 
-/// In the test's namespace, since nobody has made the others.
+/// Removes such fields, and puts the object into the test's namespace, since the others do not
+/// exist.
 fn without_what_one_server_knows(mut object: Value, namespace: &str) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
     for field in OF_ONE_SERVER {
@@ -224,7 +228,8 @@ fn without_what_one_server_knows(mut object: Value, namespace: &str) -> Value {
     object
 }
 
-/// Where an answer lacks what was sent. What is sent empty may be left out.
+/// Collects the places where the answer lacks a value that was sent. A value that was sent empty
+/// may be missing.
 pub(super) fn lacks(sent: &Value, answer: &Value, at: &str, lost: &mut Vec<String>) {
     match (sent, answer) {
         (Value::Null, _) => {}
@@ -238,7 +243,7 @@ pub(super) fn lacks(sent: &Value, answer: &Value, at: &str, lost: &mut Vec<Strin
                 lacks(sent, answer, &format!("{at}/{index}"), lost);
             }
         }
-        // Of a list that others have items in, too: each is somewhere.
+        // A list that also has items of others: each sent item is somewhere in it.
         (Value::Array(sent), Value::Array(answer)) if sent.len() < answer.len() => {
             let is_in = |sent: &Value, answer: &Value| {
                 let mut lost = Vec::new();

@@ -1,4 +1,4 @@
-//! The whole way, by the command that a newcomer starts.
+//! The script of the whole run, which a newcomer starts.
 
 use std::{path::Path, process::Command};
 

@@ -1,4 +1,5 @@
-//! The APIRule processor as a component: what it declares is enough for what it reads, and it says the same twice.
+//! The APIRule processor as a component: its declaration covers its reads, and a second run has the
+//! same outcome.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{NOW_MS, engine};
 
-/// The processor, and a cluster that it can read.
+/// The processor, with the stores that it reads from.
 struct Setting {
     processor: Processor,
     readable: Arc<Readable>,
@@ -47,7 +48,8 @@ async fn setting() -> Setting {
 }
 
 impl Setting {
-    /// Fills the stores anew, with what the watches of the declared kinds would bring.
+    /// Replaces the stores by new ones, filled with the objects that the watches of the declared
+    /// kinds would return.
     fn fill(&mut self, objects: &[Value]) {
         self.stores = Stores::new();
         for (kind, scope, wanted) in self.readable.wanted() {

@@ -1,4 +1,4 @@
-//! The contract word by word: what a guest says arrives, what the host says too.
+//! Every part of the contract is passed unchanged between guest and host, in both directions.
 
 use mortise_host::contract::{
     Child, Deletion, Event, EventType, Failure, Kind, Manifest, Mode, ObjectRef, Outcome,

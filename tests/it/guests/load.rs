@@ -1,4 +1,4 @@
-//! What is not loaded, and what is said about it.
+//! Modules that are not loaded, and the error messages.
 
 use mortise_host::processor::{Digest, Limits, LoadError, Processor};
 
@@ -8,7 +8,7 @@ async fn load(module: Vec<u8>) -> Result<Processor, LoadError> {
     Processor::load(engine(), "some.wasm", module.into(), Limits::default()).await
 }
 
-/// Why a module is not loaded: the whole chain.
+/// Returns the error chain of a module that is not loaded.
 async fn refusal(module: Vec<u8>) -> String {
     format!("{:#}", anyhow::Error::from(load(module).await.unwrap_err()))
 }
@@ -87,7 +87,7 @@ async fn a_processor_is_known_by_the_digest_of_its_module() {
     assert_eq!(misbehave().await.digest(), Digest::of(&module));
 }
 
-/// A component of more than 8 MiB: code is small, what is added means nothing.
+/// Loads a component of more than 8 MiB: little code, and a large section without meaning.
 #[tokio::test]
 async fn a_large_module_runs_too() {
     let path = tokio::task::spawn_blocking(|| mortise_tests::guest("tests/guests/idle"));

@@ -1,7 +1,7 @@
-//! What a guest does wrong ends its call, says what it was, and nothing else.
+//! A fault of a guest ends its call with a message, and has no other effect.
 //!
-//! That the host goes on reconciling others' objects meanwhile is tested with the whole host (`it/host.rs`); here it is that
-//! the engine goes on serving calls.
+//! `it/host.rs` tests that the host continues to reconcile other objects; these tests show that the
+//! engine continues to serve calls.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use mortise_host::processor::{Error, Limits, Next, Processor};
 
 use super::{call, error, misbehave, outcome, processor};
 
-/// The processor is as good as before.
+/// Asserts that the processor works as before.
 async fn still_serves(processor: &Processor) {
     let outcome = outcome(call(processor, "good").await);
     assert_eq!(outcome.apply.len(), 1);
@@ -48,7 +48,7 @@ async fn a_guest_that_hangs_is_ended_at_its_deadline() {
     still_serves(&processor).await;
 }
 
-/// One thread: it is the guest that gives way.
+/// Runs on a single thread, so that the other call can only run if the hanging guest yields.
 #[tokio::test]
 async fn others_are_served_on_the_same_thread_while_a_guest_hangs() {
     let processor = brief(Duration::from_millis(500)).await;

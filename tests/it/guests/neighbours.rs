@@ -1,4 +1,4 @@
-//! Calls beside those of a processor that takes all that it can get.
+//! Calls beside those of a processor that takes as much as it can get.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{MOMENT, View, call, error, outcome, processor_in, request};
 
-/// Longer than any of these tests takes: what ends before was not ended by it.
+/// Longer than any of these tests takes, so that no call ends by its deadline.
 const DEADLINE: Duration = Duration::from_mins(10);
-/// What does not come in this time does not come before the deadline either.
+/// The time after which an event is taken to be missing.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// More calls than there are slots.
 const CALLS: usize = 141;
-/// What one processor may have of the small lane.
+/// Slots of the small lane that one processor may have.
 const SHARE: usize = 56;
 
 async fn misbehave(engine: &Engine, limits: Limits) -> Processor {
@@ -21,7 +21,8 @@ async fn misbehave(engine: &Engine, limits: Limits) -> Processor {
     processor.of_new(&"tenant/misbehave".into())
 }
 
-/// Calls that never end, and the processor that makes them. As many as may run do.
+/// Starts calls that never end, and waits until as many as possible run. Returns their processor
+/// and the calls.
 async fn hanging(engine: &Engine) -> (Processor, JoinSet<Called>) {
     let hostile = misbehave(engine, Limits { deadline: DEADLINE, ..Limits::default() }).await;
     let mut calls = JoinSet::new();

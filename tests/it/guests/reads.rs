@@ -1,4 +1,4 @@
-//! Reads of a component, answered from the stores: what was declared is given, nothing else is.
+//! Reads of a component, answered from the stores: only what was declared is returned.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use super::{NOW_MS, processor, request};
 
-/// It reconciles `ConfigMaps`, and reads `spec.a` of the `Things` in namespace `default` with the label `app=x`.
+/// Returns the configuration of a puppet that reconciles `ConfigMaps`, and reads `spec.a` of the
+/// `Things` in namespace `default` with the label `app=x`.
 fn play(script: &Value) -> String {
     let maps = selection("", "ConfigMap");
     let mut things = selection("example.com", "Thing");
@@ -55,7 +56,7 @@ fn thing(name: &str, app: &str) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata, "spec": {"a": name, "b": "not declared"}})
 }
 
-/// The stores as the host would fill them.
+/// Fills stores as the host would.
 fn stores(readable: &Readable, things: &[Value]) -> Stores {
     let stores = Stores::new();
     for (kind, scope, wanted) in readable.wanted() {
@@ -91,14 +92,14 @@ async fn perform(script: &Value) -> Performed {
     perform_with(&processor("puppet", Limits::default()).await, script, PAGE_BYTES).await
 }
 
-/// What the guest was told, in order.
+/// Returns the answers that the guest logged, in order.
 fn answers(called: &Called) -> Vec<Value> {
     let answer =
         |line: &mortise_host::processor::Line| serde_json::from_str(&line.fields[0].1).unwrap();
     called.log.iter().map(answer).collect()
 }
 
-/// A list's answer: the objects.
+/// Parses the objects of a list's answer.
 fn objects(answer: &Value) -> Vec<Value> {
     let parse = |text: &Value| serde_json::from_str(text.as_str().unwrap()).unwrap();
     answer["Ok"].as_array().unwrap().iter().map(parse).collect()

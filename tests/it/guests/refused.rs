@@ -1,4 +1,5 @@
-//! Outcomes that a component really returned, and that are refused whole: by name of the object and the field.
+//! Outcomes of a real component that are refused as a whole; the message names the object and the
+//! field.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ fn known_kinds() -> Kinds {
     kinds
 }
 
-/// What becomes of what the guest returns for an object of this name: how many objects would be applied, or why none.
+/// Makes the plan of the outcome for an object of this name: returns the number of applied objects,
+/// or the reason of the refusal.
 async fn plan(name: &str) -> Result<usize, String> {
     let processor = misbehave().await;
     let grant = Grant::new(&processor.describe("").await.unwrap()).unwrap();

@@ -1,4 +1,5 @@
-//! What a guest can find out about where it runs: nothing, and of time and chance what it is given.
+//! A guest can find out nothing about its environment; time and random numbers are those of its
+//! call.
 
 use mortise_host::contract::Level;
 use mortise_host::processor::{Engine, Limits, Moment, Options, Source};

@@ -1,4 +1,4 @@
-//! Who runs, counted.
+//! Counts of the keys that run after a change.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ async fn of_a_thousand_rules_those_run_that_read_what_changed() {
     assert_eq!(stage.all(VIRTUAL_SERVICE).len(), RULES);
     assert_eq!(stage.ready().await.len(), 0, "nothing has changed since");
 
-    // One Service.
+    // A Service.
     stage.edit("v1/Service", "s7", json!({"spec": {"selector": {"app": "s7", "tier": "b"}}})).await;
     let ready = stage.ready().await;
     let readers = (0..RULES).filter(|number| number % SERVICES == 7);
@@ -41,11 +41,11 @@ async fn of_a_thousand_rules_those_run_that_read_what_changed() {
     }
     rests(&stage).await;
 
-    // A field of a Service that no rule asked for.
+    // A field of a Service that no rule has read.
     stage.edit("v1/Service", "s8", json!({"metadata": {"labels": {"x": "y"}}})).await;
     assert_eq!(stage.ready().await.len(), 0);
 
-    // One produced object, changed.
+    // A changed produced object.
     let made = stage.only(VIRTUAL_SERVICE, "r12-");
     let name = text(&made, "/metadata/name");
     stage.edit(VIRTUAL_SERVICE, name, json!({"spec": {"gateways": ["a/b"]}})).await;
@@ -55,7 +55,7 @@ async fn of_a_thousand_rules_those_run_that_read_what_changed() {
     assert_eq!(stage.get(VIRTUAL_SERVICE, name).unwrap()["spec"], made["spec"]);
     rests(&stage).await;
 
-    // One produced object, deleted.
+    // A deleted produced object.
     stage.delete(VIRTUAL_SERVICE, name).await;
     let ready = stage.ready().await;
     assert_eq!(names(&ready), ["r12".to_owned()].into());
@@ -68,7 +68,7 @@ async fn of_a_thousand_rules_those_run_that_read_what_changed() {
     assert_eq!(stage.ready().await.len(), 0);
 }
 
-/// What they have written is no news to those who wrote.
+/// A write is no reason to run its writer again.
 async fn rests(stage: &Stage) {
     assert_eq!(stage.ready().await.len(), 0);
 }

@@ -1,4 +1,4 @@
-//! Processors that come, are exchanged and go while the host runs.
+//! Processors that are added, swapped and removed while the host runs.
 
 mod under_load;
 
@@ -22,7 +22,8 @@ const SERVICE: &str = "v1/Service";
 const SECRET: &str = "v1/Secret";
 const POD: &str = "v1/Pod";
 
-/// A puppet that makes an object for each one that is labelled with its name; what it makes says of what and by which version.
+/// Returns a puppet that makes an object for each object labelled with its name, holding the
+/// source's sequence and the puppet's version.
 fn play(name: &str, version: &str) -> Play {
     let made = json!({"data": {"version": version, "sequence": "$(sequence)"}});
     let made = object(CONFIG_MAP, &format!("{name}-$(name)"), &made);
@@ -33,7 +34,7 @@ fn play(name: &str, version: &str) -> Play {
         .script(json!({"returns": outcome(&json!({"apply": [manifest(&made)]}))}))
 }
 
-/// What a puppet makes an object for.
+/// Returns an object for which a puppet makes another.
 fn source(name: &str, play: &str) -> Value {
     object(
         CONFIG_MAP,
@@ -48,7 +49,7 @@ fn reads(of: &str, fields: &[&str]) -> Value {
     of
 }
 
-/// On which versions which keys ran, in order.
+/// Returns the keys that ran and their versions, in order.
 fn ran(reports: &[Report]) -> Vec<(String, String)> {
     let ran = |report: &Report| {
         let version = report.version.as_ref().unwrap();
@@ -62,7 +63,7 @@ impl Stage {
         self.host.status().into_iter().find(|status| &*status.version.processor == name)
     }
 
-    /// The versions and sequences that were made of objects.
+    /// Returns version and sequence of each object that a puppet made.
     fn made(&self, play: &str) -> BTreeMap<String, (String, String)> {
         let mut all = self.all(CONFIG_MAP);
         all.retain(|name, _| name.starts_with(&format!("{play}-")));
@@ -72,7 +73,7 @@ impl Stage {
             .collect()
     }
 
-    /// All reports until nothing has happened for longer than anything waits.
+    /// Returns all reports until nothing has happened for longer than any timer of the host.
     async fn rest(&self) -> Vec<Report> {
         let mut reports = Vec::new();
         while let Ok(report) = timeout(GUARD, self.host.next_report()).await {
@@ -129,7 +130,7 @@ async fn a_run_that_is_on_its_way_ends_on_the_former_version_and_its_key_waits_f
     }
 
     stage.host.exchange(play("puppet", "2").load().await).await.unwrap();
-    // While it runs there is something new for it.
+    // A change arrives while the call runs.
     stage.edit(CONFIG_MAP, "a", json!({"data": {"sequence": "2"}})).await;
     let status = stage.status("puppet").unwrap();
     assert_eq!((status.running, status.on_former, status.runs), (1, 1, 0));
@@ -219,11 +220,11 @@ async fn a_kind_of_which_more_is_read_is_listed_beside_the_store_that_serves() {
     assert_eq!(ran(&reports), [("a".to_owned(), "2".to_owned())]);
     let log = format!("{:?}", reports[0].log);
     assert!(log.contains("two") && log.contains("example.com/main:1"), "{log}");
-    // One watch, and its changes are heard once.
+    // The wider watch replaces the former one, so one change causes one run.
     stage.edit(POD, "p", json!({"metadata": {"labels": {"app": "three"}}})).await;
     let reports = stage.rest().await;
     assert_eq!(reports.len(), 1, "{reports:#?}");
-    // Less is wanted: nothing is listed for that.
+    // The version that reads less again needs no list.
     stage.host.exchange(first.load().await).await.unwrap();
     stage.rest().await;
     assert_eq!(stage.tap.lists("pods"), 2);
@@ -293,7 +294,7 @@ async fn a_processor_comes_and_goes_and_comes_again() {
     stage.host.remove("puppet").await.unwrap();
     assert_eq!(stage.host.status(), []);
     assert_eq!(stage.host.watches().len(), 1, "a run is on its way");
-    // It comes again before that has ended.
+    // The processor comes back before its former call has ended.
     stage.host.exchange(play("puppet", "2").load().await).await.unwrap();
     let own = |version: &str| ("a".to_owned(), version.to_owned());
     assert_eq!(ran(&stage.rest().await), [own("1"), own("2")]);
@@ -330,7 +331,7 @@ async fn reconcilers_come_and_go_with_versions_and_selections_change() {
     stage.settle().await;
     assert!(first_runs.iter().all(|report| stage.host.record(&report.key).is_some()));
 
-    // `ones` is gone, `twos` is of other objects, `threes` is new.
+    // `ones` is gone, `twos` selects other objects, `threes` is new.
     let second = base("2").reconciles("twos", &of("one")).reconciles("threes", &of("three"));
     stage.edit(CONFIG_MAP, "one", json!({"data": {"sequence": "1"}})).await;
     stage.host.exchange(second.load().await).await.unwrap();
@@ -342,7 +343,7 @@ async fn reconcilers_come_and_go_with_versions_and_selections_change() {
     let keys: Vec<String> = ready.iter().map(|run| run.key.to_string()).collect();
     let mut sorted = keys.clone();
     sorted.sort();
-    // What has left the selection is told so.
+    // Objects that have left the selection get a last run.
     assert_eq!(sorted, ["puppet/threes:a/three", "puppet/twos:a/one", "puppet/twos:a/two"]);
     let reports = stage.run(ready).await;
     assert!(reports.iter().all(|report| report.failure.is_none()), "{reports:#?}");
@@ -420,11 +421,11 @@ async fn a_version_whose_kinds_are_missing_is_put_to_work_and_says_which() {
     assert_eq!(missing, [super::kind("example.com/v1/Widget")]);
 }
 
-/// What is random here, the same each time.
+/// A deterministic random number generator.
 struct Dice(u64);
 
 impl Dice {
-    /// Below a number.
+    /// Returns a number below `below`.
     fn roll(&mut self, below: u64) -> u64 {
         // xorshift64: https://www.jstatsoft.org/article/view/v008i14
         self.0 ^= self.0 << 13;
@@ -437,7 +438,8 @@ impl Dice {
 const PLAYS: [&str; 2] = ["puppet", "other"];
 const SOURCES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// A version that reads this or that, so that watches come, go and widen.
+/// Returns a version whose reads depend on its number, so that watches are opened, closed and
+/// widened.
 async fn version(name: &str, version: u64) -> Loaded {
     let play = play(name, &version.to_string());
     let play = match version % 5 {
@@ -500,7 +502,7 @@ async fn no_change_is_lost_and_no_key_runs_twice_at_once_whatever_is_exchanged_w
     }
 }
 
-/// Somebody changes some objects, requests are slow now and then, and time passes.
+/// Changes some objects as another user; now and then makes requests slow, and lets time pass.
 async fn changes(
     stage: &Stage,
     dice: &mut Dice,

@@ -1,4 +1,4 @@
-//! What goes wrong between host and API does not change where it ends.
+//! Faults between host and API do not change the final state.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::{RULE, Scene, Stage, VIRTUAL_SERVICE, pod, rule, service, text};
 
-/// How many changes are made.
+/// Number of changes.
 const STEPS: usize = 8;
-/// Longer than a write is tried: that takes 3 s, four waits from 200 ms on, each twice the one before.
+/// Longer than a write is retried: that takes 3 s, in four waits from 200 ms on, each twice the one
+/// before.
 const LONGER: Duration = Duration::from_secs(5);
 
 async fn scene() -> Scene {
@@ -25,7 +26,7 @@ async fn scene() -> Scene {
     scene
 }
 
-/// One of the changes that somebody makes.
+/// Makes one of the changes as another user.
 async fn change(stage: &Stage, step: usize) {
     let name = |prefix: &str| {
         let mut all = stage.all(VIRTUAL_SERVICE).into_keys();
@@ -51,7 +52,7 @@ async fn change(stage: &Stage, step: usize) {
     }
 }
 
-/// Where it ends when nothing goes wrong.
+/// Returns the final state without faults.
 async fn expected() -> BTreeMap<String, Value> {
     let stage = scene().await.start(Drive::Caller);
     stage.settle().await;
@@ -65,8 +66,8 @@ async fn expected() -> BTreeMap<String, Value> {
     stage.state()
 }
 
-/// Makes the changes while this goes wrong between them, and waits until all is as it should be.
-/// `count` says how often it has come to pass so far.
+/// Makes the changes with a fault before each of them, and waits for the expected state. `count`
+/// returns how often the fault has happened so far.
 async fn ends_well(what: &str, wrong: impl Fn(&Stage), count: impl Fn(&Stage) -> usize) {
     let expected = expected().await;
     let mut stage = scene().await.start(Drive::Host);
@@ -76,14 +77,15 @@ async fn ends_well(what: &str, wrong: impl Fn(&Stage), count: impl Fn(&Stage) ->
     for step in 0..STEPS {
         change(&stage, step).await;
         wrong(&stage);
-        // At another place of the host's work each time; and every other change meets one that has come to rest.
+        // Each fault meets the host at another point of its work; and every other change meets a
+        // host at rest.
         for _ in 0..step * 20 {
             tokio::task::yield_now().await;
         }
         if step % 2 == 1 {
             tokio::time::sleep(LONGER).await;
         }
-        // Somebody's own requests are not hit.
+        // The test's own requests must not fail.
         stage.api.faults().clear();
     }
     let times = count(&stage) - before;
@@ -100,7 +102,7 @@ async fn ends_well(what: &str, wrong: impl Fn(&Stage), count: impl Fn(&Stage) ->
     stage.host.stop().await.unwrap();
 }
 
-/// The next writes of each kind that is written go wrong like this.
+/// Injects a fault into the next writes of each kind that the processor writes.
 fn inject(stage: &Stage, fault: &Fault, times: usize) {
     let verbs = [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete];
     let kinds = ["virtualservices", "authorizationpolicies", "apirules"];

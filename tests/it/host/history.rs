@@ -1,5 +1,6 @@
-//! Histories at random: people change objects, resyncs come, and hosts end and start with the records of those before them. A host that
-//! leaves runs out is to end as one that never does, at every rest.
+//! Random histories: users change objects, resyncs happen, and hosts end and start with the run
+//! records of their predecessors. A host that skips runs must reach the same state as one that
+//! never does, at every rest.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -23,33 +24,33 @@ const LONGEST: usize = 14;
 const RULES: usize = 3;
 const SERVICES: usize = 2;
 
-/// What somebody does.
+/// A change by a user.
 #[derive(Clone, Debug)]
 enum Change {
-    /// A rule is there, for this Service.
+    /// Applies a rule for this Service.
     Rule(usize, usize),
     NoRule(usize),
-    /// A Service is there, and selects the Pods of this tier.
+    /// Applies a Service that selects the Pods of this tier.
     Service(usize, bool),
     NoService(usize),
-    /// What was written for a rule is changed, or deleted.
+    /// Changes or deletes an object that was written for a rule.
     Drift(usize, bool),
 }
 
 #[derive(Clone, Debug)]
 enum Step {
     Change(Change),
-    /// The host does all that is to be done.
+    /// The host runs everything that is ready.
     Rest,
-    /// Nobody does anything until the rules come back by themselves.
+    /// Lets time pass until the rules' resync.
     Resync,
-    /// A host ends, and another one starts after this.
+    /// Stops the host, makes these changes, and starts another host.
     Restart(Vec<Change>),
-    /// The same; but the host is killed.
+    /// Kills the host instead of stopping it.
     Kill(Vec<Change>),
 }
 
-/// All objects at each rest, and how many runs were left out.
+/// The objects at each rest, and the number of skipped runs.
 type Lived = (Vec<BTreeMap<String, Value>>, usize);
 
 fn change() -> impl Strategy<Value = Change> {
@@ -119,13 +120,14 @@ impl Stage {
     }
 }
 
-/// What comes of a history with hosts that leave out runs like this; a cache is where they keep their records.
+/// Plays a history with hosts of this skip mode. A `cache` is where the hosts keep their record
+/// files.
 async fn live(history: &[Step], skip: Skip, cache: Option<&Cache>) -> Lived {
     let scene = Scene::of_rules().await;
     scene.load(&pod("s0-1", "s0"));
     let mut stage = scene.start_skipping(Drive::Caller, skip);
     let (mut rests, mut skipped) = (Vec::new(), 0);
-    // In the end all is at rest; then come a resync and another host, and there is nothing to do.
+    // The final state is at rest; a resync and another host then have nothing to do.
     let end = [Step::Rest, Step::Resync, Step::Rest, Step::Restart(Vec::new()), Step::Rest];
     for step in history.iter().chain(&end) {
         match step {
@@ -142,7 +144,8 @@ async fn live(history: &[Step], skip: Skip, cache: Option<&Cache>) -> Lived {
                 stage = stage.kill();
             }
             Step::Kill(changes) => {
-                // The clock goes on when nothing is left to do: what is known is written down.
+                // The paused clock advances when nothing is left to do, and the records are
+                // written.
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 make_all(&stage, changes).await;
                 stage = match cache {
@@ -161,7 +164,7 @@ async fn make_all(stage: &Stage, changes: &[Change]) {
     }
 }
 
-/// The same histories each time, but where `PROPTEST_RNG_SEED` and `PROPTEST_CASES` ask for others.
+/// Plays the same histories each time, unless `PROPTEST_RNG_SEED` or `PROPTEST_CASES` are set.
 fn config() -> Config {
     let is_asked_for = |name| std::env::var_os(name).is_some();
     let mut config = Config { failure_persistence: None, ..Config::default() };
@@ -174,7 +177,7 @@ fn config() -> Config {
     config
 }
 
-/// How many runs were left out.
+/// Compares hosts that skip with one that does not, and returns the number of skipped runs.
 fn ends_alike(history: &[Step]) -> Result<usize, proptest::test_runner::TestCaseError> {
     let live = |skip, cache| {
         let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -14,10 +14,12 @@ use super::{
     text,
 };
 
-/// More hosts than it takes if each gets at least one step further.
+/// More hosts than are needed if each makes at least one step.
 const MOST_HOSTS: usize = 100;
 
-/// On a stage whose own host does nothing by itself: runs hosts that die after so many writes each, until one lives; says how many there were and how much the last one wrote.
+/// Runs hosts on a stage whose own host does nothing by itself. Each host is killed after this many
+/// writes, until one survives. Returns the number of hosts and the number of writes of the last
+/// one.
 async fn kill_again_and_again(stage: &Stage, writes: usize) -> (usize, usize) {
     for hosts in 1..=MOST_HOSTS {
         let tap = Tap::killing_after(writes);
@@ -26,7 +28,7 @@ async fn kill_again_and_again(stage: &Stage, writes: usize) -> (usize, usize) {
             () = tap.killed() => false,
             () = rests(&mut host) => true,
         };
-        // With all its tasks, wherever they are.
+        // Drops all its tasks, wherever they are.
         drop(host);
         if lives {
             return (hosts, tap.writes());
@@ -35,14 +37,15 @@ async fn kill_again_and_again(stage: &Stage, writes: usize) -> (usize, usize) {
     panic!("killed after {writes} writes each, {MOST_HOSTS} hosts did not come to an end");
 }
 
-/// Waits until nothing has happened for longer than anything waits. The clock is paused: it goes on when nothing else can.
+/// Waits until nothing has happened for longer than any timer. The clock is paused: it advances
+/// when nothing else can happen.
 async fn rests(host: &mut Host) {
     while let Ok(report) = timeout(GUARD, host.next_report()).await {
         report.unwrap();
     }
 }
 
-/// From what there is when the first host starts, the end is the same however often the host is killed, wherever.
+/// Checks that the final state is the same however often, and wherever, the host is killed.
 async fn ends_alike(before: impl AsyncFn() -> Stage) {
     let undisturbed = before().await;
     let (hosts, writes) = kill_again_and_again(&undisturbed, usize::MAX).await;
@@ -79,7 +82,8 @@ async fn rules_end_alike_however_often_the_host_is_killed() {
             {"path": "/a", "methods": ["GET"], "noAuth": true},
             {"path": "/b", "methods": ["GET"], "jwt": {"authentications": [{"issuer": "https://i.example", "jwksUri": "https://i.example/keys"}]}},
         ]);
-        // Without a host, so that all of it is left for the one that is killed.
+        // These changes happen without a host, so that all of them are left for the one that is
+        // killed.
         stage.edit(RULE, "changed", json!({"spec": {"rules": two}})).await;
         stage.delete(RULE, "deleted").await;
         let made = stage.only(VIRTUAL_SERVICE, "disturbed-");
@@ -101,7 +105,7 @@ async fn all_kinds_of_writes_end_alike_however_often_the_host_is_killed() {
         let scene = Scene::of_play(&play).await;
         scene.load(&object(CONFIG_MAP, "theirs", &json!({"data": {"mine": "no", "gone": "soon"}})));
         scene.load(&object(CONFIG_MAP, "doomed", &json!({})));
-        // What an earlier run has left, which is to be pruned.
+        // An object of an earlier run, which is to be pruned.
         let wanted = |version: &str| object(CONFIG_MAP, &format!("made-{version}"), &json!({"metadata": {"labels": {"of": "play"}}, "data": {"version": version}}));
         let pruned = json!([selection(CONFIG_MAP, "of=play")]);
         scene.load(&scripted("play", &json!({"returns": outcome(&json!({

@@ -1,4 +1,4 @@
-//! Kinds that come and go.
+//! Kinds that are added and removed.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn definition() -> Value {
     })
 }
 
-/// A Widget for which a `ConfigMap` of its name is made.
+/// Returns a Widget for which a `ConfigMap` of its name is made.
 fn widget(name: &str) -> Value {
     let made = object(CONFIG_MAP, name, &json!({"data": {"made": "yes"}}));
     let metadata = json!({"labels": {"play": "yes"}, "annotations": {"script": applies(&[made])}});
@@ -54,14 +54,14 @@ async fn a_reconciler_waits_for_its_crd_and_starts_when_it_is_there() {
     stage.apply(&[definition(), widget("first")]).await;
     made(&mut stage, "first").await;
 
-    // Deleted, and made again. Its objects have gone with it.
+    // The kind is deleted, with its objects, and created again.
     let definitions = stage.client(DEFINITION, "").await;
     definitions.delete("widgets.example.com", &DeleteParams::default()).await.unwrap();
     stage.cluster.forget("example.com");
     assert!(stage.all(WIDGET).is_empty());
     stage.apply(&[definition(), widget("second")]).await;
     made(&mut stage, "second").await;
-    // The first came back with the kind: nothing of the time before keeps it from being served.
+    // The first object returns with the kind: nothing from before keeps it from being reconciled.
     stage.delete(CONFIG_MAP, "first").await;
     stage.apply(&[widget("first")]).await;
     made(&mut stage, "first").await;
@@ -97,7 +97,7 @@ async fn listed(stage: &Stage) {
     }
 }
 
-/// What the puppet's reads were answered in a run.
+/// Returns the answers to the puppet's reads in a run.
 pub(super) fn answers(report: &Report) -> Vec<Value> {
     let reads = report.log.iter().filter(|line| line.message == "read");
     let answer = |(key, value): &(String, String)| {
@@ -139,7 +139,7 @@ async fn a_read_of_a_kind_that_is_not_served_says_so_and_is_made_again_when_it_i
     assert_eq!(text(&found, "/metadata/name"), "first");
     assert_eq!(listed["Ok"].as_array().unwrap().len(), 1);
 
-    // Gone again, with all that was read of it.
+    // The kind is removed again, and with it the objects that were read.
     let definitions = stage.client(DEFINITION, "").await;
     definitions.delete("widgets.example.com", &DeleteParams::default()).await.unwrap();
     let reports = stage.settle().await;
@@ -166,7 +166,7 @@ async fn a_write_of_a_kind_that_is_not_served_fails_and_is_made_when_it_is() {
     assert_eq!(refused.len(), 1, "it was told at once: {reports:#?}");
     assert_eq!(stage.events("writer"), ["no widgets yet"]);
 
-    // So often that it would wait for minutes.
+    // So many failures that the back-off reaches minutes.
     let mut wait = Duration::from_millis(5);
     while wait < Duration::from_mins(5) {
         tokio::time::advance(wait + Duration::from_millis(1)).await;
@@ -197,7 +197,7 @@ async fn the_keys_of_a_kind_that_is_made_again_run_again() {
     let definitions = stage.client(DEFINITION, "").await;
     definitions.delete("widgets.example.com", &DeleteParams::default()).await.unwrap();
     stage.cluster.forget("example.com");
-    // With the object it has lost its script: what it made stays, and is nobody's.
+    // The object and its script are gone: the object that it made stays, without an owner.
     let reports = stage.until("told", |stage| stage.host.is_idle()).await;
     assert!(reports.iter().all(|report| report.failure.is_none()), "{reports:#?}");
     stage.delete(CONFIG_MAP, "held").await;

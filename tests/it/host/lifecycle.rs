@@ -1,4 +1,4 @@
-//! Objects that end, that wait, and that are left alone.
+//! Objects that are deleted, that wait, and that are left alone.
 
 use std::time::Duration;
 

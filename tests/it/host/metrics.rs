@@ -1,4 +1,4 @@
-//! What is counted of a host that runs.
+//! Metrics of a running host.
 
 use mortise_host::run::Drive;
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::{
     CONFIG_MAP, Scene, Stage, VIRTUAL_SERVICE, applies, object, pod, rule, scripted, service, text,
 };
 
-/// What somebody scrapes.
+/// Returns the lines of `/metrics`.
 async fn scrape(stage: &Stage) -> Vec<String> {
     let client = kube::Client::new(stage.host.admin().router(), "default");
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
@@ -15,7 +15,7 @@ async fn scrape(stage: &Stage) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// The value behind a name and its labels.
+/// Returns the value of a series.
 fn value(lines: &[String], series: &str) -> u64 {
     let of = |line: &String| line.strip_prefix(series)?.trim().parse::<f64>().ok();
     let found = lines.iter().find_map(of);
@@ -72,7 +72,7 @@ async fn a_scrape_tells_what_was_run_read_and_written() {
     );
     assert_eq!(value(&told, r#"mortise_store_objects{kind="APIRule.gateway.kyma-project.io"}"#), 1);
     assert!(value(&told, r#"mortise_store_bytes{kind="Service"}"#) > 0);
-    // It waits for its resync.
+    // The key waits for its resync.
     assert_eq!(value(&told, r#"mortise_queue_keys{processor="api-rule",state="delayed"}"#), 1);
     assert!(!told.iter().any(|line| line.contains("orders")), "an object's name is a label");
 }

@@ -1,4 +1,4 @@
-//! A processor that does wrong for some objects serves the others, and everybody is told.
+//! A processor that fails for some objects serves the others, and every failure is reported.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{CONFIG_MAP, Scene, actions, object};
 
-/// Object by object, what is said of it.
+/// Each misbehaviour, with parts of its message.
 const CASES: [(&str, &[&str]); 9] = [
     (
         "panics",
@@ -63,7 +63,7 @@ async fn what_a_guest_does_wrong_is_told_and_harms_no_other_object() {
         assert!(actions(report).iter().all(|(action, _)| *action == Action::Event), "{report:?}");
         assert_eq!(stage.state(), before, "{name}: nothing but the event is written");
 
-        // The one that does wrong goes away, so that what runs next is the good one alone.
+        // The failing object is deleted, so that only the good one runs next.
         stage.delete(CONFIG_MAP, name).await;
         stage.apply(&[object(CONFIG_MAP, &good, &marked)]).await;
         let reports = stage.settle().await;
@@ -73,7 +73,7 @@ async fn what_a_guest_does_wrong_is_told_and_harms_no_other_object() {
     }
 }
 
-/// The same with the host in charge: what hangs and fails again and again holds nobody up.
+/// The same objects at once, with `Drive::Host`: hanging and failing calls delay no other key.
 #[tokio::test(start_paused = true)]
 async fn all_that_go_wrong_at_once_do_not_keep_the_good_ones_from_being_served() {
     let scene = Scene::new(vec![misbehave().await]);
@@ -96,7 +96,7 @@ async fn all_that_go_wrong_at_once_do_not_keep_the_good_ones_from_being_served()
             CASES.iter().all(|(name, _)| !stage.events(name).is_empty())
         })
         .await;
-    // And it still takes up what comes.
+    // The host still reacts to changes.
     stage.delete(CONFIG_MAP, &made(3)).await;
     stage.until("it is made again", |stage| stage.get(CONFIG_MAP, &made(3)).is_some()).await;
     stage.host.stop().await.unwrap();

@@ -1,4 +1,4 @@
-//! Puppets: processors that declare and do what a test tells them.
+//! Puppets: processors whose declaration and behaviour a test chooses.
 
 use mortise_host::run::Loaded;
 use mortise_tests::loaded;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{PUPPET, merge};
 
-/// What a puppet declares and does.
+/// The description and the script of a puppet.
 #[derive(Clone)]
 pub(super) struct Play {
     description: Value,
@@ -16,7 +16,7 @@ pub(super) struct Play {
 // === impl Play ===
 
 impl Play {
-    /// A puppet that declares nothing yet.
+    /// Creates a puppet that declares nothing yet.
     pub(super) fn new(name: &str) -> Self {
         let description = json!({
             "name": name, "version": "1.0.0", "config_schema": null, "reconcilers": [], "reads": [], "writes": [],
@@ -29,7 +29,7 @@ impl Play {
         self
     }
 
-    /// What it does for objects that carry no script of their own.
+    /// Sets the script for objects that carry no script of their own.
     pub(super) fn script(mut self, script: Value) -> Self {
         self.script = script;
         self
@@ -39,7 +39,7 @@ impl Play {
         self.reconciles_with(name, of, &json!({}))
     }
 
-    /// With other fields of the reconciler than the usual ones.
+    /// Adds a reconciler with other fields than the usual ones.
     pub(super) fn reconciles_with(mut self, name: &str, of: &Value, rest: &Value) -> Self {
         let mut reconciler = json!({
             "name": name, "of": of, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0,
@@ -59,7 +59,7 @@ impl Play {
         self
     }
 
-    /// As a configuration.
+    /// Returns the puppet's configuration.
     pub(super) fn config(&self) -> Value {
         json!({"description": self.description, "script": self.script})
     }
@@ -73,7 +73,7 @@ fn push(list: &mut Value, item: Value) {
     list.as_array_mut().unwrap().push(item);
 }
 
-/// An outcome in which nothing is but this.
+/// Returns an outcome with only these parts.
 pub(super) fn outcome(of: &Value) -> Value {
     let mut outcome = json!({
         "apply": [], "patch": [], "evict": [], "delete": [], "prune": [], "status": null, "events": [],
@@ -83,12 +83,12 @@ pub(super) fn outcome(of: &Value) -> Value {
     json!({"outcome": outcome})
 }
 
-/// A manifest, applied.
+/// Returns a manifest in mode Apply.
 pub(super) fn manifest(object: &Value) -> Value {
     json!({"cluster": "", "object": object.to_string(), "mode": "Apply", "leave": [], "absent": []})
 }
 
-/// A deletion or an eviction.
+/// Returns a deletion or an eviction.
 pub(super) fn deletion(of: &Value) -> Value {
     json!({"ref_": of, "uid": null, "propagation": "Background", "grace_period": null})
 }

@@ -1,4 +1,5 @@
-//! Processor resources before the embedded API: what they ask for runs, and their status says how it stands.
+//! Processor resources with the embedded API: the host runs what they ask for, and their status
+//! shows the result.
 
 mod ends;
 mod fields;
@@ -39,22 +40,22 @@ use super::{
     tap::Tap,
 };
 
-/// A cluster with the Processors' CRD, and a host that looks after them.
+/// A cluster with the Processors' CRD, and a host with a Processor controller.
 struct Place {
     api: EmbeddedApi,
-    /// As other people see it.
+    /// The cluster as other users see it.
     cluster: Cluster,
     modules: TempDir,
-    /// What passes between the host and the API.
+    /// Records and blocks the requests between host and API.
     tap: Tap,
-    /// Who the host is to the API; none: an administrator.
+    /// The host's own account; `None`: an administrator.
     me: Option<Account>,
-    /// What Processors get at most.
+    /// The upper bounds of the Processors' limits.
     largest: Largest,
     host: Arc<Host>,
-    /// Of the runs that have ended.
+    /// The reports of ended runs.
     reports: Arc<latest::Sender<Vec<Report>>>,
-    /// Ends what looks after the Processors, as a host does that is told to stop.
+    /// Stops the controller of the Processors, as a host does that is told to stop.
     stop: CancellationToken,
     tasks: JoinSet<()>,
 }
@@ -94,7 +95,8 @@ impl Place {
         Arc::new(Host::start(&Self::as_host(tap, api), Vec::new(), &options).unwrap())
     }
 
-    /// As `mortise run` sees it.
+    /// Returns the cluster with the client of `mortise run`, which sends a request without an
+    /// account only if it is on the list of `only_own`.
     fn as_host(tap: &Tap, api: &EmbeddedApi) -> Cluster {
         Cluster::new(only_own(tap.cluster(api).client()))
     }
@@ -126,14 +128,14 @@ impl Place {
         });
     }
 
-    /// The host and what looks after it end, and others start.
+    /// Ends the host and its controller, and starts others.
     async fn restart(&mut self) {
         self.tasks.shutdown().await;
         self.host = Self::host(&self.tap, &self.api);
         self.start().await;
     }
 
-    /// A guest's module, under a name.
+    /// Copies a guest's module into the folder, under a name.
     fn put(&self, name: &str, folder: &str) {
         fs::copy(guest(folder).unwrap(), self.modules.path().join(name)).unwrap();
     }
@@ -142,7 +144,7 @@ impl Place {
         desk::apply(&self.cluster, objects.to_vec()).await.unwrap();
     }
 
-    /// An account that may do everything, and consents as its metadata says.
+    /// Creates an account that may do everything, and consents as its metadata says.
     async fn account(&self, name: &str, metadata: &Value) {
         let rbac = "rbac.authorization.k8s.io";
         let all = json!({"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]});
@@ -164,7 +166,7 @@ impl Place {
         Api::namespaced(self.cluster.client().clone(), NAMESPACE)
     }
 
-    /// Makes a Processor of the puppet, or applies it anew.
+    /// Creates or applies a Processor of the puppet.
     async fn puppet(&self, name: &str, play: &Play, spec: &Value) {
         let mut fields = json!({
             "module": {"path": "puppet.wasm"}, "serviceAccountName": "puppet", "config": play.config(),
@@ -183,7 +185,7 @@ impl Place {
         self.processors().delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// Waits until this holds of a Processor.
+    /// Waits until `holds` is true of a Processor.
     async fn until(&self, name: &str, what: &str, holds: impl Fn(&Processor) -> bool) -> Processor {
         let holds = |processor: Option<&Processor>| processor.is_some_and(&holds);
         match timeout(GUARD, await_condition(self.processors(), name, holds)).await {
@@ -195,7 +197,8 @@ impl Place {
         }
     }
 
-    /// Waits until a condition of the newest spec has this reason; its status and message.
+    /// Waits until a condition of the newest spec has this reason; returns the condition's status
+    /// and message.
     async fn reason(&self, name: &str, kind: &str, reason: &str) -> (String, String) {
         let what = format!("{kind} {reason} of {name}");
         let found = self.until(name, &what, |processor| {
@@ -217,14 +220,14 @@ impl Place {
         waited.unwrap();
     }
 
-    /// The objects of a kind in the namespace, as other people see them.
+    /// Returns the objects of a kind in the namespace, as other users see them.
     async fn objects(&self, kind: &str) -> Api<DynamicObject> {
         let resource = self.cluster.resolve(&super::kind(kind)).await.unwrap().unwrap();
         let client = self.cluster.client().clone();
         Api::namespaced_with(client, NAMESPACE, &resource.api_resource())
     }
 
-    /// Somebody changes an object of the namespace.
+    /// Changes an object of the namespace as another user.
     async fn change(&self, kind: &str, name: &str, patch: Value) {
         let params = PatchParams { field_manager: Some("somebody".into()), ..Default::default() };
         self.objects(kind).await.patch(name, &params, &Patch::Merge(patch)).await.unwrap();
@@ -238,13 +241,13 @@ impl Place {
         found.unwrap().iter().find(|report| is_it(report)).unwrap().clone()
     }
 
-    /// How many runs of a Processor have ended.
+    /// Returns the number of ended runs of a Processor.
     fn runs(&self, name: &str) -> u64 {
         let status = self.host.status_of(&format!("{NAMESPACE}/{name}"));
         status.map_or(0, |status| status.runs)
     }
 
-    /// Waits until a Processor has nothing to run.
+    /// Waits until the host has nothing to run.
     async fn until_idle(&self) {
         let mut activity = self.host.activity();
         timeout(GUARD, async {
@@ -283,7 +286,8 @@ fn condition<'a>(processor: &'a Processor, kind: &str) -> Option<&'a Condition> 
     processor.status.as_ref()?.conditions.iter().find(|condition| condition.type_ == kind)
 }
 
-/// Reconciles `ConfigMaps` with the label `play=yes`, and may write `ConfigMaps`.
+/// Returns a puppet that reconciles `ConfigMaps` with the label `play=yes`, and may write
+/// `ConfigMaps`.
 fn puppet() -> Play {
     Play::new("puppet")
         .reconciles("objects", &selection(CONFIG_MAP, "play=yes"))

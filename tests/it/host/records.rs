@@ -1,4 +1,4 @@
-//! What is kept of each run.
+//! The run record of each run.
 
 use mortise_host::{
     reconciler::Report,
@@ -37,7 +37,8 @@ async fn the_record_of_a_keys_last_run_tells_what_it_read_and_what_came_of_it() 
     assert!(wrote.contains(&"VirtualService"), "{wrote:?}");
     assert!(first.wrote.iter().all(|wrote| wrote.own.is_some()));
 
-    // When nothing changes any more, it asks nothing but the cluster, and would be the same again.
+    // When nothing changes any more, the run reads only the cluster, and would have the same
+    // outcome again.
     stage.settle().await;
     stage.edit(RULE, "orders", json!({"metadata": {"annotations": {"x": "y"}}})).await;
     let last = stage.settle().await.pop().unwrap().record;
@@ -52,14 +53,14 @@ async fn the_record_of_a_keys_last_run_tells_what_it_read_and_what_came_of_it() 
     assert_eq!(answers(&record.reads), answers(&last.reads));
     assert_eq!(record.wrote, last.wrote);
 
-    // It goes with its object.
+    // The record is removed with its object.
     again.delete(RULE, "orders").await;
     again.settle().await;
     assert!(again.all(VIRTUAL_SERVICE).is_empty());
     assert_eq!(again.host.record(&last.key), None);
 }
 
-/// What the puppet's run of an object came to.
+/// Returns the report of a puppet's run with this script.
 async fn played(script: &str) -> Report {
     let scene = Scene::of_puppet(CONFIG_MAP).await;
     scene.load(&scripted("play", script));

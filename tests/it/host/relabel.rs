@@ -1,4 +1,4 @@
-//! Labels of produced objects that somebody changes.
+//! Labels of produced objects that a user changes.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ async fn a_produced_object_whose_owner_label_is_changed_is_repaired() {
     }
 }
 
-/// Its own object is found by its name, and what it was given by hand is not.
+/// The processor finds its object by its name, and leaves alone what a user has set.
 #[tokio::test(start_paused = true)]
 async fn a_host_that_is_taken_by_hand_stays_taken() {
     let stage = with_rules(&["orders"]).await;

@@ -1,11 +1,11 @@
-//! A host that starts anew on what another has left.
+//! A host that starts with the objects that another host has left.
 
 use mortise_host::{run::Drive, write::Action};
 use serde_json::json;
 
 use super::{POLICY, Scene, Stage, VIRTUAL_SERVICE, actions, names, pod, rule, service, text};
 
-/// Five rules that are settled.
+/// Starts a host with five rules, and settles.
 async fn settled() -> Stage {
     let scene = Scene::of_rules().await;
     scene.load(&service("shop"));

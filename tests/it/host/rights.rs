@@ -23,13 +23,13 @@ use super::{
 const SECRET: &str = "v1/Secret";
 const SERVICE: &str = "v1/Service";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
-/// What a processor needs to reconcile `ConfigMaps`, and to say so.
+/// The rights that a processor needs to reconcile `ConfigMaps`, and to write events.
 const RECONCILES: [(&str, &str); 2] =
     [("configmaps", "get list watch patch"), ("events", "create patch")];
-/// Within which what was taken away is not given any more.
+/// The time after which a revoked right has no effect any more.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A `ClusterRole` of a processor, by resource and verbs.
+/// Returns a processor's `ClusterRole`, by resource and verbs.
 fn role(name: &str, rules: &[(&str, &str)]) -> Value {
     let rule = |(resource, verbs): &(&str, &str)| {
         let verbs: Vec<&str> = verbs.split(' ').collect();
@@ -39,7 +39,7 @@ fn role(name: &str, rules: &[(&str, &str)]) -> Value {
     json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules})
 }
 
-/// Gives an account the `ClusterRole` of its name.
+/// Returns the binding of an account to the `ClusterRole` of its name.
 fn binding(name: &str) -> Value {
     json!({
         "apiVersion": RBAC, "kind": "ClusterRoleBinding", "metadata": {"name": name},
@@ -48,7 +48,7 @@ fn binding(name: &str) -> Value {
     })
 }
 
-/// Gives an account a Role in the namespace.
+/// Returns a Role in the namespace, and its binding to an account.
 fn in_namespace(account: &str, rules: &[(&str, &str)]) -> [Value; 2] {
     let (mut role, mut binding) = (role("more", rules), binding("more"));
     merge(&mut role, &json!({"kind": "Role", "metadata": {"namespace": NAMESPACE}}));
@@ -58,12 +58,12 @@ fn in_namespace(account: &str, rules: &[(&str, &str)]) -> [Value; 2] {
     [role, binding]
 }
 
-/// A puppet for the `ConfigMaps` that are labelled with its name.
+/// Returns a puppet for the `ConfigMaps` labelled with its name.
 fn play(name: &str) -> Play {
     Play::new(name).reconciles("objects", &selection(CONFIG_MAP, &format!("play={name}")))
 }
 
-/// As the Processor `a/NAME`, with the account of that name.
+/// Loads a puppet as the Processor `a/NAME`, with the account of that name.
 async fn with_account(play: &Play) -> Loaded {
     let mut loaded = play.load().await;
     let name = loaded.description.name.clone();
@@ -73,14 +73,14 @@ async fn with_account(play: &Play) -> Loaded {
     loaded
 }
 
-/// What a puppet is to do for an object.
+/// Returns an object with a script for one of the puppets.
 fn task(name: &str, play: &str, script: &Value) -> Value {
     let mut task = scripted(name, &script.to_string());
     task["metadata"]["labels"]["play"] = json!(play);
     task
 }
 
-/// Reads a secret, and all secrets of the namespace.
+/// Returns a script that reads a secret, and all secrets of the namespace.
 fn reads_secrets() -> Value {
     let mut list = selection(SECRET, "");
     merge(&mut list, &json!({"namespace": NAMESPACE}));
@@ -95,7 +95,7 @@ fn secret(value: &str) -> Value {
     object(SECRET, "s", &json!({"stringData": {"value": value}}))
 }
 
-/// A host with these processors, which their accounts may do what the roles of their names say.
+/// Starts a host with these processors, whose accounts have the rights of the roles of their names.
 async fn stage(objects: &[Value], plays: &[Play], roles: &[Value]) -> Stage {
     let scene = Scene::new(Vec::new());
     for object in objects.iter().chain(roles) {
@@ -116,12 +116,12 @@ fn scene_binding(stage: &Stage, loaded: &Loaded) {
 }
 
 impl Stage {
-    /// The account of this name may do this from now on.
+    /// Replaces the rights of the account of this name.
     async fn grant(&self, name: &str, rules: &[(&str, &str)]) {
         self.apply(&[role(name, rules)]).await;
     }
 
-    /// What runs within the time that a change of rights may take to be noticed.
+    /// Returns the runs within the time that a change of rights may take to be noticed.
     async fn noticed(&self) -> Vec<Report> {
         tokio::time::sleep(SOON).await;
         self.settle().await
@@ -294,7 +294,7 @@ async fn rights_in_one_namespace_are_enough_for_what_is_read_there() {
     assert_eq!(watch.scope.namespace.as_deref(), Some(NAMESPACE));
 }
 
-/// A processor is about to apply the Service `made`, and its account may do nothing.
+/// Prepares a processor that will apply the Service `made`, with an account without rights.
 async fn about_to_write() -> Stage {
     let made = object(SERVICE, "made", &json!({"spec": {"ports": [{"port": 80}]}}));
     let mut writer = task("writer", "one", &json!({}));
@@ -321,7 +321,7 @@ async fn a_write_that_the_account_may_not_make_fails_and_is_made_when_it_may() {
     let made = stage.get(SERVICE, "made").unwrap();
     assert_eq!(text(&made, "/metadata/managedFields/0/operation"), "Apply");
 
-    // Nothing was asked for in the host's own name but what tells of rights and kinds.
+    // The host itself has requested nothing but roles, accounts and kinds.
     let allowed = |request: &&String| {
         let is_source =
             ["rbac.authorization.k8s.io/v1/", "/serviceaccounts", "/customresourcedefinitions"]
@@ -346,7 +346,7 @@ async fn a_write_is_made_as_soon_as_the_account_may_make_that_one() {
     let ready = stage.ready().await;
     stage.run(ready).await;
     let missing = stage.status_of("one").missing_rights;
-    // Not all that it declares, but what it was refused.
+    // Less than the processor declares, but enough for the refused write.
     stage.apply(&in_namespace("one", &[("services", "get list watch create patch")])).await;
     let reports = stage.noticed().await;
     let is_by_rights = |report: &Report| report.causes.contains(&Cause::Rights);
@@ -412,7 +412,7 @@ async fn of_kind_any_is_written_and_mended_what_is_there_at_the_desk() {
     let reports = stage.settle().await;
     assert!(text(&answers(last(&reports))[0], "/Ok").contains("\"name\":\"s\""), "{reports:#?}");
     assert!(stage.get(SERVICE, "made").is_some());
-    // What was written is mended, as of kinds that are named.
+    // A produced object is restored, as objects of declared kinds are.
     stage.delete(SERVICE, "made").await;
     stage.settle().await;
     assert!(stage.get(SERVICE, "made").is_some());
@@ -429,7 +429,7 @@ async fn of_kind_any_is_read_what_is_served_later() {
     let reports = stage.settle().await;
     assert_eq!(answers(last(&reports)), [json!({"Err": "UnknownKind"})]);
     stage.apply(&[definition(), object(WIDGET, "first", &json!({}))]).await;
-    // The CRD is noticed, asked for, watched and listed.
+    // The host notices the CRD, reviews access, and watches and lists the kind.
     let reports = stage.noticed().await;
     assert!(
         text(&answers(last(&reports))[0], "/Ok").contains("\"name\":\"first\""),

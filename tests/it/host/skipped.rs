@@ -1,4 +1,4 @@
-//! Runs that are left out, on a resync and after a restart; and all that keeps a run from being left out.
+//! Runs that are skipped, on a resync and after a restart; and the reasons that prevent a skip.
 
 mod kept;
 mod versions;
@@ -27,14 +27,14 @@ use super::{
     object, outcome, play::Play, play::deletion, pod, rule, scripted, selection, service, text,
 };
 
-/// How often the rules come back though nothing has changed.
+/// The interval of resyncs.
 pub(super) const RESYNC: Duration = Duration::from_mins(30);
 const RULES: [&str; 5] = ["r0", "r1", "r2", "r3", "r4"];
 
-/// The name of an object, which may be known only when it is there.
+/// Returns the name of an object, which may be known only once the object exists.
 type NameOf = fn(&Stage) -> String;
 
-/// A directory that outlives the hosts which keep their records in it.
+/// A directory for the record files, which outlives the hosts.
 pub(super) struct Cache(TempDir);
 
 // === impl Cache ===
@@ -52,7 +52,8 @@ impl Cache {
         self.0.path().join("records/log")
     }
 
-    /// Waits until no host uses the directory any more: one that was dropped is gone only when all that it did is.
+    /// Waits until no host uses the directory any more: a dropped host holds its lock until all of
+    /// its tasks are gone.
     async fn unlocked(&self) {
         let lock = fs::File::open(self.0.path().join("records/lock")).unwrap();
         while lock.try_lock().is_err() {
@@ -63,7 +64,8 @@ impl Cache {
     }
 }
 
-/// Rules before one Service with one Pod, settled: those that asked for the time have run once more.
+/// Starts a host with rules, one Service and one Pod, and settles; the rules that have read the
+/// clock have run once more.
 async fn rules(skip: Skip) -> Stage {
     let scene = Scene::of_rules().await;
     scene.load(&service("shop"));
@@ -80,7 +82,7 @@ async fn rules(skip: Skip) -> Stage {
     stage
 }
 
-/// An object with a script, before a puppet that comes back after a while.
+/// Starts a host with an object with a script, and a puppet with a resync.
 async fn puppet(script: &Value, skip: Skip) -> Stage {
     let play = Play::new("puppet")
         .reconciles_with(
@@ -101,7 +103,7 @@ async fn puppet(script: &Value, skip: Skip) -> Stage {
     stage
 }
 
-/// All that happens at the next resync; of those that were run.
+/// Advances to the next resync, and returns all reports, without those of skipped runs.
 async fn resync(stage: &Stage) -> Vec<Report> {
     tokio::time::advance(RESYNC).await;
     let due = stage.ready().await;
@@ -120,7 +122,7 @@ fn keys(reports: &[Report]) -> BTreeSet<&str> {
     reports.iter().map(|report| report.key.name()).collect()
 }
 
-/// The lines of the metrics of skipping, without what is the same in all.
+/// Returns the metrics of skipping, without the parts that all of their names share.
 fn counted(stage: &Stage) -> BTreeMap<String, u64> {
     let admin = stage.host.admin();
     let text = admin.metrics.text(&Sample::default()).unwrap();
@@ -157,7 +159,7 @@ async fn a_resync_of_settled_rules_runs_and_writes_nothing() {
     assert_eq!(stage.writes(), 0);
     assert_eq!((stage.state(), stage.api.revision()), (before, revision));
 
-    // Changes go on to trigger.
+    // Changes still trigger runs.
     let policy = stage.only(POLICY, "r2-");
     stage.delete(POLICY, text(&policy, "/metadata/name")).await;
     assert_eq!(keys(&stage.settle().await), ["r2"].into());
@@ -262,11 +264,11 @@ async fn what_a_run_writes_and_reads_itself_is_confirmed() {
     assert_eq!(ran(stage.settle().await).len(), 0);
 }
 
-// === what is never left out ===
+// === runs that are never skipped ===
 
 #[tokio::test(start_paused = true)]
 async fn what_was_asked_for_is_not_left_out() {
-    // Called again after a time.
+    // The run was requested by a requeue.
     let later = applies(&[]).replace("\"ByDefault\"", "{\"After\":1000}");
     let stage = puppet(&serde_json::from_str(&later).unwrap(), Skip::WhileRunning).await;
     for _ in 0..2 {
@@ -277,7 +279,8 @@ async fn what_was_asked_for_is_not_left_out() {
         assert_eq!(reports[0].record.skippable(), Err(NotSkippable::Requeue));
     }
 
-    // By its annotation, with the same value as the last time too where that was another start's.
+    // The run was requested by the annotation, even with the same value as before if another host
+    // has seen that value.
     let stage = puppet(&json!({}), Skip::WhileRunning).await;
     let ask = |value: &str| json!({"metadata": {"annotations": {"mortise.dev/reconcile": value}}});
     for value in ["now", "again"] {
@@ -306,7 +309,7 @@ async fn a_run_after_a_failure_is_not_left_out_and_leaves_no_record_for_others()
     let stage = stage.restart().await;
     assert_eq!(ran(stage.settle().await).len(), 1);
     assert_eq!(not_skipped(&stage, "puppet", "no-record"), 1);
-    // That one was told of no failure.
+    // The run of that host followed no failure, so its record counts.
     let stage = stage.restart().await;
     assert_eq!(ran(stage.settle().await).len(), 0);
 }
@@ -327,7 +330,7 @@ async fn a_restart_of_settled_rules_runs_and_writes_nothing_and_hears_of_changes
     let rule = "APIRule.gateway.kyma-project.io";
     assert_eq!(skipped(&stage, "api-rule", rule), RULES.len() as u64);
 
-    // What was read, and what was written.
+    // Both objects that were read and objects that were written trigger runs.
     stage.edit("v1/Service", "shop", json!({"spec": {"selector": {"tier": "b"}}})).await;
     assert_eq!(keys(&ran(stage.settle().await)), RULES.into());
     stage.edit("v1/Service", "shop", json!({"spec": {"selector": {"tier": null}}})).await;
@@ -343,7 +346,7 @@ async fn a_restart_of_settled_rules_runs_and_writes_nothing_and_hears_of_changes
     stage.settle().await;
     assert!(stage.get(RULE, "r4").is_none());
 
-    // The resync is kept, too: it comes, and finds nothing.
+    // The time of the resync survives a restart too; the resync is skipped.
     tokio::time::advance(RESYNC).await;
     assert_eq!(ran(stage.settle().await).len(), 0);
     let again = stage.restart().await;
@@ -354,7 +357,7 @@ async fn a_restart_of_settled_rules_runs_and_writes_nothing_and_hears_of_changes
 async fn a_host_that_is_killed_leaves_its_records_behind() {
     let cache = Cache::new();
     let stage = rules(cache.skip()).await;
-    // The clock goes on when nothing is left to do.
+    // The paused clock advances when nothing is left to do, and the records are written.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let stage = killed(stage, &cache).await;
     assert_eq!(ran(stage.settle().await).len(), 0);
@@ -373,7 +376,7 @@ async fn two_hosts_with_one_directory_do_not_write_the_same_records() {
     assert_eq!(ran(stage.settle().await).len(), 0);
 }
 
-/// The host is killed, and another one starts when nothing of it is left.
+/// Kills the host, and starts another one when all of its tasks are gone.
 pub(super) async fn killed(stage: Stage, cache: &Cache) -> Stage {
     let Stage { api, cluster, loaded, drive, skip, tap, host } = stage;
     drop(host);
@@ -382,10 +385,10 @@ pub(super) async fn killed(stage: Stage, cache: &Cache) -> Stage {
     Stage { api, cluster, loaded, drive, skip, tap, host }
 }
 
-/// How a record's frame begins.
+/// The first bytes of a record's frame.
 const MARK: [u8; 4] = *b"\xf5rec";
 
-/// What is done to the records while no host is there.
+/// A change of the record file while no host runs.
 type Damage = fn(&mut Vec<u8>);
 
 #[tokio::test(start_paused = true)]
@@ -417,7 +420,7 @@ async fn damaged_records_cost_runs_and_nothing_else() {
         assert_eq!((stage.writes(), stage.api.revision()), (0, revision), "{damage}");
         assert_eq!(stage.state(), end, "{damage}");
     }
-    // Without the directory.
+    // The record file is missing.
     stage.host.stop().await.unwrap();
     fs::remove_file(cache.log()).unwrap();
     let stage = stage.restart().await;
@@ -425,7 +428,7 @@ async fn damaged_records_cost_runs_and_nothing_else() {
     assert_eq!((stage.writes(), stage.api.revision()), (0, revision));
 }
 
-/// Changes a bit of a record's frame; of none, of the header.
+/// Flips a bit of a record's frame, or of the header if `frame` is `None`.
 fn flip(log: &mut [u8], frame: Option<usize>, at: usize) {
     let starts = log.windows(MARK.len()).enumerate().filter(|(_, bytes)| *bytes == MARK);
     let starts: Vec<usize> = starts.map(|(start, _)| start).collect();
@@ -434,7 +437,8 @@ fn flip(log: &mut [u8], frame: Option<usize>, at: usize) {
 
 // === foreign changes while no host is there ===
 
-/// Makes a change while the host is down: an edit, or a deletion where there is no edit. Says who ran after it.
+/// Makes a change while the host is down: an edit, or a deletion if `edit` is null. Returns the
+/// names of the keys that ran after the next start.
 async fn changed_meanwhile(
     stage: Stage,
     of: &str,
@@ -513,7 +517,7 @@ async fn what_somebody_changes_while_no_host_is_there_runs_those_whom_it_concern
         stage = next;
         let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
         assert_eq!(ran, expected, "{case}");
-        // Once it is settled, the next start has nothing to do.
+        // Once the keys are settled, the next start has nothing to run.
         stage = stage.restart().await;
         assert_eq!(
             keys(&super::skipped::ran(stage.settle().await)),
@@ -524,7 +528,7 @@ async fn what_somebody_changes_while_no_host_is_there_runs_those_whom_it_concern
     assert!(stage.get(RULE, "r1").is_none());
 }
 
-/// A run that does all that can be done to objects.
+/// Returns a script that makes every kind of write.
 fn all_deeds() -> Value {
     let of = |name: &str| {
         let kind = selection(CONFIG_MAP, "")["kind"].clone();
@@ -569,7 +573,7 @@ async fn whatever_a_run_left_is_looked_at_before_the_next_one_is_left_out() {
     for (case, kind, name, change) in cases {
         stage.host.stop().await.unwrap();
         if name == "restored" {
-            // From a backup: with all that is known of whose its fields are.
+            // Restored from a backup, with its managed fields.
             let mut restored = stage.get(CONFIG_MAP, "one").unwrap();
             restored["metadata"]["name"] = json!(name);
             restored["metadata"]["uid"] = json!("9f0e6c7a-0000-4000-8000-000000000000");
@@ -629,7 +633,7 @@ async fn what_was_to_be_called_again_after_a_time_is_so_after_a_restart_too() {
     assert_eq!(ran(stage.settle().await)[0].causes, [Cause::Requeue]);
 }
 
-/// An object with another laid over it.
+/// Returns an object with another merged into it.
 fn merged(mut object: Value, over: &Value) -> Value {
     merge(&mut object, over);
     object

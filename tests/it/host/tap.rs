@@ -1,4 +1,4 @@
-//! What passes between host and API: counted, and cut off.
+//! A tap between host and API, which counts requests and cuts the host off.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use mortise_host::cluster::Cluster;
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
 
-/// Sits between one host and the API. Clones are the same.
+/// Forwards the requests of one host to the API. Clones share their state.
 #[derive(Clone, Default)]
 pub(super) struct Tap(Arc<Shared>);
 
@@ -26,44 +26,44 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The paths that were asked to be watched.
+    /// The paths of requested watches.
     watches: Vec<String>,
-    /// Those of them that were listed for it.
+    /// The paths of watches that began with a list of all objects (`sendInitialEvents`).
     lists: Vec<String>,
-    /// The writes that are on their way, by path.
+    /// The number of writes in progress, by path.
     on_their_way: BTreeMap<String, usize>,
     most_at_once: usize,
-    /// Events do not count.
+    /// Number of writes, without events.
     writes: usize,
-    /// What was asked for without the name of an account, as the host itself: method and path.
+    /// Requests of the host as itself, without impersonation: method and path.
     own: Vec<String>,
-    /// What was asked for as an account: its name, method and path.
+    /// Requests on behalf of an account: its name, method and path.
     acting: Vec<(String, String)>,
-    /// The accounts that the host may not act as.
+    /// The accounts that the host must not impersonate.
     not_granted: BTreeSet<String>,
-    /// The resource of which every request is refused.
+    /// The resource whose requests are all refused.
     refused: Option<&'static str>,
-    /// The host does not live to hear the answer to this write.
+    /// The number of the write after which the host is killed, before it gets the answer.
     last_write: Option<usize>,
 }
 
 // === impl Tap ===
 
 impl Tap {
-    /// One that kills the host when this many of its writes have been carried out, before the last one is answered: no request
-    /// gets through after that, and none is answered.
+    /// Creates a tap that kills the host when this many of its writes have been carried out, before
+    /// the last one is answered: no request gets through after that, and none is answered.
     pub(super) fn killing_after(writes: usize) -> Self {
         let tap = Self::default();
         tap.0.state.lock().unwrap().last_write = Some(writes);
         tap
     }
 
-    /// The API, behind this tap.
+    /// Returns a client of the API behind this tap.
     pub(super) fn cluster(&self, api: &EmbeddedApi) -> Cluster {
         let (tap, router) = (self.clone(), api.router());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (tap, router) = (tap.clone(), router.clone());
-            // Each run tells its events anew: a host that died of them would never come any further.
+            // Each run reports its events anew: a host killed by them would never make progress.
             let is_write =
                 request.method() != Method::GET && !request.uri().path().contains("/events");
             let lives = tap.see(&request);
@@ -93,7 +93,7 @@ impl Tap {
         Cluster::new(kube::Client::new(service, "default"))
     }
 
-    /// Counts a request; says whether the host is still alive.
+    /// Counts a request; returns whether the host is still alive.
     fn see(&self, request: &Request<Body>) -> bool {
         let mut state = self.0.state.lock().unwrap();
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
@@ -114,8 +114,8 @@ impl Tap {
         state.last_write.is_none_or(|last| state.writes < last)
     }
 
-    /// What is not answered by the API: whether the host may act as an account that it may not, and what is refused. Else the
-    /// request.
+    /// Answers requests that must not reach the API: whether the host may impersonate an account,
+    /// if that is forbidden, and refused requests. Returns other requests.
     async fn answer(
         &self,
         request: Request<Body>,
@@ -140,7 +140,7 @@ impl Tap {
         Ok(http::Response::builder().status(201).body(review.to_string().into()).unwrap())
     }
 
-    /// The host may act as an account, or may not any more. Nobody tells it.
+    /// Allows or forbids that the host impersonates an account. The host is not notified.
     pub(super) fn lets_act_as(&self, account: &str, is_granted: bool) {
         let mut state = self.0.state.lock().unwrap();
         if is_granted {
@@ -150,12 +150,12 @@ impl Tap {
         }
     }
 
-    /// Every request for a resource is refused from now on, or none.
+    /// Starts or stops refusing every request for a resource.
     pub(super) fn answers_no_more_of(&self, resource: &'static str, is_refused: bool) {
         self.0.state.lock().unwrap().refused = is_refused.then_some(resource);
     }
 
-    /// What the host has asked for as the account of this name.
+    /// Returns the requests that the host has sent on behalf of the account of this name.
     pub(super) fn as_account(&self, name: &str) -> Vec<String> {
         let state = self.0.state.lock().unwrap();
         let of_it = state.acting.iter().filter(|(account, _)| account == name);
@@ -174,45 +174,45 @@ impl Tap {
         *self.0.state.lock().unwrap().on_their_way.get_mut(path).unwrap() -= 1;
     }
 
-    /// Counts a write that was carried out; says whether the host dies of it.
+    /// Counts a write that was carried out; returns whether the host is killed by it.
     fn wrote(&self) -> bool {
         let mut state = self.0.state.lock().unwrap();
         state.writes += 1;
         state.last_write.is_some_and(|last| state.writes >= last)
     }
 
-    /// Waits until the host is dead.
+    /// Waits until the host is killed.
     pub(super) fn killed(&self) -> impl Future<Output = ()> {
         self.0.killed.notified()
     }
 
-    /// How often all objects of a resource, by its plural, were listed.
+    /// Returns how often all objects of a resource, named by its plural, were listed.
     pub(super) fn lists(&self, plural: &str) -> usize {
         let state = self.0.state.lock().unwrap();
         state.lists.iter().filter(|path| path.ends_with(&format!("/{plural}"))).count()
     }
 
-    /// How many writes of one object were on their way at once, at most.
+    /// Returns the maximum number of concurrent writes of one object.
     pub(super) fn most_at_once(&self) -> usize {
         self.0.state.lock().unwrap().most_at_once
     }
 
-    /// What the host has asked for with its own rights.
+    /// Returns the requests that the host has sent as itself.
     pub(super) fn own(&self) -> Vec<String> {
         self.0.state.lock().unwrap().own.clone()
     }
 
-    /// How many watches were opened, of all resources.
+    /// Returns the number of opened watches, of all resources.
     pub(super) fn watches(&self) -> usize {
         self.0.state.lock().unwrap().watches.len()
     }
 
-    /// How many lists there were, of all resources.
+    /// Returns the number of lists, of all resources.
     pub(super) fn all_lists(&self) -> usize {
         self.0.state.lock().unwrap().lists.len()
     }
 
-    /// How many writes were carried out; events do not count.
+    /// Returns the number of writes that were carried out, without events.
     pub(super) fn writes(&self) -> usize {
         self.0.state.lock().unwrap().writes
     }

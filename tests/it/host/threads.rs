@@ -1,4 +1,4 @@
-//! What of a host runs on which thread.
+//! The threads on which the parts of a host run.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,7 +17,7 @@ use tower::ServiceExt as _;
 
 use super::{CONFIG_MAP, GUARD, Scene, applies, now, object, scripted};
 
-/// The threads on which requests were made, and the requests.
+/// The requests, with the names of the threads that made them.
 type Asked = Arc<Mutex<Vec<(String, String)>>>;
 
 fn client(api: &EmbeddedApi, asked: &Asked) -> kube::Client {

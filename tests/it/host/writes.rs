@@ -1,4 +1,4 @@
-//! Writes that are refused.
+//! Writes that the API server refuses.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -24,7 +24,7 @@ async fn a_refused_write_is_told_to_the_processor_at_once_and_tried_again_after_
     stage.settle().await;
     assert!(stage.is_ready("orders"));
 
-    // The key of another processor wants another gateway in the same object.
+    // The key of another processor applies another gateway to the same object.
     let made = stage.only(VIRTUAL_SERVICE, "orders-");
     let name = text(&made, "/metadata/name");
     let theirs = json!({
@@ -39,7 +39,7 @@ async fn a_refused_write_is_told_to_the_processor_at_once_and_tried_again_after_
     let reports = stage.run(ready).await;
     let failure = reports[0].failure.as_deref().unwrap();
     assert!(failure.contains("VirtualService a/orders-") && failure.contains("(409)"), "{failure}");
-    // Of the second answer only what says so is carried out.
+    // Of the second outcome, only the status is written.
     assert_eq!(actions(&reports[0]), [(Action::Status, "orders".to_owned())]);
     let rule = stage.get(RULE, "orders").unwrap();
     assert_eq!(text(&rule, "/status/state"), "Error");
@@ -47,7 +47,7 @@ async fn a_refused_write_is_told_to_the_processor_at_once_and_tried_again_after_
     assert!(description.contains("VirtualServiceErrors: "), "{description}");
     assert_eq!(stage.get(VIRTUAL_SERVICE, name).unwrap()["spec"]["gateways"], json!(["b/theirs"]));
 
-    // Back-off: not at once, then by itself, and longer each time.
+    // Back-off: the key does not run at once, but after a time that grows with each attempt.
     let mut wait = Duration::from_millis(5);
     for attempt in 1..=4 {
         assert_eq!(stage.ready().await.len(), 0, "attempt {attempt}: not at once");
@@ -60,7 +60,7 @@ async fn a_refused_write_is_told_to_the_processor_at_once_and_tried_again_after_
         wait *= 2;
     }
 
-    // The other lets go: all is well again, without another error.
+    // The other processor releases its fields: the next attempt succeeds.
     let nothing =
         json!({"apiVersion": made["apiVersion"], "kind": made["kind"], "metadata": {"name": name}});
     client.patch(name, &other, &Patch::Apply(nothing)).await.unwrap();
@@ -91,14 +91,14 @@ async fn what_must_be_absent_is_removed_again_as_soon_as_somebody_sets_it() {
         let data = stage.get(CONFIG_MAP, "made").unwrap()["data"].clone();
         assert_eq!(data, json!({"k": "v", "theirs": round.to_string()}));
     }
-    // The next one does not want it absent any more.
+    // The next outcome does not require the field to be absent any more.
     stage.apply(&[scripted("first", &script(json!([])))]).await;
     stage.settle().await;
     stage.edit(CONFIG_MAP, "made", json!({"data": {"old": "v"}})).await;
     assert_eq!(names(&stage.ready().await), BTreeSet::new(), "it may be there");
 }
 
-/// Two keys of one processor want one object otherwise.
+/// Two keys of one processor in a conflict over one object.
 #[tokio::test(start_paused = true)]
 async fn two_keys_that_want_one_object_are_both_told_and_back_off() {
     let scene = Scene::of_puppet(CONFIG_MAP).await;
@@ -125,7 +125,7 @@ async fn two_keys_that_want_one_object_are_both_told_and_back_off() {
     let told = "two reconciles want one object: `puppet/objects:a/second` wants `.data.k`";
     assert!(first.notes.iter().any(|note| note.starts_with(told)), "{:?}", first.notes);
 
-    // Its next attempts are further and further apart.
+    // The back-off of the attempts grows.
     let (mut attempts, mut waited) = (0, Duration::ZERO);
     while waited < Duration::from_secs(10) {
         tokio::time::advance(Duration::from_millis(5)).await;
@@ -243,7 +243,7 @@ async fn an_eviction_that_a_budget_refuses_is_an_answer() {
     assert_eq!(names(&ready), ["restart".to_owned()].into());
     let reports = stage.run(ready).await;
     assert_eq!(reports[0].failure, None, "{reports:#?}");
-    // All of the first answer, then what the second one, which comes at once, says of it.
+    // All writes of the first outcome, then the events of the second one, which follows at once.
     let done: Vec<Action> = reports[0].changes.iter().map(|change| change.action).collect();
     assert_eq!(done, [Action::Create, Action::Delete, Action::Event, Action::Event]);
     assert!(stage.get(CONFIG_MAP, "made").is_some());
@@ -259,7 +259,7 @@ async fn an_eviction_that_a_budget_refuses_is_an_answer() {
     assert!(stage.get("v1/Pod", "web-1").is_some());
     assert_eq!(stage.get(CONFIG_MAP, "doomed"), None);
 
-    // Its requeue counts, and there is no back-off.
+    // Its requeue is used, and there is no back-off.
     assert_eq!(reports[0].again, Some(Duration::from_secs(7)));
     stage.settle().await;
     tokio::time::advance(Duration::from_millis(6_900)).await;

@@ -1,4 +1,4 @@
-//! `apply` in its ways, `replace`, `diff` and `--prune`.
+//! `apply` with its options, `replace`, `diff` and `--prune`.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,10 @@
-//! `create`, with a generator for each kind, and how `get` and `describe` print what it makes.
+//! `create` with each of its generators, and the output of `get` and `describe` for the created
+//! objects.
 
 use super::Shell;
 
-/// What is typed after `kubectl create`, what is created, its line of `get`, and what stands in its description.
+/// Arguments of `kubectl create`, the created object, its line of `get`, and a part of its
+/// description.
 const ROWS: [(&str, &str, &str, &str); 21] = [
     ("ns team", "namespace/team", "team Active …s", "Status: Active"),
     ("cm c --from-literal=a=b", "configmap/c", "c 1 …s", "a:\n----\nb"),

@@ -1,4 +1,4 @@
-//! `delete`: what goes with an object, and what holds it.
+//! `delete`: dependents, propagation and finalizers.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn shell() -> Option<Shell> {
     Some(shell)
 }
 
-/// Makes the Deployment, and gives it its `ReplicaSet`.
+/// Creates the Deployment and its `ReplicaSet`.
 fn own(shell: &Shell) {
     shell.output("kubectl apply -f deployment.yaml");
     let uid = shell.output("kubectl get deploy web -o jsonpath='{.metadata.uid}'");
@@ -31,7 +31,7 @@ fn own(shell: &Shell) {
     }));
 }
 
-/// Lets go of what a finalizer holds.
+/// Removes the finalizer of the `ReplicaSet`.
 const RELEASE: &str = "kubectl patch rs web-1 --type json -p '[{\"op\":\"remove\",\"path\":\"/metadata/finalizers\"}]'";
 
 #[test]

@@ -1,4 +1,4 @@
-//! What clients ask about the API itself: kinds, schemas, versions, rights.
+//! Discovery: kinds, schemas, versions, rights.
 
 use super::{CRON_TABS, Shell};
 
@@ -6,7 +6,7 @@ fn shell() -> Option<Shell> {
     let shell = Shell::open()?;
     shell.write("crontabs.yaml", CRON_TABS);
     shell.output("kubectl apply -f crontabs.yaml");
-    // `explain` believes what kubectl remembers from before; this asks anew.
+    // `explain` uses kubectl's cache of kinds; this refreshes it.
     shell.output("kubectl api-resources");
     Some(shell)
 }

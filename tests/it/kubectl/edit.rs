@@ -35,7 +35,8 @@ fn an_edit_is_written_as_it_was_made() {
 #[test]
 fn an_edit_that_is_refused_opens_again_and_says_why() {
     let Some(shell) = shell() else { return };
-    // Breaks a rule the first time. The second time it finds the reasons in the file, and mends it.
+    // The editor's first result breaks a rule. The second time it finds the reasons in the file,
+    // and repairs it.
     shell.write(
         "editor",
         "cp \"$1\" seen\nif grep -q 'not valid' \"$1\"; then to=5; else to=30; fi\nsed -i \"s/replicas: .*/replicas: $to/\" \"$1\"\n",

@@ -1,10 +1,11 @@
-//! `get` and `describe`: every output.
+//! `get` and `describe`, with every output format.
 
 use serde_json::json;
 
 use super::{CONFIG_MAP, CRON_TAB, CRON_TABS, DEPLOYMENT, Shell};
 
-/// A shell with a Deployment, a `ConfigMap`, a custom resource, and a `ConfigMap` in another namespace.
+/// A shell with a Deployment, a `ConfigMap`, a custom resource, and a `ConfigMap` in another
+/// namespace.
 fn shell() -> Option<Shell> {
     let shell = Shell::open()?;
     shell.write("all.yaml", &[CRON_TABS, DEPLOYMENT, CONFIG_MAP].join("\n---\n"));

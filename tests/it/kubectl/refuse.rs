@@ -1,4 +1,4 @@
-//! What is refused, in the words that users of a cluster know.
+//! Refusals, in the words that users of a cluster know.
 
 use super::{CONFIG_MAP, CRON_TAB, CRON_TABS, DEPLOYMENT, Shell};
 

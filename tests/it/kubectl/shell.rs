@@ -19,24 +19,24 @@ use tempfile::TempDir;
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// Only a fault takes longer: a command takes a tenth of a second.
+/// Timeout that only a fault reaches: a command takes a tenth of a second.
 const GUARD: Duration = Duration::from_mins(1);
 
-/// An API, a folder to work in, and a shell there.
+/// An API, a working folder, and a shell in that folder.
 pub(super) struct Shell {
     pub(super) api: EmbeddedApi,
     folder: TempDir,
-    /// It serves the API until it is dropped.
+    /// Serves the API until it is dropped.
     _serving: Runtime,
 }
 
-/// A command that goes on. It ends when this is dropped.
+/// A running command. It ends on drop.
 pub(super) struct Running {
     child: Child,
     lines: Receiver<String>,
 }
 
-/// What a command printed, standard error included, and its exit code.
+/// The output of a command, standard error included, and its exit code.
 struct Ended {
     output: String,
     code: Option<i32>,
@@ -45,7 +45,7 @@ struct Ended {
 // === impl Shell ===
 
 impl Shell {
-    /// None where there is no kubectl.
+    /// Opens a shell; returns `None` if kubectl is missing.
     pub(super) fn open() -> Option<Self> {
         if !tool::is_there("kubectl", "the tests of it::kubectl") {
             return None;
@@ -85,13 +85,13 @@ impl Shell {
         fs::read_to_string(self.folder.path().join(name)).unwrap()
     }
 
-    /// An object goes in without kubectl, status and all.
+    /// Stores an object without kubectl, including its status.
     pub(super) fn load(&self, object: &Value) {
         self.api.load(object.clone(), true).unwrap();
     }
 
-    /// Runs a command, which must exit with this code and print this text. Runs of spaces count as one, empty lines as
-    /// none; `…` stands for any text.
+    /// Runs a command, which must exit with this code and print this text. Runs of spaces count as
+    /// one space, empty lines are ignored, and `…` stands for any text.
     #[track_caller]
     pub(super) fn expect(&self, line: &str, code: i32, pattern: &str) {
         let ended = self.run(line);
@@ -103,7 +103,7 @@ impl Shell {
         );
     }
 
-    /// Runs commands one after the other: what is typed, the exit code, what is printed.
+    /// Runs commands one after the other; each row is a command, its exit code and its output.
     #[track_caller]
     pub(super) fn table(&self, rows: &[(&str, i32, &str)]) {
         for (line, code, pattern) in rows {
@@ -111,7 +111,7 @@ impl Shell {
         }
     }
 
-    /// Runs a command that must not fail, and gives what it prints.
+    /// Runs a command that must not fail, and returns its output.
     #[track_caller]
     pub(super) fn output(&self, line: &str) -> String {
         let ended = self.run(line);
@@ -119,19 +119,19 @@ impl Shell {
         ended.output
     }
 
-    /// Runs a command that must not fail, and gives the JSON document that it prints.
+    /// Runs a command that must not fail, and returns the JSON document that it prints.
     #[track_caller]
     pub(super) fn json(&self, line: &str) -> Value {
         let output = self.output(line);
         serde_json::from_str(&output).unwrap_or_else(|error| panic!("$ {line}\n{output}\n{error}"))
     }
 
-    /// Starts a command that goes on.
+    /// Starts a command without waiting for its end.
     pub(super) fn start(&self, line: &str) -> Running {
         let mut child = self.command(line).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         let output = BufReader::new(child.stdout.take().unwrap());
-        // It ends with the command's output; where the receiver is gone before, nobody wants the rest.
+        // The thread ends with the command's output, or once the receiver is dropped.
         thread::spawn(move || {
             output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
@@ -154,7 +154,8 @@ impl Shell {
         Ended { output: output.unwrap(), code: child.wait().unwrap().code() }
     }
 
-    /// In a process group of its own, so that it can be ended with all that it started.
+    /// Prepares a command in a process group of its own, so that it can be killed with all
+    /// processes that it started.
     fn command(&self, line: &str) -> Command {
         let folder = self.folder.path();
         let mut command = Command::new("sh");
@@ -176,7 +177,7 @@ impl Shell {
 // === impl Running ===
 
 impl Running {
-    /// The next line must be this one.
+    /// Waits for the next line, which must match `pattern`.
     #[track_caller]
     pub(super) fn expect(&self, pattern: &str) {
         let line = self.lines.recv_timeout(GUARD);
@@ -184,7 +185,7 @@ impl Running {
         assert!(matches(pattern, &line), "`{line}` came, not `{pattern}`");
     }
 
-    /// Nothing more comes: the command has ended, with this code.
+    /// Waits for the end of the command, which must print no more lines and exit with this code.
     #[track_caller]
     pub(super) fn ends(mut self, code: i32) {
         let rest = self.lines.recv_timeout(GUARD);
@@ -199,7 +200,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits until something is so that nobody tells.
+/// Polls until `is_so` holds, where no notification exists.
 #[track_caller]
 pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
@@ -209,7 +210,7 @@ pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Ends a command with all that it started, if it is there yet.
+/// Kills a command with all processes that it started, if it still runs.
 fn end(child: &mut Child) {
     if child.try_wait().is_ok_and(|ended| ended.is_none()) {
         let group = format!("-{}", child.id());

@@ -11,7 +11,7 @@ fn shell() -> Option<Shell> {
     Some(shell)
 }
 
-/// What the controllers of a cluster make for a Deployment.
+/// Returns the `ReplicaSet` that a cluster's controllers create for a Deployment.
 fn replica_set(revision: u32, uid: &str) -> Value {
     let number = revision.to_string();
     let labels = json!({"app": "web", "pod-template-hash": number});

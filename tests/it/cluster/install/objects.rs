@@ -17,10 +17,10 @@ use crate::cluster::{
     strict::lacks,
 };
 
-/// Kinds whose objects Kubernetes makes and removes in its own time.
+/// Kinds whose objects Kubernetes creates and deletes at any time.
 const OF_KUBERNETES: [&str; 6] =
     ["APIService", "ComponentStatus", "Endpoints", "EndpointSlice", "Event", "Lease"];
-/// What Kubernetes puts into every namespace.
+/// Objects that Kubernetes creates in every namespace.
 const OF_NAMESPACES: [(&str, &str); 2] =
     [("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")];
 
@@ -38,7 +38,7 @@ impl Objects {
         Self { client }
     }
 
-    /// Where objects of a kind are. It may have become known a moment ago.
+    /// Returns the API of an object's kind, which may have been added a moment ago.
     async fn api(&self, object: &Value) -> Api<DynamicObject> {
         let types = serde_json::from_value(object.clone()).unwrap();
         let kind = GroupVersionKind::try_from(&types).unwrap();
@@ -53,7 +53,7 @@ impl Objects {
         }
     }
 
-    /// Applies an object: it is taken without a word, and nothing of it is lost.
+    /// Applies an object, which must be accepted without warnings and without a change.
     pub(super) async fn apply(&self, object: &Value) {
         let name = object["metadata"]["name"].as_str().unwrap();
         let folder = self.api(object).await.resource_url().to_owned();
@@ -73,14 +73,15 @@ impl Objects {
         assert!(lost.is_empty(), "not kept: {lost:?}\n{object:#}");
     }
 
-    /// Deletes those of the objects that are of such a kind, in their order, and waits until they are gone; how many there were.
+    /// Deletes the objects of the selected kinds in order, and waits until they are gone; returns
+    /// their number.
     pub(super) async fn delete(&self, objects: &[Value], of: impl Fn(&str) -> bool) -> usize {
         let mut deleted = Vec::new();
         for object in objects.iter().filter(|object| of(object["kind"].as_str().unwrap())) {
             let (api, name) = (self.api(object).await, object["metadata"]["name"].as_str());
             let name = name.unwrap().to_owned();
             match api.delete(&name, &DeleteParams::background()).await {
-                // With its namespace.
+                // The object was deleted with its namespace.
                 Err(kube::Error::Api(status)) if status.code == 404 => continue,
                 answer => drop(answer.unwrap()),
             }
@@ -98,7 +99,7 @@ impl Objects {
         deleted.len()
     }
 
-    /// All that there is.
+    /// Returns all objects in the cluster.
     pub(super) async fn all(&self) -> All {
         let discovery = Discovery::new(self.client.clone()).run_aggregated().await.unwrap();
         let mut all = BTreeMap::new();
@@ -116,7 +117,7 @@ impl Objects {
     async fn add(&self, resource: &ApiResource, to: &mut All) {
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), resource);
         let found = match api.list(&ListParams::default()).await {
-            // A kind that went since it was asked what there is.
+            // The kind was removed after the discovery.
             Err(kube::Error::Api(status)) if status.code == 404 => return,
             found => found.unwrap(),
         };

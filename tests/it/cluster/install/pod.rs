@@ -1,7 +1,8 @@
-//! A container as the installation has it, without a container engine: its arguments, and a root that cannot be written to. In the root
-//! are the program, its volumes, credentials and `/etc/hosts` where Kubernetes puts them, `/proc`, and of the devices that every container
-//! has those of random bytes. A program that is not linked statically finds the libraries of this machine, too; with [`program::given`]
-//! one that is, as `deploy/Dockerfile` makes it, finds nothing else.
+//! A container of the installation without a container engine: its arguments, and a read-only root.
+//! The root holds the program, its volumes, credentials and `/etc/hosts` where Kubernetes puts
+//! them, `/proc`, and of a container's devices those of random bytes. A program that is not linked
+//! statically finds the libraries of this machine, too; a static one from [`program::given`], as
+//! `deploy/Dockerfile` makes it, finds nothing else.
 
 use std::{
     env, fs,
@@ -21,16 +22,17 @@ use tempfile::TempDir;
 
 use crate::cluster::program;
 
-/// Where a pod finds who it is.
+/// The folder of a pod's service account.
 const ACCOUNT: &str = "var/run/secrets/kubernetes.io/serviceaccount";
 const LIBRARIES: &str = "/lib /lib64 /usr";
-/// Where a pod finds the addresses of names. One has that of the API server by its environment, and this one by its name, so that the
-/// program is seen to look one up.
+/// The folder with the pod's `/etc/hosts`. The environment of a pod holds the API server's address;
+/// the test gives its name instead, so that the program has to look it up.
 const ADDRESSES: &str = "etc";
 const API: &str = "kubernetes.default.svc";
 
-/// In a mount namespace of its own: `PROGRAM FOLDER LIBRARIES VOLUME... -- ARGUMENT...`. The root is made in memory, since not every
-/// file system can be mounted anew by whom it does not belong to.
+/// A script for a mount namespace of its own: `PROGRAM FOLDER LIBRARIES VOLUME... -- ARGUMENT...`.
+/// The root is made in memory, since not every file system can be mounted again by a user who does
+/// not own it.
 const ENTER: &str = r#"
 set -e
 program=$1 folder=$2 libraries=$3
@@ -59,12 +61,12 @@ exec chroot "$root" /mortise "$@"
 
 /// A pod of the installation.
 pub(super) struct Pod {
-    /// With the mount point of the root, and the volumes by their paths in it.
+    /// Holds the mount point of the root, and the volumes by their paths in the root.
     folder: TempDir,
     container: Container,
 }
 
-/// Whether this process may have a root of its own; if not, that is said.
+/// Returns whether this process may have a root of its own, and reports if not.
 pub(super) fn is_possible() -> bool {
     let tried = Command::new("unshare").args(["--map-root-user", "--mount", "true"]).output();
     let is_possible = tried.is_ok_and(|tried| tried.status.success());
@@ -84,7 +86,7 @@ impl Pod {
         let pod = Self { folder: tempfile::tempdir().unwrap(), container: container.clone() };
         fs::create_dir(pod.folder.path().join("root")).unwrap();
         for volume in pod.volumes() {
-            // An emptyDir may be written by all.
+            // An emptyDir is writable for all users.
             let made =
                 fs::DirBuilder::new().recursive(true).mode(0o777).create(pod.volume(&volume));
             made.unwrap();
@@ -92,19 +94,19 @@ impl Pod {
         pod
     }
 
-    /// The paths at which something is mounted.
+    /// Returns the paths of mounts.
     fn volumes(&self) -> Vec<String> {
         let mounts = self.container.volume_mounts.iter().flatten();
         let paths = mounts.map(|mount| mount.mount_path.trim_start_matches('/').to_owned());
         paths.chain([ACCOUNT, ADDRESSES].map(str::to_owned)).collect()
     }
 
-    /// What is mounted at a path, outside of the pod.
+    /// Returns the folder that is mounted at a path of the pod.
     pub(super) fn volume(&self, path: &str) -> PathBuf {
         self.folder.path().join("volumes").join(path)
     }
 
-    /// What `kubelet` gives a pod of this account.
+    /// Writes the files that `kubelet` gives a pod with this account.
     pub(super) fn let_be(&self, token: &str, namespace: &str, kubeconfig: &Path) {
         let config = Kubeconfig::read_from(kubeconfig).unwrap();
         let cluster = config.clusters[0].cluster.as_ref().unwrap();
@@ -118,7 +120,8 @@ impl Pod {
         write("ca.crt", &authority.0);
     }
 
-    /// The container's process, before the API at this address. The ports are free ones; all else is as the installation says it.
+    /// Returns the container's process, with the API at this address. The ports are chosen by the
+    /// system; everything else is as in the installation.
     pub(super) fn command(&self, api: &http::Uri) -> Command {
         let given = program::given();
         let libraries = if given.is_some() { "" } else { LIBRARIES };
@@ -136,7 +139,7 @@ impl Pod {
         command
     }
 
-    /// The path and the status that the probes ask for.
+    /// Returns the paths of the probes.
     pub(super) fn probes(&self) -> Vec<String> {
         let probes = [&self.container.liveness_probe, &self.container.readiness_probe];
         let paths = probes.map(|probe| probe.as_ref()?.http_get.as_ref()?.path.clone());

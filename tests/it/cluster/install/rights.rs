@@ -1,4 +1,5 @@
-//! What the host's own account may do: no more than the installation states, and nothing that it could do without.
+//! The rights of the host's own account: no more than the installation states, and none that the
+//! host could do without.
 
 use std::collections::BTreeSet;
 
@@ -18,22 +19,23 @@ use crate::cluster::{
     program::Program,
 };
 
-/// A processor that does nothing, but has an account.
+/// A processor with an account that makes no writes.
 const IDLE: &str = "tests/guests/idle";
-/// How many hosts are tried at once.
+/// Number of hosts that are tried at the same time.
 const PARALLEL: usize = 3;
 
-/// Needed only where somebody else writes a Processor at the same moment.
+/// Returns whether a right is needed only if another client writes a Processor at the same moment.
 pub(super) fn is_for_the_unusual(right: &Right) -> bool {
     *right == Right::new("get", "mortise.dev", "processors", "")
 }
 
-/// A host can go on without it, only that it hears late of what changes.
+/// Returns whether a host works without a right, but notices changes late.
 fn is_for_haste(right: &Right) -> bool {
     right.group == "rbac.authorization.k8s.io"
 }
 
-/// What an account may do in a namespace, as the API server says, and as JSON what is no resource.
+/// Returns the rights of an account in a namespace according to the API server, and as JSON those
+/// for paths without resources.
 async fn may(client: &Client, namespace: &str) -> (BTreeSet<Right>, BTreeSet<String>) {
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
     let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };
@@ -45,7 +47,8 @@ async fn may(client: &Client, namespace: &str) -> (BTreeSet<Right>, BTreeSet<Str
     (rights, non_resource_rules.iter().map(|rule| json!(rule).to_string()).collect())
 }
 
-/// Beside another account that nothing was given: the host's may do what is stated, and act as the example's account where that is.
+/// Compares the host's account with an account without rights: the difference is what is stated,
+/// and the impersonation of the example's account in its namespace.
 pub(super) async fn are_no_more_than_stated(site: &Site) {
     let host = client_with(kubeconfig_of(&site.plane, HOST, HOST).await).await;
     let nobody = client_with(kubeconfig_of(&site.plane, "default", "default").await).await;
@@ -61,7 +64,8 @@ pub(super) async fn are_no_more_than_stated(site: &Site) {
     }
 }
 
-/// An account that may do what is stated but for one right, with credentials in a kubeconfig.
+/// Creates an account that has all stated rights except one, and returns a kubeconfig with its
+/// credentials.
 async fn without(
     plane: &cluster::Cluster,
     namespace: &str,
@@ -95,7 +99,7 @@ async fn without(
     serde_json::to_string(&config).unwrap()
 }
 
-/// What a host that lacks a right does, where that is not to fail.
+/// Runs a host without one right. Returns its output if it does not fail as expected.
 async fn fault(
     plane: &cluster::Cluster,
     namespace: &str,
@@ -110,7 +114,7 @@ async fn fault(
     let arguments = ["--leader-elect", "--namespace", namespace];
     let mut host = Program::start(&kubeconfig, modules, &cache, arguments);
     if is_for_haste(right) {
-        // Of which kind, and that it is refused, is in the event.
+        // The event names the kind, and contains the refusal.
         let event = host.event("changes of rights are noticed late, after a minute").await;
         let refused = format!("cannot {} resource \"{}\"", right.verb, right.resource);
         host.kill();
@@ -130,7 +134,7 @@ async fn without_any_right_of_the_installation_something_fails() {
     let Some(plane) = cluster::shared().await.unwrap() else { return };
     let namespace = plane.namespace("least").await.unwrap();
     plane.install(&[definition::processors()]).await.unwrap();
-    // What is told of rights is asked for as soon as there is an account that it matters to.
+    // The host requests roles as soon as there is an account for which they matter.
     let idle = json!({"namespace": namespace, "name": "idle"});
     let consents = json!({"mortise.dev/processor": "idle"});
     let account = json!({"namespace": namespace, "name": "idle", "annotations": consents});

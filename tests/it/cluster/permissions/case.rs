@@ -1,4 +1,5 @@
-//! One way, with the right and the declaration or with one of them, as a Processor: what is there for it, and what is told of it.
+//! Cases of the table of permissions: a [`Way`] as a Processor, with right and declaration or with
+//! only one of them; its objects, and the expected conditions, log lines and metrics.
 
 use std::fmt;
 
@@ -18,11 +19,12 @@ use crate::{
     host::merge,
 };
 
-/// What every account here may do besides: what it reconciles is read, and what it says is heard.
+/// The rights that every account here has in addition: to read reconciled objects, and to write
+/// events.
 const RECONCILES: Rights<'static> =
     &[("configmaps services", "get list watch"), ("events", "create patch")];
 
-/// What an account and its processor have of a way.
+/// The right and the declaration of a way, both or one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Has {
     Both,
@@ -32,14 +34,14 @@ pub(super) enum Has {
     Right,
 }
 
-/// A Processor, its account and what it reconciles, all of one name.
+/// A case: a Processor, its account and its objects, all of the same name.
 pub(super) struct Case<'a> {
     way: &'a Way,
     pub(super) has: Has,
     namespace: String,
 }
 
-/// What a condition should say: its type, status and reason, and a part of its message.
+/// An expected condition: its type, status and reason, and possible parts of its message.
 type Said = (&'static str, &'static str, &'static str, Vec<String>);
 
 // === impl Case ===
@@ -61,12 +63,12 @@ impl<'a> Case<'a> {
         format!("{}-{:?}", self.way.name, self.has).to_lowercase()
     }
 
-    /// As the host calls it.
+    /// Returns the processor's name in the host.
     fn processor(&self) -> String {
         format!("{}/{}", self.namespace, self.account())
     }
 
-    /// Makes the account and the objects, then the Processor.
+    /// Creates the account and the objects, then the Processor.
     pub(super) async fn set_up(&self, ground: &Ground) {
         ground.account(&self.account(), &self.rights()).await;
         ground.consent(&self.account()).await;
@@ -91,7 +93,8 @@ impl<'a> Case<'a> {
             .await;
     }
 
-    /// One reconciler, of what carries the account's name; what is not declared is reconciled from a `ConfigMap`.
+    /// Returns a description with one reconciler, for objects labelled with the account's name.
+    /// Without a declaration, `ConfigMaps` are reconciled.
     fn description(&self) -> Description {
         let of = if self.has == Has::Right { "v1/ConfigMap" } else { self.way.of };
         let mine = format!("play={}", self.account());
@@ -108,14 +111,14 @@ impl<'a> Case<'a> {
     fn rights(&self) -> Vec<(&'static str, &'static str)> {
         let all = RECONCILES.iter().chain(self.way.rights).copied();
         if self.has == Has::Declaration {
-            // Also where it is what everybody else here has.
+            // The common rights may include the lacking one; it is removed there too.
             all.filter(|right| *right != self.way.lacking).collect()
         } else {
             all.chain([self.way.lacking]).collect()
         }
     }
 
-    /// What it is about, and what is reconciled.
+    /// Returns the object that the way is about, and the reconciled `ConfigMap`.
     pub(super) fn objects(&self) -> Vec<Value> {
         let account = self.account();
         let metadata = json!({"metadata": {
@@ -129,12 +132,12 @@ impl<'a> Case<'a> {
             .to_vec()
     }
 
-    /// The Secret that is made before, if one is.
+    /// Returns the name of the Secret that is created before, if there is one.
     pub(super) fn former(&self) -> Option<String> {
         self.way.first.map(|_| format!("{}-former", self.account()))
     }
 
-    /// What is not told as it should be, in the conditions, the log and the metrics.
+    /// Returns what is wrong or missing in the conditions, the log and the metrics.
     pub(super) fn untold(&self, seen: &Seen) -> Option<String> {
         let fault = self.untold_in_status(seen).or_else(|| self.untold_elsewhere(seen));
         fault.map(|fault| format!("{self}: {fault}"))
@@ -156,7 +159,7 @@ impl<'a> Case<'a> {
         Some(format!("it does not say {missing:?}, but {conditions:#}"))
     }
 
-    /// What the conditions should say.
+    /// Returns the expected conditions.
     fn said(&self) -> [Said; 2] {
         let synced = |status, reason, parts| ("Synced", status, reason, parts);
         let runs = ("Ready", "True", "Runs", vec!["runs".to_owned()]);
@@ -167,7 +170,8 @@ impl<'a> Case<'a> {
                 ("Ready", "False", "RightsMissing", self.lacking()),
             ],
             (Has::Right, None) => [synced("False", "Denied", vec!["is not declared".into()]), runs],
-            // The reconciled object's, or not valid: there is nothing to declare.
+            // The status is that of the reconciled object or invalid: no declaration is needed or
+            // possible.
             (Has::Right, Some("status")) => {
                 let parts = vec!["the outcome is not valid: `status`".to_owned()];
                 [synced("False", "ObjectsFail", parts), runs]
@@ -178,7 +182,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// How it is said that the account lacks the right; one of several verbs is the first that was needed.
+    /// Returns the possible reports of the lacking right; of several verbs, the one that was needed
+    /// first is reported.
     fn lacking(&self) -> Vec<String> {
         let (resource, verbs) = self.way.lacking;
         verbs.split(' ').map(|verb| format!("may not {verb} {resource} ")).collect()
@@ -219,7 +224,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Whether a warning about the processor begins so.
+    /// Returns whether a warning about the processor begins with this text.
     fn is_logged(&self, seen: &Seen, begins: &str) -> bool {
         let processor = self.processor();
         seen.log.iter().any(|line| {
@@ -228,7 +233,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Whether it is logged that an outcome was refused for this.
+    /// Returns whether the log says that an outcome was refused because of this way.
     fn is_refused(&self, seen: &Seen) -> bool {
         let place = format!("`{}", self.way.place.unwrap_or_default());
         self.lines(seen, "a reconcile failed").any(|line| {
@@ -237,7 +242,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// What is said of its runs.
+    /// Returns the log lines of the processor's runs.
     fn lines<'s>(&self, seen: &'s Seen, message: &str) -> impl Iterator<Item = &'s Value> {
         let processor = self.processor();
         seen.log.iter().filter(move |line| {
@@ -245,7 +250,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// The series of a metric that are about the processor.
+    /// Returns the series of a metric that are about the processor.
     fn counted<'s>(&self, seen: &'s Seen, metric: &str) -> Vec<&'s str> {
         let (begins, of) = (format!("{metric}{{"), format!("processor=\"{}\"", self.processor()));
         let lines = seen.metrics.lines();
@@ -277,14 +282,14 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What its reads were answered, of which there is one at least.
+    /// Returns the answers to the processor's reads, of which there is at least one.
     fn answers(&self, seen: &Seen) -> Vec<Value> {
         let answer = |line: &Value| {
             let text = line["fields"].as_str().unwrap();
             let fields: Option<Value> = serde_json::from_str(text).ok();
             let whole =
                 fields.and_then(|fields| serde_json::from_str(fields["answer"].as_str()?).ok());
-            // The log cuts what is long, which no refusal is.
+            // The log cuts long answers; refusals are never long.
             whole.unwrap_or_else(|| {
                 assert!(text.starts_with(r#"{"answer":"{\"Ok\""#), "{text}");
                 json!({"Ok": null})
@@ -295,12 +300,13 @@ impl<'a> Case<'a> {
         answers
     }
 
-    /// Whether it is to write something that gets through.
+    /// Returns whether the case makes a write that succeeds.
     pub(super) fn writes(&self) -> bool {
         self.has == Has::Both && self.way.place.is_some()
     }
 
-    /// Whether the host may ask this for it. What is not declared is not asked for, but to write events, and what was done before.
+    /// Returns whether the host may send this request on behalf of the case's account. Without a
+    /// declaration, only reads, events and the first script's writes are allowed.
     pub(super) fn may_ask(&self, event: &Event) -> bool {
         let is_read = ["get", "list", "watch"].contains(&event.verb.as_str());
         let is_first = self.way.first.is_some() && event.verb == "patch";

@@ -1,4 +1,5 @@
-//! The ways to the cluster: each import that reads it, and each field of an outcome that writes to it.
+//! The ways in which a processor accesses the cluster: each import that reads it, and each field of
+//! an outcome that writes to it.
 
 use mortise_host::contract::Kind;
 use mortise_sdk::{
@@ -12,57 +13,59 @@ use crate::{
     host::merge,
 };
 
-/// The name of the reconciled object, and of the one that it is about, in a script.
+/// The placeholder in scripts for the name of the reconciled object and of the object that the way
+/// is about.
 const NAME: &str = "$(name)";
-/// What the name of an object ends with that was wanted before.
+/// The end of the name of an object that an earlier run wanted.
 const FORMER: &str = "-former";
 const CONFIG_MAP: &str = "v1/ConfigMap";
 const SECRET: &str = "v1/Secret";
 
-/// One way to the cluster.
+/// A way in which a processor accesses the cluster.
 #[derive(Clone, Copy)]
 pub(super) struct Way {
     pub(super) name: &'static str,
-    /// What is reconciled.
+    /// The reconciled kind.
     pub(super) of: &'static str,
-    /// What is declared in any case, in a namespace.
+    /// Adds the parts of the description that every case declares, for a namespace.
     pub(super) besides: fn(&mut Description, &str),
-    /// What this needs to be declared, in a namespace and by an account.
+    /// Adds the declaration that this way needs, for a namespace and an account.
     pub(super) declare: fn(&mut Description, &str, &str),
-    /// What a processor does before, if it does something, in a namespace and with an account.
+    /// Returns the script that runs before, if there is one, for a namespace and an account.
     pub(super) first: Option<fn(&str, &str) -> Value>,
     pub(super) script: fn(&str) -> Value,
-    /// Without these it cannot be tried.
+    /// Rights that every case needs, besides the lacking one.
     pub(super) rights: Rights<'static>,
-    /// The right in question: the account that lacks it has all others.
+    /// The right that this way needs; an account that lacks it has all other rights.
     pub(super) lacking: (&'static str, &'static str),
-    /// Where in an outcome it stands; none of a read.
+    /// The field of the outcome; `None` for a read.
     pub(super) place: Option<&'static str>,
-    /// What is there before, which it is about.
+    /// Returns the object that the way is about, as it is before the run.
     pub(super) before: fn() -> Value,
-    /// What is so when it got through.
+    /// The sign that the access succeeded.
     pub(super) through: Through,
 }
 
 #[derive(Clone, Copy)]
 pub(super) enum Through {
-    /// All reads have an answer.
+    /// Every read has an answer.
     Answered,
-    /// An object of the name is there.
+    /// An object of the case's name exists.
     There(&'static str),
-    /// None is whose name ends so besides.
+    /// No object exists whose name is the case's name and this ending.
     Gone(&'static str, &'static str),
-    /// A place in it holds something.
+    /// The object has a value at this pointer.
     Holds(&'static str, &'static str),
-    /// It holds nothing.
+    /// The object has no value at this pointer.
     Lacks(&'static str, &'static str),
-    /// An event of this reason is on the reconciled object.
+    /// An event with this reason exists for the reconciled object.
     Event(&'static str),
 }
 
-/// All of them.
+/// Returns all ways.
 pub(super) fn all() -> Vec<Way> {
-    // Who adds a field adds a way, unless no right is needed: `requeue`, and `children`, which are refused whole.
+    // A new field of an outcome needs a new way, unless it needs no right, as `requeue`, and
+    // `children`, with which every outcome is refused.
     let Outcome {
         apply: _,
         patch: _,
@@ -78,7 +81,7 @@ pub(super) fn all() -> Vec<Way> {
     reads().into_iter().chain(applies()).chain(removals()).chain(prunes()).chain(own()).collect()
 }
 
-/// The same as a guest has it.
+/// Parses `apiVersion/Kind` as a guest's type.
 pub(super) fn guest_kind(text: &str) -> mortise_sdk::Kind {
     let Kind { group, version, kind } = kind(text);
     mortise_sdk::Kind::new(group, version, kind)
@@ -120,7 +123,7 @@ fn service() -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}})
 }
 
-/// What is reconciled in any case.
+/// Returns the object that every case reconciles.
 pub(super) fn nothing() -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap"})
 }
@@ -240,7 +243,7 @@ fn removals() -> [Way; 2] {
     [delete, evict]
 }
 
-/// What a processor has applied before, and wants no longer.
+/// Returns the ways that remove objects which an earlier run has applied.
 fn prunes() -> [Way; 2] {
     fn wanted(namespace: &str, name: &str, label: &str) -> Manifest {
         manifest(namespace, name, &json!({"metadata": {"labels": {"of": label}}}))
@@ -275,12 +278,13 @@ fn prunes() -> [Way; 2] {
     [prune, prune_unlisted]
 }
 
-/// What is named after an account and was wanted before.
+/// Returns the name of an account's object that an earlier run wanted.
 fn former(account: &str) -> String {
     format!("{account}{FORMER}")
 }
 
-/// What is written on the reconciled object itself, and events, which may be on others.
+/// Returns the ways that write to the reconciled object itself, and to events, which may be about
+/// others.
 fn own() -> [Way; 3] {
     let finalizers = Way {
         name: "finalizers",
@@ -331,7 +335,7 @@ fn own() -> [Way; 3] {
     [finalizers, status, events]
 }
 
-/// Two Processors may not declare the same one.
+/// Returns a finalizer of the account's own: two Processors may not declare the same one.
 fn finalizer(account: &str) -> String {
     format!("example.com/{account}")
 }

@@ -1,4 +1,5 @@
-//! What stays different, by the names under which the embedded API's crate documentation explains it.
+//! The accepted differences, by the names under which the embedded API's crate documentation
+//! explains them.
 
 use serde_json::Value;
 
@@ -6,14 +7,14 @@ use super::kind::Kind;
 
 /// A difference that is known and explained.
 pub(super) struct Accepted {
-    /// Its name in the documentation of the crate.
+    /// The name of the difference in the documentation of the crate.
     pub(super) name: &'static str,
-    /// Whether both servers hold the same all the same.
+    /// True if both servers hold the same objects in spite of the difference.
     pub(super) goes_on: bool,
     is_it: fn(&Answers<'_>) -> bool,
 }
 
-/// What the servers said to the last one of some requests.
+/// The servers' answers to the last of some requests.
 pub(super) struct Answers<'a> {
     pub(super) kind: &'a Kind,
     /// The requests up to this one, as the steps of a scenario.
@@ -22,7 +23,7 @@ pub(super) struct Answers<'a> {
     pub(super) real: &'a Value,
 }
 
-/// All of them.
+/// The accepted differences.
 pub(super) const ALL: &[Accepted] = &[
     Accepted { name: "patches that do not fit", goes_on: true, is_it: unfit_patch_quoted },
     Accepted { name: "words of the decoder", goes_on: true, is_it: decoder_put_otherwise },
@@ -43,7 +44,7 @@ fn what_is_accepted_is_explained_in_the_documentation_of_the_embedded_api() {
     }
 }
 
-/// The one that explains why two answers differ.
+/// Returns the accepted difference that explains why two answers differ.
 pub(super) fn find(answers: &Answers<'_>) -> Option<&'static Accepted> {
     ALL.iter().find(|accepted| (accepted.is_it)(answers))
 }
@@ -55,7 +56,7 @@ impl Answers<'_> {
         without(self.embedded, fields) == without(self.real, fields)
     }
 
-    /// The messages of two refusals with the same status and reason.
+    /// Returns the messages of two refusals with the same status and reason.
     fn messages(&self) -> Option<[&str; 2]> {
         let at = |answer: &Value, key: &str| answer["body"][key].clone();
         let is_alike = ["kind", "code", "reason"]
@@ -67,29 +68,29 @@ impl Answers<'_> {
     }
 }
 
-// === which is which ===
+// === conditions of the differences ===
 
-/// The message quotes the patched object with its fields in another order, or the patch.
+/// The message quotes the patched object with its fields in another order, or quotes the patch.
 fn unfit_patch_quoted(answers: &Answers<'_>) -> bool {
     let is_about_patch =
         |message: &str| message.starts_with(" \"\" is invalid: patch: Invalid value: ");
     answers.messages().is_some_and(|messages| messages.into_iter().all(is_about_patch))
 }
 
-/// Go's names of types and of fields that are in one another, and which of several faults it meets first.
+/// The message contains Go's names of types and nested fields, or another of several faults.
 fn decoder_put_otherwise(answers: &Answers<'_>) -> bool {
     const WORDS: [&str; 2] = ["cannot be handled as a", "failed to c"];
     let is_decoder = |message: &str| WORDS.iter().any(|words| message.contains(words));
     answers.messages().is_some_and(|messages| messages.into_iter().all(is_decoder))
 }
 
-/// A strategic patch makes a list of what is of several types.
+/// A strategic patch makes a list with elements of several types.
 fn mixed_list(answers: &Answers<'_>) -> bool {
     let message = answers.real["body"]["message"].as_str().unwrap_or_default();
     message.starts_with("list element types are not identical: ")
 }
 
-/// An answer without some fields.
+/// Returns an answer without some fields.
 fn without(value: &Value, left_out: &[&str]) -> Value {
     match value {
         Value::Object(fields) => {
@@ -101,7 +102,8 @@ fn without(value: &Value, left_out: &[&str]) -> Value {
     }
 }
 
-/// The request holds an empty list or map where there was none, and that is a change, or shown in a message.
+/// The request has an empty list or map in place of an absent one, and the real server treats that
+/// as a change, or shows it in a message.
 fn empty_and_absent_differ(answers: &Answers<'_>) -> bool {
     let concerned = ["ConfigMap", "Secret", "NetworkPolicy"].contains(&answers.kind.name.as_str());
     let is_immutable =
@@ -121,7 +123,7 @@ fn empty_and_absent_differ(answers: &Answers<'_>) -> bool {
         && (is_immutable(answers.real) || generation(answers.real) > generation(answers.embedded))
 }
 
-/// A write of a scale that changes nothing of it is a change.
+/// The real server treats a write of a scale without an effect as a change.
 fn scale_written(answers: &Answers<'_>) -> bool {
     let is_scale = |step: &Value| {
         step["path"].as_str().is_some_and(|path| path.contains("/scale")) && step["method"] != "GET"
@@ -131,7 +133,8 @@ fn scale_written(answers: &Answers<'_>) -> bool {
     is_change || (answers.steps.iter().any(is_scale) && only_replicas_are_disputed(answers))
 }
 
-/// Whether both refuse an apply, and the one that is told of fewer conflicts lacks those about replicas.
+/// Returns whether both servers refuse an apply with conflicts, and one of them reports all but
+/// those about replicas.
 fn only_replicas_are_disputed(answers: &Answers<'_>) -> bool {
     let others = |answer: &Value| -> Vec<Value> {
         let causes = answer["body"]["details"]["causes"].as_array().into_iter().flatten();
@@ -142,7 +145,7 @@ fn only_replicas_are_disputed(answers: &Answers<'_>) -> bool {
         && others(answers.embedded) == others(answers.real)
 }
 
-/// A list whose items are told apart by a key holds one twice.
+/// A list with a key for its items holds two items with the same key.
 fn repeated_key(answers: &Answers<'_>) -> bool {
     let asks = answers.steps.iter().any(|step| holds_name_twice(&step["body"]));
     answers.kind.name == "ServiceAccount"

@@ -1,26 +1,26 @@
-//! The kinds that the sequences are about.
+//! The kinds of the random sequences.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// A kind, and what its objects are made of.
+/// A kind, with the schema of its objects.
 #[derive(Debug, Clone)]
 pub(super) struct Kind {
     /// The group, empty for the core group.
     pub(super) group: String,
     pub(super) versions: Vec<String>,
-    /// As the field of objects.
+    /// The kind's name as in the field `kind` of objects.
     pub(super) name: String,
     pub(super) plural: String,
-    /// What stands beside `apiVersion`, `kind` and `metadata`, as a schema.
+    /// The schema of the fields beside `apiVersion`, `kind` and `metadata`.
     pub(super) schema: Value,
-    /// Whether there is a resource `status` of it.
+    /// True if the kind has the subresource `status`.
     pub(super) has_status: bool,
-    /// Whether there is a resource `scale` of it, in its first version.
+    /// True if the kind has the subresource `scale`, in its first version.
     pub(super) has_scale: bool,
 }
 
-/// A built-in kind as shapes.yaml has it.
+/// A built-in kind as written in shapes.yaml.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Shape {
@@ -35,12 +35,12 @@ struct Shape {
 // === impl Kind ===
 
 impl Kind {
-    /// `group/version`, or the version alone in the core group.
+    /// Returns `group/version`, or the version alone in the core group.
     pub(super) fn api_version(&self, version: &str) -> String {
         if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
     }
 
-    /// Where the objects of a namespace are.
+    /// Returns the path of the objects of a namespace.
     pub(super) fn collection(&self, version: &str, namespace: &str) -> String {
         let root = if self.group.is_empty() { "/api/" } else { "/apis/" };
         format!("{root}{}/namespaces/{namespace}/{}", self.api_version(version), self.plural)
@@ -63,19 +63,19 @@ impl From<Shape> for Kind {
     }
 }
 
-/// Those that both servers know by themselves.
+/// Returns the kinds that both servers have built in.
 pub(super) fn built_in() -> Vec<Kind> {
     let shapes: Vec<Shape> =
         serde_saphyr::from_str(include_str!("shapes.yaml")).expect("shapes.yaml holds shapes");
     shapes.into_iter().map(Kind::from).collect()
 }
 
-/// The CRDs of the others.
+/// Returns the CRDs of the custom kinds.
 pub(super) fn definitions() -> Vec<Value> {
     serde_saphyr::from_multiple(include_str!("crds.yaml")).expect("crds.yaml holds CRDs")
 }
 
-/// Those that the CRDs define.
+/// Returns the kinds that the CRDs define.
 pub(super) fn custom() -> Vec<Kind> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = |definition: &Value| {

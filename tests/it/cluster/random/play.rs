@@ -1,4 +1,5 @@
-//! Plays a sequence on both servers at once, and says where their answers part.
+//! Plays a sequence on both servers at the same time, and finds the first difference of their
+//! answers.
 
 use std::sync::LazyLock;
 
@@ -15,47 +16,51 @@ use super::{
     step::{Body, GENERATED, Sequence, Step},
 };
 
-/// The two that are compared.
+/// The two servers that are compared.
 #[derive(Clone)]
 pub(super) struct Servers {
     pub(super) embedded: Router,
     pub(super) real: Router,
 }
 
-/// What a sequence came to.
+/// The result of a sequence.
 #[derive(Debug, Default)]
 pub(super) struct Played {
     /// The accepted differences that occurred, by name.
     pub(super) accepted: Vec<&'static str>,
-    /// How many requests were answered, by status.
+    /// The status of each answer.
     pub(super) statuses: Vec<u64>,
-    /// The first difference that nobody accepts.
+    /// The first difference that is not accepted.
     pub(super) difference: Option<Difference>,
 }
 
-/// Where the answers parted.
+/// A difference between the servers' answers.
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) text: String,
-    /// The requests up to it, as the steps of a scenario with the real server's answers.
+    /// The requests up to the difference, as the steps of a scenario with the real server's
+    /// answers.
     pub(super) steps: Value,
-    /// Why it may not be there when the same is played again.
+    /// The reason why the difference may be absent when the sequence is played again, if there is
+    /// one.
     pub(super) passing: Option<Passing>,
 }
 
-/// What depends on more than the requests. The test can hold neither still: there are no means to stop the clock of the real server or
-/// to wait for its caches.
+/// Differences that depend on more than the requests. The test cannot prevent them: it can neither
+/// stop the clock of the real server nor wait for its caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Passing {
-    /// All of it is a warning of the real server about an earlier state. Kubernetes tries a write on what its watch cache holds, and
-    /// once more on what is stored if the first try was too late; what the first one warned of is told all the same.
+    /// Only a warning of the real server about an earlier state differs. Kubernetes tries a write
+    /// on the content of its watch cache, and once more on the stored object if the cache was
+    /// outdated; warnings of the first try are returned all the same.
     LateWarning,
-    /// All of it are resource versions. The times of managers have seconds; where Kubernetes sees a change that is none, it puts
-    /// the present time there, which makes a new version only if a second has begun since.
+    /// Only resource versions differ. The times of managers have a resolution of seconds; where
+    /// Kubernetes takes a request for a change that is none, it sets the present time, which makes
+    /// a new version only if a new second has begun.
     Clock,
 }
 
-/// One server's side of a sequence.
+/// A server's side of a sequence.
 struct Side<'a> {
     server: &'a Router,
     names: Names,
@@ -64,7 +69,7 @@ struct Side<'a> {
     first: Map<String, Value>,
 }
 
-/// Plays all steps in a new namespace, then compares what is left.
+/// Plays all steps in a new namespace, then compares the remaining objects.
 pub(super) async fn play(servers: &Servers, sequence: &Sequence, namespace: &str) -> Played {
     let mut sides = [Side::new(&servers.embedded), Side::new(&servers.real)];
     let mut played = Played::default();
@@ -108,7 +113,8 @@ pub(super) async fn play(servers: &Servers, sequence: &Sequence, namespace: &str
     played
 }
 
-/// Whether the real server warns of more than the embedded one, only of what it warned of before, and all else is the same.
+/// Returns whether only the warnings differ, and the real server's additional ones repeat earlier
+/// warnings.
 fn is_late_warning(answers: &Answers<'_>) -> bool {
     let is_same = |key: &str| answers.embedded[key] == answers.real[key];
     let Some(warnings) = answers.real["warnings"].as_array().filter(|_| !is_same("warnings"))
@@ -144,7 +150,7 @@ impl<'a> Side<'a> {
         Self { server, names: Names::default(), latest: Map::new(), first: Map::new() }
     }
 
-    /// Sends a step: the request as a scenario has it, and the answer as it is compared.
+    /// Sends a step. Returns the request in the form of a scenario, and the normalised answer.
     async fn answer(&mut self, path: &str, step: &Step) -> (Value, Value) {
         let request = self.request(path, step);
         let got = run::request(self.server, &request, &self.names).await;
@@ -189,7 +195,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// An object with some fields replaced.
+/// Returns an object with some fields replaced.
 fn edited(latest: Option<&Value>, fields: &Value) -> Value {
     let mut object = latest.cloned().unwrap_or_else(|| json!({}));
     for (key, value) in fields.as_object().into_iter().flatten() {
@@ -204,20 +210,22 @@ fn edited(latest: Option<&Value>, fields: &Value) -> Value {
     object
 }
 
-/// After an unknown field Kubernetes looks at no other one of a map, and it looks at them in any order.
+/// Part of a message. After an unknown field Kubernetes checks no other field of a map, and it
+/// checks fields in random order.
 const UNKNOWN: &str = "field not declared in schema";
 
-/// A resource version in an object that a message quotes.
+/// Matches a resource version in an object that a message quotes.
 static QUOTED_VERSION: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r#"(resourceVersion\\+":\\+")\d+"#).expect("it is a pattern"));
 
-/// An address in the cluster, in a message.
+/// Matches an address in the cluster, in a message.
 static ADDRESS: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b10\.0\.\d+\.\d+\b").expect("it is a pattern"));
 
-/// Takes out what the real server says differently each time: the order of several causes in a message, which of the faults
-/// of a typed object it met, versions and addresses that it quotes, a generated name that is refused, the
-/// order of generated names, ports that it chose.
+/// Removes the parts of an answer that vary with each request to the real server: the order of
+/// several causes in a message, which of several faults of a typed object it found, quoted versions
+/// and addresses, a generated name that is refused, the order of generated names, and ports that it
+/// chose.
 fn unstable(answer: &mut Value) {
     if let Some(Value::String(message)) = answer.pointer_mut("/body/message")
         && let Some((which, _)) = message.split_once("): ")
@@ -255,7 +263,8 @@ fn unstable(answer: &mut Value) {
             *port = json!("PORT");
         }
         if let Some(items) = body.get_mut("items").and_then(Value::as_array_mut) {
-            // Generated names are in any order; the placeholders of uids are in that of their making.
+            // Generated names are in random order; the placeholders of uids are in the order of
+            // creation.
             if items.iter().any(|item| item["metadata"].get("generateName").is_some()) {
                 items.sort_by_key(|item| item["metadata"]["uid"].to_string());
             }

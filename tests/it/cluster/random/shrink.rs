@@ -1,4 +1,4 @@
-//! Plays a sequence that failed again, makes it as short as it can be, and writes it down.
+//! Plays a sequence that failed again, makes it as short as possible, and prints it.
 
 use proptest::strategy::ValueTree as _;
 use serde_json::json;
@@ -8,13 +8,14 @@ use super::{
     play::{Difference, Played},
 };
 
-/// How often a sequence is played to make it shorter.
+/// The maximum number of plays of a sequence to shorten it.
 const TRIES: usize = 100;
 
-/// How often a sequence that failed once is played alone before it counts as one that does not fail.
+/// Number of times that a sequence which failed once is played alone before it counts as one that
+/// does not fail.
 const REPLAYS: usize = 3;
 
-/// Whether the sequence of a seed fails again.
+/// Returns whether the sequence of a seed fails again.
 pub(super) async fn fails_again(comparison: &Comparison, seed: u64) -> bool {
     let sequence = comparison.tree(seed).current();
     for _ in 0..REPLAYS {
@@ -25,7 +26,8 @@ pub(super) async fn fails_again(comparison: &Comparison, seed: u64) -> bool {
     false
 }
 
-/// What the sequence of a seed fails with at its shortest; none if it does not when it is played again.
+/// Returns the failure of a seed's sequence at its shortest; `None` if it does not fail when played
+/// again.
 pub(super) async fn shortest(comparison: &Comparison, seed: u64) -> Option<String> {
     let mut tree = comparison.tree(seed);
     let mut shortest: Option<Played> = None;

@@ -1,7 +1,8 @@
-//! One request of a sequence, and how it is made by chance.
+//! The requests of a random sequence, and their generation.
 //!
-//! A step is generated before anything is sent. What depends on an answer stands in it as a blank that each server's own last
-//! answer fills: `${uid}`, `${current}` and `${stale}` (resource versions).
+//! A step is generated before any request is sent. Values that depend on an answer are
+//! placeholders, which each server's own last answer fills: `${uid}`, `${current}` and `${stale}`
+//! (resource versions).
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -16,48 +17,49 @@ use serde_json::{Map, Value, json};
 
 use super::{kind::Kind, value};
 
-/// What a sequence does with one kind.
+/// The requests of a sequence, all about one kind.
 #[derive(Debug, Clone)]
 pub(super) struct Sequence {
     pub(super) kind: Arc<Kind>,
     pub(super) steps: Vec<Step>,
 }
 
-/// One request.
+/// A request.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
     pub(super) method: &'static str,
     pub(super) version: String,
-    /// The object; none: the collection.
+    /// The name of the object; `None`: the collection.
     pub(super) name: Option<&'static str>,
-    /// `status`, `scale`; empty for the object itself.
+    /// `status` or `scale`; empty for the object itself.
     pub(super) subresource: &'static str,
     pub(super) query: String,
     pub(super) content_type: Option<&'static str>,
     pub(super) body: Body,
 }
 
-/// What is sent.
+/// The body of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Body {
     None,
-    /// This.
+    /// This value.
     Given(Value),
-    /// The server's last answer for the object, with these fields in place of its own; in `metadata`, one by one.
+    /// The last object that the server returned, with these fields in place of its own; in
+    /// `metadata`, field by field.
     Edited(Value),
 }
 
-/// The managers that apply.
+/// The field managers that apply.
 const MANAGERS: [&str; 3] = ["m1", "m2", "m3"];
-/// What generated names begin with.
+/// The prefix of generated names.
 pub(super) const GENERATED: &str = "g-";
-/// Where a controller makes service accounts, there is one that nobody asked for.
+/// Excludes the service account that a controller creates in every namespace.
 const NOT_DEFAULT: &str = "&fieldSelector=metadata.name%21%3Ddefault";
 const LONGEST: usize = 14;
-/// How large a part of the requests concerns a subresource.
+/// The share of requests for a subresource.
 const SUBRESOURCES: f64 = 0.2;
 
-/// Sequences about one of these kinds.
+/// Generates sequences about one of these kinds.
 pub(super) fn sequence(kinds: Vec<Kind>) -> BoxedStrategy<Sequence> {
     Union::new(kinds.into_iter().map(|kind| of(&Arc::new(kind)))).boxed()
 }
@@ -111,7 +113,7 @@ fn apply(kind: &Arc<Kind>) -> impl Strategy<Value = Step> + use<> {
     })
 }
 
-/// Read, edited, written back.
+/// Generates an update: the object is read, edited and written back.
 fn update(kind: &Arc<Kind>) -> impl Strategy<Value = Step> + use<> {
     let version = prop_oneof![
         12 => Just(None),
@@ -215,7 +217,7 @@ fn read(kind: &Arc<Kind>) -> impl Strategy<Value = Step> + use<> {
 
 // === parts ===
 
-/// Which object is meant, in which version.
+/// An object's place: kind, version, name and subresource.
 #[derive(Debug, Clone)]
 struct Place {
     kind: Arc<Kind>,
@@ -252,7 +254,7 @@ impl Place {
         Step { method, version, name, subresource: self.subresource, query, content_type, body }
     }
 
-    /// An object with its type; of `scale`, that one's type and replicas.
+    /// Adds the type to an object; for `scale`, returns a `Scale` with the replicas only.
     fn typed(&self, fields: Map<String, Value>) -> Value {
         let mut object = Value::Object(self.cut_map(fields));
         let (api_version, kind) = match self.subresource {
@@ -279,7 +281,7 @@ impl Place {
 }
 
 impl Step {
-    /// Reads the whole collection.
+    /// Returns a read of the whole collection.
     pub(super) fn list(version: &str) -> Self {
         Self {
             method: "GET",
@@ -292,12 +294,12 @@ impl Step {
         }
     }
 
-    /// The same of the whole collection.
+    /// Returns the same request for the whole collection.
     fn of_all(self) -> Self {
         Self { name: None, subresource: "", ..self }
     }
 
-    /// The path and query.
+    /// Returns the path and the query.
     pub(super) fn path(&self, kind: &Kind, namespace: &str) -> String {
         let mut path = kind.collection(&self.version, namespace);
         for part in
@@ -317,7 +319,7 @@ impl Step {
     }
 }
 
-/// `fieldManager`, `force`, `fieldValidation`, `dryRun`.
+/// Generates `fieldManager`, `force`, `fieldValidation` and `dryRun`.
 fn query(is_apply: bool) -> impl Strategy<Value = String> {
     let manager =
         option::weighted(if is_apply { 0.99 } else { 0.4 }, sample::select(&MANAGERS[..]));
@@ -337,7 +339,7 @@ fn query(is_apply: bool) -> impl Strategy<Value = String> {
     })
 }
 
-/// The fields of an object, with metadata but without its type and name.
+/// Generates the fields of an object, with metadata but without its type and name.
 fn object(kind: &Arc<Kind>) -> impl Strategy<Value = Map<String, Value>> + use<> {
     (value::fields(&kind.schema), metadata()).prop_map(|(mut object, metadata)| {
         object.insert("metadata".to_owned(), metadata);
@@ -345,7 +347,7 @@ fn object(kind: &Arc<Kind>) -> impl Strategy<Value = Map<String, Value>> + use<>
     })
 }
 
-/// As [`object`], with some values replaced by null.
+/// Generates fields as [`object`] does, with some values replaced by null.
 fn holes(kind: &Arc<Kind>) -> impl Strategy<Value = Map<String, Value>> + use<> {
     let holes = vec(any::<sample::Index>(), 0..3);
     (object(kind), holes).prop_map(|(object, holes)| {
@@ -389,7 +391,7 @@ fn metadata() -> impl Strategy<Value = Value> {
     })
 }
 
-/// All places below a value, with what is there.
+/// Collects the pointers of all places below a value, with their values.
 fn pointers(value: &Value, at: &mut String, out: &mut Vec<(String, Value)>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),

@@ -1,4 +1,5 @@
-//! Values for a schema: mostly as it asks, few and alike, so that they meet each other; sometimes not as it asks.
+//! Values for a schema: mostly valid, from few alternatives so that they coincide, and sometimes
+//! invalid.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +11,14 @@ use proptest::{
 };
 use serde_json::{Map, Value, json};
 
-/// The keys of maps and the texts of all else.
+/// The keys of maps, and all texts.
 const TEXTS: [&str; 3] = ["a", "b", "c"];
-/// How many fields of a record are there, on the average.
+/// The average number of fields of a record that are present.
 const FIELDS: f64 = 3.5;
-/// How often a required field is there: often enough that most objects are valid.
+/// The probability that a required field is present: high enough that most objects are valid.
 const REQUIRED: f64 = 0.97;
 
-/// A value for a place that has this schema.
+/// Generates a value for a place with this schema.
 pub(super) fn value(schema: &Value) -> BoxedStrategy<Value> {
     prop_oneof![
         196 => right(schema),
@@ -27,7 +28,7 @@ pub(super) fn value(schema: &Value) -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// An object that has this schema: the fields beside `apiVersion`, `kind` and `metadata`.
+/// Generates an object with this schema: the fields beside `apiVersion`, `kind` and `metadata`.
 pub(super) fn fields(schema: &Value) -> BoxedStrategy<Map<String, Value>> {
     let as_map = |value| match value {
         Value::Object(map) => map,
@@ -91,7 +92,7 @@ fn list(schema: &Value) -> BoxedStrategy<Value> {
         Some("set") => Vec::new(),
         _ => return items.prop_map(Value::Array).boxed(),
     };
-    // Mostly without items that are the same by their keys.
+    // Mostly without items of the same key.
     let defaults = schema["items"]["properties"].clone();
     let distinct = move |items: Vec<Value>| {
         let identity = |item: &Value| {
@@ -111,7 +112,7 @@ fn list(schema: &Value) -> BoxedStrategy<Value> {
     prop_oneof![30 => items.clone().prop_map(distinct), 1 => items].prop_map(Value::Array).boxed()
 }
 
-/// An object that may hold more than its schema says.
+/// Generates an object that may have more fields than its schema.
 fn opened(schema: &Value) -> BoxedStrategy<Value> {
     let more = option::weighted(0.5, (sample::select(&["x", "y"][..]), anything()));
     (record(schema), more)
@@ -150,7 +151,7 @@ fn embedded(schema: &Value) -> BoxedStrategy<Value> {
     whole.prop_map(build).boxed()
 }
 
-/// Where there is no schema.
+/// Generates a value for a place without a schema.
 fn anything() -> BoxedStrategy<Value> {
     let leaf = sample::select(vec![json!("a"), json!("b"), json!(1), json!(true), json!(0.5)]);
     let map = |inner: BoxedStrategy<Value>| {

@@ -1,18 +1,21 @@
-//! What guests want written, wherever a test runs one: in the cases of all guests, in the golden cases, in the generated cases, and
-//! for the APIRules of the tests of the whole host (`it::host`).
+//! The writes that guests want, from all tests that run a guest: the cases of all guests, the
+//! golden cases, the generated cases, and the APIRules of the tests of the whole host (`it::host`).
 //!
-//! A guest that has cases is in [`of_guests`], or its folder is missed; the cases, the golden ones and the generated ones are all that
-//! there are. So that a guest of ours, which never patches, does not keep patches out, a puppet makes some. Not sent:
+//! Every guest with cases is in [`of_guests`], or a test fails; all cases, golden cases and
+//! generated cases are used. Our own guests never patch, so a puppet makes some patches. Not sent:
 //!
-//! - what puppets are told to write in `it::host`: the words of those tests, and no guest's; `ConfigMaps` with labels and data, with
-//!   which everything that is sent here has more in common than the test could learn from them;
-//! - what a guest returns to `it::guests`, where calls are looked at: nothing comes of it, in no cluster;
-//! - what is written in `it::cluster`: a real API server judges it there;
-//! - parts of objects that the unit tests of a guest look at: the same functions make the whole ones in its cases.
+//! - the writes of puppets in `it::host`, which are chosen by those tests and by no guest:
+//!   `ConfigMaps` with labels and data, which test nothing beyond the objects that are sent here;
+//! - the outcomes of guests in `it::guests`, which tests calls: they are never written, in no
+//!   cluster;
+//! - the writes in `it::cluster`: a real API server validates them there;
+//! - parts of objects in the unit tests of a guest: the same functions make the whole objects in
+//!   its cases.
 //!
-//! What a puppet is told may be wrong on purpose, to see it refused, also in the generated cases. So the embedded API is asked first:
-//! what that takes, the real server must take; what that refuses, the real server must refuse in the same words. What any other guest
-//! produces must be taken.
+//! The script of a puppet may be wrong on purpose, to test the refusal, also in the generated
+//! cases. So the object is sent to the embedded API first: an object that it accepts, the real
+//! server must accept; an object that it refuses, the real server must refuse with the same
+//! message. An object of any other guest must be accepted.
 
 use std::{cell::RefCell, marker::PhantomData, path::Path};
 
@@ -28,17 +31,17 @@ use crate::{
     goldens, host,
 };
 
-/// How a guest has an object written.
+/// The way in which a guest writes an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
     Apply,
-    /// To this object of somebody else.
+    /// A patch of this object of another owner.
     Patch(String),
-    /// Of any object of the kind.
+    /// The status of any object of the kind.
     Status,
 }
 
-/// Who says what is written.
+/// The origin of an object's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     /// The guest.
@@ -50,16 +53,16 @@ pub(super) enum Said {
 /// An object that a guest has written.
 #[derive(Debug, Clone)]
 pub(super) struct Produced {
-    /// Where it was produced.
+    /// The name of the case that produced it.
     pub(super) case: String,
     pub(super) said: Said,
     pub(super) way: Way,
     pub(super) object: Value,
 }
 
-/// All that was produced, and the definitions of the kinds that only tests have.
+/// Everything that was produced, and the definitions of kinds that only tests have.
 pub(super) struct All {
-    /// By source; none of them is empty.
+    /// The objects by source; no source is empty.
     pub(super) sources: Vec<(&'static str, Vec<Produced>)>,
     pub(super) definitions: Vec<Value>,
 }
@@ -68,7 +71,7 @@ thread_local! {
     static WRITTEN: RefCell<Vec<(Way, Value)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A guest of which is kept what it wants written.
+/// A guest that records the writes of its outcomes.
 struct Recorded<P>(PhantomData<P>);
 
 impl<P: Processor> Processor for Recorded<P> {
@@ -90,7 +93,7 @@ impl<P: Processor> Processor for Recorded<P> {
         WRITTEN.with_borrow_mut(|kept| {
             if let Ok(outcome) = &outcome {
                 kept.extend(outcome.apply.iter().map(manifest(Way::Apply)));
-                // What it is a part of is known at the end.
+                // The patched object is known at the end of the case.
                 kept.extend(outcome.patch.iter().map(manifest(Way::Patch(String::new()))));
             }
             kept.extend(status.iter().map(|status| (Way::Status, parsed(status))));
@@ -99,7 +102,7 @@ impl<P: Processor> Processor for Recorded<P> {
     }
 }
 
-/// All sources.
+/// Returns the objects of all sources.
 pub(super) fn all() -> All {
     let mut sources = of_guests();
     let named: Vec<&str> = sources.iter().map(|(folder, _)| *folder).collect();
@@ -113,7 +116,7 @@ pub(super) fn all() -> All {
     All { sources, definitions: generated::crds() }
 }
 
-/// Each guest that has cases, by its folder.
+/// Returns the objects of each guest that has cases, by its folder.
 fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
     vec![
         ("guests/api-rule", in_cases::<api_rule::ApiRules>("guests/api-rule")),
@@ -121,7 +124,8 @@ fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
     ]
 }
 
-/// What was written since it was last asked, where these objects are there; patches of others come to nothing.
+/// Takes the recorded writes, for a case with these objects. Patches of missing objects are
+/// dropped: they have no effect.
 fn written(case: &str, said: Said, objects: &[Value]) -> Vec<Produced> {
     let is_same = |one: &Value, other: &Value| {
         ["/apiVersion", "/kind", "/metadata/namespace", "/metadata/name"]
@@ -135,7 +139,7 @@ fn written(case: &str, said: Said, objects: &[Value]) -> Vec<Produced> {
             }
             way => way,
         };
-        // What names no kind the host refuses.
+        // The host refuses an object without a kind.
         let is_object = object["kind"].is_string();
         is_object.then(|| Produced { case: case.to_owned(), said, way, object })
     };
@@ -154,7 +158,8 @@ fn in_cases<P: Processor>(folder: &str) -> Vec<Produced> {
     all
 }
 
-/// What is applied for valid rules, also in the cases that end before it is, and what the status of every rule says.
+/// Returns the objects applied for valid rules, also in cases that end before that, and the status
+/// of every rule.
 fn in_goldens() -> Vec<Produced> {
     let applied = goldens::applied().into_iter();
     let by_guest = |way: Way| {
@@ -165,7 +170,7 @@ fn in_goldens() -> Vec<Produced> {
     applied.chain(said.map(by_guest(Way::Status))).collect()
 }
 
-/// What an APIRule of the tests of the whole host leads to.
+/// Returns the objects written for an APIRule of the tests of the whole host.
 fn of_hosts() -> Vec<Produced> {
     let objects = host::shop();
     let stub = Stub::new().objects(objects.clone());
@@ -177,19 +182,19 @@ fn of_hosts() -> Vec<Produced> {
     written("the whole host", Said::ByGuest, &objects)
 }
 
-/// The same cases that both hosts are compared by.
+/// Returns the objects of the generated cases, the same by which stub and host are compared.
 fn in_generated() -> Vec<Produced> {
     let crds = generated::crds();
     let mut all = Vec::new();
     for (index, case) in generated::all().iter().enumerate() {
-        // One that comes to no rest has written all the same.
+        // A case that does not come to rest has written objects too.
         let _ = case::run::<Recorded<Puppet>>(case, &crds);
         all.extend(written(&format!("generated {index}"), Said::ByTest, &case.objects));
     }
     all
 }
 
-/// Parts of objects of somebody else: one field of a map, one item of a list.
+/// Returns patches of other owners' objects: one field of a map, one item of a list.
 fn patched() -> Vec<Produced> {
     let metadata = |name: &str| json!({"name": name, "namespace": "default"});
     let settings = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("settings"), "data": {"theirs": "1"}});

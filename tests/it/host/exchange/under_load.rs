@@ -1,4 +1,5 @@
-//! Swaps while there is much to do: nothing is lost, no key is on two versions at once, and no call waits for a swap.
+//! Swaps under load: no change is lost, no key runs on two versions at once, and no call waits for
+//! a swap.
 
 use std::{collections::HashMap, fs, sync::Arc};
 
@@ -15,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 use crate::host::PUPPET;
 
-/// So long after one swap the next one begins.
+/// The interval of swaps.
 const EVERY: Duration = Duration::from_millis(200);
 const OBJECTS: u64 = 2_000;
 
-/// Two compiled modules, each of which says in what it makes that it was it.
+/// Loads two compiled modules, each of which writes its own name into the objects that it makes.
 async fn modules() -> [Loaded; 2] {
     let path = guest(PUPPET).unwrap();
     let engine = desk::engine(Some(&path.parent().unwrap().join("mortise-cache")), false).unwrap();
@@ -33,14 +34,16 @@ async fn modules() -> [Loaded; 2] {
     [load("0", bytes.clone()).await, load("1", rebuilt(&bytes, "1")).await]
 }
 
-/// The version that comes with the swap of this number: its module in turn, and the number for its name.
+/// Returns the version of the swap with this number: one of the modules in turn, named by the
+/// number.
 fn version(modules: &[Loaded; 2], swap: u64) -> Loaded {
     let loaded = modules[usize::try_from(swap % 2).unwrap()].clone();
     let description = Description { version: swap.to_string(), ..(*loaded.description).clone() };
     Loaded { description: Arc::new(description), ..loaded }
 }
 
-/// Somebody changes objects at random until told to stop. How often each was changed.
+/// Changes random objects as another user until told to stop. Returns the number of changes of each
+/// object.
 async fn change(stage: &Stage, stop: &CancellationToken) -> Vec<u64> {
     let mut dice = Dice(7);
     let mut sequences = vec![0; usize::try_from(OBJECTS).unwrap()];
@@ -54,7 +57,7 @@ async fn change(stage: &Stage, stop: &CancellationToken) -> Vec<u64> {
     sequences
 }
 
-/// Exchanges one module for the other again and again.
+/// Swaps the two modules repeatedly.
 async fn swap(stage: &Stage, modules: &[Loaded; 2], swaps: u64) {
     let begin = Instant::now();
     for swap in 1..=swaps {
@@ -63,12 +66,12 @@ async fn swap(stage: &Stage, modules: &[Loaded; 2], swaps: u64) {
     }
 }
 
-/// On which versions each key ran, in order.
+/// The versions that each key ran on, in order.
 #[derive(Default)]
 struct Ran(HashMap<String, Vec<u64>>);
 
 impl Ran {
-    /// Gives back on which version it was.
+    /// Adds a report, and returns its version.
     fn take(&mut self, report: &Report) -> u64 {
         assert_eq!(report.failure, None, "{report:#?}");
         let version = report.version.as_ref().unwrap().version.parse().unwrap();
@@ -82,8 +85,9 @@ impl Ran {
     }
 }
 
-/// Reads what comes until nothing is left to do after the storm. Ends the changes when all keys have run on the last version: each
-/// runs once more for that, and would find what it had missed.
+/// Reads reports until nothing is left to do after the last swap. Stops the changes when all keys
+/// have run on the last version: each key runs once more for that, and would find a change that it
+/// had missed.
 async fn reports(
     stage: &Stage,
     stop: &CancellationToken,
@@ -105,7 +109,7 @@ async fn reports(
     ran
 }
 
-/// Swaps so often while objects change at random, and looks at what is there afterwards.
+/// Swaps `swaps` times while objects change at random, and checks the final state.
 async fn storm(swaps: u64) {
     let modules = modules().await;
     let scene = Scene::new(vec![version(&modules, 0)]);
@@ -129,7 +133,7 @@ async fn storm(swaps: u64) {
         (format!("puppet-o{number}"), last)
     };
     let expected: BTreeMap<_, _> = sequences.iter().enumerate().map(expected).collect();
-    // The watch may still have to show the last changes.
+    // The watch may not have delivered the last changes yet.
     while let Some((name, made)) =
         stage.made("puppet").into_iter().find(|(name, made)| expected[name] != *made)
     {
@@ -154,7 +158,7 @@ async fn a_short_storm_of_swaps_loses_nothing() {
     storm(25).await;
 }
 
-/// A minute of it: `cargo test -p mortise-tests --test it -- --ignored a_storm_of_swaps`.
+/// A minute of swaps: `cargo test -p mortise-tests --test it -- --ignored a_storm_of_swaps`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes some minutes"]
 async fn a_storm_of_swaps_loses_nothing() {
@@ -195,8 +199,9 @@ async fn a_call_waits_for_a_free_place_and_never_for_a_swap() {
         }
     };
     tokio::join!(swap, read);
-    // Four at once, each for a second, whatever is exchanged meanwhile. Those that ran then end where they began; what had changed
-    // comes next; and then once more those that the new version has not seen.
+    // Four calls run at once, each for a second, whatever is swapped meanwhile. Calls that ran at
+    // the swap end on their version; the changed keys come next; then the keys that the new version
+    // has not seen run once more.
     let rows: Vec<(u64, &str, &[String])> = vec![
         (1, "1", &names[..4]),
         (2, "2", &names[4..8]),

@@ -1,4 +1,4 @@
-//! What becomes of what a processor holds when its Processor is deleted.
+//! The effects of deleting a Processor on the objects that its processor holds.
 
 use serde_json::json;
 
@@ -8,7 +8,8 @@ const SECRET_COPY: &str = "guests/secret-copy";
 const COPY: &str = "copy.mortise.dev/v1/SecretCopy";
 const FINALIZER: &str = "copy.mortise.dev/copies";
 
-/// A place with a `SecretCopy` that has been carried out: the Secret `s` is copied to the namespace `default`.
+/// Sets up a `SecretCopy` that has been carried out: the Secret `s` is copied to the namespace
+/// `default`.
 async fn copied(spec: &Value) -> Place {
     let place = Place::new().await;
     place.put("copy.wasm", SECRET_COPY);
@@ -46,7 +47,7 @@ impl Place {
         serde_json::to_value(self.objects(COPY).await.get("c").await.unwrap()).unwrap()
     }
 
-    /// The object was left, without a finalizer of the processor.
+    /// Asserts that the `SecretCopy` was left without the processor's finalizer.
     async fn assert_let_go(&self) {
         let copy = self.copy().await;
         assert_eq!(copy["metadata"].get("finalizers"), None, "{copy:#}");
@@ -113,7 +114,7 @@ async fn an_object_that_has_left_the_selection_is_let_go_too_by_a_host_that_is_n
 async fn an_object_that_left_the_selection_while_no_host_ran_is_let_go_by_the_next_one() {
     let mut place = Place::new().await;
     let finalizers = json!({"finalizers": ["example.com/held"]});
-    // A finalizer of the same name on what another reconciler selects.
+    // A finalizer of the same name on an object that another reconciler selects.
     let theirs = object(CONFIG_MAP, "theirs", &json!({"metadata": finalizers}));
     let play = |script: Value| {
         Play::new("puppet")

@@ -1,4 +1,4 @@
-//! What each field of a spec does.
+//! The effect of each field of a spec.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::*;
 
 const MISBEHAVE: &str = "tests/guests/misbehave";
 
-/// A `ConfigMap` that the puppet reconciles as its configuration says.
+/// Returns a `ConfigMap` that the puppet reconciles by its configured script.
 fn played(name: &str) -> Value {
     object(CONFIG_MAP, name, &json!({"metadata": {"labels": {"play": "yes"}}}))
 }
 
-/// A puppet that applies `<name>-made` for each of its objects, with this in it.
+/// Returns a puppet that applies `<name>-made` with this value for each of its objects.
 fn makes(value: &str) -> Play {
     let manifest = manifest(&made("$(name)-made", &json!({"value": value})));
     let script = outcome(&json!({"apply": [manifest]}));
@@ -61,7 +61,7 @@ async fn where_a_new_module_is_not_there_the_former_goes_on_until_it_is() {
     assert_eq!(place.reason("rules", "Ready", "FormerVersion").await.0, "True");
     place.apply(&[played("b")]).await;
     place.until_object(CONFIG_MAP, "b-made", "the former version runs", holds("1")).await;
-    // No event tells of a file: it is looked for again.
+    // Files cause no watch events, so the host looks for the module again.
     place.put("next.wasm", PUPPET);
     place.reason("rules", "Loaded", "Loaded").await;
     place.reason("rules", "Ready", "Runs").await;
@@ -80,7 +80,7 @@ async fn a_suspended_processor_keeps_what_waits_and_runs_it_afterwards() {
     place.reason("rules", "Synced", "Synced").await;
     let runs = place.runs("rules");
 
-    // Of a version at work, nothing but the pace changes.
+    // Suspending an active version changes nothing but its pace.
     place.edit("rules", json!({"suspend": true})).await;
     place.reason("rules", "Ready", "Suspended").await;
     place.apply(&[played("b")]).await;
@@ -241,7 +241,7 @@ async fn a_host_that_starts_anew_writes_no_status() {
     let before = place.processors().get("rules").await.unwrap();
     place.restart().await;
     place.api.reset_requests();
-    // The runs are no news, another spec is.
+    // The runs of the new host cause no write of the status; a new object does.
     place.until_runs("rules", 2).await;
     place.until_idle().await;
     place.apply(&[played("c")]).await;
@@ -293,7 +293,7 @@ async fn a_status_is_written_once_a_second_at_most() {
 }
 
 impl Place {
-    /// How often a status of a Processor was written.
+    /// Returns the number of writes to the statuses of Processors.
     fn statuses(&self) -> u64 {
         let requests = self.api.requests();
         let is_status =
@@ -301,7 +301,7 @@ impl Place {
         requests.iter().filter(|(kind, _)| is_status(kind)).map(|(_, count)| count).sum()
     }
 
-    /// Waits until at least so many runs of a Processor have ended.
+    /// Waits until at least `count` runs of a Processor have ended.
     async fn until_runs(&self, name: &str, count: u64) {
         let mut activity = self.host.activity();
         let reached = async {
@@ -312,7 +312,7 @@ impl Place {
         timeout(GUARD, reached).await.expect("the runs are made");
     }
 
-    /// Makes a Processor of the guest that does wrong.
+    /// Applies a Processor of the misbehaving guest.
     async fn misbehave(&self, name: &str, spec: &Value) {
         let mut fields =
             json!({"module": {"path": "misbehave.wasm"}, "serviceAccountName": "puppet"});
@@ -322,12 +322,12 @@ impl Place {
     }
 }
 
-/// A `ConfigMap` for the guest that does wrong.
+/// Returns a `ConfigMap` for the misbehaving guest.
 fn misbehaving(name: &str) -> Value {
     object(CONFIG_MAP, name, &json!({"metadata": {"labels": {"test": "misbehave"}}}))
 }
 
-/// A puppet that may hold a finalizer.
+/// Returns a puppet that may hold a finalizer.
 fn held_puppet() -> Play {
     Play::new("puppet")
         .reconciles_with(

@@ -1,4 +1,5 @@
-//! Modules that change on disk while the host runs. In real time: it is the system that tells of files.
+//! Modules that change on disk while the host runs. In real time, since file events come from the
+//! operating system.
 
 use std::os::unix::fs::symlink;
 
@@ -15,14 +16,14 @@ fn module() -> Vec<u8> {
 }
 
 impl Place {
-    /// As those do it who know how: whole files come under other names first.
+    /// Replaces a module atomically: writes the file under another name and renames it.
     fn replace(&self, name: &str, bytes: &[u8]) {
         let folder = self.modules.path();
         fs::write(folder.join("next"), bytes).unwrap();
         fs::rename(folder.join("next"), folder.join(name)).unwrap();
     }
 
-    /// Waits until this module is at work, and all is well with it.
+    /// Waits until this module is active, with the conditions Loaded and Synced true.
     async fn until_at_work(&self, what: &str, module: &[u8]) {
         let digest = Digest::of(module).to_string();
         let is_at_work = |processor: &Processor| {
@@ -34,7 +35,7 @@ impl Place {
         self.until("rules", what, is_at_work).await;
     }
 
-    /// The digests of the modules on which an object ran, in order.
+    /// Returns the digests of the modules on which an object ran, in order.
     fn modules_of(&self, name: &str) -> Vec<Digest> {
         let reports = self.reports.borrow();
         let own = reports.iter().filter(|report| report.key.name() == name);
@@ -51,7 +52,7 @@ async fn a_module_that_is_replaced_takes_the_place_of_the_former() {
     place.until_at_work("a file was renamed", &builds[1]).await;
     fs::write(place.modules.path().join("puppet.wasm"), &builds[2]).unwrap();
     place.until_at_work("it was written in place", &builds[2]).await;
-    // The same bytes in another file are no other module.
+    // The same bytes in another file are not another module.
     place.replace("puppet.wasm", &builds[2]);
     place.replace("puppet.wasm", &builds[1]);
     place.until_at_work("back", &builds[1]).await;

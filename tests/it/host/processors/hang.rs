@@ -1,20 +1,22 @@
-//! Processors whose calls never end: the calls are cancelled when nobody wants them any more.
+//! Processors whose calls never end: the calls are cancelled when their result is not needed any
+//! more.
 //!
-//! Guests take time, which cannot be paused: what would be waited for otherwise is a deadline of a minute, which shows as a failure.
+//! Guests take real time, which cannot be paused: if a call were not cancelled, the test would wait
+//! for its deadline of a minute and fail.
 
 use super::*;
 
 /// Longer than any of these tests takes.
 const DEADLINE: &str = "1m";
-/// More than one Processor is given.
+/// More than the concurrency that a Processor is given.
 const CONCURRENCY: u32 = 256;
 
-/// What one processor may have of the call slots.
+/// Call slots that one processor may have.
 const SHARE: usize = 56;
 /// Objects whose calls never end.
 const HANGING: usize = 20;
 
-/// A finalizer is held on each object, and then no call ends any more.
+/// Starts with a finalizer held on each object, then lets all calls hang.
 async fn hanging(spec: &Value) -> Place {
     let place = Place::new().await;
     place.hangs(HANGING, spec).await;
@@ -48,7 +50,7 @@ impl Place {
         }
     }
 
-    /// Waits until so many runs of the hostile one are on their way.
+    /// Waits until `count` runs of the hostile Processor are in progress.
     async fn until_running(&self, count: usize) {
         let name = format!("{NAMESPACE}/hostile");
         let is_reached = async {

@@ -1,4 +1,5 @@
-//! Processors that cannot be run as they ask for: one sentence says what is wrong, and nothing else stops.
+//! Processors that cannot run as specified: a condition says why in one sentence, and nothing else
+//! is affected.
 
 use mortise_host::cluster::Account;
 use serde_json::json;
@@ -7,7 +8,7 @@ use super::*;
 
 const MISBEHAVE: &str = "tests/guests/misbehave";
 
-/// What is wrong with a Processor: its name, its spec, the condition's reason and a part of its message.
+/// A faulty Processor: its name, its spec, the condition's reason and a part of its message.
 struct Case {
     name: &'static str,
     spec: Value,
@@ -20,12 +21,12 @@ fn case(name: &'static str, spec: Value, reason: &'static str, says: &'static st
 }
 
 impl Place {
-    /// Makes them all, beside one that is well, and looks at what is said of each.
+    /// Applies all cases beside a valid Processor, and checks the condition of each.
     async fn refuses(&self, cases: Vec<Case>) {
         for case in &cases {
             let mut spec =
                 json!({"module": {"path": "puppet.wasm"}, "serviceAccountName": "puppet"});
-            // The module is replaced whole: a path beside an image would be one too many.
+            // The module is replaced as a whole: a path beside an image would be a second source.
             spec.as_object_mut().unwrap().extend(case.spec.as_object().unwrap().clone());
             let object =
                 object("mortise.dev/v1alpha1/Processor", case.name, &json!({"spec": spec}));
@@ -46,7 +47,8 @@ impl Place {
         assert_eq!(self.host.status().len(), 1, "only the one that is well runs");
     }
 
-    /// Waits until a condition of a Processor that does not fit its type has this reason and says this.
+    /// Waits until a condition of a Processor that does not fit its Rust type has this reason and
+    /// message.
     async fn raw_reason(&self, name: &str, kind: &str, reason: &str, says: &str) {
         let is_it = |condition: &Value| {
             condition["type"] == kind
@@ -204,7 +206,7 @@ async fn an_account_that_does_not_let_itself_be_acted_as_is_refused() {
     place.account("silent", &json!({})).await;
     place.account("others", &json!({"labels": {"mortise.dev/processor": "another"}})).await;
     place.account("host", &json!({"annotations": {"mortise.dev/processor": "*"}})).await;
-    // From here on the host is a ServiceAccount itself.
+    // From here on the host acts as a `ServiceAccount`.
     place.me = Some(Account { namespace: NAMESPACE.into(), name: "host".into() });
     place.restart().await;
     let account = |name: &str| json!({"serviceAccountName": name});
@@ -310,7 +312,7 @@ async fn a_processor_of_another_definition_of_the_kind_is_told_which_field_is_wr
     let place = Place::new().await;
     place.puppet("was-well", &puppet(), &json!({})).await;
     place.reason("was-well", "Ready", "Runs").await;
-    // The definition of another release, in which anything may stand in a spec.
+    // The definition of another release, with a spec without a schema.
     let mut other = definition::processors();
     let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
     *other.pointer_mut(spec).unwrap() =
@@ -346,7 +348,7 @@ async fn a_processor_of_another_definition_of_the_kind_is_told_which_field_is_wr
         place.raw_reason(name, "Loaded", "SpecInvalid", says).await;
         place.raw_reason(name, "Ready", "SpecInvalid", "nothing runs: ").await;
     }
-    // One that runs goes on as it was, and says so.
+    // A running Processor keeps its version, and a condition says so.
     place
         .change("mortise.dev/v1alpha1/Processor", "was-well", json!({"spec": {"suspend": "yes"}}))
         .await;

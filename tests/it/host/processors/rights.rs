@@ -1,4 +1,4 @@
-//! Processors whose accounts may not all that is declared, and what the API server is asked for them.
+//! Processors whose accounts lack declared rights, and the access reviews for them.
 
 use mortise_embedded_api::Verb;
 use serde_json::json;
@@ -6,14 +6,14 @@ use serde_json::json;
 use super::*;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// What `puppet()` needs in all namespaces.
+/// The rights that `puppet()` needs in all namespaces.
 const NEEDED: [(&str, &[&str]); 2] = [
     ("configmaps", &["get", "list", "watch", "create", "patch", "delete"]),
     ("events", &["create", "patch"]),
 ];
 
 impl Place {
-    /// An account that consents, and may what the `ClusterRole` of its name says.
+    /// Creates an account that consents, with the rights of the `ClusterRole` of its name.
     pub(super) async fn limited(&self, name: &str) {
         let subject = json!({"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE});
         let consents = json!({"metadata": {"labels": {"mortise.dev/processor": name}}});
@@ -27,7 +27,7 @@ impl Place {
         .await;
     }
 
-    /// What an account may do from now on.
+    /// Replaces the rights of an account.
     pub(super) async fn may(&self, name: &str, rules: &[(&str, Vec<&str>)]) {
         let rules = rules.iter().map(
             |(resource, verbs)| json!({"apiGroups": [""], "resources": [resource], "verbs": verbs}),
@@ -39,7 +39,7 @@ impl Place {
         .await;
     }
 
-    /// Waits until the condition Ready says this.
+    /// Waits until the condition Ready has this reason and message.
     pub(super) async fn until_ready_says(&self, name: &str, reason: &str, says: &str) -> String {
         let is_it = |processor: &Processor| {
             condition(processor, "Ready")
@@ -49,7 +49,7 @@ impl Place {
         condition(&found, "Ready").unwrap().message.clone()
     }
 
-    /// How often the API server was asked what an account may do.
+    /// Returns the number of access reviews.
     fn reviews(&self) -> u64 {
         let requests = self.api.requests();
         let reviews = requests
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-/// All that is needed, without one verb.
+/// Returns the needed rights without one verb.
 fn without<'a>(taken: Option<(&str, &str)>) -> Vec<(&'a str, Vec<&'a str>)> {
     let left = |resource: &str, verbs: &[&'static str]| -> Vec<&'static str> {
         verbs.iter().copied().filter(|verb| Some((resource, *verb)) != taken).collect()
@@ -117,7 +117,7 @@ async fn what_may_be_watched_in_some_namespaces_only_is_not_reconciled_and_the_c
     assert!(message.contains("nothing is reconciled of ConfigMap v1"), "{message}");
     assert_eq!(place.reason("limited", "Synced", "NotWatched").await.0, "Unknown");
 
-    // What its users do: the processor declares the namespace that its account has rights in.
+    // The usual remedy: the processor declares the namespace in which its account has rights.
     let mut of_namespace = selection(CONFIG_MAP, "play=yes");
     merge(&mut of_namespace, &json!({"namespace": NAMESPACE}));
     let mut writes = selection(CONFIG_MAP, "");
@@ -146,7 +146,7 @@ async fn at_a_start_each_account_is_asked_for_once() {
     for number in 0..PROCESSORS {
         place.until_ready_says(&format!("p{number}"), "Runs", "runs").await;
     }
-    // Those that are asked when nothing changes any more are those of a new host.
+    // Only a new host, while nothing changes, shows the number of reviews at a start.
     place.tasks.shutdown().await;
     place.api.reset_requests();
     place.restart().await;
@@ -156,7 +156,7 @@ async fn at_a_start_each_account_is_asked_for_once() {
     while !all_run() {
         activity.changed().await.unwrap();
     }
-    // Past all that follows from the first lists, and before answers are renewed since they are old.
+    // After the effects of the first lists, and before old answers are renewed.
     tokio::time::sleep(std::time::Duration::from_secs(20)).await;
     let asked = place.reviews();
     let least = PROCESSORS * needed;
@@ -166,7 +166,7 @@ async fn at_a_start_each_account_is_asked_for_once() {
 #[tokio::test(start_paused = true)]
 async fn an_account_that_the_host_may_not_act_as_is_neither_run_nor_read_for() {
     let place = Place::new().await;
-    // What the granted one watches is in the store for all.
+    // The store of the granted Processor's watch is shared by all.
     place.apply(&[scripted("a", &applies(&[made("b", &json!({}))]))]).await;
     place.puppet("granted", &puppet(), &json!({})).await;
     place.reason("granted", "Synced", "Synced").await;
@@ -190,7 +190,7 @@ async fn an_account_that_the_host_may_not_act_as_is_neither_run_nor_read_for() {
     assert_eq!(place.tap.as_account("sly"), Vec::<String>::new(), "nothing was asked as it");
 
     place.tap.lets_act_as("sly", true);
-    // As any change of roles: it is what wakes the host.
+    // A change of roles, which makes the host check again.
     place.may("role-of-the-host", &[]).await;
     place.reason("sly", "Ready", "Runs").await;
 

@@ -1,10 +1,11 @@
-//! Two Processors that want the same.
+//! Two Processors that conflict.
 
 use serde_json::json;
 
 use super::*;
 
-/// A puppet that reconciles all its `ConfigMaps` and applies one object for each, with this in it.
+/// Returns a puppet that reconciles its `ConfigMaps` and applies the same object for each, with
+/// this value.
 fn sets(name: &str, value: &str) -> Play {
     let manifest = manifest(&made("shared", &json!({"value": value})));
     let script = outcome(&json!({"apply": [manifest]}));
@@ -45,13 +46,13 @@ async fn two_that_reconcile_the_same_both_run_and_a_conflict_shows_in_both() {
     }
 }
 
-/// What `held` needs.
+/// Returns the rights that the puppet of `held` needs.
 fn rights_for_held<'a>(verbs: &[&'a str]) -> [(&'static str, Vec<&'a str>); 2] {
     [("configmaps", verbs.to_vec()), ("events", vec!["create", "patch"])]
 }
 
 impl Place {
-    /// The finalizers that a Processor holds, as its status says.
+    /// Returns the finalizers that a Processor holds according to its status.
     async fn holds(&self, name: &str) -> Vec<String> {
         let status = self.processors().get(name).await.unwrap().status.unwrap_or_default();
         status.finalizers.into_iter().map(|held| held.finalizer).collect()
@@ -61,7 +62,7 @@ impl Place {
 #[tokio::test(start_paused = true)]
 async fn of_two_with_the_same_finalizer_the_first_has_it_also_over_a_restart() {
     let mut place = Place::new().await;
-    // By age and by name the later one would come before.
+    // By age and by name the later Processor would have precedence.
     let without = Play::new("later").reconciles("objects", &selection(CONFIG_MAP, "play=yes"));
     place.puppet("a-later", &without, &json!({})).await;
     place.reason("a-later", "Ready", "Runs").await;
@@ -96,24 +97,24 @@ async fn who_may_not_patch_the_objects_takes_no_finalizer_from_others() {
     place.may("attacker", &rights_for_held(&all[..3])).await;
     place.may("victim", &rights_for_held(&all)).await;
     let as_name = |name: &str| json!({"serviceAccountName": name});
-    // The older one, without the right.
+    // The older Processor lacks the right.
     place.puppet("attacker", &held("attacker", "play=yes"), &as_name("attacker")).await;
     place.reason("attacker", "Ready", "RightsMissing").await;
     place.puppet("victim", &held("victim", "play=yes"), &as_name("victim")).await;
     place.reason("victim", "Ready", "Runs").await;
     assert_eq!(place.holds("attacker").await, Vec::<String>::new());
-    // A version that is refused leaves nothing either.
+    // A refused version holds no finalizer either.
     place.puppet("attacker", &held("attacker", "").version("2.0.0"), &as_name("attacker")).await;
     place.until_ready_says("attacker", "RightsMissing", "").await;
     place.restart().await;
     place.reason("victim", "Ready", "Runs").await;
     assert_eq!(place.holds("victim").await, ["example.com/held"]);
 
-    // With the right it is too late.
+    // The right comes too late.
     place.may("attacker", &rights_for_held(&all)).await;
     place.reason("attacker", "Ready", "FinalizerShared").await;
     place.reason("victim", "Ready", "Runs").await;
-    // Who loses the right holds it no longer, though it runs.
+    // A Processor that loses the right no longer holds the finalizer, though it runs.
     place.may("victim", &rights_for_held(&all[..3])).await;
     place.reason("attacker", "Ready", "Runs").await;
     assert_eq!(place.holds("attacker").await, ["example.com/held"]);

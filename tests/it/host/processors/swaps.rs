@@ -1,4 +1,4 @@
-//! Versions that take each other's place: looked at and tried before, and taken back where they turn out bad.
+//! Swaps of versions: checked and tried before, and reverted if the new version fails.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,7 +11,8 @@ use super::*;
 const POD: &str = "v1/Pod";
 const WIDGET: &str = "x.dev/v1/Widget";
 
-/// A puppet that makes `<name>-made` of each of its objects, which says by which version.
+/// Returns a puppet that makes `<name>-made` of each of its objects, with the puppet's version in
+/// it.
 pub(super) fn makes(version: &str) -> Play {
     puppet().version(version).script(returns(version))
 }
@@ -22,18 +23,18 @@ fn returns(version: &str) -> Value {
     json!({"returns": outcome(&json!({"apply": [made]}))})
 }
 
-/// What the puppet reconciles.
+/// Returns a `ConfigMap` that the puppet reconciles.
 pub(super) fn played(name: &str) -> Value {
     object(CONFIG_MAP, name, &json!({"metadata": {"labels": {"play": "yes"}}}))
 }
 
-/// One of which every version makes nothing, whatever its play says.
+/// Returns an object for which every version makes nothing, whatever its script.
 fn harmless(name: &str) -> Value {
     scripted(name, "{}")
 }
 
 impl Place {
-    /// With these objects, reconciled by a first version, under the name `rules`.
+    /// Sets up these objects, reconciled by a first version of the Processor `rules`.
     pub(super) async fn with_first(objects: &[Value]) -> Self {
         let place = Self::new().await;
         place.apply(objects).await;
@@ -42,7 +43,7 @@ impl Place {
         place
     }
 
-    /// By which version an object was made.
+    /// Returns the version that made an object.
     async fn maker(&self, name: &str) -> String {
         let found = self.objects(CONFIG_MAP).await.get(&format!("{name}-made")).await.unwrap();
         found.data["data"]["version"].as_str().unwrap().to_owned()
@@ -55,7 +56,7 @@ impl Place {
         self.until_object(CONFIG_MAP, &name, &what, is_by).await;
     }
 
-    /// The versions that objects ran on, in the order in which they came.
+    /// Returns the versions that objects ran on, in the order of their first runs.
     fn versions(&self) -> Vec<String> {
         let mut versions: Vec<String> = Vec::new();
         for report in self.reports.borrow().iter() {
@@ -67,14 +68,15 @@ impl Place {
         versions
     }
 
-    /// All but the Processors themselves.
+    /// Returns all objects except Processors.
     fn rest(&self) -> Vec<Value> {
         let mut objects = self.api.objects();
         objects.retain(|object| object["kind"] != "Processor");
         objects
     }
 
-    /// The former version goes on, and why.
+    /// Waits until a version is refused for this reason while the former one stays active; returns
+    /// the message.
     pub(super) async fn refused(&self, name: &str, reason: &str) -> String {
         let (status, message) = self.reason(name, "Loaded", reason).await;
         assert_eq!(status, "False");
@@ -118,7 +120,7 @@ async fn a_version_that_breaks_when_it_is_tried_is_refused_and_leaves_nothing_be
     }
     place.apply(&[played("b")]).await;
     place.until_made_by("b", "1.0.0").await;
-    // A better one.
+    // A better version.
     place.puppet("rules", &makes("3.0.0"), &json!({})).await;
     place.until_made_by("a", "3.0.0").await;
     assert_eq!(place.reason("rules", "Loaded", "Loaded").await.1, "puppet 3.0.0 is at work");
@@ -150,14 +152,16 @@ async fn an_object_that_breaks_every_version_keeps_none_from_being_exchanged() {
     assert!(message.starts_with("2 of 3 objects fail"), "{message}");
     place.puppet("rules", &makes("2.0.0"), &json!({})).await;
     place.until_made_by("b", "2.0.0").await;
-    // Its minute, too: most of its calls break, and that is none of its fault.
+    // The version also passes its first minute: most of its calls fail, and none of that is its
+    // fault.
     tokio::time::sleep(Duration::from_secs(90)).await;
     assert_eq!(place.host.trust("a/rules"), Trust::Proven);
     assert_eq!(place.reason("rules", "Loaded", "Loaded").await.0, "True");
     assert_eq!(place.maker("b").await, "2.0.0");
 }
 
-/// Three with which every version does well, and others. Of each namespace one is tried, so most of those that are tried do well.
+/// Returns three objects with which every version succeeds, in two other namespaces, and `others`.
+/// One object of each namespace is tried, so most trials succeed.
 pub(super) fn tried_and(others: &[&str]) -> Vec<Value> {
     let tried = [("a1", "b"), ("a2", "c"), ("a3", "b")];
     let tried = tried.map(|(name, namespace)| {
@@ -176,7 +180,7 @@ async fn one_object_that_breaks_a_version_neither_keeps_it_out_nor_do_paused_one
     place.puppet("rules", &makes("1.0.0"), &suspended).await;
     place.reason("rules", "Ready", "Suspended").await;
     place.until_idle().await;
-    // The first by name, and nobody knows yet that it breaks whatever runs.
+    // The first object by name; it is not known yet that it breaks every version.
     let breaks = json!({"data": {"script": r#"{"panics": "hostile"}"#}});
     place.change(CONFIG_MAP, "a", breaks).await;
     place.puppet("rules", &makes("2.0.0"), &runs).await;
@@ -219,7 +223,7 @@ async fn a_version_that_breaks_on_most_objects_is_taken_back() {
     place.change(CONFIG_MAP, "b1", json!({"data": {"sequence": "1"}})).await;
     place.until_idle().await;
 
-    // It is not tried again for anything else than another spec or module.
+    // The version is tried again only after a change of spec or module.
     let runs_of_bad = || {
         let is_bad = |report: &&Report| report.version.as_ref().unwrap().version == "2.0.0";
         place.reports.borrow().iter().filter(is_bad).count()
@@ -265,7 +269,7 @@ async fn a_version_that_breaks_on_half_of_the_objects_or_after_its_minute_stays(
 
 #[tokio::test(start_paused = true)]
 async fn behind_a_version_that_is_not_known_yet_stands_the_last_that_is() {
-    // Nothing runs while it is suspended: no version becomes known.
+    // Nothing runs while the Processor is suspended, so no version is proven.
     let place = Place::with_first(&tried_and(&["b1", "b2", "b3", "b4"])).await;
     let suspended = json!({"suspend": true});
     place.puppet("rules", &makes("2.0.0"), &suspended).await;
@@ -306,7 +310,7 @@ async fn what_both_versions_read_is_neither_listed_again_nor_watched_anew() {
         place.puppet("rules", &makes(version), &json!({})).await;
         place.until_made_by("a", version).await;
     }
-    // One that is refused opens nothing either.
+    // A refused version opens no watch either.
     place.puppet("rules", &makes("4.0.0").script(json!({"panics": "no"})), &json!({})).await;
     place.reason("rules", "Loaded", "TrialFailed").await;
     assert_eq!(asked(&place), before);
@@ -328,7 +332,7 @@ async fn a_field_that_no_store_has_is_listed_beside_what_serves() {
     let slow = Filter::resource("pods").verbs([Verb::List, Verb::Watch]);
     place.api.faults().inject(Fault::Latency(Duration::from_secs(5)), slow, 1);
     place.puppet("rules", &reads("2.0.0", &["metadata.labels", "spec.nodeName"]), &json!({})).await;
-    // While the list is on its way, the former version goes on.
+    // While the list is in progress, the former version stays active.
     while place.api.faults().pending() > 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -368,7 +372,7 @@ async fn a_version_that_reconciles_another_kind_waits_for_it_and_leaves_what_was
     let status = place.processors().get("rules").await.unwrap().status.unwrap();
     assert_eq!(status.reconciles[0].kind, "Widget");
     assert_eq!((place.maker("a").await, place.maker("b").await), ("1.0.0".into(), "1.0.0".into()));
-    // And back.
+    // Back to the first kind.
     place.puppet("rules", &makes("3.0.0"), &json!({})).await;
     place.until_made_by("a", "3.0.0").await;
 }
@@ -417,7 +421,7 @@ async fn a_version_that_declares_more_than_the_account_may_is_refused_until_it_m
     place.until_made_by("b", "2.0.0").await;
     assert_eq!(place.reason("rules", "Ready", "Runs").await.0, "True");
 
-    // What the former version lacks too is no reason.
+    // A right that the former version lacks too is no reason for a refusal.
     place.apply(&[role(rules)]).await;
     place.reason("rules", "Ready", "RightsMissing").await;
     place.puppet("rules", &more("3.0.0"), &own).await;
@@ -449,7 +453,7 @@ async fn a_version_that_would_leave_finalizers_to_nobody_is_refused_until_none_i
         "{message}"
     );
 
-    // One that still declares it gives it up.
+    // A version that still declares the finalizer gives it up.
     let gives_up =
         declares("1.1.0").script(json!({"returns": outcome(&json!({"finalizers": []}))}));
     place.puppet("rules", &gives_up, &json!({})).await;
@@ -490,7 +494,7 @@ async fn of_two_that_are_exchanged_at_once_neither_waits_for_the_other() {
         assert!(place.reason(name, "Loaded", "Loaded").await.1.ends_with(" 2.0.0 is at work"));
         place.reason(name, "Synced", "Synced").await;
     }
-    // Each has run for its new version by now; what changes later is lost by neither.
+    // Each object has run on its new version by now; neither loses a later change.
     for sequence in ["2", "3"] {
         place.change(CONFIG_MAP, "a", json!({"data": {"sequence": sequence}})).await;
         for name in ["a-made", "a-of-other"] {
@@ -520,7 +524,7 @@ async fn what_works_sees_to_what_is_held_where_the_module_asked_for_does_not() {
     };
     let place = Place::new().await;
     place.apply(&[played("a")]).await;
-    // It gives its finalizer back when the object is deleted, as the object's own script says by then.
+    // The processor removes its finalizer when the object is deleted, by the object's own script.
     let holds = json!({"returns": outcome(&finalizers)});
     place.puppet("rules", &held("1.0.0", holds), &json!({})).await;
     let is_held = |found: Option<&Value>| {

@@ -1,4 +1,5 @@
-//! What records of former starts are good for: they count as long as the key, and for what the processor itself does not see.
+//! The lifetime of records of former starts: as long as the key, even for objects that the
+//! processor itself does not see.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use serde_json::json;
 use super::{Cache, RESYNC, merge, not_skipped, puppet, ran};
 use crate::host::{CONFIG_MAP, Scene, outcome, play::Play, scripted, selection};
 
-/// A record that no key has asked for within an hour is given up.
+/// Longer than an hour, after which a record that no key has asked for is dropped.
 const LONG_AFTER: Duration = Duration::from_hours(2);
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Records of other modules, configurations, grants and modes than those that run now.
+//! Records of other modules, configurations, grants and modes than those of the running host.
 
 use std::{fs, sync::Arc};
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{Cache, RESYNC, counted, not_skipped, puppet, ran};
 use crate::host::{CONFIG_MAP, PUPPET, play::Play, selection};
 
-/// A component that does the same as one and is another.
+/// Loads a component with the same behaviour and another digest.
 async fn rebuilt_module(of: &Loaded) -> Loaded {
     let module = tokio::task::spawn_blocking(|| guest(PUPPET)).await.unwrap().unwrap();
     let (folder, cache) =
@@ -57,7 +57,7 @@ async fn another_version_configuration_or_mode_runs_all() {
             stage = stage.restart().await;
             assert_eq!(ran(stage.settle().await).len(), runs, "{reason}");
         }
-        // Of one that only observes, no record is kept in the place of the former one.
+        // A host that only observes keeps no record in place of the former one.
         let told =
             not_skipped(&stage, "puppet", reason) + not_skipped(&stage, "puppet", "settings");
         assert!(told > 0 || reason == "mode", "{:?}", counted(&stage));
