@@ -1,6 +1,8 @@
-//! What the embedded API takes: writes, applies, a list, watches; and all at the same time, with many objects.
+//! The embedded API's performance: writes, applies, a list, watches; and all at the same time, with
+//! many objects.
 //!
-//! Requests go straight to the service, without a connection. Those who watch have a thread of their own, as in other programs.
+//! Requests go straight to the service, without a connection. Watches have a thread of their own,
+//! as in other programs.
 
 use std::time::{Duration, Instant};
 
@@ -26,28 +28,28 @@ const WRITES: usize = 5_000;
 const LISTED: usize = 10_000;
 const MANY: usize = 50_000;
 const WATCHERS: usize = 100;
-/// Writes that are waited for, until the last who watches has seen them.
+/// Writes that are awaited until the last watch has delivered them.
 const WATCHED: usize = 500;
 const SIZE: usize = 3_000;
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// An API and how it is asked.
+/// An API and the service that answers for it.
 struct Server {
     api: EmbeddedApi,
     router: axum::Router,
 }
 
-/// Those who watch. Each tells when an event came.
+/// The running watches. Each reports the time of every event.
 struct Watchers {
     came: UnboundedReceiver<Instant>,
     _watching: JoinSet<()>,
 }
 
-/// Adds what requests cost, first alone, then with [`MANY`] objects and [`WATCHERS`] watches.
+/// Adds the cost of requests, first alone, then with [`MANY`] objects and [`WATCHERS`] watches.
 ///
 /// # Errors
 ///
-/// A request that is refused.
+/// Fails if a request is refused.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     let (asking, watching) = (runtime(1, "asking")?, runtime(1, "watching")?);
     let memory = process::resident()?;
@@ -107,7 +109,7 @@ impl Server {
         Ok(response)
     }
 
-    /// Makes a request and reads the answer; gives its size.
+    /// Sends a request and reads the whole answer; returns the answer's size.
     async fn whole(
         &self,
         method: Method,
@@ -140,7 +142,7 @@ impl Server {
         self.whole(Method::PATCH, &path, "application/apply-patch+yaml", body.into()).await
     }
 
-    /// One request after the other, while nobody watches.
+    /// Measures one request after the other, without watches.
     async fn alone(&self, table: &mut Table) -> anyhow::Result<()> {
         for what in ["create", "replace", "apply", "apply of what is so"] {
             let (mut times, start) = (Vec::new(), Instant::now());
@@ -182,7 +184,8 @@ impl Server {
         Ok(())
     }
 
-    /// Writes, each of which all who watch must have seen before the next: how long the writes took, and until the last had it.
+    /// Measures writes, each of which all watches must deliver before the next. Returns the
+    /// durations of the writes, and the times until the last watch had the event.
     async fn watched_writes(&self, watchers: &mut Watchers) -> anyhow::Result<(Times, Times)> {
         let (mut writes, mut last) = (Vec::new(), Vec::new());
         for round in 0..WATCHED {
@@ -194,7 +197,7 @@ impl Server {
         Ok((Times::new(writes), Times::new(last)))
     }
 
-    /// Many objects and watches at the same time.
+    /// Measures many objects and watches at the same time.
     async fn crowded(
         &self,
         memory: usize,
@@ -240,7 +243,7 @@ impl Server {
 // === impl Watchers ===
 
 impl Watchers {
-    /// Watches from now on, [`WATCHERS`] times.
+    /// Opens [`WATCHERS`] watches that begin now.
     async fn new(server: &Server, on: &tokio::runtime::Handle) -> anyhow::Result<Self> {
         let (sender, came) = mpsc::unbounded_channel();
         let mut watching = JoinSet::new();
@@ -252,7 +255,8 @@ impl Watchers {
         Ok(Self { came, _watching: watching })
     }
 
-    /// Waits until all have so many more events; gives when the last one came.
+    /// Waits until every watch has delivered `events` more events; returns the time of the last
+    /// one.
     async fn all(&mut self, events: usize) -> anyhow::Result<Instant> {
         let mut last = None;
         for _ in 0..events * WATCHERS {
@@ -262,13 +266,13 @@ impl Watchers {
     }
 }
 
-/// Tells when each event comes, until the watch ends.
+/// Reports the time of each event until the watch ends.
 async fn watch(body: Body, came: UnboundedSender<Instant>) {
     let mut stream = body.into_data_stream();
     while let Some(Ok(part)) = stream.next().await {
         let now = Instant::now();
         for _ in part.iter().filter(|&&byte| byte == b'\n') {
-            // At the end nobody wants to know.
+            // At the end the receiver is gone.
             let _ = came.send(now);
         }
     }

@@ -1,4 +1,4 @@
-//! A call of a processor, in a fresh instance as always.
+//! Calls of a processor, each in a fresh instance as in production.
 
 use std::{
     sync::Arc,
@@ -27,7 +27,7 @@ const WARM_UP: usize = 200;
 /// 2023-11-14T22:13:20Z.
 const MOMENT: Moment = Moment { now_ms: 1_700_000_000_000, seed: 7 };
 
-/// A processor with all that a call of it needs.
+/// A processor with everything that a call of it needs.
 pub(crate) struct Callee {
     pub(crate) loaded: Loaded,
     pub(crate) stores: Stores,
@@ -35,18 +35,18 @@ pub(crate) struct Callee {
     request: Request,
 }
 
-/// A runtime with so many threads.
+/// Builds a runtime with this many threads.
 pub(crate) fn runtime(threads: usize, name: &str) -> anyhow::Result<Runtime> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     runtime.worker_threads(threads).thread_name(name).enable_all();
     runtime.build().context("cannot start threads")
 }
 
-/// Adds what calls cost on one and two threads.
+/// Adds the cost of calls on one and two threads.
 ///
 /// # Errors
 ///
-/// A guest that does not build or load, or a call that fails.
+/// Fails if a guest does not build or load, or a call fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     for threads in [1, 2] {
         let runtime = runtime(threads, "calls")?;
@@ -112,7 +112,7 @@ async fn api_rule() -> anyhow::Result<Callee> {
 // === impl Callee ===
 
 impl Callee {
-    /// Calls of this processor will be about this object.
+    /// Prepares calls of this processor for this object.
     pub(crate) fn new(loaded: Loaded, stores: Stores, object: &Value) -> anyhow::Result<Self> {
         let text =
             |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -136,7 +136,7 @@ impl Callee {
         Ok(Self { loaded, stores, readable, request })
     }
 
-    /// Calls once, with this configuration if there is one.
+    /// Makes one call, with `config` in place of the processor's configuration if given.
     pub(crate) async fn call(&self, config: Option<&str>) -> anyhow::Result<Called> {
         let mut request = self.request.clone();
         if let Some(config) = config {

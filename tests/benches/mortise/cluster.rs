@@ -1,6 +1,7 @@
-//! Many APIRules: from nothing to settled, beside a bare client that sends the same requests to another API; a resync; a new host with
-//! and without what the former one knew; a change of a Gateway that all of them read; and one produced object, until it is
-//! mended. All of it on a real control plane and, by the same code, on the API in memory beside it.
+//! Many APIRules: the first reconcile of all of them, beside a bare client that sends the same
+//! requests to another API; a resync; a new host with and without record files; a change of a
+//! Gateway that all rules read; and a deleted or changed produced object, until it is restored. All
+//! of it on a real control plane and, by the same code, on the API in memory beside it.
 
 mod bare;
 mod plane;
@@ -25,17 +26,17 @@ use bare::Sent;
 use plane::{Place, Plane};
 use work::{Drift, Took, Work};
 
-/// Calls, and so streams of requests, at once: the host's own choice.
+/// Concurrent calls, and so concurrent streams of requests: the host's own number.
 const PARALLEL: usize = 4;
-/// The account that the processor has.
+/// The account of the processor.
 const ACCOUNT: (&str, &str) = ("kyma-system", "api-rule");
 const NOTHING_TO_DO: &str = "no run, no write, < 1 s of CPU for 5,000";
 
-/// What so many rules take on one API.
+/// The measurements of one API with this many rules.
 struct Measured {
     rules: u32,
     writes: usize,
-    /// Until every rule has been reconciled, and until all is done that is done then.
+    /// Until every rule has been reconciled, and until nothing is left to do.
     first: [Took; 2],
     bare: Sent,
     resync: Took,
@@ -46,11 +47,12 @@ struct Measured {
     changed: Times,
 }
 
-/// Adds what 1,000 and 5,000 rules cost.
+/// Adds the cost of 1,000 and 5,000 rules.
 ///
 /// # Errors
 ///
-/// No Go to build the control plane with, rules that do not become ready, or a host that fails.
+/// Fails without Go, which builds the control plane; if rules do not become ready; or if a host
+/// fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     table.columns(["real control plane", "API in memory"]);
     [1_000, 5_000].into_iter().try_for_each(|rules| {
@@ -99,7 +101,7 @@ async fn measure(api: &Place, rules: usize) -> anyhow::Result<Measured> {
     Ok(Measured { rules, writes, first, bare, resync, kept, without, gateway, deleted, changed })
 }
 
-/// The processor, with the rights of its account.
+/// Loads the processor, which will run with the rights of its account.
 async fn loaded() -> anyhow::Result<Loaded> {
     let loaded = mortise_tests::loaded("guests/api-rule", "{}").await?;
     let (namespace, name) = ACCOUNT;
@@ -108,7 +110,7 @@ async fn loaded() -> anyhow::Result<Loaded> {
     Ok(Loaded { settings, ..loaded })
 }
 
-/// Adds rows that are figures of both APIs.
+/// Adds rows with the figures of both APIs.
 struct Rows<'a> {
     table: &'a mut Table,
     measured: [Measured; 2],

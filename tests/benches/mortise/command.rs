@@ -1,6 +1,7 @@
-//! `mortise run` as people start it, on a real control plane: how long it takes until ten processors have reconciled something, with
-//! nothing compiled yet and with all of it; what idle processors take of its memory; and what 1,000 and 5,000 APIRules take of its
-//! process, the first time and at the next start.
+//! `mortise run` as users start it, on a real control plane: the time until ten processors have
+//! reconciled an object, with no compiled code in the cache and with all of it; the memory of idle
+//! processors; and time and memory of the process for 1,000 and 5,000 APIRules, at the first start
+//! and at the next.
 
 use std::{
     fs,
@@ -40,35 +41,36 @@ mod program;
 const IDLE: &str = "tests/guests/idle";
 const API_RULE: &str = "guests/api-rule";
 const PROCESSORS: usize = 10;
-/// So many that what each takes shows.
+/// Enough processors to make the memory of each visible.
 const MANY: usize = 100;
-/// Where the Processors are, and their account.
+/// The namespace of the Processors, and their account.
 const HOME: &str = "kyma-system";
 const ACCOUNT: &str = "processors";
-/// How often the host is asked how far it is: seldom enough to cost it nothing that counts.
+/// The interval of asking the host for its progress, long enough to cost the host no significant
+/// time.
 const GLANCE: Duration = Duration::from_millis(5);
 const LONG_GLANCE: Duration = Duration::from_millis(200);
-/// Only a fault takes longer.
+/// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(20);
 
-/// A control plane with Processors that no host looks after yet.
+/// A control plane with Processors that no host runs yet.
 struct Stage {
     plane: cluster::Cluster,
     folder: TempDir,
 }
 
-/// What a process took until it had nothing left to do.
+/// Time and memory of a process until it had nothing left to do.
 struct Took {
     wall: Duration,
     cpu: Duration,
     memory: Memory,
 }
 
-/// Adds what `mortise run` takes.
+/// Adds the cost of `mortise run`.
 ///
 /// # Errors
 ///
-/// No Go to build the control plane with, or a host that does not do what it is started for.
+/// Fails without Go, which builds the control plane, or if a host does not do its work.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     let runtime = runtime(2, "command")?;
     runtime.block_on(async {
@@ -94,7 +96,7 @@ async fn starts(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With the code of all of them in the cache.
+/// Measures idle processors, with the code of all of them in the cache.
 async fn idle(table: &mut Table) -> anyhow::Result<()> {
     let stage = Stage::open(Vec::new(), IDLE).await?;
     let mut all = 0;
@@ -124,7 +126,7 @@ async fn many_rules(rules: usize, table: &mut Table) -> anyhow::Result<()> {
     fs::copy(mortise_tests::guest(API_RULE)?, stage.module("api-rule"))?;
     stage.apply((0..rules).map(rules::rule).collect()).await?;
     stage.apply(vec![processor("api-rule")]).await?;
-    // Each waits for nothing but its resync.
+    // Each key waits only for its resync.
     let are_settled = |told: &[Value]| {
         let are = |count: &str, number| told.iter().all(|of| of[count] == json!(number));
         told.len() == 1 && are("delayed", rules) && are("ready", 0) && are("running", 0)
@@ -140,12 +142,13 @@ async fn many_rules(rules: usize, table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// So many processors have called their guest.
+/// Returns whether this many processors have called their guest.
 fn have_run(count: usize) -> impl Fn(&[Value]) -> bool {
     move |told| told.len() == count && told.iter().all(|of| of["runs"].as_u64() > Some(0))
 }
 
-/// What the idle ones look at: what was reconciled by a former start is another object by now.
+/// Returns the object that the idle processors read. Another value makes the next start reconcile
+/// it again.
 fn map(value: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -153,7 +156,7 @@ fn map(value: &str) -> Value {
     })
 }
 
-/// A Processor whose module is called as it is.
+/// Returns a Processor whose module has its name.
 fn processor(name: &str) -> Value {
     json!({
         "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
@@ -165,7 +168,8 @@ fn processor(name: &str) -> Value {
 // === impl Stage ===
 
 impl Stage {
-    /// With these kinds besides a guest's own, what the examples refer to, and an account that may what the guest needs.
+    /// Starts a control plane with these kinds in addition to a guest's own, the objects that the
+    /// examples refer to, and an account with the rights that the guest needs.
     async fn open(definitions: Vec<Value>, guest: &str) -> anyhow::Result<Self> {
         let plane = cluster::own().await?.context("the control plane is built with Go")?;
         plane.install(&definitions).await?;
@@ -175,7 +179,7 @@ impl Stage {
         fs::create_dir(stage.modules())?;
         let mut objects = rules::surroundings()?;
         if guest == IDLE {
-            // It needs no kind but Kubernetes' own.
+            // The guest needs only built-in kinds.
             objects.retain(|object| object["kind"] == "Namespace");
         }
         stage.apply(objects).await?;
@@ -186,7 +190,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Adds processors that do nothing, each with a module of its own.
+    /// Adds idle processors, each with a module of its own.
     async fn add_idle(&self, numbers: Range<usize>) -> anyhow::Result<()> {
         let module = fs::read(mortise_tests::guest(IDLE)?)?;
         let mut processors = Vec::new();
@@ -206,7 +210,7 @@ impl Stage {
         self.modules().join(format!("{name}.wasm"))
     }
 
-    /// The control plane, as an administrator sees it.
+    /// Returns the control plane with an administrator's rights.
     async fn home(&self) -> anyhow::Result<Cluster> {
         Ok(Cluster::new(self.plane.client().await?))
     }
@@ -215,7 +219,7 @@ impl Stage {
         desk::apply(&self.home().await?, objects).await
     }
 
-    /// Starts a host, waits until this holds of what it tells of its processors, and ends it.
+    /// Starts a host, waits until `holds` is true of its report on the processors, and ends it.
     async fn start_until(
         &self,
         glance: Duration,

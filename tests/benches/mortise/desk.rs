@@ -1,5 +1,5 @@
-//! The desk: from `mortise new` to the first reconcile, and from a save to the first one on the new version. Cargo's part and the
-//! host's are told apart: what one waits for, and what the other makes of it.
+//! The developer commands: from `mortise new` to the first reconcile, and from a saved file to the
+//! first reconcile with the new version. The times of cargo and of the host are given separately.
 
 use std::{
     fs,
@@ -22,29 +22,29 @@ use crate::{calls::runtime, table::Table};
 
 const NAME: &str = "bench-guest";
 const SAVES: usize = 3;
-/// Only a fault takes longer.
+/// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(10);
-/// What is changed in the new guest's source: the name of what it makes.
+/// The changed part of the new guest's source: the name of the object that it makes.
 const NAMED: &str = r#"&["text"#;
 
-/// A guest, and where its code is cached.
+/// A guest, and the cache of its code.
 struct Desk {
     guest: Guest,
     source: PathBuf,
     cache: PathBuf,
 }
 
-/// What it took, by whom.
+/// The times of cargo and of the host.
 struct Took {
     cargo: Duration,
     host: Duration,
 }
 
-/// Adds what a new guest and saves of it take.
+/// Adds the times for a new guest and for saving a change.
 ///
 /// # Errors
 ///
-/// A guest that cannot be made, does not build, or fails.
+/// Fails if the guest cannot be created, does not build, or fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     runtime(2, "desk")?.block_on(async {
@@ -79,7 +79,7 @@ async fn sit_down(folder: &Path, table: &mut Table) -> anyhow::Result<()> {
     host.stop().await
 }
 
-/// Waits for the first reconcile on this version.
+/// Waits for the first reconcile with this version.
 async fn until(host: &mut Host, loaded: &Loaded) -> anyhow::Result<()> {
     loop {
         let report = host.next_report().await?;
@@ -93,7 +93,7 @@ async fn until(host: &mut Host, loaded: &Loaded) -> anyhow::Result<()> {
 // === impl Desk ===
 
 impl Desk {
-    /// Builds and loads the guest; and how long the build took.
+    /// Builds and loads the guest; returns the duration of the build too.
     async fn build(&self) -> anyhow::Result<(Loaded, Duration)> {
         let start = Instant::now();
         let module = self.guest.build()?;
@@ -101,7 +101,7 @@ impl Desk {
         Ok((desk::load(&module, "{}".to_owned(), Some(&self.cache)).await?, cargo))
     }
 
-    /// Starts a host before an API with the guest's kinds and examples, as `dev` does.
+    /// Starts a host on an API with the guest's kinds and examples, as `dev` does.
     async fn start(&self, loaded: &Loaded) -> anyhow::Result<Host> {
         let api = EmbeddedApi::new(Options::default());
         let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
@@ -111,7 +111,7 @@ impl Desk {
         Host::start(&cluster, vec![loaded.clone()], &HostOptions::default())
     }
 
-    /// Changes the source, and waits until the version that comes of it has run.
+    /// Changes the source, and waits until the new version has run.
     async fn save(&self, save: usize, host: &mut Host) -> anyhow::Result<Took> {
         let text = fs::read_to_string(&self.source)?;
         let (before, rest) = text.split_once(NAMED).context("the template has changed")?;

@@ -1,5 +1,6 @@
-//! A benign processor beside hostile neighbours, on a real control plane: how soon its changes are answered, and `/livez`, beside each
-//! attack of `mortise_tests::hostile`. With `MORTISE_STATIC` another program is measured, as that of a former tree.
+//! A benign processor beside hostile neighbours, on a real control plane: response times of its
+//! changes and of `/livez`, during each attack of `mortise_tests::hostile`. With `MORTISE_STATIC`
+//! another program is measured, such as an earlier version.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,15 +10,15 @@ use mortise_tests::hostile::{Form, Street, attack::ATTACKS, figures::Figures};
 use crate::{calls::runtime, table::Table};
 
 const STATIC: &str = "MORTISE_STATIC";
-/// How long each attack lasts, and the quiet before them.
+/// The duration of each attack, and of the quiet phase before them.
 const LASTING: Duration = Duration::from_secs(10);
 const GOAL: &str = "p99 at most 3 × the quiet one, /livez in 100 ms";
 
-/// Adds what a quiet host and each of the attacks take.
+/// Adds the measurements of a quiet host and of each attack.
 ///
 /// # Errors
 ///
-/// No Go to build the control plane with, or what keeps an attack from being seen.
+/// Fails without Go, which builds the control plane, or if a measurement does.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     table.columns(["changes", "p50", "p99", "/livez", "memory", "log"]);
     runtime(2, "hostile")?.block_on(async {

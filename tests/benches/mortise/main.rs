@@ -1,14 +1,16 @@
-//! What calls, reads, stores, whole reconciles, the embedded API, the desk, swaps, starts, a host on a real control plane,
-//! `mortise run` on one, and hostile neighbours there cost:
-//! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`. It prints a table for each.
-//! Budgets are for who reads it; a figure that misses one fails nothing, but what is measured must do what it is measured for (a restart
-//! that runs something fails). What listens does so on free ports of the loopback interface.
+//! The costs of calls, reads, stores, whole reconciles, the embedded API, the developer commands,
+//! swaps, starts, a host on a real control plane, `mortise run` on one, and hostile neighbours
+//! there:
+//! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`.
+//! Prints a table for each part. Budgets are for the reader: a figure over its budget fails
+//! nothing, but a part that does not do what it measures fails (such as a restart that runs a key).
+//! Servers listen on free ports of the loopback interface.
 //!
-//! With `--profile release` the host is built as it is installed, with link-time optimisation: a quarter of an hour of building, and a
-//! fifth less of CPU time where the host's own code is what counts.
+//! With `--profile release` the host is built as it is installed, with link-time optimisation: a
+//! quarter of an hour of building, and a fifth less CPU time where the host's own code dominates.
 //!
-//! `command` starts a program that is built with the benchmarks. With `MORTISE_STATIC=FILE` it starts that one instead: the static one,
-//! made as `deploy/Dockerfile` makes it.
+//! `command` starts a program that is built with the benchmarks. With `MORTISE_STATIC=FILE` it
+//! starts that program instead: the static one, made as `deploy/Dockerfile` makes it.
 
 #![expect(clippy::print_stdout, reason = "the table is the product")]
 
@@ -32,7 +34,7 @@ use std::process::Command;
 
 use table::Table;
 
-/// That of the image.
+/// The allocator that the program in the image uses.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -78,7 +80,7 @@ fn run(part: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What one part leaves in memory is no part of what the next one takes.
+/// Runs a part in its own process, so that the memory of earlier parts does not count.
 fn in_a_process_of_its_own(part: &str) -> anyhow::Result<()> {
     let status = Command::new(std::env::current_exe()?).arg(part).status()?;
     anyhow::ensure!(status.success(), "the part `{part}` failed");

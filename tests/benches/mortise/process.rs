@@ -1,43 +1,45 @@
-//! What this process has used, as Linux tells it.
+//! CPU time and memory of this process and others, as Linux reports them.
 
 use std::{fmt, fs, ops::Sub, time::Duration};
 
 use anyhow::Context as _;
 
-/// The threads that carry the API are called so.
+/// The names of the API's threads begin with this.
 pub(crate) const API_THREAD: &str = "api";
-/// Linux counts CPU time for user space in hundredths of a second, and memory in pages of 4 KiB on what this is run on.
+/// Linux counts CPU time for user space in hundredths of a second, and memory in pages of 4 KiB on
+/// the machines of these benchmarks.
 const TICK: Duration = Duration::from_millis(10);
 const PAGE: usize = 4096;
-/// Where a thread's ticks stand in its `stat`, counted after the name: in user space and in the kernel.
+/// The positions of a thread's ticks in its `stat`, counted after the name: in user space and in
+/// the kernel.
 const USER: usize = 11;
 const KERNEL: usize = 12;
 
-/// CPU time by who has used it.
+/// CPU time by user.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Cpu {
     /// The threads of the embedded API.
     pub(crate) api: Duration,
-    /// All others.
+    /// The other threads.
     pub(crate) host: Duration,
 }
 
 /// Memory of a process, in bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
-    /// What is resident now.
+    /// Resident memory.
     resident: usize,
-    /// Of that, what stands in no file: not the program's own text.
+    /// The part of it that is not backed by files, so without the program's own text.
     anonymous: usize,
-    /// The most that was ever resident.
+    /// The maximum of resident memory so far.
     peak: usize,
 }
 
-/// The CPU time of all threads that live.
+/// Returns the CPU time of all living threads.
 ///
 /// # Errors
 ///
-/// A system without Linux' /proc.
+/// Fails on a system without Linux' /proc.
 pub(crate) fn cpu() -> anyhow::Result<Cpu> {
     let mut cpu = Cpu::default();
     for thread in fs::read_dir("/proc/self/task")? {
@@ -50,28 +52,28 @@ pub(crate) fn cpu() -> anyhow::Result<Cpu> {
     Ok(cpu)
 }
 
-/// The CPU time of another process.
+/// Returns the CPU time of another process.
 ///
 /// # Errors
 ///
-/// A process that has ended, or a system without Linux' /proc.
+/// Fails if the process has ended, or on a system without Linux' /proc.
 pub(crate) fn cpu_of(process: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let (_, numbers) = stat.rsplit_once(") ").unwrap_or_default();
     Ok(used(numbers))
 }
 
-/// What `stat` says behind the name.
+/// Returns the CPU time in the fields of `stat` after the name.
 fn used(numbers: &str) -> Duration {
     let fields = numbers.split(' ').skip(USER).take(KERNEL - USER + 1);
     TICK * fields.map(|field| field.parse::<u32>().unwrap_or(0)).sum::<u32>()
 }
 
-/// Resident memory in bytes.
+/// Returns the resident memory of this process in bytes.
 ///
 /// # Errors
 ///
-/// A system without Linux' /proc.
+/// Fails on a system without Linux' /proc.
 pub(crate) fn resident() -> anyhow::Result<usize> {
     let pages = fs::read_to_string("/proc/self/statm")?;
     let pages: usize = pages.split(' ').nth(1).unwrap_or_default().parse()?;
@@ -81,11 +83,11 @@ pub(crate) fn resident() -> anyhow::Result<usize> {
 // === impl Memory ===
 
 impl Memory {
-    /// What another process has now.
+    /// Returns the memory of another process.
     ///
     /// # Errors
     ///
-    /// A process that has ended, or a system without Linux' /proc.
+    /// Fails if the process has ended, or on a system without Linux' /proc.
     pub(crate) fn of(process: u32) -> anyhow::Result<Self> {
         let status = fs::read_to_string(format!("/proc/{process}/status"))?;
         let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! Reads through the contract: by how much a call with many is longer than one with none.
+//! Reads through the contract: the difference between a call with many reads and a call with none.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ use crate::{
 
 const CALLS: usize = 15;
 
-/// Adds what a get, a list and a list by a field's value cost.
+/// Adds the cost of a get, a list and a list by a field's value.
 ///
 /// # Errors
 ///
-/// A guest that does not build or load, or a call that fails.
+/// Fails if a guest does not build or load, or a call fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     let runtime = runtime(1, "reads")?;
     let callee = runtime.block_on(puppet())?;

@@ -1,5 +1,5 @@
-//! Settled APIRules: a resync of them all, and a new host with and without what the former one knew, beside the first run. Against the
-//! embedded API.
+//! Settled APIRules: a resync of all of them, and a new host with and without the former host's
+//! record files, beside the first run. On the embedded API.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use crate::{
     table::Table,
 };
 
-/// When every rule has come back, though nothing has changed.
+/// The time after which every rule has had a resync.
 pub(crate) const RESYNC: Duration = Duration::from_mins(31);
 const BUDGET: &str = "no run, no write, < 1 s of CPU for 5,000";
 
-/// So often is a host started anew with its cache directory.
+/// Number of starts with the same cache directory.
 const RESTARTS: usize = 5;
 
-/// What it took until nothing was to be done any more.
+/// The cost until nothing was left to do.
 struct Took {
     wall: Duration,
     cpu: Duration,
@@ -31,11 +31,11 @@ struct Took {
     writes: u64,
 }
 
-/// Adds what restarts and resyncs of 1,000 and 5,000 rules cost.
+/// Adds the cost of restarts and resyncs with 1,000 and 5,000 rules.
 ///
 /// # Errors
 ///
-/// Rules that do not become ready, or a host that fails.
+/// Fails if rules do not become ready, or a host fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     [1_000, 5_000].into_iter().try_for_each(|rules| restarts(rules, table))
 }
@@ -79,7 +79,7 @@ fn restarts(rules: usize, table: &mut Table) -> anyhow::Result<()> {
     result
 }
 
-/// Starts a host, and waits until it has looked at every rule and nothing is left to do.
+/// Starts a host, and waits until it has checked every rule and nothing is left to do.
 async fn start(setting: &Setting, skip: Skip) -> anyhow::Result<(Host, Took)> {
     setting.api.reset_requests();
     let (cpu, start) = (process::cpu()?, Instant::now());
@@ -90,7 +90,7 @@ async fn start(setting: &Setting, skip: Skip) -> anyhow::Result<(Host, Took)> {
     Ok((host, took))
 }
 
-/// Lets so much time pass that every rule comes back.
+/// Advances the time until every rule has a resync.
 async fn resync(setting: &Setting, host: &Host) -> anyhow::Result<Took> {
     setting.api.reset_requests();
     let before = host.status().first().map_or(0, |status| status.runs);
@@ -117,7 +117,7 @@ async fn settled(
     Ok(Took { wall, cpu, runs, writes: requests.values().sum() })
 }
 
-/// Adds the one in the middle by CPU time.
+/// Adds the measurement with the median of CPU time.
 fn median(mut all: Vec<Took>, table: &mut Table, rules: usize) {
     all.sort_by_key(|took| took.cpu);
     let (least, most) = (all.first().map(|took| took.cpu), all.last().map(|took| took.cpu));
@@ -132,7 +132,7 @@ fn median(mut all: Vec<Took>, table: &mut Table, rules: usize) {
 // === impl Took ===
 
 impl Took {
-    /// What nothing has changed of is run as often as this, and not written.
+    /// Checks the number of runs, and that nothing was written: no object has changed.
     fn ensure(&self, runs: u64) -> anyhow::Result<()> {
         let told = (self.runs, self.writes);
         anyhow::ensure!(told == (runs, 0), "runs and writes are {told:?}, not {:?}", (runs, 0));

@@ -1,4 +1,5 @@
-//! Many APIRules from nothing to settled against the embedded API, then again by a new host when nothing has changed.
+//! The first reconcile of many APIRules on the embedded API, then a new host when nothing has
+//! changed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,15 +29,16 @@ use crate::{
     table::Table,
 };
 
-/// Only a fault takes longer.
+/// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(10);
-/// So many pieces of a body wait for who reads it.
+/// Pieces of a body that are buffered for its reader.
 const FRAMES: usize = 64;
 const PRODUCED: [&str; 3] = ["VirtualService", "AuthorizationPolicy", "RequestAuthentication"];
-/// What comes of each rule: a `VirtualService`, a policy for each open path and each authorization, and one for the tokens.
+/// Objects that are made for each rule: a `VirtualService`, a policy for each open path and each
+/// authorization, and one for the tokens.
 const PER_RULE: usize = 6;
 
-/// An API, and a processor for hosts that work on it.
+/// An API, and a processor for hosts that use it.
 pub(crate) struct Setting {
     pub(crate) api: EmbeddedApi,
     pub(crate) cluster: Cluster,
@@ -44,7 +46,7 @@ pub(crate) struct Setting {
     pub(crate) rules: usize,
 }
 
-/// What it took until nothing was to be done any more.
+/// The cost until nothing was left to do.
 struct Settled {
     wall: Duration,
     cpu: Cpu,
@@ -54,16 +56,16 @@ struct Settled {
     requests: BTreeMap<String, u64>,
 }
 
-/// Adds what many rules cost, and four times as many.
+/// Adds the cost of many rules, and of four times as many.
 ///
 /// # Errors
 ///
-/// A rule that does not become ready, or a host that fails.
+/// Fails if a rule does not become ready, or a host fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     [1_000, 4_000].into_iter().try_for_each(|rules| settle(rules, table))
 }
 
-/// Adds what so many rules cost.
+/// Adds the cost of this many rules.
 fn settle(rules: usize, table: &mut Table) -> anyhow::Result<()> {
     let serving = runtime(2, API_THREAD)?;
     let hosting = runtime(2, "host")?;
@@ -86,7 +88,8 @@ fn settle(rules: usize, table: &mut Table) -> anyhow::Result<()> {
     result
 }
 
-/// A client of an API that answers on threads of its own, so that its CPU time can be told from the host's.
+/// Returns a client of an API that answers on threads of its own, so that its CPU time can be
+/// separated from the host's.
 pub(crate) fn client(api: &EmbeddedApi, serving: Handle) -> Client {
     let router = api.router();
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -100,7 +103,8 @@ pub(crate) fn client(api: &EmbeddedApi, serving: Handle) -> Client {
     Client::new(service, "default")
 }
 
-/// A body that is made on other threads than those that read it: a watch makes each event when it is asked for.
+/// Returns a body that is produced on other threads than its reader's: a watch makes each event
+/// when it is polled.
 fn made_by(
     serving: &Handle,
     mut body: axum::body::Body,
@@ -138,7 +142,7 @@ impl Setting {
         Ok(Self { api, cluster, loaded, rules })
     }
 
-    /// Starts a host, waits until nothing is to be done any more, and ends it.
+    /// Starts a host, waits until nothing is left to do, and ends it.
     async fn settle(&self) -> anyhow::Result<Settled> {
         self.api.reset_requests();
         let (cpu, start) = (process::cpu()?, Instant::now());
@@ -168,7 +172,8 @@ impl Setting {
                 continue;
             }
             let (wall, cpu) = (start.elapsed(), process::cpu()? - cpu);
-            // Looked at after the clock: it costs more than what is measured where nothing changes.
+            // Checked after the time was taken: the check costs more than the measured work where
+            // nothing changes.
             if host.holds(&self.api.objects()) {
                 let (resident, stores) = (process::resident()?, host.stores().memory().total);
                 return Ok(Settled {
@@ -183,7 +188,7 @@ impl Setting {
         }
     }
 
-    /// How many requests there were since they were last counted anew, by verb.
+    /// Returns the number of requests since the last reset, by verb.
     pub(crate) fn requests(&self) -> BTreeMap<String, u64> {
         let mut requests = BTreeMap::new();
         for (request, count) in self.api.requests() {
@@ -193,7 +198,7 @@ impl Setting {
         requests
     }
 
-    /// Every rule is ready, and all of its objects are there.
+    /// Checks that every rule is ready and all of its objects exist.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let objects = self.api.objects();
         let text = |object: &Value, at: &str| {

@@ -1,4 +1,4 @@
-//! Objects of 3 KB, stores that hold them, and what those cost.
+//! Objects of 3 KB, stores filled with them, and the memory of these stores.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use crate::{process, table::Table};
 
-/// How many objects stores are filled with.
+/// Number of objects in the stores.
 pub(crate) const OBJECTS: usize = 10_000;
-/// How many of them are in one namespace.
+/// Number of objects in one namespace.
 pub(crate) const IN_NAMESPACE: usize = 1_000;
-/// How many of them have the same owner.
+/// Number of objects with the same owner.
 pub(crate) const OF_OWNER: usize = 10;
 const SIZE: usize = 3_000;
 
@@ -58,16 +58,16 @@ pub(crate) fn fill_stores(stores: &Stores, scope: &Scope, wanted: &Wanted) {
     feed.end_list();
 }
 
-/// Adds what stores need for an object, whole and projected.
+/// Adds the memory that stores need for an object, whole and projected.
 ///
 /// # Errors
 ///
-/// A system without Linux' /proc.
+/// Fails on a system without Linux' /proc.
 pub(crate) fn memory(table: &mut Table) -> anyhow::Result<()> {
     let few = Fields::parse(&["spec.owner", "metadata.labels"]).context("the paths are valid")?;
     let compact = thing(OBJECTS / 2).to_string().len();
     let whole = format!("< {} B: 1.3 × the compact JSON of {compact} B", compact * 13 / 10);
-    // Kept to the end: what one gives back, the next would take without growing.
+    // Kept to the end: memory that one store frees would hide the growth of the next.
     let mut kept = Vec::new();
     for (name, fields) in [("projected", few), ("whole", Fields::whole())] {
         let before = process::resident()?;

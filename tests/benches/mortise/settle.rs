@@ -1,25 +1,26 @@
-//! Waiting until a host has nothing left to do.
+//! Waits until a host has nothing left to do.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use mortise_host::run::Host;
 
-/// Only a fault takes longer.
+/// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(20);
 
-/// What was measured until a host had nothing left to do.
+/// The measurements until a host had nothing left to do.
 pub(crate) struct Settled<T> {
-    /// When each object had been reconciled once; none if not all were, since nothing had changed for them.
+    /// The measurement when each object had been reconciled once; `None` if some were not, since
+    /// nothing had changed for them.
     pub(crate) all_ran: Option<T>,
     pub(crate) end: T,
 }
 
-/// Waits until a host knows so many objects of its processor and has nothing left to do.
+/// Waits until a host knows `objects` objects of its processor and has nothing left to do.
 ///
 /// # Errors
 ///
-/// A reconcile that fails, a host that does not settle, or what `measure` says.
+/// Fails if a reconcile fails, the host does not settle, or `measure` fails.
 pub(crate) async fn settled<T>(
     host: &Host,
     objects: usize,
@@ -33,12 +34,12 @@ pub(crate) async fn settled<T>(
     Ok(Settled { all_ran, end: measure()? })
 }
 
-/// Waits until so many objects have been reconciled from now on, and nothing is left to do. What was measured when the last of them
-/// had been.
+/// Waits until `objects` objects have been reconciled from now on, and nothing is left to do.
+/// Returns the measurement at the moment when the last of them had been reconciled.
 ///
 /// # Errors
 ///
-/// As [`settled`].
+/// Fails as [`settled`] does.
 pub(crate) async fn all_run<T>(
     host: &Host,
     objects: usize,

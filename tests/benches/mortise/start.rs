@@ -1,5 +1,6 @@
-//! From the start of an engine to the first reconcile of ten processors, with nothing compiled yet and with all of it; what processors
-//! that do nothing take of memory; and a large module that is loaded while a small one is called.
+//! From the start of an engine to the first reconcile of ten processors, with no code in the cache
+//! and with all of it; the memory of idle processors; and a large module that is loaded while a
+//! small one is called.
 
 use std::{
     collections::BTreeSet,
@@ -32,15 +33,15 @@ mod modules;
 const GUEST: &str = "tests/guests/idle";
 const PROCESSORS: usize = 10;
 const MANY: usize = 100;
-/// Functions of 2 KiB, and bytes of data: 50 MiB of each.
+/// Number of functions, of 2 KiB each, and bytes of data: 50 MiB of each.
 const FUNCTIONS: usize = 26_000;
 const DATA: usize = 50 << 20;
 
-/// Adds what a start takes.
+/// Adds the cost of a start.
 ///
 /// # Errors
 ///
-/// A guest that does not build or load, or a host that fails.
+/// Fails if a guest does not build or load, or a host fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let module = fs::read(mortise_tests::guest(GUEST)?)?;
@@ -68,7 +69,7 @@ pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As `mortise run` has it, with children that compile.
+/// Creates an engine as `mortise run` does, which compiles in child processes.
 pub(crate) fn engine(folder: &Path) -> anyhow::Result<Engine> {
     let program = env!("CARGO_BIN_EXE_mortise-tested").into();
     let compiler = Compiler::Child { program, limits: CompileLimits::default() };
@@ -76,7 +77,7 @@ pub(crate) fn engine(folder: &Path) -> anyhow::Result<Engine> {
     Ok(Engine::new(processor::Options { cache, compiler, ..processor::Options::default() })?)
 }
 
-/// The guest under a digest of its own: a custom section more.
+/// Loads the guest with a digest of its own, by an additional custom section.
 async fn load(engine: &Engine, module: &[u8], index: usize) -> anyhow::Result<Loaded> {
     let name = format!("idle-{index}");
     let section = [&[u8::try_from(name.len())?], name.as_bytes()].concat();
@@ -108,7 +109,7 @@ async fn first_reconciles(module: &[u8], folder: &Path) -> anyhow::Result<Durati
 }
 
 async fn memory(module: &[u8], folder: &Path, table: &mut Table) -> anyhow::Result<()> {
-    // What was compiled is mapped from its file afterwards: as after a start with a warm cache.
+    // Compiled code is mapped from its file afterwards, as after a start with a warm cache.
     let engine = engine(folder)?;
     let mut all = vec![load(&engine, module, 0).await?];
     let before = process::resident()?;
@@ -123,7 +124,7 @@ async fn memory(module: &[u8], folder: &Path, table: &mut Table) -> anyhow::Resu
     Ok(())
 }
 
-/// Calls a processor until another one is loaded.
+/// Measures the calls of a processor while another module is loaded.
 async fn beside_calls(
     module: &[u8],
     large: &[u8],

@@ -1,5 +1,5 @@
-//! Swaps: how long changes take while versions take each other's place, beside the same without; and how long it takes from a module
-//! that is replaced to the first call of the new one.
+//! Swaps: the time that changes take while versions are swapped, compared with the time without
+//! swaps; and the time from replacing a module's file to the first call of the new module.
 
 use std::{
     collections::HashMap,
@@ -40,25 +40,26 @@ use crate::{
 
 const PUPPET: &str = "tests/guests/puppet";
 const NAMESPACE: &str = "default";
-/// Objects, each of which is changed so often; those who change them wait each for one object at a time.
+/// Number of objects, of changes of each object, and of clients, each of which waits for one object
+/// at a time.
 const OBJECTS: usize = 400;
 const CHANGES: usize = 10;
 const PEOPLE: usize = 8;
 const EVERY: Duration = Duration::from_millis(200);
-/// How often a module is replaced.
+/// Number of times that a module is replaced.
 const REPLACED: usize = 9;
-/// Only a fault takes longer.
+/// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(10);
 
 /// A host under load.
 struct Load {
     host: Host,
     maps: Api<DynamicObject>,
-    /// What people wait for: the number of the change, by the object's name.
+    /// The awaited changes: the number of the change, by the object's name.
     waiting: Mutex<HashMap<String, (usize, oneshot::Sender<()>)>>,
 }
 
-/// What a load has shown.
+/// The measurements under a load.
 struct Shown {
     changes: Times,
     /// The longest reconcile, writes included.
@@ -66,11 +67,11 @@ struct Shown {
     swaps: usize,
 }
 
-/// Adds what swaps cost.
+/// Adds the cost of swaps.
 ///
 /// # Errors
 ///
-/// A guest that does not build or load, or a host that fails.
+/// Fails if a guest does not build or load, or a host fails.
 pub(crate) fn run(table: &mut Table) -> anyhow::Result<()> {
     runtime(2, "host")?.block_on(async {
         let all = async {
@@ -96,7 +97,8 @@ async fn changes(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a puppet is told: for each `ConfigMap` with a label it makes another, which says by whom and of what.
+/// Returns a puppet's configuration: for each `ConfigMap` with a label it makes another one, with
+/// the version and the source's sequence.
 fn play(version: &str) -> Value {
     let kind = json!({"group": "", "version": "v1", "kind": "ConfigMap"});
     let selection = |labels: &str| {
@@ -139,7 +141,7 @@ async fn module() -> anyhow::Result<Vec<u8>> {
     Ok(fs::read(path)?)
 }
 
-/// Two modules, each with a play of its own.
+/// Loads two modules, each with a play of its own.
 async fn versions() -> anyhow::Result<[Loaded; 2]> {
     let (engine, bytes) = (desk::engine(None, false)?, module().await?);
     let load = async |version: &str, bytes: Vec<u8>| {
@@ -153,7 +155,7 @@ async fn versions() -> anyhow::Result<[Loaded; 2]> {
 // === impl Load ===
 
 impl Load {
-    /// A host whose objects have all been reconciled.
+    /// Starts a host and waits until all objects have been reconciled.
     async fn start(versions: &[Loaded; 2]) -> anyhow::Result<Self> {
         let api = EmbeddedApi::new(Options::default());
         for number in 0..OBJECTS {
@@ -172,7 +174,7 @@ impl Load {
         Ok(Self { host, maps, waiting: Mutex::default() })
     }
 
-    /// Changes all objects again and again, with swaps or without.
+    /// Changes all objects repeatedly, with swaps if `versions` are given.
     async fn show(self, versions: Option<&[Loaded; 2]>) -> anyhow::Result<Shown> {
         let load = Arc::new(self);
         let over = CancellationToken::new();
@@ -195,7 +197,7 @@ impl Load {
         Ok(Shown { changes: Times::new(times), longest, swaps })
     }
 
-    /// Changes one object, waits until that is reconciled, and goes on to the next.
+    /// Changes one object, waits until the change is reconciled, and continues with the next.
     #[expect(clippy::disallowed_methods, reason = "it is not the host who writes")]
     async fn person(&self, person: usize) -> anyhow::Result<Vec<Duration>> {
         let mut times = Vec::new();
@@ -214,7 +216,7 @@ impl Load {
         Ok(times)
     }
 
-    /// Tells people when what they wait for is there. The longest reconcile.
+    /// Notifies the clients of reconciled changes. Returns the longest reconcile.
     async fn read(&self, over: &CancellationToken) -> anyhow::Result<Duration> {
         let mut longest = Duration::ZERO;
         loop {
@@ -228,17 +230,17 @@ impl Load {
             let wanted = self.waiting.lock().get(name).map(|(change, _)| change.to_string());
             let Some(wanted) = wanted else { continue };
             let made = self.maps.get(&format!("{name}-made")).await?;
-            // The run of another reason may have begun before the change.
+            // A run for another cause may have begun before the change.
             if made.data.pointer("/data/sequence").and_then(Value::as_str) == Some(&wanted)
                 && let Some((_, done)) = self.waiting.lock().remove(name)
             {
-                // Nobody waits who has given up.
+                // The client may have given up waiting.
                 let _ = done.send(());
             }
         }
     }
 
-    /// Exchanges one version for the other until it is over. How often.
+    /// Swaps the two versions until `over` is cancelled; returns the number of swaps.
     async fn swap(
         &self,
         versions: Option<&[Loaded; 2]>,
@@ -279,7 +281,7 @@ impl Shown {
 
 // === files ===
 
-/// From a file that is replaced to the first call of what is in it.
+/// Measures the time from replacing a module's file to the first call of the new module.
 async fn files(table: &mut Table) -> anyhow::Result<()> {
     let api = EmbeddedApi::new(Options::default());
     let cluster = Cluster::new(kube::Client::new(api.router(), NAMESPACE));
@@ -324,7 +326,8 @@ async fn files(table: &mut Table) -> anyhow::Result<()> {
     host.stop().await
 }
 
-/// The kind, an account that may do everything, a Processor and one object for it.
+/// Returns the definition of Processors, an account that may do everything, a Processor and one
+/// object for it.
 fn resources() -> Vec<Value> {
     let rbac = "rbac.authorization.k8s.io";
     let consent = json!({"mortise.dev/processor": "*"});
@@ -354,7 +357,7 @@ fn resources() -> Vec<Value> {
     ]
 }
 
-/// As those do it who know how: a whole file takes the name.
+/// Replaces the module atomically: a complete file is renamed.
 fn replace(folder: &Path, module: &[u8]) -> anyhow::Result<()> {
     fs::write(folder.join("next"), module)?;
     Ok(fs::rename(folder.join("next"), folder.join("puppet.wasm"))?)

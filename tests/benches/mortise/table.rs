@@ -1,8 +1,8 @@
-//! The table that is printed, and times as people read them.
+//! The printed table, and the format of times.
 
 use std::{fmt, time::Duration};
 
-/// Rows of what was measured, the figures, and what they should be.
+/// Rows with the measured quantity, its figures and its budget.
 pub(crate) struct Table {
     columns: Vec<&'static str>,
     rows: Vec<Row>,
@@ -14,7 +14,7 @@ struct Row {
     budget: String,
 }
 
-/// Times of the same thing, in ascending order.
+/// Times of the same operation, in ascending order.
 pub(crate) struct Times(Vec<Duration>);
 
 // === impl Table ===
@@ -26,12 +26,12 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Names what the figures of a row are of, where there are several.
+    /// Names the columns, where a row has several figures.
     pub(crate) fn columns(&mut self, names: impl IntoIterator<Item = &'static str>) {
         self.columns = names.into_iter().collect();
     }
 
-    /// Adds a row; an empty budget where there is none.
+    /// Adds a row; an empty `budget` means that there is none.
     pub(crate) fn row(&mut self, what: impl Into<String>, figure: impl Into<String>, budget: &str) {
         self.figures(what, [figure.into()], budget);
     }
@@ -79,25 +79,24 @@ impl fmt::Display for Table {
 // === impl Times ===
 
 impl Times {
-    /// Times in any order.
+    /// Sorts the times.
     pub(crate) fn new(mut times: Vec<Duration>) -> Self {
         times.sort();
         Self(times)
     }
 
-    /// The time that this share of all stays below.
+    /// Returns a percentile of the times.
     pub(crate) fn at(&self, percent: usize) -> Duration {
         let last = self.0.len().saturating_sub(1);
         self.0.get(last * percent / 100).copied().unwrap_or_default()
     }
 
-    /// The time in the middle.
     pub(crate) fn median(&self) -> Duration {
         self.at(50)
     }
 }
 
-/// A short time, in microseconds.
+/// Formats a short time in microseconds.
 pub(crate) fn micros(time: Duration) -> String {
     format!("{:.1} µs", time.as_secs_f64() * 1e6)
 }

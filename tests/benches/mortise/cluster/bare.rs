@@ -1,8 +1,10 @@
 //! The requests of a host, sent again by a client that does nothing else.
 //!
-//! It is as fair as can be: the same headers, so that the API server judges the same account; the questions too, and the watches, which are
-//! open all the time and read to nowhere, since the API server works for them with each write; what belongs to one rule in its
-//! order, and as many rules at once. What the host does between them, and with the answers, is what it does not do.
+//! The comparison is as fair as possible: the headers are the same, so that the API server
+//! authorises the same account; reviews are included, and watches, which are open all the time and
+//! whose events are dropped, since the API server works for them with each write; the requests of
+//! one rule are in their order, and as many rules run at once. The client omits only the host's
+//! work between requests and with the answers.
 
 use std::{
     collections::BTreeMap,
@@ -23,14 +25,14 @@ use super::{
 };
 use crate::process;
 
-/// What it took.
+/// The cost of the requests.
 pub(super) struct Sent {
     pub(super) wall: Duration,
     pub(super) client: Duration,
     pub(super) used: Used,
 }
 
-/// Sends what was sent to another control plane, so many requests at once.
+/// Sends recorded requests to another control plane, `parallel` at a time.
 pub(super) async fn send(
     plane: &Plane,
     recorded: Vec<Recorded>,
@@ -56,7 +58,7 @@ pub(super) async fn send(
     })
 }
 
-/// The requests of each rule, with what the other server has decided of it.
+/// Groups the requests by rule, and replaces uids and versions by those of the other server.
 fn by_rule(
     recorded: Vec<Recorded>,
     before: &Versions,
@@ -77,8 +79,8 @@ fn by_rule(
     Ok(groups.into_values().collect())
 }
 
-/// Opens the watches, and reads what they show as long as the answer is kept. One that went on from a list goes on from any version
-/// that this server has: what it showed before is nothing that the requests wait for.
+/// Opens the watches, and reads their events until the result is dropped. A watch that continued
+/// from a list may begin at any version of this server: no request depends on earlier events.
 async fn follow(client: &Client, watches: Vec<Recorded>) -> anyhow::Result<JoinSet<()>> {
     let version = Regex::new(r"\bresourceVersion=\d+")?;
     let mut open = JoinSet::new();
@@ -97,7 +99,7 @@ async fn in_order(client: &Client, group: Vec<Recorded>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends a request, which must be answered as the host's was.
+/// Sends a request, and fails unless the status is the one that the host got.
 async fn send_one(client: &Client, request: Recorded) -> anyhow::Result<Response<Body>> {
     let Recorded { method, uri, headers, body, status, .. } = request;
     let shown = format!("{method} {uri}");

@@ -1,4 +1,4 @@
-//! An API with rules in it that nobody has reconciled yet: a real control plane, or the API in memory.
+//! An API with rules that no host has reconciled yet: a real control plane, or the API in memory.
 
 use std::{collections::BTreeMap, fs, ops::Sub, path::Path, time::Duration};
 
@@ -23,12 +23,12 @@ use crate::{process, rules};
 
 const RULES: (&str, &str) = ("gateway.kyma-project.io/v2", "APIRule");
 
-/// Which API answers.
+/// The kind of API.
 #[derive(Clone)]
 pub(super) enum Place {
     /// A kube-apiserver with etcd, and the rest of a control plane.
     Real,
-    /// The one in memory, on threads of its own.
+    /// The embedded API in memory, on threads of its own.
     Embedded(Handle),
 }
 
@@ -46,11 +46,11 @@ enum Serving {
 #[derive(Clone, Copy)]
 pub(super) struct Used {
     server: Duration,
-    /// None: the server has none.
+    /// The time of etcd; `None` if the server has no etcd.
     etcd: Option<Duration>,
 }
 
-/// What only the server decides of a new object: its uid, and its first version. By name.
+/// The uid and first version that the server has chosen for each new object, by name.
 pub(super) type Versions = BTreeMap<String, (String, String)>;
 
 // === impl Serving ===
@@ -95,7 +95,8 @@ impl Drop for Serving {
 // === impl Plane ===
 
 impl Plane {
-    /// Starts one, with the account and its rights, what rules refer to, and so many rules.
+    /// Starts an API with the account and its rights, the objects that rules refer to, and this
+    /// many rules.
     pub(super) async fn start(api: &Place, rules: usize) -> anyhow::Result<Self> {
         let plane = Self { serving: Serving::start(api).await?, rules };
         let istio = cluster::istio().await?.context("the control plane is built with Go")?;
@@ -122,7 +123,7 @@ impl Plane {
         made.try_collect().await
     }
 
-    /// An administrator's client, with connections of its own.
+    /// Returns an administrator's client, with connections of its own.
     pub(super) async fn client(&self) -> anyhow::Result<Client> {
         match &self.serving {
             Serving::Real { cluster, .. } => cluster.client().await,
@@ -130,7 +131,7 @@ impl Plane {
         }
     }
 
-    /// The objects of a kind in a namespace.
+    /// Returns the objects of a kind in a namespace.
     pub(super) async fn api(
         &self,
         version: &str,
@@ -147,7 +148,7 @@ impl Plane {
         Ok(api.list(&ListParams::default()).await?.items)
     }
 
-    /// Every rule is ready.
+    /// Checks that every rule is ready.
     pub(super) async fn check(&self) -> anyhow::Result<()> {
         let is_ready = |rule: &&DynamicObject| {
             rule.data.pointer("/status/state").and_then(Value::as_str) == Some("Ready")
@@ -157,7 +158,7 @@ impl Plane {
         Ok(())
     }
 
-    /// What only the server has decided of the rules.
+    /// Returns the uids and versions of the rules.
     pub(super) async fn versions(&self) -> anyhow::Result<Versions> {
         let all = self.all().await?;
         let versions = all.into_iter().map(|rule| {
@@ -185,7 +186,7 @@ async fn rights(cluster: &Cluster) -> anyhow::Result<Vec<Value>> {
     mortise_tests::rules::rights(cluster, &account, &loaded().await?.description).await
 }
 
-/// The process of a part of a control plane.
+/// Returns the process id of a part of a control plane.
 fn process_of(part: &str, folder: &Path) -> anyhow::Result<u32> {
     let folder = folder.to_str().context("the folder's name is text")?;
     for entry in fs::read_dir("/proc")? {
@@ -193,7 +194,7 @@ fn process_of(part: &str, folder: &Path) -> anyhow::Result<u32> {
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // It may have ended by now.
+        // The process may have ended by now.
         let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
         if words.contains(&part.as_bytes()) && words.contains(&folder.as_bytes()) {
@@ -206,7 +207,7 @@ fn process_of(part: &str, folder: &Path) -> anyhow::Result<u32> {
 // === impl Used ===
 
 impl Used {
-    /// In words, for so many writes.
+    /// Formats the CPU time for this many writes.
     pub(super) fn per_write(self, writes: usize) -> String {
         let count = u32::try_from(writes.max(1)).unwrap_or(u32::MAX);
         let parts: Vec<Duration> = [Some(self.server), self.etcd].into_iter().flatten().collect();

@@ -1,4 +1,4 @@
-//! What a host asks of the API server: counted by verb, and kept as it was sent.
+//! The requests of a host to the API server: counted by verb, and recorded as they were sent.
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
@@ -8,18 +8,18 @@ use kube::{Client, client::Body};
 use parking_lot::Mutex;
 use tower::BoxError;
 
-/// A client, and what was sent with it. Clones are the same.
+/// A client that counts and records its requests. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Tap(Arc<Inner>);
 
 struct Inner {
     client: Client,
     counts: Mutex<BTreeMap<Verb, u64>>,
-    /// None: nothing is kept.
+    /// The recorded requests; `None`: nothing is recorded.
     recorded: Mutex<Option<Vec<Recorded>>>,
 }
 
-/// A request as it was sent, and how it was answered.
+/// A request as it was sent, and the status of its answer.
 #[derive(Clone)]
 pub(super) struct Recorded {
     pub(super) verb: Verb,
@@ -30,7 +30,8 @@ pub(super) struct Recorded {
     pub(super) status: StatusCode,
 }
 
-/// What a request does, as the metrics of the API server call it, but that an access review is one.
+/// The verb of a request, named as in the API server's metrics, except that access reviews have a
+/// verb of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verb {
     Create,
@@ -50,7 +51,7 @@ impl Tap {
         Self(Arc::new(Inner { client, counts, recorded }))
     }
 
-    /// The client that is listened to.
+    /// Returns the client whose requests are counted.
     pub(super) fn client(&self) -> Client {
         let namespace = self.0.client.default_namespace().to_owned();
         let tap = self.clone();
@@ -79,19 +80,19 @@ impl Tap {
         Ok(answer)
     }
 
-    /// Begins to count anew.
+    /// Resets the counts.
     pub(super) fn forget(&self) {
         self.0.counts.lock().clear();
     }
 
-    /// The requests by verb, in words.
+    /// Returns the counts by verb, as text.
     pub(super) fn counts(&self) -> String {
         let counts = self.0.counts.lock();
         let counts = counts.iter().map(|(verb, count)| format!("{} {count}", verb.name()));
         counts.collect::<Vec<_>>().join(", ")
     }
 
-    /// The requests in the order of their answers. From now on none are kept.
+    /// Returns the recorded requests in the order of their answers, and stops recording.
     pub(super) fn take_recorded(&self) -> Vec<Recorded> {
         mem::take(&mut *self.0.recorded.lock()).unwrap_or_default()
     }
@@ -118,7 +119,7 @@ impl Verb {
         format!("{self:?}").to_lowercase()
     }
 
-    /// Whether it changes something.
+    /// Returns whether a request with this verb changes an object.
     pub(super) fn is_write(self) -> bool {
         !matches!(self, Self::Get | Self::Review | Self::Watch)
     }

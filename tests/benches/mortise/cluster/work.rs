@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{process, restart::RESYNC, settle, table::Times};
 
-/// How often an object is taken away, or changed.
+/// Number of objects that are deleted or changed.
 const DRIFTS: u32 = 15;
 
-/// A host, and what it asks for.
+/// A host, and the tap on its requests.
 pub(super) struct Work<'a> {
     plane: &'a Plane,
     pub(super) host: Host,
@@ -31,14 +31,14 @@ pub(super) struct Work<'a> {
     rules: usize,
 }
 
-/// What somebody does with a produced object.
+/// A user's change of a produced object.
 #[derive(Clone, Copy)]
 pub(super) enum Drift {
     Deleted,
     Changed,
 }
 
-/// What it took.
+/// The cost of some work.
 pub(super) struct Took {
     pub(super) wall: Duration,
     pub(super) host: Duration,
@@ -47,7 +47,7 @@ pub(super) struct Took {
     pub(super) requests: String,
 }
 
-/// What was used until a moment.
+/// The usage up to a moment.
 #[derive(Clone, Copy)]
 struct Sample {
     at: Instant,
@@ -59,8 +59,8 @@ struct Sample {
 // === impl Work ===
 
 impl<'a> Work<'a> {
-    /// Starts a host, and waits until every rule has been reconciled and nothing is to be done any more. What it took until the last
-    /// of them was, and all of it.
+    /// Starts a host, and waits until every rule has been reconciled and nothing is left to do.
+    /// Returns the cost until the last rule was reconciled, and the whole cost.
     pub(super) async fn first(
         plane: &'a Plane,
         rules: usize,
@@ -73,7 +73,7 @@ impl<'a> Work<'a> {
         Ok((work, took))
     }
 
-    /// Starts a host on rules that are settled, and waits until it has looked at all of them.
+    /// Starts a host on settled rules, and waits until it has checked all of them.
     pub(super) async fn again(
         plane: &'a Plane,
         rules: usize,
@@ -100,7 +100,7 @@ impl<'a> Work<'a> {
         Ok((Self { plane, host, tap, rules }, begun))
     }
 
-    /// Lets so much time pass that every rule comes back.
+    /// Advances the time until every rule has a resync.
     pub(super) async fn resync(&self) -> anyhow::Result<Took> {
         self.tap.forget();
         self.host.stand_still();
@@ -110,7 +110,7 @@ impl<'a> Work<'a> {
         Ok(self.took(begun, settled.end))
     }
 
-    /// Adds a host to the Gateway that all rules read; it changes nothing of what they want.
+    /// Adds a host name to the Gateway that all rules read; the rules' outcomes stay the same.
     pub(super) async fn gateway_changes(&self) -> anyhow::Result<Took> {
         let gateways = self.plane.api("networking.istio.io/v1", "Gateway", "kyma-system").await?;
         let mut gateway = gateways.get("kyma-gateway").await?;
@@ -123,8 +123,8 @@ impl<'a> Work<'a> {
         Ok(self.took(begun, all_ran))
     }
 
-    /// Takes away or changes one produced object after the other (who takes the same field again and again is let be); how long until
-    /// each is as it was.
+    /// Deletes or changes one produced object after the other, because the host gives in to a user
+    /// who takes the same field repeatedly. Returns the time until each object was restored.
     pub(super) async fn drifts(&self, how: Drift) -> anyhow::Result<Times> {
         let services = self.plane.api("networking.istio.io/v1", "VirtualService", "shop").await?;
         let mut times = Vec::new();
