@@ -1,4 +1,4 @@
-//! Descriptions.
+//! Hostile descriptions.
 
 use mortise_sdk::{
     Description, Kind, Reconciler, Selection, Verbs,
@@ -7,7 +7,7 @@ use mortise_sdk::{
 
 use crate::{Describe, Play, calls};
 
-/// Levels of the schema: the work for one value is two to the power of these.
+/// Levels of the schema: checking one value takes two to the power of these steps.
 const LEVELS: u32 = 40;
 /// The finalizer that the benign neighbour declares.
 const FINALIZER: &str = "benign.mortise.dev/held";
@@ -43,7 +43,7 @@ pub(crate) fn description(play: &Play) -> Description {
     }
 }
 
-/// What it reconciles.
+/// Returns the selection of the reconciled objects.
 fn own(play: &Play) -> Selection {
     Selection::of::<ConfigMap>().namespace(&play.namespace).labels(format!("hostile={}", play.name))
 }
@@ -52,7 +52,8 @@ pub(crate) fn deployment() -> Kind {
     Kind { group: "apps".into(), version: "v1".into(), kind: "Deployment".into() }
 }
 
-/// At each level `anyOf` names the next one twice, and at the end nothing is accepted: each branch is tried.
+/// Returns a schema in which `anyOf` at each level names the next level twice, and the last level
+/// accepts nothing: each branch is tried.
 fn schema() -> String {
     let levels: Vec<String> = (0..LEVELS)
         .map(|level| {

@@ -1,7 +1,9 @@
-//! A processor that attacks the host: its configuration, a [`Play`], says what it does in `describe` and in `reconcile`.
+//! A processor that attacks the host: its configuration, a [`Play`], selects an action in
+//! `describe` and one in `reconcile`.
 //!
-//! It reconciles the `ConfigMaps` of one namespace with the label `hostile=` and its own name, and runs again at once after each
-//! run, so that an attack lasts for as long as its Processor is there.
+//! Hostile reconciles the `ConfigMaps` of one namespace with its own name in the label `hostile`,
+//! and requests another run at once after each run, so that an attack lasts as long as its
+//! Processor exists.
 
 mod calls;
 mod describe;
@@ -15,68 +17,68 @@ use mortise_sdk::{
 };
 use serde::Deserialize;
 
-/// The processor.
+/// The attacking processor.
 pub struct Hostile;
 
-/// All that it does: its configuration.
+/// The configuration, which selects the attack.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Play {
     /// The value of the label, and the name in its description.
     name: String,
-    /// Where its objects are.
+    /// The namespace of its objects.
     namespace: String,
     #[serde(default)]
     describe: Describe,
     #[serde(default)]
     reconcile: Reconcile,
-    /// How often it does it in a call, or of how many parts.
+    /// Number of repetitions of the action in a call, or of its parts.
     #[serde(default)]
     times: u32,
-    /// How long the texts are that it hands over.
+    /// Bytes of the texts that it passes to the host.
     #[serde(default)]
     bytes: usize,
 }
 
-/// What it does in `describe`.
+/// The action in `describe`.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Describe {
-    /// Declares its `ConfigMaps`, and that it reads and writes such.
+    /// Declares its `ConfigMaps`, and reads and writes of `ConfigMaps`.
     #[default]
     Plain,
-    /// Declares also that it reads Deployments.
+    /// Also declares reads of Deployments.
     Deployments,
-    /// Declares also that it reads the Secrets of its namespace.
+    /// Also declares reads of the Secrets of its namespace.
     Secrets,
     /// Never returns.
     Loop,
-    /// A schema of the configuration that doubles its work with each of its levels.
+    /// Declares a schema of the configuration whose cost doubles with each of its levels.
     Schema,
-    /// So many selections to read.
+    /// Declares `times` selections to read.
     Selections,
-    /// A version that is so long.
+    /// Declares a version of `bytes` bytes.
     Version,
-    /// The finalizer of somebody else: the benign neighbour's.
+    /// Declares the finalizer of the benign neighbour.
     Finalizer,
 }
 
-/// What it does in `reconcile`.
+/// The action in `reconcile`.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Reconcile {
-    /// It returns.
+    /// Returns at once.
     #[default]
     Nothing,
-    /// Gets objects of an undeclared kind, by long names.
+    /// Gets objects of an undeclared kind with long names.
     Names,
-    /// Gets objects of a declared kind, with long paths of fields.
+    /// Gets objects of a declared kind with long field paths.
     Fields,
-    /// Gets objects with paths of many brackets.
+    /// Gets objects with field paths of many brackets.
     Brackets,
     /// Lists with long label selectors and page tokens.
     Selectors,
-    /// Gets objects of so many undeclared kinds.
+    /// Gets objects of `times` undeclared kinds.
     Kinds,
     /// Gets an object whose kind's group is a path with a query.
     Path,
@@ -84,31 +86,31 @@ enum Reconcile {
     Scale,
     /// Never returns.
     Loop,
-    /// Takes all memory that it may, and holds it for ever.
+    /// Allocates as much memory as it may, and holds it for ever.
     Memory,
     /// Panics.
     Trap,
     /// Writes as much log as it may.
     Log,
-    /// Writes lines that look like another's.
+    /// Writes log lines that look like those of another source.
     Forge,
-    /// Fails with a long text in which a Secret's value is.
+    /// Fails with a long text that contains a Secret's value.
     Failure,
-    /// Wants an object deep in itself.
+    /// Applies an object with `times` nested levels.
     Deep,
-    /// Wants an object with so many fields.
+    /// Applies an object with `times` fields.
     Wide,
-    /// Wants an object with so many labels.
+    /// Applies an object with `times` labels.
     Labels,
-    /// Wants objects with so many owners, after it has read much.
+    /// Applies an object with `times` owners, after many reads.
     Owners,
-    /// Wants so many finalizers.
+    /// Requests `times` finalizers.
     Finalizers,
-    /// Reports so many events.
+    /// Reports `times` events.
     Events,
-    /// Returns a status that is so long.
+    /// Returns a status of `bytes` bytes.
     Status,
-    /// Wants to leave alone fields with paths of many brackets.
+    /// Excludes fields with paths of many brackets from an apply.
     Leave,
     /// Deletes an object whose kind's group is a path with a query.
     Delete,

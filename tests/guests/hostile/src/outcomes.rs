@@ -1,4 +1,4 @@
-//! Outcomes that cost more to look at than to write.
+//! Outcomes that cost more to check than to produce.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{Play, reads};
 
-/// Lists that are read before owners are named, each of all objects of the namespace.
+/// Number of lists that are read before owners are named, each of all objects of the namespace.
 const LISTS: u32 = 600;
 
-/// Nothing, and run again at once.
+/// Returns an outcome without writes that requests another run at once.
 pub(crate) fn again() -> Outcome {
     Outcome::new().requeue_after(Duration::ZERO)
 }
@@ -41,7 +41,7 @@ pub(crate) fn labels(play: &Play) -> Outcome {
     again().apply(Manifest::text(object))
 }
 
-/// All of them the object that was read last.
+/// Applies an object whose owners are all the object that was read last.
 pub(crate) fn owners(play: &Play) -> Outcome {
     let all = Selection::of::<ConfigMap>().namespace(&play.namespace);
     for _ in 0..LISTS {
@@ -81,7 +81,7 @@ pub(crate) fn delete(play: &Play) -> Outcome {
     again().delete(Deletion::new(reads::strange(play)))
 }
 
-/// A `ConfigMap` of the namespace with this besides.
+/// Returns a `ConfigMap` of the namespace with an additional JSON field.
 fn text(play: &Play, name: &str, besides: &str) -> Manifest {
     let metadata = format!(r#"{{"name":"{name}","namespace":"{}"}}"#, play.namespace);
     let object =

@@ -1,4 +1,4 @@
-//! What is written for people: the log, and failures.
+//! Hostile texts for people: the log, and failures.
 
 use mortise_sdk::{
     Failure, Level, ObjectRef, Retry,
@@ -8,7 +8,7 @@ use mortise_sdk::{
 
 use crate::Play;
 
-/// A line that nobody but the host may write: it begins so on a line of its own.
+/// A message with a line break, after which it looks like a log line of the host.
 const FORGED: &str =
     "all is well\n2026-01-01T00:00:00Z FORGED as another: \u{1b}[31mred\u{1b}[0m\r\u{9b}2J";
 
@@ -25,7 +25,7 @@ pub(crate) fn forge(play: &Play) {
     }
 }
 
-/// With the Secret `treasure` in it again and again.
+/// Returns a failure that repeats the Secret `treasure`.
 pub(crate) fn fail(play: &Play) -> Failure {
     let secret = ObjectRef::of::<Secret>(Some(&play.namespace), "treasure");
     let read = match cluster::get(&secret, &[]) {

@@ -1,5 +1,5 @@
-//! Reads that ask for what is long, strange, or not declared. Whatever the answers are: what counts is what the host does with the
-//! questions.
+//! Reads with long, strange or undeclared arguments. The answers are ignored: the attack is the
+//! host's work on the arguments.
 
 use mortise_sdk::{
     Kind, ObjectRef, Selection,
@@ -9,7 +9,8 @@ use mortise_sdk::{
 
 use crate::{Play, describe};
 
-/// What the API server would take for a watch of `ClusterRoles`, were it put into a path.
+/// A group that the API server would take for a watch of `ClusterRoles` if the host put it into a
+/// path.
 const PATH: &str = "rbac.authorization.k8s.io/v1/clusterroles?watch=true&x=";
 
 pub(crate) fn names(play: &Play) {
@@ -60,13 +61,13 @@ pub(crate) fn scale(play: &Play) {
     let _ = cluster::get(&of, &[]);
 }
 
-/// An object of a kind whose group is a path with a query.
+/// Returns an object of a kind whose group is a path with a query.
 pub(crate) fn strange(play: &Play) -> ObjectRef {
     let kind = Kind { group: PATH.into(), version: "v1".into(), kind: "ClusterRole".into() };
     ObjectRef::new(kind, Some(&play.namespace), "none")
 }
 
-/// Different for each number.
+/// Returns a long text, different for each number.
 fn long(number: u32, bytes: usize) -> String {
     let mut text = format!("n{number}-");
     text.extend(std::iter::repeat_n('x', bytes.saturating_sub(text.len())));

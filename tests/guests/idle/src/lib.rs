@@ -1,11 +1,11 @@
-//! A processor that does nothing: what is left is what a call costs.
+//! A processor that does nothing, to measure the cost of a call itself.
 
 use mortise_sdk::kubernetes::ConfigMap;
 use mortise_sdk::{
     Description, Failure, Host, NoConfig, Outcome, Processor, Reconciler, Request, Selection,
 };
 
-/// The processor.
+/// The idle processor.
 pub struct Idle;
 
 impl Processor for Idle {

@@ -1,7 +1,8 @@
-//! A processor that does wrong what the name of its object says.
+//! A processor that misbehaves in the way that the name of its object says.
 //!
-//! It reconciles `ConfigMaps` with the label `test=misbehave`, may read and write `ConfigMaps`, and nothing else. An object of
-//! another name than those below is served well: it gets a companion `<name>-made`.
+//! Misbehave reconciles `ConfigMaps` with the label `test=misbehave`, and may only read and write
+//! `ConfigMaps`. An object with a name that is not listed below is reconciled correctly: it gets a
+//! companion `<name>-made`.
 
 mod outcomes;
 mod sandbox;
@@ -16,7 +17,7 @@ use mortise_sdk::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The processor.
+/// The misbehaving processor.
 pub struct Misbehave;
 
 /// What it does wrong in `describe`.
@@ -79,7 +80,7 @@ impl Processor for Misbehave {
 
 mortise_sdk::export!(Misbehave);
 
-/// As it should be.
+/// Returns a correct outcome.
 fn behave(request: &Request) -> Outcome {
     let namespace = request.ref_.namespace.as_deref().unwrap_or_default();
     let name = format!("{}-made", request.ref_.name);
@@ -91,7 +92,7 @@ fn behave(request: &Request) -> Outcome {
     Outcome::new().apply(&made)
 }
 
-/// With a name in the backtrace.
+/// Runs for ever. Not inlined, so that its name is in the backtrace.
 #[inline(never)]
 fn hang() -> ! {
     let mut turns = 0_u64;
@@ -107,7 +108,7 @@ fn allocate() -> ! {
     }
 }
 
-/// Small frames: the engine's stack overflows first.
+/// Recurses with small frames: the engine's stack overflows first.
 fn recurse(host: &Host) -> ! {
     fn down(depth: u64) -> u64 {
         if black_box(depth) == u64::MAX { depth } else { down(depth + 1) + black_box(1) }
@@ -116,7 +117,7 @@ fn recurse(host: &Host) -> ! {
     panic!("a recursion without end ended")
 }
 
-/// Frames with data in memory: the guest's own stack overflows first.
+/// Recurses with data in memory: the guest's own stack overflows first.
 fn recurse_with_data(host: &Host) -> ! {
     fn down(depth: u64) -> u64 {
         let data = black_box([depth; 512]);
@@ -135,7 +136,7 @@ fn chatter(host: &Host) -> Outcome {
 
 fn read_for_ever(host: &Host) -> ! {
     loop {
-        // Whatever the answer is: what counts is that it was asked.
+        // The answer is ignored; the read itself is tested.
         drop(black_box(host.get::<ConfigMap>(Some("default"), "none", &[])));
     }
 }

@@ -1,4 +1,4 @@
-//! Outcomes that must not be carried out.
+//! Outcomes that the host must refuse.
 
 use mortise_sdk::bindings::mortise::host::log;
 use mortise_sdk::kubernetes::ConfigMap;
@@ -26,7 +26,8 @@ pub(crate) fn huge(request: &Request) -> Outcome {
         metadata: Metadata::new("huge").namespace(request.ref_.namespace.as_deref().unwrap_or("")),
         ..ConfigMap::default()
     };
-    // Not a value in it: to serialise one takes the memory more than once, and this is not about memory.
+    // Not as a value: serialising one takes its memory more than once, and this is not a test of
+    // memory.
     let mut text = String::with_capacity(HUGE + 1024);
     text.push_str(&Manifest::of(&map).object);
     text.extend(std::iter::repeat_n(' ', HUGE));
@@ -37,7 +38,8 @@ pub(crate) fn not_json() -> Outcome {
     Outcome::new().apply(Manifest::text("apiVersion: v1\nkind: ConfigMap\n".into()))
 }
 
-/// A thousand texts that are one and the same megabyte: little memory here, a gigabyte for who copies them.
+/// Returns a thousand texts that share the same megabyte: little memory here, a gigabyte for a host
+/// that copies them.
 #[expect(
     unsafe_code,
     clippy::same_length_and_capacity,
@@ -47,8 +49,8 @@ fn aliases() -> Vec<String> {
     let text: &'static mut str = Box::leak("x".repeat(1 << 20).into_boxed_str());
     let length = text.len();
     let start = text.as_mut_ptr();
-    // SAFETY: none. Were they ever dropped, the same memory would be given back a thousand times; the host must not let it
-    // come to that.
+    // SAFETY: none. If the texts were ever dropped, the same memory would be freed a thousand
+    // times; the host must end the guest before.
     (0..1000).map(|_| unsafe { String::from_raw_parts(start, length, length) }).collect()
 }
 
@@ -56,7 +58,7 @@ pub(crate) fn endless() -> Outcome {
     Outcome::new().finalizers(aliases())
 }
 
-/// The same as the argument of an import.
+/// Passes the same texts as the argument of an import.
 pub(crate) fn endless_argument() -> Outcome {
     let fields: Vec<(String, String)> =
         aliases().into_iter().map(|text| (String::new(), text)).collect();

@@ -1,4 +1,4 @@
-//! What a guest can find out about where it runs.
+//! Probes of the environment that a guest runs in.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -17,7 +17,7 @@ pub(crate) fn ask_system_time(request: &Request) -> Outcome {
     Outcome::new().status(request, &json!({"now": now.unwrap_or_default().to_string()}))
 }
 
-/// Seeds of hash tables are no reason to run again.
+/// The seed of a hash table must not be a reason to run again.
 pub(crate) fn hash() -> Outcome {
     let set: HashSet<&str> = ["a", "b", "c", "d", "e", "f"].into();
     Outcome::new().finalizers(set)
@@ -33,10 +33,10 @@ pub(crate) fn ask_random(request: &Request) -> Outcome {
 #[expect(unsafe_code, reason = "the standard library has no stable way to ask for random bytes")]
 fn fill(bytes: &mut [u8]) {
     unsafe extern "C" {
-        /// Of wasi-libc: `wasi:random/random`.
+        /// A function of wasi-libc: `wasi:random/random`.
         fn getentropy(buffer: *mut u8, length: usize) -> i32;
     }
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the buffer has the given length.
     let status = unsafe { getentropy(bytes.as_mut_ptr(), bytes.len()) };
     assert_eq!(status, 0, "getentropy failed");
 }
@@ -44,7 +44,7 @@ fn fill(bytes: &mut [u8]) {
 #[cfg(not(target_family = "wasm"))]
 fn fill(_bytes: &mut [u8]) {}
 
-/// An hour, of which the host must not wait a millisecond.
+/// Sleeps for an hour, of which the host must not wait a millisecond.
 pub(crate) fn sleep() -> Outcome {
     std::thread::sleep(Duration::from_secs(3600));
     Outcome::new()

@@ -1,9 +1,11 @@
-//! A processor that declares, reads and returns what it is told, in JSON with the contract's words: fields in snake case (`ref`
-//! is `ref_`), cases of enums and variants in upper camel case, all fields given.
+//! A processor with a configured declaration, reads and outcome, in JSON with the contract's words:
+//! fields in snake case (`ref` is `ref_`), cases of enums and variants in upper camel case, all
+//! fields given.
 //!
-//! The configuration is a [`Play`]: the description, and what `reconcile` does. An object can carry another script, in the
-//! `ConfigMap` key or annotation `script`. In the configuration's, `$(name)` stands for the object's name and `$(sequence)` for its
-//! `data.sequence`. What the reads answered is in the log, a line `read` each, in JSON.
+//! The configuration is a [`Play`]: the description, and the script of `reconcile`. An object can
+//! carry another script, in the `ConfigMap` key or annotation `script`. In the configuration's
+//! script, `$(name)` stands for the object's name and `$(sequence)` for its `data.sequence`. The
+//! answers to the reads are in the log, a line `read` each, in JSON.
 
 use std::hint::black_box;
 
@@ -19,10 +21,10 @@ mod component;
 #[cfg(not(target_family = "wasm"))]
 mod native;
 
-/// The processor.
+/// The scripted processor.
 pub struct Puppet;
 
-/// All that it does: its configuration.
+/// The configuration: description and script.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Play {
@@ -31,21 +33,22 @@ pub struct Play {
     script: Script,
 }
 
-/// What one call does, in this order.
+/// The steps of one call, in this order.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Script {
     ask_clock: bool,
     reads: Vec<Read>,
-    /// The reads are made so many times and nothing is said of them: for benchmarks.
+    /// Number of repetitions of the reads, whose answers are not logged then: for benchmarks.
     repeat: Option<u32>,
-    /// It never returns.
+    /// True if the call never returns.
     hangs: bool,
-    /// It panics with this instead of returning.
+    /// The message of a panic instead of a result, if any.
     panics: Option<String>,
-    /// None: an outcome in which there is nothing.
+    /// The result; `None`: an empty outcome.
     returns: Option<Returns>,
-    /// What is returned instead where writes were refused; which ones is in the log, a line `refused`. None: the same.
+    /// The result if writes were refused, which are in the log as a line `refused`; `None`: the
+    /// same result.
     refused: Option<Returns>,
 }
 
@@ -58,7 +61,7 @@ enum Read {
         #[serde(default)]
         fields: Vec<String>,
     },
-    /// All pages.
+    /// Lists all pages.
     List {
         of: Selection,
         #[serde(default)]
@@ -73,10 +76,10 @@ enum Returns {
     Failure(Failure),
 }
 
-/// What the host is asked, in the contract's own words.
+/// The imports in the contract's own types.
 trait Ask {
     fn get(&self, of: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError>;
-    /// All pages.
+    /// Returns the objects of all pages.
     fn list(&self, of: &Selection, limit: u32) -> Result<Vec<String>, ReadError>;
     fn now(&self) -> u64;
     fn say(&self, message: &str, answer: String);
@@ -122,7 +125,7 @@ fn play(config: &str) -> Result<Play, String> {
     serde_json::from_str(config).map_err(|error| format!("the play cannot be read: {error}"))
 }
 
-/// The object's script, else that of the configuration.
+/// Returns the object's script, else that of the configuration.
 fn script(request: &Request) -> Result<Script, String> {
     let text = request.object.as_deref().unwrap_or("null");
     let object: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;

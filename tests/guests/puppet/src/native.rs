@@ -23,7 +23,7 @@ impl Processor for Puppet {
     }
 }
 
-/// Anything: what a play holds is checked when it is read.
+/// Accepts anything: a play is checked when it is parsed.
 impl JsonSchema for Play {
     fn schema_name() -> Cow<'static, str> {
         "Play".into()
@@ -56,7 +56,7 @@ impl Ask for Host {
     }
 }
 
-/// The error as the contract has it.
+/// Converts an error to the contract's type.
 fn contract(error: Error) -> ReadError {
     match error {
         Error::Denied { message, .. } => ReadError::Denied(message),
