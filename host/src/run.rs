@@ -1,5 +1,5 @@
-//! Builds every part of a host, owns every task, and waits for their end. If one of them ends by itself, the host ends with its
-//! error: nothing limps on.
+//! Builds every part of a host, owns every task, and waits for their end. If a task ends by itself,
+//! the host ends with that task's error: a host never goes on without one of its parts.
 
 mod exchange;
 mod open;
@@ -57,19 +57,19 @@ use crate::{
     watch::{self, Watch},
 };
 
-/// How many reports wait for somebody who reads them.
+/// The number of reports that can wait for [`Host::next_report`].
 const REPORTS: usize = 1024;
 
-/// A processor that has described itself.
+/// A component with its description, its configuration and its settings.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The component.
     pub processor: Processor,
-    /// What it said of itself.
+    /// The description that the component returned for this configuration.
     pub description: Arc<Description>,
-    /// Its configuration, as JSON.
+    /// The configuration, as JSON.
     pub config: Arc<str>,
-    /// What else decides how it runs.
+    /// The settings that the description does not hold.
     pub settings: Settings,
 }
 
@@ -79,11 +79,11 @@ pub struct Host {
     shared: Arc<Shared>,
     tasks: Mutex<JoinSet<anyhow::Result<()>>>,
     reports: tokio::sync::Mutex<mpsc::Receiver<Report>>,
-    /// The versions of a processor are exchanged one after the other.
+    /// The locks by processor name: the swaps of one processor are made one after the other.
     turns: Mutex<BTreeMap<Arc<str>, Arc<tokio::sync::Mutex<()>>>>,
     users: AtomicU64,
     stop: CancellationToken,
-    /// Cancelled when no run is to begin any more: then, or before.
+    /// Cancelled when no new run may begin: together with `stop`, or earlier.
     begin_nothing: CancellationToken,
 }
 
@@ -94,7 +94,7 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// A component that fails, or that refuses its configuration.
+    /// Fails if the component fails, or if it refuses its configuration.
     pub async fn describe(
         processor: Processor,
         config: &str,
@@ -105,8 +105,8 @@ impl Loaded {
         Ok(Self { processor, description: Arc::new(description), config: config.into(), settings })
     }
 
-    /// As what it is known: its keys, reports and metrics say it. `namespace/name` of its Processor resource; what it calls itself
-    /// where there is none.
+    /// Returns the name that keys, reports and metrics carry: `namespace/name` of the Processor
+    /// resource, or the name in the description if there is no such resource.
     pub fn name(&self) -> Arc<str> {
         match &self.settings.name {
             Some(name) => format!("{}/{name}", self.settings.namespace).into(),
@@ -115,7 +115,7 @@ impl Loaded {
     }
 }
 
-/// Every kind that a description names, once. Kind `*` names none.
+/// Returns every kind that a description names, each once. Kind `*` and group `*` name no kind.
 pub fn declared_kinds(description: &Description) -> Vec<Kind> {
     let reconciled = description.reconcilers.iter().map(|reconciler| &reconciler.of.kind);
     let read = description.reads.iter().map(|selection| &selection.kind);
@@ -133,11 +133,11 @@ pub fn declared_kinds(description: &Description) -> Vec<Kind> {
 // === impl Host ===
 
 impl Host {
-    /// Opens the watches of the processors and, unless the caller drives, starts to run.
+    /// Opens the watches of the processors and, with [`Drive::Host`], starts to run keys.
     ///
     /// # Errors
     ///
-    /// A description that asks for what does not exist, or two processors of one name.
+    /// Fails if a description is not valid, or if two processors have the same name.
     pub fn start(
         cluster: &Cluster,
         processors: Vec<Loaded>,
@@ -170,7 +170,8 @@ impl Host {
         if let Some(kept) = &host.shared.kept {
             let written = kept::run(Arc::clone(kept), Arc::clone(&host.shared.parts.records));
             let lease = options.lease.clone();
-            // Nothing runs before that, and nothing is past before something runs.
+            // Records are written by the leader only: a standby has none. The hour after which
+            // records of former starts are dropped begins with the first runs.
             let written = async move {
                 lease.held().await;
                 written.await;
@@ -180,7 +181,7 @@ impl Host {
         Ok(host)
     }
 
-    /// A host that does nothing yet.
+    /// Returns a host without tasks, watches or processors.
     fn idle(
         cluster: &Cluster,
         options: &Options,
@@ -211,7 +212,8 @@ impl Host {
         watch::Context { cluster, stores, crds, metrics, access, grown }
     }
 
-    /// What ends when the host is told to stop, once nothing runs any more.
+    /// Dispatches runs once the lease is held, with [`Drive::Host`]. Ends after [`Host::stop`] was
+    /// called and the last run has ended.
     fn work(
         &self,
         report: mpsc::Sender<Report>,
@@ -225,7 +227,7 @@ impl Host {
                     () = begin_nothing.cancelled() => {}
                     () = lease.held() => shared.dispatch(report, begin_nothing.clone()).await?,
                 },
-                // Nothing runs by itself: to be told to stop is all that there is to wait for.
+                // The caller runs the keys, so there is only the stop to wait for.
                 Drive::Caller => {}
             }
             stop.cancelled().await;
@@ -241,15 +243,17 @@ impl Host {
         self.users.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The next finished reconcile, of any processor. Several callers share them.
+    /// Waits for the next finished reconcile, of any processor. Skipped runs are not reported.
+    /// Several callers share the reports: each report goes to one caller.
     ///
     /// # Errors
     ///
-    /// The host was told to stop, or a task of it has ended: it is of no use any more.
+    /// Fails if the host was stopped, or if one of its tasks has ended: the host cannot be used any
+    /// more.
     pub async fn next_report(&self) -> anyhow::Result<Report> {
         let mut reports = self.reports.lock().await;
         tokio::select! {
-            // Before the tasks are looked at: who stops the host waits for their ends.
+            // Checked before the tasks: `stop` waits for their ends itself.
             biased;
             () = self.stop.cancelled() => anyhow::bail!("the host was told to stop"),
             Some(report) = reports.recv() => Ok(report),
@@ -260,7 +264,7 @@ impl Host {
         }
     }
 
-    /// Waits for the end of a task that does not end by itself.
+    /// Waits until a task of the host has ended, and returns its result.
     async fn task_ended(&self) -> anyhow::Result<()> {
         let ended = poll_fn(|context| match self.tasks.lock().poll_join_next(context) {
             Poll::Ready(Some(ended)) => Poll::Ready(ended),
@@ -270,20 +274,20 @@ impl Host {
         ended.await.context("a task of the host failed")?
     }
 
-    /// Takes no new runs from now on; [`Host::stop`] is to follow.
+    /// Begins no new runs from now on. [`Host::stop`] must follow.
     pub fn begin_nothing(&self) {
         self.begin_nothing.cancel();
     }
 
-    /// Takes no new runs, waits for those that are on their way, and ends the watches. Nothing is to be exchanged or removed any
-    /// more; a second call has nothing to do.
+    /// Begins no new runs, waits for the running ones, ends the watches and closes the record file,
+    /// if any. No version may be swapped or removed after that. A second call does nothing.
     ///
     /// # Errors
     ///
-    /// A task had failed.
+    /// Fails if a task of the host has failed.
     pub async fn stop(&self) -> anyhow::Result<()> {
         self.stop.cancel();
-        // Who waits to report would wait for ever once nobody reads.
+        // A task that waits to send a report would wait for ever without a reader.
         self.reports.lock().await.close();
         if self.tasks.lock().is_empty() {
             return Ok(());
@@ -297,60 +301,64 @@ impl Host {
         ended
     }
 
-    /// All that is ready to run, for a caller that drives.
+    /// Takes all keys that are ready to run, with [`Drive::Caller`].
     pub fn take_ready(&self) -> Vec<Run> {
         self.shared.feed();
         std::iter::from_fn(|| self.shared.queue.try_next()).collect()
     }
 
-    /// The keys that are ready to run, in their own order, for a caller that drives and takes one after the other.
+    /// Returns the keys that are ready to run, sorted, for a caller that takes them one by one with
+    /// [`Host::take`].
     pub fn ready(&self) -> Vec<Key> {
         self.shared.feed();
         self.shared.queue.ready()
     }
 
-    /// One key that is ready to run, for a caller that drives.
+    /// Takes one key if it is ready to run, with [`Drive::Caller`].
     pub fn take(&self, key: &Key) -> Option<Run> {
         self.shared.queue.take_key(key)
     }
 
-    /// Moves the time on by which retries, requeues and resyncs are due, after [`Host::stand_still`]. The time that calls are told
-    /// is [`Options::now`].
+    /// Advances the queue's clock after [`Host::stand_still`]: retries, requeues and resyncs become
+    /// due. The time that calls are given is [`Options::now`].
     pub fn advance(&self, by: std::time::Duration) {
         self.shared.queue.advance(by);
     }
 
-    /// Runs one key, for a caller that drives.
+    /// Runs one key, with [`Drive::Caller`].
     pub async fn run(&self, run: Run) -> Report {
         self.shared.run(run).await
     }
 
-    /// Lets no time pass for the keys but by [`Host::advance`]: what waits for its time waits for that, what changes runs as ever.
+    /// Stops the queue's clock: delayed keys become due by [`Host::advance`] only. Changes still
+    /// queue keys at once.
     pub fn stand_still(&self) {
         self.shared.queue.stand_still();
     }
 
-    /// Ends a run without running it: the key comes back when something changes.
+    /// Ends a run without running its key. The key is queued again when a change triggers it.
     pub fn leave(&self, run: &Run) {
         self.shared.queue.done(&run.key, queue::Done::Success { requeue: None });
     }
 
-    /// The object that a key stands for.
+    /// Returns the object that a key stands for; `None` if its processor or reconciler is not
+    /// known.
     pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
         self.shared.registry.lock().get(key.processor())?.reconciler.object_of(key)
     }
 
-    /// The record of a key's last run; none if it has not run, or if its object is gone.
+    /// Returns the record of a key's last run; `None` if the key has not run or its object is gone.
     pub fn record(&self, key: &Key) -> Option<Arc<Record>> {
         self.shared.parts.records.get(key)
     }
 
-    /// What is known of the keys that are chosen, in their own order.
+    /// Returns the queue's entries that `is_chosen` accepts, sorted by key.
     pub fn keys(&self, is_chosen: impl Fn(&queue::Entry) -> bool) -> Vec<queue::Entry> {
         self.shared.queue.entries(is_chosen)
     }
 
-    /// What is told to those who run it. It is ready once the first lists of what is watched now are complete.
+    /// Returns the admin endpoints of this host. The host is ready once the first lists of all open
+    /// watches are complete.
     pub fn admin(&self) -> Admin {
         let shared = Arc::clone(&self.shared);
         Admin {
@@ -368,17 +376,18 @@ impl Host {
         }
     }
 
-    /// A number that moves with each event that a store has taken in.
+    /// Returns a counter that changes with each event that a store has taken in.
     pub fn progress(&self) -> latest::Receiver<u64> {
         self.shared.parts.stores.progress()
     }
 
-    /// Whether nothing is ready and nothing runs. What waits for its time does not count.
+    /// Returns whether no key is ready and none runs. Delayed keys do not count.
     pub fn is_idle(&self) -> bool {
         self.shared.queue.is_idle()
     }
 
-    /// Whether all objects of what is watched are known, and nothing is left to do for now; see [`queue::Queue::is_settled`].
+    /// Returns whether all watched objects are known and nothing is left to do for now; see
+    /// [`queue::Queue::is_settled`].
     pub fn is_settled(&self) -> bool {
         self.shared.feed();
         self.is_listed() && self.shared.queue.is_settled()
@@ -405,7 +414,8 @@ impl Host {
         self.watches().iter().all(|watch| stores.is_settled(&watch.kind, &watch.scope))
     }
 
-    /// Whether the stores hold these objects of the watched kinds, and no others.
+    /// Returns whether the stores hold exactly these objects of the watched kinds, compared by
+    /// namespace, name and resource version.
     pub fn holds(&self, objects: &[Value]) -> bool {
         let stores = &self.shared.parts.stores;
         self.watches().iter().all(|watch| {
@@ -417,18 +427,18 @@ impl Host {
         })
     }
 
-    /// What is watched.
+    /// Returns the open watches.
     pub fn watches(&self) -> Vec<Watch> {
         self.shared.watches.lock().all()
     }
 
-    /// The watched objects as they are known.
+    /// Returns the stores of the watched objects.
     pub fn stores(&self) -> &Stores {
         &self.shared.parts.stores
     }
 }
 
-/// A task that never ends by itself; if it does, that is the error.
+/// Runs a task that must not end by itself, and fails when it ends.
 async fn ended(what: &'static str, task: impl Future<Output = ()>) -> anyhow::Result<()> {
     task.await;
     anyhow::bail!("{what} ended")

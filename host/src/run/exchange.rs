@@ -1,10 +1,11 @@
-//! Processors come, are exchanged and go while the host runs.
+//! Adds, swaps and removes processors while the host runs.
 //!
-//! *Guarantees.* Runs that are on their way end on the version that they began on; what begins after the exchange begins on the
-//! new one, and as the queue never gives a key out twice at once, no key runs on two versions at once. Nothing is lost: queued
-//! keys stay queued, changes go on to be told to the same keys, and each key runs once more on the new version, after what
-//! has changed. A version reads what it needs from when it is put to work until its last run has ended. A version that is
-//! refused leaves all as it was.
+//! *Guarantees.* A run ends on the version that it began on; a run that begins after the swap
+//! begins on the new version. The queue never gives a key out twice at once, so no key runs on two
+//! versions at once. No key is lost: queued keys stay queued, changes still trigger the same keys,
+//! and each key runs once more on the new version, after the keys that have changed. The watches
+//! that a version needs are open from the swap until its last run has ended. A version that is
+//! refused leaves everything as it was.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -27,17 +28,18 @@ use crate::{
     watch::Watch,
 };
 
-/// A version that can be put to work: all that can be wrong with its description has been looked at.
+/// A version that can be put to work: its description has been checked.
 pub(super) struct Prepared {
     pub(super) active: Active,
     pub(super) wanted: Vec<Want>,
     pub(super) standing: Vec<Standing>,
-    /// Its reconcilers.
+    /// The reconcilers in its description.
     reconcilers: Vec<contract::Reconciler>,
     settings: Settings,
 }
 
-/// The watches that a version was given; it gives them back unless it is put to work.
+/// The watches of a version that is not at work yet. Dropping the claim gives them back, unless
+/// [`Claim::keep`] was called.
 pub(super) struct Claim<'a> {
     shared: &'a Shared,
     user: Option<super::watches::User>,
@@ -46,15 +48,17 @@ pub(super) struct Claim<'a> {
 // === impl Host ===
 
 impl Host {
-    /// Adds a processor, or puts a new version in the place of the one of its name, whatever it does; [`Host::exchange_tried`] looks
-    /// first. The kinds that it needs and that are not watched yet are listed before, for ten seconds at most; meanwhile the former
-    /// version goes on.
+    /// Adds a processor, or swaps in a new version of it without any trial;
+    /// [`Host::exchange_tried`] tries the version first. Kinds that the version needs and that are
+    /// not watched yet are listed before the swap, for ten seconds at most; the former version runs
+    /// on meanwhile.
     ///
-    /// Where the future is dropped before it is done, nothing is exchanged. Exchanges of one processor are made one after the other.
+    /// If the future is dropped before it is done, nothing is swapped. Swaps of one processor are
+    /// made one after the other.
     ///
     /// # Errors
     ///
-    /// A description that makes no processor. Then the former version, if there is one, goes on.
+    /// Fails if the description is not valid. The former version, if any, runs on.
     pub async fn exchange(&self, loaded: Loaded) -> anyhow::Result<()> {
         let _turn = self.turn(&loaded.name()).await;
         let prepared = self.prepare(loaded)?;
@@ -63,7 +67,7 @@ impl Host {
         Ok(())
     }
 
-    /// Waits until nobody else exchanges or removes this processor.
+    /// Waits until no other task swaps or removes this processor.
     pub(super) async fn turn(&self, processor: &Arc<str>) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.turns.lock();
@@ -73,7 +77,8 @@ impl Host {
         turn.lock_owned().await
     }
 
-    /// Asks what a version may do of that which it needs, and opens and lists what it reads.
+    /// Asks for the rights that a version needs, opens its watches, and waits for their first
+    /// lists.
     pub(super) async fn claim(&self, prepared: &Prepared) -> Claim<'_> {
         prepared.ask_rights().await;
         let claim = Claim { shared: &self.shared, user: Some(prepared.active.id) };
@@ -82,12 +87,12 @@ impl Host {
         claim
     }
 
-    /// Takes a processor out. Its calls that are on their way are cancelled, writes that have begun are finished; what it has written, its
-    /// finalizers too, stays.
+    /// Removes a processor. Its running calls are cancelled, and writes that have begun are
+    /// finished. Objects that it has written stay, and so do its finalizers.
     ///
     /// # Errors
     ///
-    /// No processor is called so.
+    /// Fails if there is no processor of this name.
     pub async fn remove(&self, name: &str) -> anyhow::Result<()> {
         let _turn = self.turn(&name.into()).await;
         let mut triggers = self.shared.triggers.lock();
@@ -111,7 +116,7 @@ impl Host {
         Ok(())
     }
 
-    /// Looks at all that can be wrong with a version.
+    /// Builds a version, and checks all that can be wrong with its description.
     pub(super) fn prepare(&self, loaded: Loaded) -> anyhow::Result<Prepared> {
         let description = Arc::clone(&loaded.description);
         let name = loaded.name();
@@ -142,7 +147,8 @@ impl Host {
         Ok(Prepared { active, wanted, standing, reconcilers, settings })
     }
 
-    /// All versions of a processor share what its calls may hold.
+    /// Assigns a component to the tenant of its processor: all versions of a processor share the
+    /// bounds on what their calls hold.
     fn as_version(&self, loaded: Loaded, name: &Arc<str>) -> Loaded {
         let registry = self.shared.registry.lock();
         let tenant = registry.get(name).map(|active| active.reconciler.processor().tenant());
@@ -153,9 +159,9 @@ impl Host {
         Loaded { processor, ..loaded }
     }
 
-    /// Opens and widens the watches that versions need.
+    /// Opens and widens the watches that versions need. Returns the watches that they were given.
     pub(super) fn open<'a>(&self, prepared: impl IntoIterator<Item = &'a Prepared>) -> Vec<Watch> {
-        // Nothing is closed in between.
+        // Locked until the steps are carried out: no watch is closed in between.
         let mut watches = self.shared.watches.lock();
         let mut users = Vec::new();
         for of in prepared {
@@ -168,14 +174,14 @@ impl Host {
         watches.of_users(&users)
     }
 
-    /// Puts a version to work, at once.
+    /// Puts a version to work at once, in place of the former version if there is one.
     pub(super) fn put(&self, prepared: Prepared) {
         let Prepared { active, standing, reconcilers, settings, .. } = prepared;
         let active = Arc::new(active);
         let version = Arc::clone(&active.version);
         let tenant = active.reconciler.processor().tenant().clone();
         let (shared, name) = (&self.shared, Arc::clone(&version.processor));
-        // No run begins or ends, and no change is told, in between.
+        // Locked to the end: no run begins or ends, and no change triggers keys, in between.
         let mut triggers = shared.triggers.lock();
         let former = shared.registry.lock().get(&name).cloned();
         let gone = former.iter().flat_map(|former| former.reconciler.gone_from(&reconcilers));
@@ -185,13 +191,14 @@ impl Host {
             shared.queue.remove_reconciler(&name, gone);
         }
         let over = shared.registry.lock().put(active);
-        // A run that ends from now on leaves no record under such a key any more.
+        // From now on, a run that ends leaves no record under such a key.
         for gone in gone {
             shared.parts.records.forget_reconciler(&name, gone);
         }
         let concurrency = self.limit(&name, &settings, &reconcilers);
         if settings.ending.is_some() {
-            // Nothing comes of these any more, and what is held is to be seen to under the same keys.
+            // The outcomes of running calls are of no use any more, and their keys are needed to
+            // handle the finalizers.
             tenant.cancel_calls();
         }
         let_begin(&tenant, concurrency);
@@ -209,8 +216,9 @@ impl Host {
         tracing::info!(processor = %name, version = version.version, digest = %version.digest, "put to work");
     }
 
-    /// Sets how many of a processor's calls run at once and how many runs begin in a second, from now on. Where it is 0, none: those that run
-    /// are cancelled.
+    /// Sets how many calls of a processor run at once and how many runs begin in a second, from now
+    /// on. With a concurrency of 0 no call runs, and running calls are cancelled. Does nothing with
+    /// [`Drive::Caller`].
     pub fn set_pace(&self, processor: &Arc<str>, concurrency: usize, rate: Option<u32>) {
         if self.options.drive == Drive::Host {
             let limits = queue::Limits { concurrency, rate: rate.map(f64::from) };
@@ -221,7 +229,8 @@ impl Host {
         }
     }
 
-    /// Says how many calls may run at once.
+    /// Sets the limits of a processor and the minimum intervals of its reconcilers in the queue.
+    /// Returns how many calls may run at once.
     fn limit(
         &self,
         name: &Arc<str>,
@@ -251,12 +260,14 @@ impl Host {
     }
 }
 
-/// Of a processor that runs none at once, no call goes on or begins.
+/// Lets calls of a processor begin. With a concurrency of 0, running calls are cancelled instead
+/// and no call begins.
 fn let_begin(tenant: &Tenant, concurrency: usize) {
     if concurrency == 0 { tenant.close() } else { tenant.open() }
 }
 
-/// Every key of a processor: of the objects that are there, and those that the former version knew.
+/// Adds the reconcilers of a version to the triggers. Returns every key of the processor: those of
+/// the objects in the stores, and those that the former version knew.
 fn keys(
     triggers: &mut Triggers,
     processor: &str,
@@ -273,7 +284,7 @@ fn keys(
 // === impl Prepared ===
 
 impl Prepared {
-    /// Asks what its account may do of that which it needs.
+    /// Asks the API server for the rights that the version needs.
     async fn ask_rights(&self) {
         if let Some(rights) = self.active.reconciler.rights() {
             rights.ask_needed().await;
@@ -288,7 +299,7 @@ impl Prepared {
 // === impl Claim ===
 
 impl Claim<'_> {
-    /// Who it was made for is put to work.
+    /// Keeps the watches open: the version is put to work.
     pub(super) fn keep(mut self) {
         self.user = None;
     }

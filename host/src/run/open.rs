@@ -1,4 +1,5 @@
-//! Opens, hands over and closes watches as the plan says, and keeps the rights fresh that it follows from.
+//! Opens, hands over and closes watches as the plan of [`super::watches`] says, and renews the
+//! accounts' rights that the plan follows from.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -24,10 +25,10 @@ use crate::{
     watch::{self, Watch},
 };
 
-/// How often it is looked whether stores that were too large may be opened again.
+/// The interval between checks for stores that were too large and may be opened again.
 const LOOKED_AT: Duration = Duration::from_mins(1);
 
-/// A watch to be run.
+/// A watch that [`run_watches`] is to run.
 pub(super) struct Opened {
     watch: Watch,
     feed: Feed,
@@ -38,7 +39,7 @@ pub(super) struct Opened {
 // === impl Shared ===
 
 impl Shared {
-    /// Makes the watches what they have to be now.
+    /// Carries out the steps of a plan: closes, narrows, hands over and opens watches.
     pub(super) fn carry_out(&self, steps: Steps) {
         let stores = &self.parts.stores;
         for watch in &steps.closed {
@@ -71,13 +72,13 @@ impl Shared {
 
     fn start(&self, started: Started, feed: Feed) {
         let Started { watch, rights, over } = started;
-        // A host that ends keeps no watches.
+        // The receiver is gone only when the host ends, which needs no more watches.
         let _ = self.opened.send(Opened { watch, feed, rights, over });
     }
 
-    /// Opens what a version would have read.
+    /// Opens watches for what a version's reads have asked for and found not watched.
     pub(super) fn demand(&self, user: User, demands: Vec<Demand>) {
-        // Nothing is opened or closed in between.
+        // Locked until the steps are carried out: no watch is opened or closed in between.
         let mut watches = self.watches.lock();
         let new = demands.into_iter().filter(|of| watches.demand(user, of)).count();
         if new > 0 {
@@ -86,7 +87,8 @@ impl Shared {
         }
     }
 
-    /// A store has grown: it is closed, or holds less, where those that it is kept for have more than they may.
+    /// Closes or narrows a store that has grown, if a version that it is kept for exceeds its
+    /// bounds.
     pub(super) fn grown(&self, watch: &Watch) {
         let stores = &self.parts.stores;
         let is_past = {
@@ -103,7 +105,7 @@ impl Shared {
         }
     }
 
-    /// Opens again, now and then, what was too large a while ago.
+    /// Opens stores again that were too large some time ago. Checks every [`LOOKED_AT`].
     pub(super) async fn try_again(self: Arc<Self>) {
         loop {
             sleep(LOOKED_AT).await;
@@ -118,7 +120,8 @@ impl Shared {
         }
     }
 
-    /// What accounts may do has changed: the watches may be others, and the keys of these have to look anew.
+    /// Plans the watches anew after rights of accounts have changed, and queues all keys of the
+    /// processors that have these accounts.
     fn rights_changed(&self, changed: &[Arc<Rights>]) {
         {
             let mut watches = self.watches.lock();
@@ -142,7 +145,7 @@ impl Shared {
         }
     }
 
-    /// Keeps what accounts may do known, as long as the host runs.
+    /// Renews the rights of accounts as long as the host runs.
     pub(super) async fn keep_rights(self: Arc<Self>, mut crds: latest::Receiver<u64>) {
         let access = self.parts.access.clone();
         access.needed().await;
@@ -156,7 +159,8 @@ impl Shared {
         };
         let kinds = async {
             while crds.changed().await.is_ok() {
-                // Answers are renewed a moment later, and then it is told once more.
+                // The answers are renewed a moment later, and `circumstances` changes once more
+                // then.
                 self.circumstances.send_modify(|count| *count += 1);
                 access.complete_soon();
             }
@@ -171,7 +175,7 @@ impl Shared {
     }
 }
 
-/// Runs the watches that are opened, on that runtime.
+/// Runs every opened watch on the runtime `on`. Fails if the task of a watch panics.
 pub(super) async fn run_watches(
     mut opened: mpsc::UnboundedReceiver<Opened>,
     context: watch::Context,

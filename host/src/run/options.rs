@@ -1,4 +1,4 @@
-//! How a host runs: what its caller decides.
+//! The options of a host, decided by its caller.
 
 use std::sync::Arc;
 
@@ -9,58 +9,65 @@ use crate::{
     cache_dir::CacheDir, chain, kept::Kept, lease::Guard, metrics::Metrics, record::Records,
 };
 
-/// Tells the time, so that tests and simulations decide it.
+/// A source of the time, given by the caller, so that tests and simulations decide the time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// How a host runs.
+/// The options of a host.
 #[derive(Clone)]
 pub struct Options {
-    /// The time.
+    /// The clock.
     pub now: Clock,
-    /// Whether the host runs what is ready by itself; else [`Host::run`] is called for it.
+    /// The party that runs keys that are ready: the host, or the caller with
+    /// [`Host::run`](super::Host::run).
     pub drive: Drive,
-    /// How many calls of one processor run at once.
+    /// The number of calls of one processor that run at once, unless its settings have another
+    /// number.
     pub concurrency: usize,
-    /// Whether runs are left out of which it is known what would come of them.
+    /// The runs that are skipped, because nothing that they read has changed.
     pub skip: Skip,
-    /// What says whether this host may run something: until then its watches are open and its processors loaded, and that is all.
+    /// The guard that says whether this host may run keys. Until it may, its watches are open and
+    /// its processors loaded, and no key runs.
     pub lease: Guard,
-    /// Where it is counted what happens.
+    /// The metrics that this host counts in.
     pub metrics: Metrics,
-    /// What one processor's declarations may make the host hold.
+    /// The bounds on what one processor's declarations make the host hold.
     pub bounds: Bounds,
-    /// The runtime that the watches of what processors read run on; none: the one that the host is started on. See
-    /// host/decisions/0034.
+    /// The runtime for the watches of what processors read; `None`: the runtime that the host is
+    /// started on. See host/decisions/0034.
     pub watches_on: Option<Handle>,
 }
 
-/// What one processor's declarations may make the host hold: past it its reads are answered as unavailable.
+/// The bounds on what one processor's declarations make the host hold. Reads past a bound are
+/// answered as unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// How many watches it may have. One that several processors share counts for each.
+    /// The number of watches of one processor. A watch that several processors share counts for
+    /// each.
     pub watches: usize,
-    /// How many MiB the objects may take that are kept for it. Those that are kept for several processors count for each.
+    /// The number of MiB that the objects kept for one processor may take. Objects that are kept
+    /// for several processors count for each.
     pub store_mib: usize,
 }
 
-/// Which runs are left out that are due though nothing has changed, since what came of the last one would come of them.
+/// The due runs that are skipped: nothing has changed, so the last run's result would come again.
 #[derive(Debug, Clone, Default)]
 pub enum Skip {
-    /// None: the caller counts them.
+    /// No run is skipped: the caller counts the runs.
     #[default]
     Never,
-    /// Those of which the last one was made in this start of the host.
+    /// Runs of keys whose last run was made in this start of the host.
     WhileRunning,
-    /// Also the first ones, by what former starts have kept in this directory.
+    /// Also the first run of each key, by the record file of former starts in this directory.
     BetweenStarts(CacheDir),
 }
 
-/// Who runs what is ready.
+/// The party that runs keys that are ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Drive {
     /// The host, as soon as it can.
     Host,
-    /// The caller, one by one, and at once: changes that follow each other closely are not taken together.
+    /// The caller, one key at a time and at once: changes that follow each other closely are not
+    /// taken together.
     Caller,
 }
 
@@ -84,7 +91,8 @@ impl Default for Options {
 // === impl Bounds ===
 
 impl Default for Bounds {
-    /// More than a processor of a dozen kinds needs, in a cluster of tens of thousands of objects.
+    /// Returns bounds that a processor of a dozen kinds does not reach, in a cluster of tens of
+    /// thousands of objects.
     fn default() -> Self {
         Self { watches: 256, store_mib: 256 }
     }
@@ -93,7 +101,9 @@ impl Default for Bounds {
 // === impl Skip ===
 
 impl Skip {
-    /// Begins with what former starts have kept. A directory that cannot be used costs the runs after a restart, nothing else.
+    /// Opens the record file and loads the records of former starts; `None` if no records are kept
+    /// between starts, or if the directory cannot be used. A directory that cannot be used costs
+    /// the runs after a restart, and nothing else.
     pub(super) fn open(&self, records: &Records) -> Option<Arc<tokio::sync::Mutex<Kept>>> {
         let Self::BetweenStarts(dir) = self else { return None };
         match Kept::open(dir.clone()) {

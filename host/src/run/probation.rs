@@ -1,4 +1,5 @@
-//! The first minute of a version that has taken the place of another. Pure; the time is given.
+//! The probation of a version that has replaced another one: its first minute. Pure; the time is
+//! given.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,49 +11,51 @@ use tokio::time::Instant;
 use super::registry::LastFailure;
 use crate::queue::Key;
 
-/// How long a version is on probation, from its first call on.
+/// The length of a probation, from the version's first call on.
 const LONG: Duration = Duration::from_mins(1);
-/// Fewer calls say nothing of a version: one object can be at fault, or one moment.
+/// The fewest calls that allow a verdict: the failures of fewer can be due to one object, or to one
+/// moment.
 const LEAST: u64 = 3;
 
-/// What is known of a version that is at work.
+/// The trust in a version that is at work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
-    /// It has taken nobody's place, or its first minute is over and was good.
+    /// The version has replaced no other one, or its first minute is over and was good.
     Proven,
-    /// It has taken another version's place, and its first minute is not over.
+    /// The version has replaced another one, and its first minute is not over.
     OnProbation {
-        /// When it will be; none before the first call.
+        /// The end of the first minute; `None` before the first call.
         until: Option<Instant>,
-        /// Whether it has been called often enough to be known, and most of its calls went well.
+        /// True if there were enough calls for a verdict, and no more than half of the objects
+        /// broke.
         works: bool,
     },
-    /// More than half of the calls of its first minute broke.
+    /// More than half of the objects that the version was called for in its first minute broke it.
     Broken(Verdict),
 }
 
-/// Why a version is not to be trusted.
+/// The reason why a version is not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// How many objects it was called for.
+    /// The number of objects that the version was called for.
     pub objects: usize,
-    /// For how many of them the last call broke.
+    /// The number of these objects for which the last call broke.
     pub broke: usize,
     /// The first call that broke.
     pub first: LastFailure,
 }
 
-/// Counts calls. Those of one object count once, by the last of them: an object that is tried again and again says no more than one that
-/// is not.
+/// The calls of a version on probation. The calls for one object count once, by the last of them:
+/// an object that is tried again and again has no more weight than one that is not.
 #[derive(Debug, Default)]
 pub(super) struct Probation {
-    /// For how many objects it is to be called at least.
+    /// The number of objects that the version will be called for, at least.
     expected: usize,
-    /// The objects that broke the former version, too: what becomes of them says nothing.
+    /// The objects that broke the former version too: calls for these do not count.
     exempt: BTreeSet<Key>,
     began: Option<Instant>,
     calls: u64,
-    /// Whether the last call of each broke.
+    /// The objects that the version was called for; true if the last call broke.
     objects: BTreeMap<Key, bool>,
     broke: usize,
     first: Option<LastFailure>,
@@ -62,18 +65,19 @@ pub(super) struct Probation {
 // === impl Probation ===
 
 impl Probation {
-    /// Of a version that is about to be called for these objects.
+    /// Returns the probation of a version that is about to be called for these objects.
     pub(super) fn new<'a>(keys: impl IntoIterator<Item = &'a Key>, exempt: BTreeSet<Key>) -> Self {
         let expected = keys.into_iter().filter(|key| !exempt.contains(key)).count();
         Self { expected, exempt, ..Self::default() }
     }
 
-    /// A call begins.
+    /// Notes that a call begins. The first call starts the minute.
     pub(super) fn begins(&mut self, now: Instant) {
         self.began.get_or_insert(now);
     }
 
-    /// A call has ended: well, or as it is said. Says whether that changes what is known of the version.
+    /// Counts the end of a call, which broke if `broke` is given. Returns whether the trust in the
+    /// version may have changed.
     pub(super) fn ended(&mut self, key: &Key, broke: Option<LastFailure>, now: Instant) -> bool {
         if self.is_over(now) || self.exempt.contains(key) {
             return false;
@@ -83,14 +87,15 @@ impl Probation {
         self.broke += usize::from(broke.is_some());
         self.broke -= usize::from(before == Some(true));
         self.first = self.first.take().or(broke);
-        // Before the minute is over, once those that are still to come could not outweigh it.
+        // A verdict comes before the minute is over once the objects still expected cannot outweigh
+        // it.
         if self.verdict.is_none() && self.condemns(self.objects.len().max(self.expected)) {
             self.verdict = self.judged();
         }
         self.calls == 1 || self.verdict.is_some()
     }
 
-    /// What is known of the version by now.
+    /// Returns how far the version can be trusted at this time.
     pub(super) fn trust(&mut self, now: Instant) -> Trust {
         if self.verdict.is_none() && self.is_over(now) && self.condemns(self.objects.len()) {
             self.verdict = self.judged();
@@ -109,7 +114,8 @@ impl Probation {
         self.began.is_some_and(|began| now >= began + LONG)
     }
 
-    /// Whether that many objects broke it that it cannot be the objects, of so many.
+    /// Returns whether there were enough calls, and more than half of this many objects broke the
+    /// version.
     fn condemns(&self, objects: usize) -> bool {
         self.calls >= LEAST && self.broke * 2 > objects
     }
@@ -133,7 +139,8 @@ mod tests {
         LastFailure { key: key.clone(), at, message: format!("broke on {}", key.name()) }
     }
 
-    /// What is known after these calls, each of an object and whether it broke, a moment after the first began and after the minute.
+    /// Returns the trust after these calls, each with its object and whether it broke: a moment
+    /// after the first call began, and after the minute.
     fn after(expected: usize, exempt: &[&str], calls: &[(&str, bool)]) -> (Trust, Trust) {
         let all: Vec<Key> = (0..expected).map(|number| key(&format!("k{number}"))).collect();
         let mut probation =
@@ -155,13 +162,13 @@ mod tests {
         move |trust| matches!(trust, Trust::OnProbation { until: Some(_), works: known } if *known == works)
     }
 
-    /// Calls, each of an object that went well or that broke it, and what comes of them.
+    /// A sequence of calls, and the trust that follows.
     struct Case {
         what: &'static str,
         expected: usize,
-        /// `k0+ k1-`: well, and not.
+        /// The calls, such as `k0+ k1-`: `+` went well, `-` broke.
         calls: &'static str,
-        /// None: it stays on probation.
+        /// The trust right after the calls; `None` if the version stays on probation.
         at_once: Option<Trust>,
         at_last: Trust,
     }

@@ -1,4 +1,5 @@
-//! The processors that run, by name, and their former versions that still have runs to end.
+//! The current version of each processor, by name, and the former versions that still have runs to
+//! end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,51 +21,51 @@ use crate::{
     reconciler::{Reconciler, Report},
 };
 
-/// What is called a version of a processor.
+/// The identity of a version of a processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// The processor's name.
+    /// The name of the processor.
     pub processor: Arc<str>,
-    /// As its description says.
+    /// The version that the description states.
     pub version: String,
-    /// Of the module.
+    /// The digest of the component.
     pub digest: Digest,
 }
 
-/// A run that ended badly.
+/// A failed run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastFailure {
-    /// What was reconciled.
+    /// The key that was reconciled.
     pub key: Key,
-    /// When it ended.
+    /// The time when the run ended.
     pub at: Timestamp,
-    /// Why it failed.
+    /// The reason of the failure.
     pub message: String,
 }
 
 /// A version that has been put to work.
 pub(super) struct Active {
-    /// Never used twice.
+    /// The id of the version as a user of watches; never used twice.
     pub(super) id: User,
     pub(super) version: Arc<Version>,
     pub(super) reconciler: Reconciler,
-    /// The kinds that it needs, each once.
+    /// The kinds that its description names, each once.
     pub(super) kinds: Vec<Kind>,
     pub(super) since: Timestamp,
     tally: Mutex<Tally>,
     conduct: Mutex<Conduct>,
 }
 
-/// How a version's calls went.
+/// The record of how a version's calls ended.
 #[derive(Debug, Default)]
 struct Conduct {
     /// The keys whose last call broke.
     broken: BTreeSet<Key>,
-    /// Of one that has taken another's place, and that this other may come back for.
+    /// The probation of a version that has replaced another one, which may be restored.
     probation: Option<Probation>,
 }
 
-/// What became of a version's runs.
+/// The counts of a version's runs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     pub(super) running: usize,
@@ -73,11 +74,11 @@ pub(super) struct Tally {
     pub(super) last_failure: Option<LastFailure>,
 }
 
-/// All versions at work.
+/// The versions at work.
 #[derive(Default)]
 pub(super) struct Registry {
     current: BTreeMap<Arc<str>, Arc<Active>>,
-    /// Replaced or removed; each has runs to end.
+    /// The versions that were replaced or removed and still have runs to end.
     former: Vec<Arc<Active>>,
 }
 
@@ -99,23 +100,23 @@ impl Active {
         self.tally.lock().clone()
     }
 
-    /// The keys whose last call broke.
+    /// Returns the keys whose last call broke.
     pub(super) fn broken(&self) -> BTreeSet<Key> {
         self.conduct.lock().broken.clone()
     }
 
-    /// From now on its calls are counted.
+    /// Puts the version on probation: its calls are counted from now on.
     pub(super) fn put_on_probation(&self, probation: Probation) {
         self.conduct.lock().probation = Some(probation);
     }
 
-    /// What is known of it by now.
+    /// Returns how far the version can be trusted at this time.
     pub(super) fn trust(&self, now: Instant) -> Trust {
         let mut conduct = self.conduct.lock();
         conduct.probation.as_mut().map_or(Trust::Proven, |probation| probation.trust(now))
     }
 
-    /// A run has ended. Says whether that changes what is known of the version.
+    /// Notes the end of a call. Returns whether the trust in the version may have changed.
     pub(super) fn called(&self, report: &Report, at: Timestamp, now: Instant) -> bool {
         if report.record.ran_on.is_none() {
             return false;
@@ -132,7 +133,7 @@ impl Active {
         conduct.probation.as_mut().is_some_and(|probation| probation.ended(key, broke, now))
     }
 
-    /// Says in the log what its account may not do of that which it declares.
+    /// Logs the declared rights that the account lacks, if any.
     pub(super) fn tell_missing_rights(&self) {
         let Some(rights) = self.reconciler.rights() else { return };
         let missing = rights.missing();
@@ -146,7 +147,7 @@ impl Active {
 // === impl Registry ===
 
 impl Registry {
-    /// Those that new runs go to, by name.
+    /// Returns the versions that new runs go to, sorted by the names of their processors.
     pub(super) fn current(&self) -> impl Iterator<Item = &Arc<Active>> {
         self.current.values()
     }
@@ -155,14 +156,15 @@ impl Registry {
         self.current.get(processor)
     }
 
-    /// Puts a version to work in the place of the former one of its name, if any. Says which version has nothing to do any
-    /// more.
+    /// Puts a version to work, in place of the former version of its processor if there is one.
+    /// Returns the id of the former version if that has no runs left to end.
     pub(super) fn put(&mut self, active: Arc<Active>) -> Option<User> {
         let former = self.current.insert(Arc::clone(&active.version.processor), active)?;
         self.retire(former)
     }
 
-    /// Takes a processor out. Says which version has nothing to do any more; an error where none is called so.
+    /// Removes a processor. Returns the id of its version if that has no runs left to end. Fails if
+    /// there is no processor of this name.
     pub(super) fn remove(&mut self, processor: &str) -> Result<Option<User>, Unknown> {
         let former = self.current.remove(processor).ok_or_else(|| Unknown {
             processor: processor.to_owned(),
@@ -179,7 +181,7 @@ impl Registry {
         None
     }
 
-    /// A run begins, on the version that is current now.
+    /// Begins a run on the current version of a processor; `None` if there is no such processor.
     pub(super) fn begin(&self, processor: &str, now: Instant) -> Option<Arc<Active>> {
         let active = self.current.get(processor)?;
         active.tally.lock().running += 1;
@@ -189,7 +191,8 @@ impl Registry {
         Some(Arc::clone(active))
     }
 
-    /// Whether the key of a run is still one of the current version of its processor, for objects of the same kind.
+    /// Returns whether the key of a run still belongs to the current version of its processor, and
+    /// stands for objects of the same kind.
     pub(super) fn has_key_of(&self, report: &Report) -> bool {
         let current = self.current.get(report.key.processor());
         let of = current.and_then(|current| current.reconciler.object_of(&report.key));
@@ -198,7 +201,8 @@ impl Registry {
         })
     }
 
-    /// A run has ended. Says which version has nothing to do any more.
+    /// Counts the end of a run. Returns the id of the version if it was replaced or removed and has
+    /// no runs left to end.
     pub(super) fn end(&mut self, active: &Active, report: &Report, at: Timestamp) -> Option<User> {
         let mut tally = active.tally.lock();
         tally.running -= 1;
@@ -215,14 +219,14 @@ impl Registry {
         Some(self.former.swap_remove(at).id)
     }
 
-    /// How many runs of a processor are on their way on former versions of it.
+    /// Returns how many runs of a processor are still on its former versions.
     pub(super) fn on_former(&self, processor: &str) -> usize {
         let former = self.former.iter().filter(|former| &*former.version.processor == processor);
         former.map(|former| former.tally.lock().running).sum()
     }
 }
 
-/// No processor of that name.
+/// The error that no processor has this name.
 #[derive(Debug, thiserror::Error)]
 #[error("no processor is called `{processor}`; running: {}", listed(known))]
 pub(super) struct Unknown {

@@ -1,53 +1,58 @@
-//! What decides how a processor runs, besides what it declares: what a Processor resource says of it.
+//! The settings of a processor: what its Processor resource says of it, besides its description.
 
 use std::sync::Arc;
 
 use crate::cluster::Account;
 
-/// How a version of a processor runs.
+/// The settings of a version of a processor.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The namespace of the Processor resource; part of its field managers.
     pub namespace: Arc<str>,
-    /// The name of the Processor resource; none at the desk, where a processor is known as what it calls itself.
+    /// The name of the Processor resource; `None` in the developer commands, where a processor is
+    /// known by the name in its description.
     pub name: Option<Arc<str>>,
-    /// With whose rights it reads and writes; none: with the host's own.
+    /// The account whose rights the processor reads and writes with; `None` for the host's own
+    /// rights.
     pub account: Option<Account>,
-    /// What becomes of what it wants.
+    /// The mode: whether outcomes are written.
     pub mode: Mode,
-    /// The field managers of a former operator, whose fields become ours.
+    /// The field managers of a former operator, whose fields the host takes over.
     pub take_over: Arc<[String]>,
-    /// How many calls run at once; the host's [`super::Options::concurrency`] if absent.
+    /// The number of calls that run at once; [`super::Options::concurrency`] if `None`.
     pub concurrency: Option<usize>,
-    /// How many runs begin in a second at most.
+    /// The highest number of runs that begin in a second, if limited.
     pub rate: Option<u32>,
-    /// What is done about the finalizers that it holds; none as long as it reconciles.
+    /// The action on the finalizers that the processor holds, when it is being removed; `None` as
+    /// long as it reconciles.
     pub ending: Option<Ending>,
 }
 
-/// What becomes of the finalizers of a processor that is to go. Objects that hold none of them are left as they are.
+/// The action on the finalizers of a processor that is being removed. Objects that hold none of
+/// them are left as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// The objects are reconciled as if they were being deleted.
+    /// Objects are reconciled as if they were being deleted.
     Finalize,
-    /// They are dropped; the processor is not called.
+    /// Finalizers are dropped from the objects; the processor is not called.
     Release,
 }
 
-/// What becomes of what a processor wants.
+/// The mode of a processor: whether its outcomes are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// It is written.
+    /// Outcomes are written.
     #[default]
     Reconcile,
-    /// It is checked and recorded; nothing is written.
+    /// Outcomes are checked and recorded; nothing is written.
     Observe,
 }
 
 // === impl Settings ===
 
 impl Settings {
-    /// With the host's own rights and without limits, its field managers in this namespace.
+    /// Returns settings with the host's own rights and without limits, and with field managers in
+    /// this namespace.
     pub fn in_namespace(namespace: &str) -> Self {
         Self {
             namespace: namespace.into(),

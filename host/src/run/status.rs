@@ -1,4 +1,4 @@
-//! What can be asked of a running host about its processors.
+//! The status of the processors of a running host, and counters that tell when it changes.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,60 +18,62 @@ use crate::{
     queue::{Cause, Key, Priority, Share},
 };
 
-/// A processor that runs.
+/// The status of a running processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessorStatus {
-    /// What runs: new runs go to this version.
+    /// The current version: new runs go to it.
     pub version: Arc<Version>,
-    /// Since when.
+    /// The time when the version was put to work.
     pub since: Timestamp,
-    /// Keys that could run now.
+    /// The number of keys that could run now.
     pub ready: usize,
-    /// Keys that run.
+    /// The number of keys that run.
     pub running: usize,
-    /// Of those that run, the ones that end on a former version.
+    /// The number of running keys that end on a former version.
     pub on_former: usize,
-    /// Keys that wait for their time.
+    /// The number of keys that wait for their time.
     pub delayed: usize,
-    /// Of those that wait, the ones whose last run failed.
+    /// The number of delayed keys whose last run failed.
     pub backing_off: usize,
-    /// Keys whose last run failed, also those that only a change will run again.
+    /// The number of keys whose last run failed, including those that only a change will run again.
     pub failing: usize,
-    /// Runs of this version that have ended.
+    /// The number of runs of this version that have ended, without skipped and cancelled runs.
     pub runs: u64,
-    /// Those of them that failed.
+    /// The number of runs of this version that failed.
     pub failures: u64,
     /// The last run of this version that failed.
     pub last_failure: Option<LastFailure>,
-    /// Kinds that it needs and that the cluster does not serve.
+    /// The kinds that the version needs and that the cluster does not serve.
     pub missing: Vec<Kind>,
-    /// Objects of which it is known what their last runs have read.
+    /// The number of objects whose dependencies are known: what their last runs have read.
     pub objects: usize,
-    /// What it and others want of the same fields.
+    /// The conflicts, each in words: fields that a key of the processor and another key both want.
     pub disputes: Vec<String>,
-    /// What it declares and its account may not do, each in words: `may not patch services in all namespaces`. Of kinds that the
-    /// cluster does not serve nothing is said.
+    /// The declared rights that the account lacks, each in words: `may not patch services in all
+    /// namespaces`. Kinds that the cluster does not serve are left out.
     pub missing_rights: Vec<String>,
-    /// What it reconciles and its account may not watch in all that is declared, so that nothing of it is reconciled: the kind, and
-    /// where.
+    /// The kinds that the processor reconciles and whose declared scope its account may not watch,
+    /// each with its scope. No object of them is reconciled.
     pub unwatched: Vec<String>,
-    /// What the last runs of its keys were refused: for want of rights, in the same words, and reads that are not declared.
+    /// The denials of the last runs of its keys: missing rights, in the same words, and reads that
+    /// are not declared.
     pub denied: Vec<String>,
-    /// The limits of the host that it meets now.
+    /// The limits of the host that the processor meets now.
     pub limits_met: Vec<LimitMet>,
 }
 
 /// A limit of the host that a processor meets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitMet {
-    /// In one word, as the reason of a condition: `WatchesLimited`.
+    /// The reason for a condition, in one word: `WatchesLimited`.
     pub reason: &'static str,
-    /// In one sentence: the limit, the option that sets it, and what happens past it.
+    /// The message, in one sentence: the limit, the option that sets it, and what happens past it.
     pub message: String,
 }
 
 impl Host {
-    /// Every processor, by name. The cost follows the number of keys that wait.
+    /// Returns the status of every processor, sorted by name. The cost grows with the number of
+    /// keys in the queue.
     pub fn status(&self) -> Vec<ProcessorStatus> {
         let shares = self.shared.queue.shares();
         let objects = self.shared.triggers.lock().counts();
@@ -84,7 +86,7 @@ impl Host {
         registry.current().map(status).collect()
     }
 
-    /// One processor; none where none is called so.
+    /// Returns the status of one processor; `None` if there is no processor of this name.
     pub fn status_of(&self, processor: &str) -> Option<ProcessorStatus> {
         let share = self.shared.queue.shares().remove(processor).unwrap_or_default();
         let objects = self.shared.triggers.lock().counts().remove(processor);
@@ -92,32 +94,37 @@ impl Host {
         Some(self.status_with(registry.get(processor)?, share, objects, &registry))
     }
 
-    /// A number that moves with each run that ends, and when a version is put to work or taken out.
+    /// Returns a counter that changes with each run that ends, and when a version is put to work or
+    /// removed.
     pub fn activity(&self) -> latest::Receiver<u64> {
         self.shared.activity.subscribe()
     }
 
-    /// A number that moves when [`Host::trust`] of a version may have changed otherwise than by time.
+    /// Returns a counter that changes when [`Host::trust`] of a version may have changed for
+    /// another reason than the passing of time.
     pub fn verdicts(&self) -> latest::Receiver<u64> {
         self.shared.verdicts.subscribe()
     }
 
-    /// A number that moves when a version may be fit that was not: rights or kinds have changed.
+    /// Returns a counter that changes when rights or served kinds have changed, so that a version
+    /// which was refused may be accepted.
     pub fn circumstances(&self) -> latest::Receiver<u64> {
         self.shared.circumstances.subscribe()
     }
 
-    /// Whether this host may act as an account, as the API server says; renewed until it is dropped.
+    /// Returns the API server's answer whether this host may act as an account. The answer is
+    /// renewed until it is dropped.
     pub fn acting_as(&self, account: &Account) -> Arc<Acting> {
         self.shared.parts.access.acting(account)
     }
 
-    /// A number that moves when the host may act as other accounts than before.
+    /// Returns a counter that changes when the host may act as other accounts than before.
     pub fn acting_changes(&self) -> latest::Receiver<u64> {
         self.shared.parts.access.acting_changes()
     }
 
-    /// The rights of an account, of which nothing was asked yet; renewed until they are dropped.
+    /// Returns the rights of an account, with no question asked yet. They are renewed until they
+    /// are dropped.
     pub(crate) fn rights_of(&self, account: &Account) -> Arc<Rights> {
         let nothing = Description {
             name: String::new(),
@@ -130,19 +137,19 @@ impl Host {
         self.shared.parts.access.of(account, &Arc::new(nothing))
     }
 
-    /// The keys of the objects that hold one of a processor's finalizers; none as long as that is not known, or where no processor
-    /// is called so.
+    /// Returns the keys of the objects that hold one of a processor's finalizers; `None` as long as
+    /// these are not known, or if there is no processor of this name.
     pub fn holding(&self, processor: &str) -> Option<Vec<Key>> {
         let active = self.shared.registry.lock().get(processor).cloned()?;
         active.reconciler.holding(&active.version.processor)
     }
 
-    /// Tells nothing more of a processor in the metrics.
+    /// Removes a processor from the metrics.
     pub fn forget_metrics(&self, processor: &str) {
         self.shared.parts.metrics.forget_processor(processor);
     }
 
-    /// Runs keys as soon as nothing else is to be done.
+    /// Queues keys to run in the background; their earlier failures do not count any more.
     pub fn run_again(&self, keys: &[Key]) {
         for key in keys {
             self.shared.queue.renew(key, Cause::NewVersion, Priority::Background);
@@ -205,10 +212,11 @@ fn limit_of_log(processor: &str) -> Option<LimitMet> {
     })
 }
 
-/// So long after its last call that got no more memory a processor is said to be short of it.
+/// The time for which a processor counts as short of memory, after its last call that was refused
+/// memory.
 const SHORT_OF_MEMORY: Duration = Duration::from_mins(1);
 
-/// The limits that a processor's calls meet together.
+/// Returns the limits that the calls of a processor meet together.
 fn limits_of_calls(processor: &Processor) -> Vec<LimitMet> {
     let (waiting, tenant) = (processor.waiting(), processor.tenant());
     let waits = (waiting.longest >= LONG_WAIT).then(|| LimitMet {

@@ -1,7 +1,9 @@
-//! Whether a version may take the place of one that works: it declares no more than its account may, what it reconciles is served, and
+//! The checks before a version replaces one that works: it declares no more than its account may
+//! do, the kinds that it reconciles are served, it declares the finalizers that objects hold, and
 //! it does not break on most of the objects that it is tried with.
 //!
-//! *Guarantee.* Of a version that is refused nothing was written, and nothing is left but what the API server was asked.
+//! *Guarantee.* A version that is refused has written nothing, and leaves nothing behind but the
+//! requests to the API server.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -23,25 +25,27 @@ use crate::{
     store::Entry,
 };
 
-/// How many objects a version is tried with.
+/// The number of objects that a version is tried with.
 const KEYS: usize = 3;
-/// How many are drawn: some of them may be paused, or not known yet.
+/// The number of objects that are drawn: some of them may be paused, or not known yet.
 const CANDIDATES: usize = 9;
 
-/// Why a version was not put to work. The former one, if there is one, goes on.
+/// The reason why a version was not put to work. The former version, if any, runs on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotExchanged {
-    /// Its description makes no processor.
+    /// The description is not valid.
     #[error(transparent)]
     Invalid(#[from] anyhow::Error),
 
-    /// It reconciles what the cluster does not serve, and the former version something else.
+    /// The version reconciles a kind that the cluster does not serve and that the former version
+    /// does not reconcile.
     #[error("version {version} waits for the CustomResourceDefinition of {}", kinds(missing))]
     #[expect(missing_docs, reason = "the message says what the fields are")]
     KindNotServed { version: String, missing: Vec<Kind> },
 
-    /// It declares what its account may not do, and the former version does not.
+    /// The account lacks rights that the version declares; rights that the former version lacks too
+    /// do not count.
     #[error(
         "the ServiceAccount `{}` lacks what version {version} declares: {}",
         account.name,
@@ -50,14 +54,15 @@ pub enum NotExchanged {
     #[expect(missing_docs, reason = "the message says what the fields are")]
     RightsMissing { version: String, account: Account, missing: Vec<String> },
 
-    /// It does not declare a finalizer that objects hold because of the former version: nobody would ever take it away.
+    /// The version does not declare a finalizer that objects hold because of the former version:
+    /// that finalizer would never be removed.
     #[error(
         "version {version} does not declare the finalizer `{finalizer}`, which {objects} objects hold, the first {first}: it has to be declared until the processor has given it up"
     )]
     #[expect(missing_docs, reason = "the message says what the fields are")]
     FinalizersHeld { version: String, finalizer: String, objects: usize, first: String },
 
-    /// It broke on more than half of the objects that it was tried with.
+    /// The version broke on more than half of the objects that it was tried with.
     #[error(
         "version {version} broke on {broke} of the {tried} objects that it was tried with, without writing; the first, {key}: {message}"
     )]
@@ -68,15 +73,17 @@ pub enum NotExchanged {
 // === impl Host ===
 
 impl Host {
-    /// Puts a version in the place of the one of its name, as [`Host::exchange`] does, if it is fit for that: it is compared with the
-    /// former one, and tried with a few objects, on what is known now and without writing. From then on it is on probation; see
-    /// [`Host::trust`]. Where there is no former version there is nothing to protect, and nothing is tried.
+    /// Swaps in a version as [`Host::exchange`] does, if it passes the checks: it is compared with
+    /// the former version, and tried with a few objects, on what is known now and without writing.
+    /// From then on it is on probation; see [`Host::trust`]. Without a former version there is
+    /// nothing to protect, and nothing is tried.
     ///
-    /// The trial calls the processor three times at most; each call lasts as long as its deadline at most.
+    /// The trial ends after three calls that tell something about the version, and makes nine calls
+    /// at most; each call lasts as long as its deadline at most.
     ///
     /// # Errors
     ///
-    /// Why it is not fit. The former version goes on.
+    /// Fails with the reason why the version is refused. The former version runs on.
     pub async fn exchange_tried(&self, loaded: super::Loaded) -> Result<(), NotExchanged> {
         let _turn = self.turn(&loaded.name()).await;
         let prepared = self.prepare(loaded)?;
@@ -97,7 +104,8 @@ impl Host {
         Ok(())
     }
 
-    /// How far a processor's version that works can be trusted. One that nobody runs is trusted.
+    /// Returns how far the current version of a processor can be trusted. A processor that does not
+    /// run is trusted.
     pub fn trust(&self, processor: &str) -> Trust {
         let now = tokio::time::Instant::now();
         self.active(processor).map_or(Trust::Proven, |active| active.trust(now))
@@ -107,13 +115,14 @@ impl Host {
         self.shared.registry.lock().get(processor).cloned()
     }
 
-    /// What the former version lacks too is no reason against a new one.
+    /// Compares a version with the former one. Kinds and rights that the former version lacks too
+    /// are no reason to refuse the new one.
     async fn compare(&self, former: &Active, new: &Prepared) -> Result<(), NotExchanged> {
         let version = || new.active.version.version.clone();
         let known = former.reconciler.reconciled_kinds();
         let mut missing = Vec::new();
         for kind in new.active.reconciler.reconciled_kinds() {
-            // Where the cluster does not answer, the watch waits for it as ever.
+            // A cluster that does not answer is no reason to refuse: the watch waits for the kind.
             let is_missing = matches!(self.shared.parts.cluster.resolve(&kind).await, Ok(None));
             if is_missing && !known.contains(&kind) {
                 missing.push(kind);
@@ -142,7 +151,8 @@ impl Host {
         Err(NotExchanged::RightsMissing { version: version(), account, missing })
     }
 
-    /// Tries a version with a few objects, one after the other. A key that breaks the former version as well says nothing.
+    /// Tries a version with a few objects, one after the other. Objects that broke the former
+    /// version are not tried: they tell nothing about the new one.
     async fn try_out(&self, former: &Active, new: &Prepared) -> Result<Probation, NotExchanged> {
         let broken = former.broken();
         let stores = &self.shared.parts.stores;
@@ -170,15 +180,16 @@ impl Host {
     }
 }
 
-/// Places an object among the others. The hash has a key that only this process knows: who makes objects, and their names, cannot choose
-/// those that a version is tried with.
+/// Returns the rank of an object among the others. The hash has a key that only this process knows:
+/// a user who creates and names objects cannot choose those that a version is tried with.
 fn rank(object: &Entry) -> u64 {
     static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     HASH.hash_one((object.uid(), object.namespace(), object.name()))
 }
 
-/// Draws a few keys, of each reconciler in turn: each has code of its own. Among those of a reconciler, keys of namespaces that have been
-/// drawn less often come first, so that many objects in one namespace have no more of a say than a few in others; then those of lower rank.
+/// Draws a few keys, from each reconciler in turn: each has code of its own. Among the keys of a
+/// reconciler, those of namespaces that were drawn less often come first, so that many objects in
+/// one namespace have no more weight than a few in others; then those of lower rank.
 fn drawn(of_reconcilers: &[Vec<Key>], counts: impl Fn(&Key) -> bool) -> Vec<&Key> {
     let mut rows: Vec<Vec<&Key>> = Vec::new();
     rows.extend(of_reconcilers.iter().map(|keys| keys.iter().filter(|key| counts(key)).collect()));
@@ -189,7 +200,7 @@ fn drawn(of_reconcilers: &[Vec<Key>], counts: impl Fn(&Key) -> bool) -> Vec<&Key
             let times = |key: &Key| {
                 drawn.iter().filter(|drawn| drawn.namespace() == key.namespace()).count()
             };
-            // Of several that are least, the first.
+            // `min_by_key` returns the first of several minima: the key of the lowest rank.
             let next = (0..keys.len()).min_by_key(|index| keys.get(*index).map(|key| times(key)));
             drawn.extend(next.map(|index| keys.remove(index)));
         }
@@ -201,7 +212,7 @@ fn drawn(of_reconcilers: &[Vec<Key>], counts: impl Fn(&Key) -> bool) -> Vec<&Key
     drawn
 }
 
-/// Whether that many of those that were tried are more than half: two of three or two, or the only one.
+/// Returns whether `broke` is more than half of `tried`: two of three, two of two, or the only one.
 fn is_majority(broke: usize, tried: usize) -> bool {
     broke * 2 > tried
 }
@@ -214,7 +225,7 @@ fn kinds(kinds: &[Kind]) -> String {
 mod tests {
     use super::*;
 
-    /// Keys of `namespace/name`.
+    /// Returns keys for names like `namespace/name`.
     fn keys(reconciler: &str, names: &[&str]) -> Vec<Key> {
         let key = |name: &&str| {
             let (namespace, name) = name.split_once('/').unwrap();

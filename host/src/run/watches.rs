@@ -1,4 +1,5 @@
-//! Which watches are open, for whom, and with whose rights. No I/O.
+//! The open watches: the versions that they are open for, and the rights that they run with. No
+//! I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,14 +23,15 @@ mod limited;
 
 use limited::Refused;
 
-/// Who needs a watch: a loaded version of a processor.
+/// The id of a loaded version of a processor, which needs watches.
 pub(super) type User = u64;
 
-/// What a user wants to be watched.
+/// A kind, a scope to watch, and the parts of the objects that are needed.
 pub(super) type Want = (Kind, Scope, Wanted);
 
-/// The open watches. A watch that somebody was given stays open until nobody that was given it is left, as long as the account of
-/// one of them may watch it: with the rights of that one. What a user may not watch itself is not watched for it.
+/// The open watches. A watch stays open until no version that was given it is left, or no account
+/// of these versions may watch it any more. It runs with the rights of an account that may. Objects
+/// that a version's own account may not watch are not watched for that version.
 #[derive(Debug, Default)]
 pub(super) struct Watches {
     open: Vec<Open>,
@@ -37,13 +39,13 @@ pub(super) struct Watches {
     bounds: Bounds,
 }
 
-/// What a user needs.
+/// The wants of a version, and its rights to watch them.
 #[derive(Debug)]
 struct Needs {
-    /// None: those of the host.
+    /// The rights of the version's account; `None` for the host's own rights.
     rights: Option<Arc<Rights>>,
     wants: Vec<Want>,
-    /// How many of them were declared; the others were demanded.
+    /// The number of `wants` that were declared; the others were demanded by reads.
     declared: usize,
     refused: Refused,
 }
@@ -51,31 +53,31 @@ struct Needs {
 #[derive(Debug)]
 struct Open {
     started: Started,
-    /// What its store holds, or will.
+    /// The parts of the objects that the store holds, or will hold.
     wanted: Wanted,
     users: BTreeSet<User>,
 }
 
-/// A watch as it runs.
+/// A watch with the rights that it runs with.
 #[derive(Clone, Debug)]
 pub(super) struct Started {
     pub(super) watch: Watch,
-    /// With whose rights; none: the host's own.
+    /// The rights that the watch runs with; `None` for the host's own rights.
     pub(super) rights: Option<Arc<Rights>>,
-    /// Cancelled when another runs in its place.
+    /// Cancelled when the watch is closed, or when another one runs in its place.
     pub(super) over: CancellationToken,
 }
 
-/// What has to be done, in this order.
+/// The steps that make the running watches match a plan.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
-    /// Nobody may watch it or needs it any more.
+    /// Watches that no version needs or may watch any more.
     pub(super) closed: Vec<Watch>,
-    /// Runs with the rights of another from now on.
+    /// Watches that run with the rights of another account from now on.
     pub(super) handed_over: Vec<Started>,
-    /// Has to bring no more than this.
+    /// Watches whose stores must hold no more than this.
     pub(super) narrowed: Vec<(Started, Wanted)>,
-    /// Has to bring this (too).
+    /// Watches whose stores must hold at least this.
     pub(super) needed: Vec<(Started, Wanted)>,
 }
 
@@ -86,7 +88,7 @@ impl Watches {
         Self { bounds, ..Self::default() }
     }
 
-    /// A user comes, who wants this, and is told what of it is not watched.
+    /// Adds a version with its wants. Refusals of these are set in `limited`.
     pub(super) fn add(
         &mut self,
         user: User,
@@ -99,12 +101,13 @@ impl Watches {
         self.users.insert(user, needs);
     }
 
-    /// A user is gone.
+    /// Removes a version. The next plan closes the watches that only this version needed.
     pub(super) fn remove(&mut self, user: User) {
         self.users.remove(&user);
     }
 
-    /// A user wants more. Says whether it did not so far.
+    /// Adds a want that a version's reads have demanded. Returns whether the want is new, may be
+    /// watched, and is within the bound on demands.
     pub(super) fn demand(&mut self, user: User, demand: &Demand) -> bool {
         let Some(needs) = self.users.get_mut(&user) else { return false };
         let Demand { kind, scopes, wanted } = demand;
@@ -121,8 +124,8 @@ impl Watches {
         true
     }
 
-    /// Gives users what they want and may, by the fewest watches: one whose scope covers a want is taken, whoever it was opened
-    /// for.
+    /// Plans the fewest watches that give each version what it wants and may watch: an open watch
+    /// whose scope covers a want is taken, whichever version it was opened for.
     pub(super) fn plan(&mut self) -> Steps {
         let mut steps = Steps::default();
         self.let_go();
@@ -151,7 +154,7 @@ impl Watches {
         steps
     }
 
-    /// Takes from users the watches that they do not need or may not have any more.
+    /// Takes watches from versions that do not need them or may not have them any more.
     fn let_go(&mut self) {
         let Self { open, users, .. } = self;
         for open in open {
@@ -160,8 +163,8 @@ impl Watches {
         }
     }
 
-    /// What users want, may have and have not. Wide ones first: nothing that comes later can then cover what was opened before, but
-    /// for its equals.
+    /// Returns the wants that versions may have and have no watch for. Wide scopes come first: then
+    /// no later want covers a watch that was opened before, unless the scopes are equal.
     fn unmet(&self) -> Vec<(User, Want)> {
         let of_user = |(user, needs): (&User, &Needs)| {
             let is_unmet = |(kind, scope, _): &&Want| {
@@ -207,12 +210,12 @@ impl Watches {
         Some(started)
     }
 
-    /// All that are open.
+    /// Returns all open watches.
     pub(super) fn all(&self) -> Vec<Watch> {
         self.open.iter().map(|open| open.started.watch.clone()).collect()
     }
 
-    /// Those that a user was given.
+    /// Returns the open watches that these versions were given.
     pub(super) fn of_users(&self, users: &[User]) -> Vec<Watch> {
         let is_theirs = |open: &&Open| users.iter().any(|user| open.users.contains(user));
         self.open.iter().filter(is_theirs).map(|open| open.started.watch.clone()).collect()
@@ -222,12 +225,13 @@ impl Watches {
 // === impl Needs ===
 
 impl Needs {
-    /// Whether a scope may be watched. What is not known yet is tried: the API server decides.
+    /// Returns whether a scope may be watched. An unknown right counts as granted: the API server
+    /// decides when the watch is tried.
     fn may(&self, kind: &Kind, scope: &Scope) -> bool {
         self.rights.as_ref().is_none_or(|rights| rights.may_watch(kind, scope) != Some(false))
     }
 
-    /// Whether something of what is wanted, and may be watched, is seen by a watch.
+    /// Returns whether a watch covers a want that may be watched.
     fn needs(&self, watch: &Watch) -> bool {
         self.wants.iter().any(|(kind, scope, _)| watch.covers(kind, scope) && self.may(kind, scope))
     }
@@ -240,7 +244,8 @@ impl Needs {
 // === impl Open ===
 
 impl Open {
-    /// Of those who were given it, one with whose rights it can go on: those that it has, if possible.
+    /// Returns a version that was given the watch and whose account may run it; a version with the
+    /// present account if possible.
     fn runner<'a>(&self, users: &'a BTreeMap<User, Needs>) -> Option<&'a Needs> {
         let Watch { kind, scope } = &self.started.watch;
         let able = self.users.iter().filter_map(|user| users.get(user));
@@ -249,7 +254,8 @@ impl Open {
         present.or(able.first()).copied()
     }
 
-    /// Says that it has to be started anew where it was run with the rights of another account.
+    /// Gives the watch the rights of `runner`. Returns the watch to be started anew if it ran with
+    /// the rights of another account.
     fn hand_over(&mut self, runner: &Needs) -> Option<Started> {
         let is_same = runner.account() == self.account();
         self.started.rights.clone_from(&runner.rights);
@@ -275,7 +281,7 @@ mod tests {
     use crate::path::Fields;
 
     impl Watches {
-        /// Of users with the rights of the host.
+        /// Adds users with the rights of the host, and returns the watches that their wants need.
         fn assign<'a>(
             &mut self,
             wants: impl IntoIterator<Item = (User, &'a [Want])>,
@@ -355,7 +361,8 @@ mod tests {
         assert_eq!(shown(watches.release(1)), ["Secret a/*"]);
     }
 
-    /// The rights of an account to list and watch config maps, in these namespaces (`*`: in all).
+    /// Returns the rights of an account to list and watch config maps, in these namespaces (`*`: in
+    /// all).
     fn rights(access: &Access, account: &str, namespaces: &[&str]) -> Arc<Rights> {
         let description = Arc::new(description(whole(v1("g", "Rule")), Vec::new()));
         let rights = access.of(&account.parse().unwrap(), &description);

@@ -1,4 +1,4 @@
-//! What a host does all the time: changes to keys, keys to runs.
+//! The two loops of a host: changes queue keys, and queued keys are run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,27 +26,28 @@ use crate::{
     watch::Watch,
 };
 
-/// How long runs wait for the lists of what they are going to read.
+/// The longest time that runs wait for the first lists of what they will read.
 const FIRST_LISTS: Duration = Duration::from_secs(10);
 
-/// What the tasks of a host share. Locked in this order: triggers, registry, watches; each for a few lines.
+/// The state that the tasks of a host share. The locks are taken in this order, each for a few
+/// lines: `triggers`, `registry`, `watches`.
 pub(super) struct Shared {
     pub(super) parts: Parts,
-    /// What writes down records; none where nothing is to outlive this start.
+    /// The writer of the record file; `None` if no record outlives this start.
     pub(super) kept: Option<Arc<tokio::sync::Mutex<Kept>>>,
     pub(super) triggers: Arc<Mutex<Triggers>>,
     pub(super) queue: Queue,
     pub(super) registry: Mutex<Registry>,
     pub(super) watches: Mutex<Watches>,
-    /// Moves when a run has ended, and when versions come and go.
+    /// Changes when a run has ended, and when versions come and go.
     pub(super) activity: latest::Sender<u64>,
-    /// Moves when a version is known better that has taken another's place.
+    /// Changes when the trust in a version on probation may have changed.
     pub(super) verdicts: latest::Sender<u64>,
-    /// Moves when accounts may do other things, or other kinds may be served.
+    /// Changes when accounts have other rights, or when other kinds may be served.
     pub(super) circumstances: latest::Sender<u64>,
-    /// Where watches go that are to be run.
+    /// The channel of watches to [`run_watches`](super::open::run_watches).
     pub(super) opened: mpsc::UnboundedSender<Opened>,
-    /// What runs are refused for want of rights.
+    /// The denials: what runs were refused because a right is missing.
     pub(super) denials: Denials,
 }
 
@@ -74,12 +75,12 @@ impl Shared {
         }
     }
 
-    /// Something has changed that can be asked for.
+    /// Notifies `activity`: the status of a processor may have changed.
     pub(super) fn moved(&self) {
         self.activity.send_modify(|count| *count += 1);
     }
 
-    /// Calls that wait for a slot, by processor.
+    /// Returns how many calls wait for a slot, by processor.
     pub(super) fn waiting_calls(&self) -> Vec<(Arc<str>, usize)> {
         let registry = self.registry.lock();
         let waiting = |active: &Arc<Active>| {
@@ -89,7 +90,7 @@ impl Shared {
         registry.current().map(waiting).collect()
     }
 
-    /// Queues what the stores' changes trigger.
+    /// Queues the keys that the stores' changes trigger.
     pub(super) fn feed(&self) {
         // Under one lock, so that events are seen in the order in which the stores took them in.
         let mut triggers = self.triggers.lock();
@@ -100,9 +101,11 @@ impl Shared {
         }
     }
 
-    /// Begins a run. What has been fed by now it will see, so its key is not given out again for that.
+    /// Begins a run. The run will see all changes that were fed by now, so they do not queue its
+    /// key again.
     fn enter(&self, run: &mut Run) -> Began {
-        // Under the same lock as the feeding: what is queued by then is what was fed by then.
+        // Under the same lock as `feed`: the changes that are queued by then are those that were
+        // fed.
         let mut triggers = self.triggers.lock();
         self.queue.join(run);
         triggers.begin(&run.key)
@@ -115,7 +118,8 @@ impl Shared {
         }
     }
 
-    /// Runs what is ready until it is told to stop, then waits for what runs: a call is never dropped.
+    /// Runs the keys that are ready until `stop`, then waits for the running ones: a call is never
+    /// dropped.
     pub(super) async fn dispatch(
         self: Arc<Self>,
         reports: mpsc::Sender<Report>,
@@ -130,7 +134,7 @@ impl Shared {
                 Some(ran) = runs.join_next() => {
                     let report = ran.context("a reconcile failed")?;
                     if !report.skipped {
-                        // Nobody reads any more: the host is about to stop.
+                        // Sending fails only if the receiver is closed: the host is about to stop.
                         let _ = reports.send(report).await;
                     }
                 }
@@ -146,8 +150,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits for lists, so that the first runs do not meet half of a cluster. What takes longer is answered as unavailable, and
-    /// runs again when it is there.
+    /// Waits for the first lists, so that the first runs do not see half of a cluster. Reads of a
+    /// kind whose list takes longer than [`FIRST_LISTS`] are answered as unavailable, and their
+    /// keys run again when the list is complete.
     pub(super) async fn listed(&self, watches: &[Watch]) {
         let stores = &self.parts.stores;
         let mut progress = stores.progress();
@@ -161,7 +166,7 @@ impl Shared {
         let _ = tokio::time::timeout(FIRST_LISTS, complete).await;
     }
 
-    /// Runs a key to its end, on the version of its processor that is current at its beginning; or leaves that out.
+    /// Runs a key to its end, or skips the run, on the version that is current when the run begins.
     pub(super) async fn run(&self, mut run: Run) -> Report {
         let active = self.registry.lock().begin(run.key.processor(), Instant::now());
         let Some(active) = active else {
@@ -174,7 +179,7 @@ impl Shared {
             active.reconciler.run(&mut run, &self.triggers, enter, feed).await;
         report.version = Some(Arc::clone(&active.version));
         if !report.skipped {
-            // What its own writes have changed is on its way to other keys before this one counts as done.
+            // The keys that this run's writes trigger are queued before this run counts as done.
             self.feed();
         }
         self.demand(active.id, again.demands);
@@ -203,22 +208,24 @@ impl Shared {
             }
             let over = registry.end(&active, &report, at);
             if registry.get(report.key.processor()).is_none() {
-                // Its processor was removed while it ran, and has counted since.
+                // The processor was removed during the run, which has counted metrics of it since.
                 self.parts.metrics.forget_processor(report.key.processor());
             }
             over
         };
-        // Before the key can be given out again: a version that is over has no watch of its own from then on.
+        // Before the key can be given out again: from then on, no watch is open for an ended
+        // version alone.
         self.release(over);
         self.queue.done(&run.key, again.done);
         self.moved();
         report
     }
 
-    /// Closes what a version alone has needed that has nothing to do any more.
+    /// Closes the watches that only this version needed: it was replaced or removed, and its last
+    /// run has ended.
     pub(super) fn release(&self, over: Option<User>) {
         let Some(over) = over else { return };
-        // Nothing is opened in between.
+        // Locked until the steps are carried out: no watch is opened in between.
         let mut watches = self.watches.lock();
         watches.remove(over);
         let steps = watches.plan();

@@ -1,4 +1,4 @@
-//! What users are refused: more watches than they may have, and stores that are too large.
+//! Refusals: watches beyond the bound of a version, and stores that are too large.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,19 +14,20 @@ use crate::{
     watch::Watch,
 };
 
-/// After this long a store that was too large is tried again: objects may have gone, and one list of them is little in that time.
+/// The time after which a store that was too large is tried again: objects may have been deleted,
+/// and one list of them costs little in that time.
 const TRIED_AGAIN: Duration = Duration::from_mins(10);
 
-/// What a user is refused.
+/// The refusals of one version.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
-    /// Whether something is not watched since the user has as many watches as it may.
+    /// True if a want has no watch because the version has as many watches as it may.
     watches: bool,
-    /// Whether something was demanded beyond that, which is not remembered.
+    /// True if a demand was dropped because the version has demanded as many watches as it may.
     turned_away: bool,
-    /// What was too large, and when it is tried again.
+    /// The watches whose stores were too large, and when each is tried again.
     stores: Vec<(Watch, Instant)>,
-    /// Tells the reads.
+    /// The handle by which the version's reads know the refusals.
     limited: Limited,
 }
 
@@ -57,7 +58,7 @@ impl Refused {
         self.watches || self.turned_away
     }
 
-    /// Says whether something is tried again.
+    /// Drops the refusals of stores that are over. Returns whether there were any.
     fn try_again(&mut self, now: Instant) -> bool {
         let before = self.stores.len();
         self.stores.retain(|(_, again)| *again > now);
@@ -68,11 +69,15 @@ impl Refused {
 // === impl Watches ===
 
 impl Watches {
-    /// A store has grown. What it holds for users that are gone is dropped first. Then it is not read any more for users that would
-    /// have more in all their stores together than they may if nobody else read these; for the others it is kept on, without what
-    /// only those wanted. It is closed when nobody is left.
+    /// Handles a store that has grown. Data that it holds for versions that are gone is dropped
+    /// first. Otherwise the store is taken from each version whose stores together would exceed
+    /// [`Bounds::store_mib`] even if no other version used them. It is kept for the other versions,
+    /// without what only the refused ones wanted, and closed when no version is left. Returns
+    /// `None` if all versions are within their bounds, or if the watch is not open.
     ///
-    /// `held`: roughly the bytes of a store, all of them or with these fields alone.
+    /// `held` returns roughly the bytes of a store: of all its fields, or of these fields alone.
+    ///
+    /// [`Bounds::store_mib`]: crate::run::Bounds::store_mib
     pub(in crate::run) fn grown(
         &mut self,
         watch: &Watch,
@@ -80,7 +85,8 @@ impl Watches {
         held: impl Fn(&Watch, Option<&Fields>) -> usize,
     ) -> Option<Steps> {
         let at = self.open.iter().position(|open| open.started.watch == *watch)?;
-        // To know what one alone makes the host hold takes time, and all of it is never less.
+        // The size with the fields of one version alone takes time to compute, and is never more
+        // than the size of the whole store.
         if self.past(at, |_, watch| held(watch, None)).is_empty() {
             return None;
         }
@@ -119,7 +125,8 @@ impl Watches {
         Some(steps)
     }
 
-    /// Of the users of an open watch, those whose stores hold more than they may.
+    /// Returns the versions that use an open watch and whose stores together exceed the bound, by
+    /// the sizes that `held` returns.
     fn past(&self, at: usize, held: impl Fn(&User, &Watch) -> usize) -> Vec<User> {
         let most = self.bounds.store_mib.saturating_mul(1 << 20);
         let users = self.open.get(at).map(|open| &open.users);
@@ -130,14 +137,14 @@ impl Watches {
         users.into_iter().flatten().copied().filter(|user| all(user) > most).collect()
     }
 
-    /// Opens again what was refused long enough ago.
+    /// Plans the stores again whose refusals are over; `None` if there are none.
     pub(in crate::run) fn try_again(&mut self, now: Instant) -> Option<Steps> {
         let again = |needs: &mut Needs| needs.refused.try_again(now);
         let is_any = self.users.values_mut().map(again).fold(false, |any, one| any | one);
         is_any.then(|| self.plan())
     }
 
-    /// The limits that a user meets.
+    /// Returns the limits that a version meets.
     pub(in crate::run) fn limits_met(&self, user: User) -> Vec<LimitMet> {
         let Some(refused) = self.users.get(&user).map(|needs| &needs.refused) else {
             return Vec::new();
@@ -162,7 +169,7 @@ impl Watches {
         met
     }
 
-    /// Tells the reads of users what they are refused.
+    /// Sets for the reads of each version what is refused, and why.
     pub(super) fn tell_limits(&self) {
         let why_watches: Arc<str> = self.of_watches().into();
         let why_stores: Arc<str> = self.of_stores().into();
@@ -194,7 +201,7 @@ impl Watches {
 // === impl Needs ===
 
 impl Needs {
-    /// All that is wanted of the objects of a watch.
+    /// Returns the union of what is wanted of the objects of a watch.
     fn wanted_of(&self, watch: &Watch) -> Option<Wanted> {
         let wants = self.wants.iter().filter(|(kind, scope, _)| watch.covers(kind, scope));
         union(wants.map(|(.., wanted)| wanted.clone()))
@@ -205,7 +212,7 @@ fn union(all: impl Iterator<Item = Wanted>) -> Option<Wanted> {
     all.reduce(|all, more| all.union(&more))
 }
 
-/// Whether one has all that the other has, and more.
+/// Returns whether `one` has all that `other` has, and more.
 fn is_more(one: &Wanted, other: &Wanted) -> bool {
     let has_all = one.fields.covers_all(&other.fields)
         && one.matching.is_superset(&other.matching)

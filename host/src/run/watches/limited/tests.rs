@@ -12,7 +12,7 @@ use crate::{
 };
 
 const LIST: &[&str] = &["metadata.labels"];
-/// All of an object.
+/// The fields of a whole object.
 const WHOLE: &[&str] = &[];
 
 fn kind(name: &str) -> Kind {
@@ -50,7 +50,7 @@ impl Bed {
         limited
     }
 
-    /// As the host does.
+    /// Carries out steps as the host does.
     fn carry_out(&self, steps: Steps) {
         for watch in steps.closed {
             self.stores.close(&watch.kind, &watch.scope);
@@ -70,7 +70,7 @@ impl Bed {
         self.stores.feed(&kind(of), &Scope::default()).unwrap()
     }
 
-    /// Lists this many objects of 1 MiB. Returns how many bytes were held at most.
+    /// Lists this many objects of 1 MiB. Returns the highest number of bytes that were held.
     fn list(&mut self, of: &str, objects: usize) -> usize {
         let (feed, mut most) = (self.feed(of), 0);
         feed.begin_list();
@@ -115,7 +115,7 @@ async fn a_user_has_no_more_watches_than_it_may_and_is_told() {
     assert_eq!(bed.reasons(1), ["WatchesLimited"]);
     let why = limited.why(&kind("Kind9")).unwrap();
     assert!(why.contains("more than 8 watches (`--max-watches`)"), "{why}");
-    // Who shares watches has its own bound.
+    // A version that shares watches has its own bound.
     bed.add(2, &kinds[..8], LIST);
     assert!(bed.reasons(2).is_empty());
     bed.watches.remove(1);
@@ -152,7 +152,7 @@ async fn a_store_that_is_too_large_is_closed_while_it_is_listed_and_tried_again_
     assert!(message.contains("8 MiB (`--max-store-mib`): ConfigMap v1 not kept"), "{message}");
     assert!(limited.is_refused(&kind("ConfigMap"), &Scope::default()));
     assert!(!limited.is_refused(&kind("Rule"), &Scope::default()));
-    // It is not opened at each plan.
+    // The store is not opened at each plan.
     bed.watches.plan();
     assert!(bed.watches.try_again(bed.now + TRIED_AGAIN - Duration::from_secs(1)).is_none());
     assert_eq!(bed.open(), ["Rule"]);
@@ -182,7 +182,7 @@ async fn who_needs_less_of_the_same_objects_keeps_them_undisturbed() {
         snapshots.stores.iter().any(|(.., snapshot)| snapshot.is_complete() && snapshot.len() == 20)
     };
     assert!(is_read(&bed));
-    // Another one wants all of them, which does not fit.
+    // Another version wants the whole objects, which do not fit.
     bed.add(2, &["ConfigMap"], WHOLE);
     let most = bed.list("ConfigMap", 20);
     assert!(most <= 9 << 20, "{most} bytes");
@@ -209,7 +209,7 @@ async fn what_was_kept_for_one_that_is_gone_is_dropped_before_another_is_refused
 async fn nobody_is_refused_what_another_makes_large() {
     let mut bed = Bed::new(8, 8);
     bed.add(1, &["ConfigMap", "Rule"], &["metadata.labels", "data.small"]);
-    // All but what the first one wants, so that neither wants more than the other.
+    // The rest of the object, so that neither version wants more than the other.
     bed.add(2, &["ConfigMap"], &["data.blob"]);
     bed.list("ConfigMap", 20);
     assert!(bed.reasons(1).is_empty(), "{:?}", bed.watches.limits_met(1));
