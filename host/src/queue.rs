@@ -1,10 +1,12 @@
-//! The queue: keys that wait to be reconciled, each once, with delays, back-off, priorities and limits per processor. Within a
-//! processor and a priority namespaces take turns, and keys whose last run failed come after the others.
+//! The queue: keys that wait to be reconciled, each once, with delays, back-off, priorities and
+//! limits per processor. Within a processor and a priority, namespaces take turns, and keys whose
+//! last run failed come after the others.
 //!
-//! *Guarantees.* A key that was added is given out after that, unless its processor is removed first. One key is never given
-//! out twice at once: what is added while it runs is given out after `done`. A run that starts takes all that was waiting
-//! for its key along, its delays too: when to be called again is what the newest outcome says. So does one that was given out and
-//! has not looked at anything yet, with changes.
+//! *Guarantees.* A key that was added is given out later, unless its processor is removed first. A
+//! key is never given out twice at once: a key that is added while it runs is given out again after
+//! [`Queue::done`]. A run takes along everything that waits for its key when it starts, delays
+//! included: the newest outcome decides when the key runs again. A run that was given out and has
+//! not read anything yet takes along later changes too (`join`).
 
 mod cause;
 mod core;
@@ -30,7 +32,8 @@ use tokio::time::Instant;
 
 use self::core::{Core, Next};
 
-/// What is reconciled: an object, by a reconciler of a processor. Cheap to clone.
+/// The unit that is queued and reconciled: an object, for a reconciler of a processor. Cheap to
+/// clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Key(Arc<Parts>);
@@ -43,56 +46,61 @@ struct Parts {
     name: Box<str>,
 }
 
-/// What is given out first, within a processor. Lower ones get a share nevertheless.
+/// The order in which the keys of a processor are given out. Lower priorities get a share
+/// nevertheless, except [`Priority::Idle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// Something changed.
+    /// The key was triggered by a change.
     Change,
-    /// Nothing changed, but it is time.
+    /// The key is due, though nothing has changed.
     Resync,
-    /// When there is little else to do.
+    /// The key runs when there is little else to do.
     Background,
-    /// When there is nothing else to do: not before all others that could run have, of any processor.
+    /// The key runs when there is nothing else to do: after all other keys that could run, of any
+    /// processor.
     Idle,
 }
 
-/// A key that was given out; `Queue::done` must follow.
+/// A key that was given out; [`Queue::done`] must follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What to reconcile.
+    /// The key to reconcile.
     pub key: Key,
-    /// Why: the first few causes since its last run.
+    /// The first few causes since the last run.
     pub causes: Vec<Cause>,
-    /// How many causes more there were.
+    /// The number of further causes.
     pub more_causes: usize,
-    /// How many runs of it in a row have failed.
+    /// The number of runs of the key in a row that have failed.
     pub attempt: u32,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// Well.
+    /// The run succeeded.
     Success {
-        /// When it is run again though nothing changes, and what that is called.
+        /// The delay until the key runs again without a change, and the cause of that run; `None`
+        /// if it waits for a change.
         requeue: Option<(Duration, Cause)>,
     },
-    /// Not well: the next run's `attempt` counts it.
+    /// The run failed: the next run's `attempt` counts it.
     Failure(Again),
-    /// Not at all: the host cancelled it, and it runs again as soon as it may. That it failed before still counts.
+    /// The host cancelled the run: the key runs again as soon as it may. Earlier failures still
+    /// count.
     Cancelled,
 }
 
-/// When a run that failed is tried again; a change comes before that in any case.
+/// The delay until a failed run is tried again. A change runs the key earlier in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
-    /// 5 ms after the first failure in a row, twice as long after each more, at most 1000 s.
+    /// Exponential back-off: 5 ms after the first failure in a row, twice as long after each
+    /// further one, at most 1000 s.
     BackOff,
-    /// As `BackOff`, but not before this long is over, up to 1000 s: somebody asked for that.
+    /// The same back-off, but at least this long, up to 1000 s: the API server asked for that.
     NotBefore(Duration),
-    /// After this long.
+    /// A fixed delay.
     After(Duration),
-    /// Only when something changes.
+    /// No retry: only a change runs the key.
     OnChange,
 }
 
@@ -101,54 +109,55 @@ pub enum Again {
 pub struct Delayed {
     /// The key.
     pub key: Key,
-    /// How long it still waits.
+    /// The time until the key is due.
     pub due_in: Duration,
-    /// Why it will run. `Coalesced` stands for changes that came within the least interval between runs.
+    /// The cause of the next run. `Coalesced` stands for changes that came within the minimum
+    /// interval between runs.
     pub cause: Cause,
 }
 
-/// How much is where.
+/// The numbers of keys by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Keys that could run now.
+    /// The number of keys that could run now.
     pub ready: usize,
-    /// Keys that run.
+    /// The number of keys that run.
     pub running: usize,
-    /// Keys that wait for their time.
+    /// The number of keys that wait for their time.
     pub delayed: usize,
 }
 
-/// What of the queue is one processor's.
+/// The state of one processor's keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// How much is where.
+    /// The numbers of keys by state.
     pub state: State,
-    /// Of the delayed keys, those whose last run failed.
+    /// The number of delayed keys whose last run failed.
     pub backing_off: usize,
-    /// Keys whose last run failed, also those that only a change will run again.
+    /// The number of keys whose last run failed, including those that only a change will run again.
     pub failing: usize,
 }
 
-/// The queue. Clones are handles of the same one.
+/// The queue. Clones are handles of the same queue.
 #[derive(Clone, Debug, Default)]
 pub struct Queue(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Held for a few lines, never while waiting.
+    /// Locked for a few lines, never while waiting.
     core: Mutex<Core>,
-    /// Wakes one waiting `next`: there may be something to give out, or an earlier time to wait for.
+    /// Wakes one waiting `next`: there may be a key to give out, or an earlier time to wait for.
     work: Notify,
-    /// Wakes all waiting `idle`.
+    /// Wakes all waiting `idle` and `settled`.
     rest: Notify,
-    /// The time, where it stands still.
+    /// The time of a clock that stands still; `None` if it runs.
     still: Mutex<Option<Instant>>,
 }
 
 // === impl Key ===
 
 impl Key {
-    /// The key of an object; without a namespace, of a cluster-scoped one.
+    /// Returns the key of an object; without a namespace, of a cluster-scoped object.
     pub fn new(
         processor: &Arc<str>,
         reconciler: &Arc<str>,
@@ -163,22 +172,22 @@ impl Key {
         }))
     }
 
-    /// The processor's name.
+    /// Returns the name of the processor.
     pub fn processor(&self) -> &Arc<str> {
         &self.0.processor
     }
 
-    /// The name of its reconciler.
+    /// Returns the name of the processor's reconciler.
     pub fn reconciler(&self) -> &Arc<str> {
         &self.0.reconciler
     }
 
-    /// The object's namespace; none of a cluster-scoped one.
+    /// Returns the namespace of the object; `None` if the object is cluster-scoped.
     pub fn namespace(&self) -> Option<&str> {
         self.0.namespace.as_deref()
     }
 
-    /// The object's name.
+    /// Returns the name of the object.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -203,17 +212,17 @@ impl fmt::Debug for Key {
 // === impl Queue ===
 
 impl Queue {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets no time pass from now on but by [`Queue::advance`]: what waits for its time waits for that.
+    /// Stops the clock: delayed keys become due by [`Queue::advance`] only.
     pub fn stand_still(&self) {
         self.0.still.lock().get_or_insert_with(Instant::now);
     }
 
-    /// Moves the time on where it stands still: what is due by then is ready.
+    /// Advances a clock that stands still. Keys that are due by then are ready.
     pub fn advance(&self, by: Duration) {
         if let Some(now) = self.0.still.lock().as_mut() {
             *now = now.checked_add(by).unwrap_or(*now);
@@ -225,40 +234,40 @@ impl Queue {
         self.0.still.lock().unwrap_or_else(Instant::now)
     }
 
-    /// The keys that could run now, in their own order.
+    /// Returns the keys that could run now, sorted.
     pub fn ready(&self) -> Vec<Key> {
         let mut core = self.0.core.lock();
         core.fire(self.now());
         core.ready_keys()
     }
 
-    /// Gives out one key, whoever's turn it is, if it is ready.
+    /// Gives out this key if it is ready, out of turn and whatever the limits.
     pub fn take_key(&self, key: &Key) -> Option<Run> {
         let mut core = self.0.core.lock();
         core.fire(self.now());
         core.take(key)
     }
 
-    /// Sets a processor's limits; a processor that was never set has the default ones.
+    /// Sets the limits of a processor. Until then a processor has the default limits.
     pub fn set_processor(&self, processor: &Arc<str>, limits: Limits) {
         self.0.core.lock().set_limits(processor, limits, self.now());
         self.0.work.notify_one();
     }
 
-    /// Drops all of a processor's keys. Those that run are not given out again.
+    /// Drops all keys of a processor. Running keys are not given out again.
     pub fn remove_processor(&self, processor: &str) {
         self.0.core.lock().remove_processor(processor);
         self.0.rest.notify_waiters();
     }
 
-    /// Drops all keys of a reconciler. Those that run are not given out again.
+    /// Drops all keys of a reconciler. Running keys are not given out again.
     pub fn remove_reconciler(&self, processor: &str, reconciler: &str) {
         self.0.core.lock().remove_reconciler(processor, reconciler);
         self.0.rest.notify_waiters();
     }
 
-    /// Sets the least time between the end of a run and the next one because of a change: what comes within it is taken
-    /// together. Retries and requeues that are due do not wait for it.
+    /// Sets the minimum interval between the end of a run and the next run because of a change:
+    /// changes within it are taken together. Retries and requeues that are due do not wait for it.
     pub fn set_min_interval(
         &self,
         processor: &Arc<str>,
@@ -268,25 +277,25 @@ impl Queue {
         self.0.core.lock().set_min_interval(processor, reconciler, interval);
     }
 
-    /// Asks for a run now.
+    /// Queues a key to run now.
     pub fn add(&self, key: &Key, cause: Cause, priority: Priority) {
         self.0.core.lock().add(key, cause, priority, self.now());
         self.0.work.notify_one();
     }
 
-    /// Asks for a run now that begins anew: that runs have failed before does not count any more.
+    /// Queues a key to run now, and forgets its earlier failures.
     pub fn renew(&self, key: &Key, cause: Cause, priority: Priority) {
         self.0.core.lock().renew(key, cause, priority, Instant::now());
         self.0.work.notify_one();
     }
 
-    /// Asks for a run after a time. Of two delays the earlier one counts.
+    /// Queues a key to run after a delay. The earlier of two delays counts.
     pub fn add_after(&self, key: &Key, delay: Duration, cause: Cause, priority: Priority) {
         self.0.core.lock().add_at(key, self.now() + delay, cause, priority);
         self.0.work.notify_one();
     }
 
-    /// The next key to run; waits for one.
+    /// Waits for the next key to run, and gives it out.
     pub async fn next(&self) -> Run {
         loop {
             let mut woken = std::pin::pin!(self.0.work.notified());
@@ -305,7 +314,7 @@ impl Queue {
         }
     }
 
-    /// The next key to run now.
+    /// Gives out the next key to run, if one can run now.
     pub fn try_next(&self) -> Option<Run> {
         if let Next::Run(run) = self.take() { Some(run) } else { None }
     }
@@ -314,13 +323,15 @@ impl Queue {
         let mut core = self.0.core.lock();
         let next = core.next(self.now());
         if matches!(next, Next::Run(_)) && core.has_ready() {
-            // One wake-up may stand for several keys that became due at once: each taker wakes the next one.
+            // A single wake-up may stand for several keys that became due at once: each taker wakes
+            // the next one.
             self.0.work.notify_one();
         }
         next
     }
 
-    /// Takes along what has changed in the stores since a run's key was given out: to be called before the run looks there.
+    /// Adds to a run the changes in the stores since its key was given out. Must be called before
+    /// the run reads the stores.
     pub(crate) fn join(&self, run: &mut Run) {
         self.0.core.lock().join(run);
     }
@@ -338,43 +349,43 @@ impl Queue {
         }
     }
 
-    /// The keys that wait for their time, the earliest first.
+    /// Returns the keys that wait for their time, the earliest first.
     pub fn delayed(&self) -> Vec<Delayed> {
         self.0.core.lock().delayed(self.now())
     }
 
-    /// What is known of the keys that are chosen, in their own order.
+    /// Returns the entries that `is_chosen` accepts, sorted by key.
     pub fn entries(&self, is_chosen: impl Fn(&Entry) -> bool) -> Vec<Entry> {
         let mut core = self.0.core.lock();
         core.fire(self.now());
         core.entries(self.now(), is_chosen)
     }
 
-    /// How much is where.
+    /// Returns the numbers of keys by state.
     pub fn state(&self) -> State {
         let mut core = self.0.core.lock();
         core.fire(self.now());
         core.state()
     }
 
-    /// How much of each processor is where, by name.
+    /// Returns the numbers of keys by state for each processor, sorted by name.
     pub fn states(&self) -> Vec<(Arc<str>, State)> {
         self.shares().into_iter().map(|(processor, share)| (processor, share.state)).collect()
     }
 
-    /// What of it is whose, by the names of the processors.
+    /// Returns the state of each processor's keys, by the processor's name.
     pub fn shares(&self) -> BTreeMap<Arc<str>, Share> {
         let mut core = self.0.core.lock();
         core.fire(Instant::now());
         core.shares()
     }
 
-    /// Whether a key is ready, delayed or running.
+    /// Returns whether a key is ready, delayed or running.
     pub fn contains(&self, key: &Key) -> bool {
         self.0.core.lock().contains(key)
     }
 
-    /// Whether nothing is ready and nothing runs. Delayed keys do not count.
+    /// Returns whether no key is ready and none runs. Delayed keys do not count.
     pub fn is_idle(&self) -> bool {
         let mut core = self.0.core.lock();
         core.fire(self.now());
@@ -386,20 +397,21 @@ impl Queue {
         self.until(Self::is_idle).await;
     }
 
-    /// Whether nothing is left to do for now: it is idle, no change waits for the least interval between runs, and no failure is
-    /// about to be repeated within a moment, but for those that have been often.
+    /// Returns whether nothing is left to do for now: the queue is idle, no change waits for a
+    /// minimum interval, and no failed key is retried within a second, unless it has failed eight
+    /// times in a row.
     pub fn is_settled(&self) -> bool {
         let mut core = self.0.core.lock();
         core.fire(self.now());
         core.is_settled(self.now())
     }
 
-    /// Waits until nothing is left to do for now.
+    /// Waits until nothing is left to do for now; see [`Queue::is_settled`].
     pub async fn settled(&self) {
         self.until(Self::is_settled).await;
     }
 
-    /// Waits until something holds that can begin to hold when a run ends.
+    /// Waits until a condition holds that can become true when a run ends or keys are removed.
     async fn until(&self, holds: impl Fn(&Self) -> bool) {
         loop {
             let mut woken = std::pin::pin!(self.0.rest.notified());

@@ -1,87 +1,88 @@
-//! Why a key runs: for people, and for deciding whether a run may be skipped.
+//! The causes of runs. Causes are shown to people, and decide whether a run may be skipped.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::contract::Kind;
 
-/// Why a key was queued.
+/// The cause of a run: the reason why a key was queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It was not known before.
+    /// The key was not known before.
     Start,
     /// An object changed.
     Object {
-        /// Its kind.
+        /// The kind of the object.
         kind: Arc<Kind>,
-        /// Its namespace; none of a cluster-scoped one.
+        /// The namespace of the object; `None` if it is cluster-scoped.
         namespace: Option<Arc<str>>,
-        /// Its name.
+        /// The name of the object.
         name: Arc<str>,
-        /// What happened to it.
+        /// The change of the object.
         what: What,
-        /// What it is to the key.
+        /// The role of the object for the key.
         role: Role,
     },
     /// A kind that was read is now served by the cluster.
     KindKnown(Arc<Kind>),
     /// A kind that was read is no longer served by the cluster.
     KindUnknown(Arc<Kind>),
-    /// The objects of a kind, which could not be read, are now there.
+    /// The objects of a kind, which could not be read before, can be read now.
     Complete(Arc<Kind>),
-    /// The watch of objects that were read has ended; another one sees them.
+    /// The watch of objects that were read has ended; another watch covers them.
     Moved(Arc<Kind>),
-    /// So much changed during the run that it cannot be told whether it concerned the key.
+    /// Too much changed during the run to tell whether it concerned the key.
     Overrun,
-    /// Its outcome asked for it.
+    /// The outcome of the last run asked for another run.
     Requeue,
-    /// The reconciler's resync.
+    /// The resync interval of the reconciler is over.
     Resync,
-    /// Its last run asked for the time, came after a failure, or read what it then wrote: what comes of a run when nothing has
-    /// changed is not known yet.
+    /// The last run asked for the time, came after a failure, or read what it then wrote: the
+    /// result of a run without a change is not known yet.
     Confirmation,
-    /// Its last run failed.
+    /// The last run failed.
     Retry,
-    /// The host cancelled its last run.
+    /// The host cancelled the last run.
     Cancelled,
-    /// Changes that came within the least interval between runs.
+    /// Changes came within the minimum interval between runs.
     Coalesced,
-    /// Somebody asked for it.
+    /// A person or a program asked for the run.
     Asked,
-    /// Its processor was loaded anew.
+    /// The processor was loaded anew.
     NewVersion,
-    /// What its processor's account may do is not what it was.
+    /// The rights of the processor's account have changed.
     Rights,
 }
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// It was not there before.
+    /// The object was not there before.
     Created,
-    /// It differs.
+    /// The object differs.
     Changed,
-    /// It is no longer there.
+    /// The object is no longer there.
     Deleted,
 }
 
-/// What an object is to a key.
+/// The role of an object for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It is the object that is reconciled.
+    /// The object is the one that the key reconciles.
     Reconciled,
-    /// It was read.
+    /// The object was read.
     Read,
-    /// It was written.
+    /// The object was written.
     Written,
-    /// It is one that would be pruned.
+    /// The object is one that would be pruned.
     Prunable,
 }
 
 // === impl Cause ===
 
 impl Cause {
-    /// Whether it is a change of what the stores hold: who looks there after it was told sees it.
+    /// Returns whether the cause is a change of what the stores hold: a run that reads the stores
+    /// after it was queued sees the change.
     pub(super) fn is_in_stores(&self) -> bool {
         matches!(
             self,

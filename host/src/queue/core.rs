@@ -15,46 +15,48 @@ use super::{Again, Cause, Delayed, Done, Entry, Key, Limits, Priority, Run, Shar
 const FIRST_BACK_OFF: Duration = Duration::from_millis(5);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(1000);
 
-/// A failure that is repeated so soon, and has not been so often, is not taken for the last word.
+/// The longest delay of a retry that [`Core::is_settled`] waits for: a failure that is retried so
+/// soon, and has not failed [`TRIES_AT_ONCE`] times, may still go away.
 const AT_ONCE: Duration = Duration::from_secs(1);
 const TRIES_AT_ONCE: u32 = 8;
 
-/// How many causes of one run are kept; more are counted.
+/// The number of causes that are kept of one run; further causes are counted.
 const CAUSES_KEPT: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Core {
-    /// By a fast hash: of names that people choose, made with a seed.
+    /// The keys, in a map with a fast hash. The hash is made with a seed, since people choose the
+    /// names.
     slots: foldhash::HashMap<Key, Slot>,
     lanes: Vec<Lane>,
-    /// The lane to be asked first.
+    /// The index of the lane that is asked first.
     turn: usize,
-    /// Times that were set; one that is no longer its key's own is stale.
+    /// Times that were set. A time that is no longer that of its key's slot is stale.
     timers: BinaryHeap<Reverse<(Instant, Key)>>,
     intervals: HashMap<(Arc<str>, Arc<str>), Duration>,
     tickets: Ticket,
     ready: usize,
     running: usize,
-    /// Of those that run, the ones that run since there was nothing else to do.
+    /// The number of running keys that were given out with [`Priority::Idle`].
     running_idle: usize,
 }
 
-/// What is known of one key.
+/// The state of one key.
 #[derive(Debug, Default)]
 struct Slot {
     ready: Option<(Priority, Place)>,
     delay: Option<Delay>,
     running: bool,
-    /// Where it was before it ran.
+    /// The place of the key in its lane before it ran.
     ran_from: Option<(Priority, Place)>,
-    /// Its processor was removed while it ran: how it ends does not matter.
+    /// True if the key was removed while it ran: the result of that run does not count.
     dropped: bool,
-    /// Added while it ran.
+    /// The priority with which the key was added while it ran.
     again: Option<Priority>,
     failures: u32,
     causes: Vec<Cause>,
     more_causes: usize,
-    /// When the least interval since the last run is over.
+    /// The end of the minimum interval since the last run, if it is not over.
     rests_until: Option<Instant>,
 }
 
@@ -65,11 +67,11 @@ struct Delay {
     priority: Priority,
 }
 
-/// What can be given out.
+/// The answer to a request for a key.
 #[derive(Debug)]
 pub(super) enum Next {
     Run(Run),
-    /// Nothing before this time.
+    /// No key can be given out before this time.
     At(Instant),
     Nothing,
 }
@@ -138,7 +140,7 @@ impl Core {
         self.make_ready(key, priority, now);
     }
 
-    /// Asks for a run that begins anew: failures of before do not count.
+    /// Queues a key to run now, and forgets its earlier failures.
     pub(super) fn renew(&mut self, key: &Key, cause: Cause, priority: Priority, now: Instant) {
         if let Some(slot) = self.slots.get_mut(key) {
             slot.failures = 0;
@@ -151,8 +153,9 @@ impl Core {
         self.delay(key, Delay { due, cause, priority });
     }
 
-    /// Gives out a key: each processor in turn, within one by priority, within a priority each namespace in turn. What has time until
-    /// there is nothing else to do waits until nothing else runs, either: more may come of that.
+    /// Gives out a key: processors take turns, then the priority counts, then namespaces take
+    /// turns. A key of [`Priority::Idle`] waits until no other key can run and none of the others
+    /// runs, since these may queue more keys.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         self.fire(now);
         let earliest = self.timers.peek().map(|Reverse((due, _))| *due);
@@ -183,7 +186,7 @@ impl Core {
         earliest.map_or(Next::Nothing, Next::At)
     }
 
-    /// The keys that could be given out, if the limits allow.
+    /// Returns the keys that could be given out if the limits allow, sorted.
     pub(super) fn ready_keys(&self) -> Vec<Key> {
         let ready = self.slots.iter().filter(|(_, slot)| slot.ready.is_some());
         let mut keys: Vec<Key> = ready.map(|(key, _)| key.clone()).collect();
@@ -214,7 +217,8 @@ impl Core {
         Run { key, causes, more_causes: mem::take(&mut slot.more_causes), attempt: slot.failures }
     }
 
-    /// Takes the changes that came since a key was given out along, if nothing else came: then it is not given out again for them.
+    /// Adds to a run the causes since its key was given out, if all of them are changes in the
+    /// stores: then the key is not given out again for them.
     pub(super) fn join(&mut self, run: &mut Run) {
         let Some(slot) = self.slots.get_mut(&run.key).filter(|slot| slot.running) else { return };
         let are_changes = !slot.causes.is_empty() && slot.causes.iter().all(Cause::is_in_stores);
@@ -229,7 +233,7 @@ impl Core {
         run.causes.extend(more.into_iter().take(room));
     }
 
-    /// Ends a run; of a key that does not run nothing happens.
+    /// Ends a run. Does nothing if the key does not run.
     pub(super) fn done(&mut self, key: &Key, done: Done, now: Instant) {
         let Some(slot) = self.slots.get_mut(key).filter(|slot| slot.running) else { return };
         slot.running = false;
@@ -249,7 +253,7 @@ impl Core {
         let again = slot.again.take();
         let requeue = if mem::take(&mut slot.dropped) { None } else { slot.end(done) };
         if let Some((after, cause, priority)) = requeue {
-            // A time too far to be told does not come.
+            // A time too far away for an `Instant` never comes.
             if let Some(due) = now.checked_add(after) {
                 self.delay(key, Delay { due, cause, priority });
             }
@@ -326,7 +330,8 @@ impl Core {
         self.ready == 0 && self.running == 0
     }
 
-    /// Whether nothing is left to do at once: neither what was only put off, nor a failure that may mend itself within a moment.
+    /// Returns whether nothing is left to do at once: no change waits for a minimum interval, and
+    /// no failure is retried that may go away within a moment.
     pub(super) fn is_settled(&self, now: Instant) -> bool {
         let is_soon = |slot: &Slot| {
             slot.delay.as_ref().is_some_and(|delay| {
@@ -343,7 +348,7 @@ impl Core {
         self.slots.get(key).is_some_and(held)
     }
 
-    /// Makes ready what is due.
+    /// Makes the keys ready that are due.
     pub(super) fn fire(&mut self, now: Instant) {
         while let Some(Reverse((due, key))) =
             self.timers.peek().filter(|Reverse((due, _))| *due <= now).cloned()
@@ -380,7 +385,7 @@ impl Core {
         let known = self.lanes.iter().position(|lane| lane.processor == *key.processor());
         if known.is_none() {
             let mut lane = Lane::new(key.processor(), Limits::default(), now);
-            // Its processor was never there, or is removed: it goes with its keys.
+            // The processor was never set, or is removed: the lane goes with its keys.
             lane.leave();
             self.lanes.push(lane);
         }
@@ -402,7 +407,7 @@ impl Core {
     }
 }
 
-/// Whether a key waited there until there was nothing else to do.
+/// Returns whether a key waited with [`Priority::Idle`].
 fn is_idle(place: Option<(Priority, Place)>) -> bool {
     matches!(place, Some((Priority::Idle, _)))
 }
@@ -411,7 +416,7 @@ fn lane_of<'a>(lanes: &'a mut [Lane], key: &Key) -> Option<&'a mut Lane> {
     lanes.iter_mut().find(|lane| lane.processor == *key.processor())
 }
 
-/// The next key, or the earlier one of two times.
+/// Returns the next key to run, or the earlier one of two times.
 fn sooner(next: Next, earliest: Option<Instant>) -> Next {
     match (next, earliest) {
         (Next::Run(run), _) => Next::Run(run),
@@ -435,7 +440,8 @@ impl Slot {
         }
     }
 
-    /// Counts the end of a run; when and why to run again.
+    /// Counts the end of a run. Returns the delay, the cause and the priority of the next run, if
+    /// any.
     fn end(&mut self, done: Done) -> Option<(Duration, Cause, Priority)> {
         let again = match done {
             Done::Success { requeue } => {
@@ -461,14 +467,14 @@ impl Slot {
         after.map(|after| (after, Cause::Retry, Priority::Change))
     }
 
-    /// Whether nothing is known that a new slot would not say too.
+    /// Returns whether the slot holds nothing that a new slot does not hold.
     fn is_blank(&self) -> bool {
         let waits = self.ready.is_some() || self.delay.is_some() || self.running;
         !waits && self.failures == 0 && self.rests_until.is_none()
     }
 }
 
-/// How long to wait after this many failures in a row.
+/// Returns the delay after this many failures in a row.
 fn back_off(failures: u32) -> Duration {
     let doubled = 2_u32.checked_pow(failures.saturating_sub(1));
     doubled

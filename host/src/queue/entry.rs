@@ -1,40 +1,40 @@
-//! Keys as they stand in the queue, for people; and keys as people write them.
+//! Entries: keys and their states, as people see them. Parses keys and states that people write.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
 use super::{Cause, Key};
 
-/// What is known of one key.
+/// A key and its state in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: Key,
-    /// Whether it could run now.
+    /// True if the key could run now.
     pub ready: bool,
-    /// Whether it runs.
+    /// True if the key runs.
     pub running: bool,
-    /// How long it still waits, if it waits for a time.
+    /// The time until the key is due, if it waits for a time.
     pub due_in: Option<Duration>,
-    /// How many runs of it in a row have failed.
+    /// The number of runs of the key in a row that have failed.
     pub failures: u32,
-    /// Why it will run: the first few causes.
+    /// The first few causes of the next run.
     pub causes: Vec<Cause>,
 }
 
-/// Where a key can be.
+/// A state that a key can be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
-    /// It could run now.
+    /// The key could run now.
     Ready,
-    /// It runs.
+    /// The key runs.
     Running,
-    /// It waits for its time.
+    /// The key waits for its time.
     Delayed,
-    /// Its last run failed, wherever it is now.
+    /// The last run of the key failed, whatever other state the key is in.
     Failing,
 }
 
-/// A text that is no key.
+/// The error that a text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a key is PROCESSOR/RECONCILER:NAMESPACE/NAME")]
 pub struct NoKey;
@@ -42,7 +42,7 @@ pub struct NoKey;
 // === impl Entry ===
 
 impl Entry {
-    /// Whether it is there.
+    /// Returns whether the key is in a state.
     pub fn is(&self, place: Where) -> bool {
         match place {
             Where::Ready => self.ready,
@@ -52,7 +52,8 @@ impl Entry {
         }
     }
 
-    /// Where it is. One that fails and waits for nothing but a change is failing.
+    /// Returns the state of the key. A key whose last run failed and that waits for a change only
+    /// is `Failing`.
     pub fn state(&self) -> Where {
         let places = [Where::Running, Where::Ready, Where::Delayed];
         places.into_iter().find(|place| self.is(*place)).unwrap_or(Where::Failing)
@@ -62,10 +63,10 @@ impl Entry {
 // === impl Where ===
 
 impl Where {
-    /// Each of them.
+    /// Every state.
     pub const ALL: [Self; 4] = [Self::Ready, Self::Running, Self::Delayed, Self::Failing];
 
-    /// As people write it.
+    /// Returns the name of the state, as people write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -81,7 +82,7 @@ impl Where {
 impl FromStr for Key {
     type Err = NoKey;
 
-    /// As it is shown. Only the object's own name may hold a colon.
+    /// Parses a key as `Display` shows it. Only the object's own name may hold a colon.
     fn from_str(text: &str) -> Result<Self, NoKey> {
         let (who, object) = text.split_once(':').ok_or(NoKey)?;
         let (processor, reconciler) = who.rsplit_once('/').ok_or(NoKey)?;

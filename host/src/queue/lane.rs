@@ -1,4 +1,5 @@
-//! One processor's share of the queue: its lines, how many of its keys may run at once and how fast they start.
+//! The lane of a processor: its share of the queue. Holds its lines, and limits how many of its
+//! keys run at once and how fast they start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,45 +9,46 @@ use tokio::time::Instant;
 use super::line::{Line, Place, Ticket};
 use super::{Key, Priority};
 
-/// Each time this many keys were taken, the next one is of a lower priority, of each that waits in turn, so that none waits for ever.
+/// The number of taken keys of which the last one is of a lower priority, if such a key waits.
+/// Lower priorities take turns in this, so that no key waits for ever.
 const SHARE_OF_LOW: u32 = 16;
 
-/// How many of the keys that run may not be keys whose last run failed, where more than one may run: what fails may take long each
-/// time, and others would wait for it.
+/// The number of running keys that is reserved for keys whose last run did not fail, if more than
+/// one key may run: keys that fail may take long each time, and others would wait for them.
 const NOT_FAILING: usize = 1;
 
-/// A processor's limits.
+/// The limits of a processor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// How many of its keys run at once; none run where it is 0.
+    /// The number of keys that run at once; with 0, no key runs.
     pub concurrency: usize,
-    /// How many runs start per second; a second's worth may start at once.
+    /// The number of runs that start per second, if limited; a second's worth may start at once.
     pub rate: Option<f64>,
 }
 
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) processor: Arc<str>,
-    /// Its processor is removed: it stays until its last run has ended.
+    /// True if the processor is removed: the lane stays until no key of it waits or runs.
     gone: bool,
     running: usize,
-    /// Of those that run, the ones whose last run failed.
+    /// The number of running keys whose last run failed.
     running_failing: usize,
     limits: Limits,
-    /// Those that have a share, by priority.
+    /// The lines of the priorities that have a share, the highest priority first.
     lines: [Line; 3],
-    /// What has no share.
+    /// The line of [`Priority::Idle`], which has no share.
     idle: Line,
     taken: u32,
-    /// Runs that may start now, of `rate`.
+    /// The number of runs that `rate` allows to start now.
     tokens: f64,
     filled: Instant,
 }
 
-/// What a lane says when asked for a key.
+/// The answer of a lane to a request for a key.
 pub(super) enum Offer {
     Key(Key),
-    /// Its rate allows the next run then.
+    /// The time at which the rate allows the next run.
     At(Instant),
     Nothing,
 }
@@ -84,12 +86,12 @@ impl Lane {
         self.gone = false;
     }
 
-    /// Notes that its processor is removed.
+    /// Notes that the processor is removed.
     pub(super) fn leave(&mut self) {
         self.gone = true;
     }
 
-    /// Whether nobody needs it any more.
+    /// Returns whether the lane is not needed any more.
     pub(super) fn is_over(&self) -> bool {
         let waits = || self.lines.iter().chain([&self.idle]).any(|line| line.has(true));
         self.gone && !self.is_running() && !waits()
@@ -121,7 +123,8 @@ impl Lane {
         }
     }
 
-    /// Takes the next key, if the limits allow one; `idle`: of those that have no share.
+    /// Takes the next key, if the limits allow one: with `idle`, a key of [`Priority::Idle`],
+    /// otherwise one of the other priorities.
     pub(super) fn take(&mut self, now: Instant, idle: bool) -> Offer {
         let may_fail =
             self.running_failing < self.limits.concurrency.saturating_sub(NOT_FAILING).max(1);
@@ -146,13 +149,13 @@ impl Lane {
         Offer::Key(key)
     }
 
-    /// A key of it runs.
+    /// Counts a key of the lane that begins to run.
     pub(super) fn started(&mut self, failing: bool) {
         self.running += 1;
         self.running_failing += usize::from(failing);
     }
 
-    /// A key of it runs no more.
+    /// Counts a key of the lane that has ended its run.
     pub(super) fn ended(&mut self, failing: bool) {
         self.running -= 1;
         self.running_failing -= usize::from(failing);
@@ -162,7 +165,8 @@ impl Lane {
         self.running > 0
     }
 
-    /// Those that have a share, the first one before the others; `idle`: the one that has none.
+    /// Returns the lines that have a share, the highest priority first; with `idle`, the line that
+    /// has no share.
     fn lines_mut(&mut self, idle: bool) -> &mut [Line] {
         if idle { std::slice::from_mut(&mut self.idle) } else { &mut self.lines }
     }
@@ -178,21 +182,23 @@ impl Lane {
     }
 }
 
-/// The line that is next, of this many that have keys, the first one before the others.
+/// Returns the index of the line that is next, of this many that have keys, the highest priority
+/// first.
 fn turn_of(taken: u32, lines: usize) -> usize {
     let (share, turn) = (taken / SHARE_OF_LOW, taken % SHARE_OF_LOW);
     if turn < SHARE_OF_LOW - 1 || lines < 2 {
         return 0;
     }
     let lower = lines - 1;
-    // The lowest one first.
+    // The lowest priority first.
     lower - usize::try_from(share).unwrap_or_default() % lower
 }
 
-/// A rate of zero, or nearly so, offers nothing at any time that can be told.
+/// Offers the time after so many seconds. With a rate of zero, or nearly so, that time cannot be
+/// represented, and nothing is offered.
 fn later(now: Instant, seconds: f64) -> Offer {
     let wait = Duration::try_from_secs_f64(seconds).ok();
-    // A timer that ends a little early would only be asked again.
+    // A timer that ends a little early would only lead to another request.
     wait.and_then(|wait| now.checked_add(wait + Duration::from_millis(1)))
         .map_or(Offer::Nothing, Offer::At)
 }

@@ -1,23 +1,25 @@
-//! Ready keys of one priority: namespaces in turn, keys whose last run failed after the others.
+//! The line of one priority: its ready keys. Namespaces take turns, and keys whose last run failed
+//! come after the others.
 
 use std::collections::BTreeMap;
 
 use super::Key;
 
-/// Each time this many keys were given out before one whose last run failed, that one is next: it is late, but never left out.
+/// The number of keys that are given out before a waiting key whose last run failed: such a key is
+/// late, but never left out.
 const SHARE_OF_FAILING: u32 = 8;
 
-/// More namespaces than this are not remembered without need.
+/// The number of namespaces that may be remembered without need.
 const NAMESPACES_KEPT: usize = 64;
 
-/// Counts the keys that became ready, in their order.
+/// The number of a key in the order in which keys became ready.
 pub(super) type Ticket = u64;
 
 #[derive(Debug, Default)]
 pub(super) struct Line {
     fresh: Turns,
     failing: Turns,
-    /// How many keys were given out while one that fails waited.
+    /// The number of keys that were given out while a key whose last run failed waited.
     before_failing: u32,
 }
 
@@ -29,14 +31,16 @@ pub(super) struct Place {
     ticket: Ticket,
 }
 
-/// Keys in rounds: each namespace has at most one key in a round, and a round ends before the next one begins. A namespace with
-/// many keys thus delays a key of another one by no more than one of its own.
+/// Keys in rounds: each namespace has at most one key in a round, and a round ends before the next
+/// one begins. A namespace with many keys thus delays a key of another namespace by at most one of
+/// its own.
 #[derive(Debug, Default)]
 struct Turns {
     keys: BTreeMap<(u64, Ticket), Key>,
     /// The round of the key that was given out last.
     round: u64,
-    /// The last round in which a namespace has a key. One whose last round is over begins anew, and need not be known.
+    /// The last round in which each namespace has a key. A namespace whose last round is over
+    /// begins anew, and need not be known.
     last: foldhash::HashMap<Box<str>, u64>,
 }
 
@@ -75,7 +79,7 @@ impl Line {
 
 impl Turns {
     fn push(&mut self, key: Key, ticket: Ticket) -> u64 {
-        // Objects without a namespace are one among the namespaces.
+        // Cluster-scoped objects take turns as one more namespace.
         let namespace = key.namespace().unwrap_or_default();
         let round = if let Some(last) = self.last.get_mut(namespace) {
             *last = self.round.max(*last + 1);
@@ -101,10 +105,11 @@ impl Turns {
         self.forget(false);
     }
 
-    /// Forgets namespaces that wait for nothing. At each new round at most, so that this costs no more than to add their keys.
+    /// Forgets namespaces without waiting keys, at each new round at most, so that this costs no
+    /// more than adding their keys.
     fn forget(&mut self, is_new_round: bool) {
         if self.keys.is_empty() {
-            // Nobody waits who could be passed over.
+            // No key waits that could be passed over.
             self.last.clear();
         } else if is_new_round && self.last.len() > NAMESPACES_KEPT.max(2 * self.keys.len()) {
             let round = self.round;

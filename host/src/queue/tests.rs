@@ -107,7 +107,7 @@ async fn what_waits_for_its_time_waits_for_ever_while_time_stands_still() {
     advance(ms(60_000)).await;
     assert_eq!(queue.try_next(), None);
     assert_eq!(queue.state(), State { ready: 0, running: 0, delayed: 2 });
-    // A change comes at once, and knows of the failure.
+    // A change runs the key at once, and the failure still counts.
     queue.add(&key("p", "a"), Cause::Asked, Priority::Change);
     assert_eq!(queue.try_next().unwrap().attempt, 1);
     let waits = tokio::time::timeout(ms(60_000), queue.next()).await;
@@ -384,7 +384,7 @@ async fn a_removed_reconciler_leaves_nothing_but_its_running_keys_alone() {
     queue.add_after(&of("gone", "d"), ms(10), Cause::Requeue, Priority::Change);
     queue.remove_reconciler("p", "gone");
     assert_eq!(names(&queue), ["c"]);
-    // It comes again while a key of it runs.
+    // The reconciler comes again while a key of it runs.
     queue.add(&run.key, Cause::Start, Priority::Change);
     assert_eq!(queue.try_next(), None, "it runs still");
     queue.done(&run.key, Done::Failure(Again::BackOff));
@@ -469,7 +469,7 @@ async fn keys_that_fail_leave_a_place_to_others() {
         queue.add(&in_namespace("benign", "a"), Cause::Start, Priority::Change);
         assert_eq!(names(&queue).len(), beside, "of {concurrency}");
         queue.done(&in_namespace("hostile", "0"), Done::Failure(Again::OnChange));
-        // Its place is given to the next one that fails, but for one that has waited for it.
+        // Its place goes to the next failing key, unless another key has waited for it.
         let next = if beside == 0 { "a".to_owned() } else { failing.to_string() };
         assert_eq!(names(&queue), [next], "of {concurrency}");
     }
@@ -512,7 +512,8 @@ async fn every_key_is_taken_within_a_bounded_number_of_takes_whatever_comes_besi
             if queue.try_next().unwrap().key == waiting {
                 break;
             }
-            // The lowest lines get each 16th take in turn, a key that fails each 9th of those, a namespace each 4th.
+            // The lowest lines get each 16th take in turn, a key that fails each 9th of those, a
+            // namespace each 4th.
             assert!(takes <= 16 * 2 * 9 * 4, "{priority:?}, failing: {failing}");
         }
     }
@@ -548,7 +549,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What must hold of one key.
+/// The expected state of one key.
 #[derive(Default)]
 struct Expected {
     due: Option<Instant>,
@@ -588,7 +589,7 @@ impl Expected {
     }
 }
 
-/// Two processors share the keys, each with two namespaces.
+/// Returns a key of one of two processors, each with two namespaces.
 fn numbered(number: u8) -> Key {
     let processor = if number.is_multiple_of(2) { "p" } else { "q" };
     let namespace = (number / 4).to_string();

@@ -41,7 +41,7 @@ fn a_namespace_that_is_always_there_does_not_pass_over_others() {
         push(&mut line, 1, name);
     }
     for name in 0..100 {
-        // It comes again as soon as its key was taken.
+        // The namespace comes again as soon as its key was taken.
         push(&mut line, 2, name);
         let both = [line.take(true), line.take(true)]
             .map(|taken| taken.unwrap().0.namespace().unwrap().to_owned());
@@ -75,7 +75,7 @@ fn namespaces_that_wait_for_nothing_are_forgotten() {
     for namespace in 0..100_000 {
         line.push(key(namespace, 0), false, namespace.into());
     }
-    // One has more: the others are known no longer once its next round has begun.
+    // Namespace 0 has more keys: the others are forgotten once its next round has begun.
     line.push(key(0, 1), false, 100_000);
     line.push(key(0, 2), false, 100_001);
     for _ in 0..100_001 {
@@ -95,14 +95,15 @@ fn namespaces_that_wait_for_nothing_are_forgotten() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Keys come in any order and number, some are taken out of turn: no other namespace gets more than one turn between two of one
-    /// that waits, and all keys come out, each once.
+    /// Keys come in any order and number, with takes in between: no other namespace gets more than
+    /// two turns while a namespace waits, a namespace's keys are first in, first out, and no key is
+    /// lost.
     #[test]
     fn no_namespace_waits_for_more_than_one_key_of_each_other(
         steps in prop::collection::vec((0..5_u32, 0..3_u8), 1..200),
     ) {
         let (mut turns, mut held) = (Turns::default(), HashMap::<u32, Vec<(u64, Ticket)>>::new());
-        // How often each other namespace came while one waited.
+        // The number of turns of each other namespace while one waited.
         let mut passed: HashMap<(u32, u32), usize> = HashMap::new();
         let mut ticket = 0;
         for (namespace, what) in steps {
