@@ -1,12 +1,15 @@
-//! Which runs have read what, and which keys a change of that queues again. Pure.
+//! The triggers: the dependencies of all runs, and the keys that a change queues again. Pure.
 //!
-//! *Guarantee.* A change of anything that a run has read or written, after the run has seen it, queues the run's key again:
-//! at once where the run has ended, and otherwise by what `ran` says. This holds however changes and runs interleave, because
-//! each store numbers its changes: a snapshot says which was the last one in it, and all events that arrive while any run is
-//! under way are kept until that run ends. `ran` then looks at those after the snapshots; what arrives later meets the
-//! registered interests, which carry the same numbers, so that no change counts twice.
+//! *Guarantee.* A change of anything that a run has read or written, after the run has seen it,
+//! queues the run's key again: at once if the run has ended, otherwise when it ends, by the causes
+//! that `ran` returns. This holds for every interleaving of changes and runs, because each store
+//! numbers its changes: a snapshot knows the last number in it, and all events that arrive while
+//! any run is under way are kept until that run ends. `ran` then compares the dependencies with the
+//! events after the snapshots. Later events meet the registered dependencies, which carry the same
+//! numbers, so that no change counts twice.
 //!
-//! *Assumption.* `begin` is called before the view of a run is made, and events are handed on in the order of the stores.
+//! *Assumption.* `begin` is called before the view of a run is made, and events are handed on in
+//! the order of the stores.
 
 mod compare;
 mod index;
@@ -28,18 +31,19 @@ use crate::store::{Change, Claim, Entry, Event, Query, StoreId, Stores};
 use crate::view::{Concern, Reads, Wait};
 use crate::write::{self, field_manager::FieldManagers};
 
-/// The interests of all keys.
+/// The dependencies of all keys.
 #[derive(Debug, Default)]
 pub struct Triggers {
-    /// By a fast hash: of names that people choose, made with a seed. Who may make as many objects as a bad seed would take can keep
-    /// the host busy with less.
+    /// The keys, in a map with a fast hash. The hash is made with a seed, since people choose the
+    /// names. A user who may make as many objects as an attack on the seed would take can keep the
+    /// host busy with fewer.
     keys: foldhash::HashMap<Key, KeyState>,
     kinds: foldhash::HashMap<Arc<Kind>, OfKind>,
     reconcilers: Vec<Standing>,
     log: Log,
 }
 
-/// A run that has begun. `Triggers::ran` must follow.
+/// A run that has begun. [`Triggers::ran`] must follow.
 #[derive(Debug)]
 #[must_use = "the key is not triggered until `ran` is told how the run ended"]
 pub struct Began {
@@ -47,28 +51,29 @@ pub struct Began {
     position: u64,
 }
 
-/// What is known of one key.
+/// The dependencies and the state of one key.
 #[derive(Debug, Default)]
 struct KeyState {
-    /// Where the running run began in the log.
+    /// The position in the log at which the running run began, if any.
     running: Option<u64>,
-    /// Its processor was removed while it ran.
+    /// True if the key was removed while it ran.
     dropped: bool,
     interests: Vec<(Arc<Kind>, u32)>,
     waits: Vec<Arc<Kind>>,
-    /// Whether its last run read the object that it is about.
+    /// True if the last run read the key's own object.
     follows_object: bool,
 }
 
-/// What there is of a kind.
+/// The dependencies on one kind.
 #[derive(Debug, Default)]
 struct OfKind {
     index: Index,
-    /// Keys that wait for it, and whether for the kind itself.
+    /// Keys that wait for the kind; true if they wait for the cluster to serve it, false if they
+    /// wait for its objects.
     waiting: BTreeMap<Key, bool>,
 }
 
-/// The objects of a reconciler: each is a key.
+/// A reconciler and its selection: each object in it is a key.
 #[derive(Debug)]
 pub struct Standing {
     processor: Arc<str>,
@@ -77,23 +82,25 @@ pub struct Standing {
     query: Query,
     fields: Arc<Fields>,
     extent: Extent,
-    /// The same without labels and fields: what an object can leave, holding a finalizer.
+    /// The query without labels and fields: an object may leave these while it holds a finalizer.
     anywhere: Query,
     has_finalizers: bool,
-    /// The namespace and name of the Processor in the names of field managers; none: it puts finalizers on nothing.
+    /// The namespace and name of the Processor in the names of field managers; `None` if it puts
+    /// finalizers on nothing.
     writes_as: Option<(Box<str>, Box<str>)>,
 }
 
 // === impl Triggers ===
 
 impl Triggers {
-    /// No key yet.
+    /// Returns triggers without keys.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes a key of each object of a reconciler from now on, in the place of a former one of that name. Gives back the keys
-    /// of those that are there already; one that has left the selection and holds a finalizer of the reconciler is among them.
+    /// Makes each object of a reconciler a key from now on, in place of a former reconciler of that
+    /// name. Returns the keys of the objects that are there already, including objects that have
+    /// left the selection and hold a finalizer of the reconciler.
     pub fn add_reconciler(&mut self, standing: Standing, stores: &Stores) -> Vec<Key> {
         let keys = standing.keys(stores);
         self.reconcilers
@@ -102,14 +109,14 @@ impl Triggers {
         keys
     }
 
-    /// The keys of a processor of which it is known what they have read, or that run.
+    /// Returns the keys of a processor that run, or whose dependencies are known.
     pub fn keys_of(&self, processor: &str) -> Vec<Key> {
         let is_its =
             |(key, state): &(&Key, &KeyState)| &**key.processor() == processor && !state.dropped;
         self.keys.iter().filter(is_its).map(|(key, _)| key.clone()).collect()
     }
 
-    /// How many keys of each processor there are of which it is known what they have read, or that run.
+    /// Returns the number of keys of each processor that run, or whose dependencies are known.
     pub fn counts(&self) -> BTreeMap<Arc<str>, usize> {
         let mut counts = BTreeMap::new();
         for (key, _) in self.keys.iter().filter(|(_, state)| !state.dropped) {
@@ -140,7 +147,8 @@ impl Triggers {
         }
     }
 
-    /// A run of the key begins; to be called before its view is made. Until `ran`, the key is not triggered.
+    /// Begins a run of a key. Must be called before the view of the run is made. Until `ran`, the
+    /// key is not triggered.
     pub fn begin(&mut self, key: &Key) -> Began {
         let position = self.log.begin();
         let state = self.keys.entry(key.clone()).or_default();
@@ -149,8 +157,9 @@ impl Triggers {
         Began { key: key.clone(), position }
     }
 
-    /// A run has ended, well or not, having read and written this, of which the interests are taken. Where something that it read has
-    /// changed since, it says what: the key must run again.
+    /// Ends a run, whether it succeeded or failed, and takes its dependencies out of `reads`.
+    /// Returns the changes of these that the run has not seen: if there are any, the key must run
+    /// again.
     pub fn ran(&mut self, began: Began, reads: &mut Reads) -> Vec<Cause> {
         let Began { key, position } = began;
         self.drop_interests(&key);
@@ -160,7 +169,7 @@ impl Triggers {
             if dropped { Vec::new() } else { self.missed(&key, position, reads, &registered) };
         self.log.end(position);
         if dropped || reads.is_last() {
-            // An object that comes back is met by what stands for its reconciler.
+            // An object that comes back is found by the `Standing` of its reconciler.
             self.keys.remove(&key);
             return causes;
         }
@@ -168,12 +177,13 @@ impl Triggers {
         causes
     }
 
-    /// What a change means: the keys to be queued, each once. Keys that run are not among them, `ran` tells of those.
+    /// Returns the keys that an event queues, each once. Running keys are not among them: `ran`
+    /// returns their causes.
     pub fn on_event(&mut self, event: &Event) -> Vec<(Key, Cause)> {
         self.log.push(event);
         match event {
             Event::Object(change) => self.on_change(change),
-            // Of those that had read it, all but the writer were told when the watch showed it.
+            // The readers were triggered when the watch showed the change, all but the writer.
             Event::Claimed(_) => Vec::new(),
             Event::Known(kind) => self.on_known(kind, true),
             Event::Complete(kind) => self.on_known(kind, false),
@@ -182,7 +192,7 @@ impl Triggers {
         }
     }
 
-    /// Forgets what the last run of a key has read: its object is gone, and has been told so.
+    /// Forgets the dependencies of a key's last run.
     pub fn forget(&mut self, key: &Key) {
         self.drop_interests(key);
         if self.keys.get(key).is_some_and(|state| state.running.is_none()) {
@@ -237,7 +247,8 @@ impl Triggers {
         idle.map(|key| (key.clone(), Cause::KindUnknown(Arc::clone(kind)))).collect()
     }
 
-    /// Changes of what was read from a store that is no more come from another one: a new run reads there.
+    /// Returns the keys that have read from a store that is closed. Changes of what they read come
+    /// from another store now, which a new run reads.
     fn on_closed(&self, kind: &Arc<Kind>, store: StoreId) -> Vec<(Key, Cause)> {
         let Some(of_kind) = self.kinds.get(kind) else { return Vec::new() };
         let keys: std::collections::BTreeSet<&Key> = of_kind.index.keys_of(store).collect();
@@ -249,7 +260,7 @@ impl Triggers {
         self.keys.get(key).is_some_and(|state| state.running.is_some())
     }
 
-    /// What happened during a run that it has not seen.
+    /// Returns the causes that came during a run and that the run has not seen.
     fn missed(
         &self,
         key: &Key,
@@ -270,7 +281,7 @@ impl Triggers {
         let follows_object = registered.iter().any(is_of_object);
         let asked: Vec<&Registered> =
             registered.iter().filter(|of| !reads.is_last() || is_of_object(of)).collect();
-        // By interest, so that of what was written only the last state counts.
+        // By dependency, so that only the last state of a written object counts.
         let mut hits: Vec<Option<Cause>> = vec![None; asked.len()];
         let mut causes = Vec::new();
         for event in events {
@@ -355,7 +366,7 @@ impl Triggers {
 // === impl Standing ===
 
 impl Standing {
-    /// Of a reconciler. The message says what of its selection does not parse.
+    /// Parses the selection of a reconciler. The error says which part does not parse.
     pub fn new(processor: &Arc<str>, reconciler: &Reconciler) -> Result<Self, String> {
         let mut of = reconciler.of.clone();
         of.matching.retain(|(_, value)| value != "*");
@@ -375,12 +386,12 @@ impl Standing {
         })
     }
 
-    /// The keys of the objects that are there, ordered by namespace and name.
+    /// Returns the keys of the objects that are there, ordered by namespace and name.
     pub fn keys(&self, stores: &Stores) -> Vec<Key> {
         self.entries(stores).iter().map(|entry| self.key(entry)).collect()
     }
 
-    /// The same keys, ordered by a rank of each object.
+    /// Returns the keys of the objects that are there, ordered by a rank of each object.
     pub fn ranked_keys(&self, stores: &Stores, rank: impl Fn(&Entry) -> u64) -> Vec<Key> {
         let mut entries = self.entries(stores);
         entries.sort_by_cached_key(|entry| rank(entry));
@@ -394,19 +405,21 @@ impl Standing {
         there
     }
 
-    /// As the Processor of this namespace and name: its field managers tell the finalizers that it has put on objects.
+    /// Sets the namespace and name of the Processor. The names of its field managers tell which
+    /// finalizers it has put on objects.
     #[must_use]
     pub fn writing_as(self, namespace: &str, processor: &str) -> Self {
         Self { writes_as: Some((namespace.into(), processor.into())), ..self }
     }
 
-    /// Whether an object is one of the reconciler's.
+    /// Returns whether an object is one of the reconciler's.
     fn has(&self, entry: &Entry) -> bool {
         self.query.matches(entry) || self.is_held(entry)
     }
 
-    /// Whether an object that is not selected holds a finalizer that the reconciler has put there. Another reconciler may have a
-    /// finalizer of the same name on objects that this one never selects, so the name alone says nothing.
+    /// Returns whether an object that is not selected holds a finalizer that the reconciler has put
+    /// there. The name of the finalizer does not prove it: another reconciler may have a finalizer
+    /// of the same name on objects that this one never selects.
     fn is_held(&self, entry: &Entry) -> bool {
         let Some((namespace, processor)) = self.writes_as.as_ref().filter(|_| self.has_finalizers)
         else {
@@ -425,7 +438,7 @@ impl Standing {
             take_over: &[],
             rights: None,
         });
-        // Of the reconciled object itself, this manager owns nothing but finalizers.
+        // This manager owns nothing but finalizers on the reconciled object.
         entry.own().iter().any(|own| *own.manager == *managers.edit)
     }
 
@@ -433,7 +446,8 @@ impl Standing {
         Key::new(&self.processor, &self.name, entry.namespace(), entry.name())
     }
 
-    /// The key of a changed object, if it is one of the reconciler's, and has come in or differs in what it looks at.
+    /// Returns the key of a changed object, if the object is one of the reconciler's and has
+    /// entered the selection or differs in the selected fields.
     fn key_of(&self, compare: &mut Compare<'_>) -> Option<Key> {
         let new = compare.change.new.as_ref().filter(|_| *compare.change.kind == self.kind)?;
         if !self.has(new) {
@@ -444,7 +458,8 @@ impl Standing {
     }
 }
 
-/// What a watch showed before the answer to a key's write came.
+/// Returns the claim in an event, if it is for a write of this key: a change that a watch showed
+/// before the answer to the write came.
 fn claimed<'a>(event: &'a Event, key: &Key) -> Option<&'a Claim> {
     match event {
         Event::Claimed(claim) => Some(claim).filter(|claim| claim.is_by(key)),

@@ -1,4 +1,4 @@
-//! Whether a change concerns an interest.
+//! The comparison of a change with dependencies.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::queue::Key;
 use crate::store::{Change, Entry, Query, Source, lay_over};
 use crate::view::Concern;
 
-/// One change, looked at by many. What is found out for one is kept for the others.
+/// A change that is compared with many dependencies. Results are kept for the next ones.
 pub(super) struct Compare<'a> {
     pub(super) change: &'a Change,
     new: Option<Value>,
-    /// The object before, with what we sent laid over it.
+    /// The object before the change, with the manifest that the key's run sent laid over it.
     expected: Option<Value>,
-    /// Whether these fields differ.
+    /// The answers of [`Compare::differ`], by fields and extent.
     known: Vec<(*const Fields, Extent, bool)>,
 }
 
@@ -64,7 +64,8 @@ impl<'a> Compare<'a> {
         }
     }
 
-    /// Whether what is read by a selection differs: which objects are seen, or what they hold.
+    /// Returns whether the result of reading a selection differs: other objects are selected, or
+    /// they hold other values.
     fn reads(&mut self, query: &Query, fields: &Arc<Fields>) -> bool {
         let sees = |entry: &Arc<Entry>| query.matches(entry);
         let saw = self.change.old.as_ref().is_some_and(sees);
@@ -72,7 +73,7 @@ impl<'a> Compare<'a> {
         saw != sees || (sees && self.differ(fields, Extent::Counted))
     }
 
-    /// Whether the object differs in these fields. Being there or not is a difference.
+    /// Returns whether the object differs in these fields. Being there or not is a difference.
     pub(super) fn differ(&mut self, fields: &Arc<Fields>, extent: Extent) -> bool {
         let (Some(old), Some(new)) = (&self.change.old, &self.change.new) else { return true };
         let pointer = Arc::as_ptr(fields);
@@ -88,8 +89,8 @@ impl<'a> Compare<'a> {
         differ
     }
 
-    /// Whether the answer to a write of the key's own is other than what it had to expect: what it read, with what it sent laid
-    /// over it.
+    /// Returns whether the answer to the key's own write is not what its run had to expect: the
+    /// object that the run read, with the manifest that it sent laid over it.
     fn surprises(
         &mut self,
         query: &Query,
@@ -98,7 +99,7 @@ impl<'a> Compare<'a> {
         sent: Option<&Value>,
     ) -> bool {
         let Some(sent) = sent else {
-            // It deleted the object, and expects nothing else.
+            // The run deleted the object, and expects it to be gone.
             return self.change.new.is_some();
         };
         let old = self.change.old.as_ref();

@@ -1,4 +1,4 @@
-//! The interests in one kind, found by what a changed object has.
+//! The index of the dependencies on one kind, by properties that a changed object has.
 
 use std::collections::{BTreeSet, hash_map::Entry};
 use std::sync::Arc;
@@ -8,32 +8,36 @@ use crate::queue::Key;
 use crate::store::{Change, Query, StoreId};
 use crate::view::{Anchor, Concern, Interest};
 
-/// How many interests one block holds: a few pages of memory, as a kind of which little is read has one too.
+/// The number of dependencies in one block: a few pages of memory, since a kind that is hardly read
+/// has a block too.
 const BLOCK: usize = 64;
 
-/// The interests in one kind.
+/// The dependencies on one kind.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// By number, in blocks: what is there is not moved when more comes, as there may be hundreds of thousands.
+    /// The dependencies by number, in blocks: those that are there are not moved when more come, as
+    /// there may be hundreds of thousands.
     interests: Vec<Vec<Option<Registered>>>,
     free: Vec<u32>,
-    /// By a fast hash: what people choose of an anchor is hashed with a seed already.
+    /// The dependencies by anchor, in a map with a fast hash: the parts of an anchor that people
+    /// choose are hashed with a seed already.
     by_anchor: foldhash::HashMap<Anchor, Ids>,
 }
 
-/// The interests of one anchor. Most anchors have one, some have one of each key.
+/// The dependencies of one anchor. Most anchors have one; some have one for each key.
 #[derive(Debug)]
 enum Ids {
     One(u32),
     Many(BTreeSet<u32>),
 }
 
-/// An interest of a key.
+/// A dependency of a key.
 #[derive(Debug)]
 pub(super) struct Registered {
     pub(super) key: Key,
     pub(super) interest: Interest,
-    /// Of what is pruned: what the key's run has written is not.
+    /// Queries for what the key's run has written, which is not pruned. Empty unless the dependency
+    /// is on what would be pruned.
     written: Box<[Arc<Query>]>,
 }
 
@@ -50,7 +54,7 @@ impl Index {
         id
     }
 
-    /// One slot more: its number.
+    /// Adds a slot and returns its number.
     fn grow(&mut self) -> u32 {
         if self.interests.last().is_none_or(|last| last.len() == BLOCK) {
             self.interests.push(Vec::with_capacity(BLOCK));
@@ -83,14 +87,15 @@ impl Index {
         }
     }
 
-    /// All interests that a change may concern; the cost follows their number.
+    /// Returns all dependencies that a change may concern. The cost grows with their number.
     pub(super) fn candidates<'a>(
         &'a self,
         change: &Change,
     ) -> impl Iterator<Item = &'a Registered> {
         let entries = change.old.iter().chain(&change.new);
         let anchors = entries.flat_map(|entry| Anchor::all_of(entry)).chain([Anchor::Any]);
-        // An object has most of them before and after the change, and many keys may stand under one.
+        // An object has most anchors before and after the change, and many keys may have the same
+        // anchor.
         let anchors: BTreeSet<Anchor> = anchors.collect();
         let found = anchors.iter().filter_map(|anchor| self.by_anchor.get(anchor));
         let ids: BTreeSet<u32> = found.flat_map(Ids::iter).collect();
@@ -100,7 +105,7 @@ impl Index {
             .filter(move |registered| registered.is_open(store, sequence))
     }
 
-    /// Those that have read from a store.
+    /// Returns the keys that have read from a store.
     pub(super) fn keys_of(&self, store: StoreId) -> impl Iterator<Item = &Key> {
         let of_store = move |registered: &&Registered| registered.interest.store == Some(store);
         self.interests.iter().flatten().flatten().filter(of_store).map(|registered| &registered.key)
@@ -121,7 +126,7 @@ impl Ids {
         }
     }
 
-    /// Says whether one is left.
+    /// Removes a number. Returns whether one is left.
     fn remove(&mut self, id: u32) -> bool {
         match self {
             Self::One(held) => *held != id,
@@ -144,20 +149,20 @@ impl Ids {
 // === impl Registered ===
 
 impl Registered {
-    /// What a key's run has read and written.
+    /// Returns the dependencies of a key: what its run has read and written.
     pub(super) fn all_of(key: &Key, interests: Vec<Interest>) -> Vec<Self> {
         let written: Vec<_> = interests.iter().map(|of| written_of_kind(of, &interests)).collect();
         let registered = interests.into_iter().zip(written);
         registered.map(|(interest, written)| Self { key: key.clone(), interest, written }).collect()
     }
 
-    /// Whether a change in that store, with that number, is one that the run has not seen.
+    /// Returns whether a change in this store, with this number, is one that the run has not seen.
     fn is_open(&self, store: crate::store::StoreId, sequence: u64) -> bool {
         self.interest.store.is_none_or(|held| held == store)
             && self.interest.sequence.is_none_or(|seen| seen < sequence)
     }
 
-    /// Whether a change may concern it: for one interest, what `candidates` says for all.
+    /// Returns whether a change may concern this dependency; `candidates` answers this for all.
     pub(super) fn is_about(&self, change: &Change) -> bool {
         let selects = |entry: &crate::store::Entry| self.interest.concern.query().matches(entry);
         self.interest.kind == change.kind
@@ -165,7 +170,7 @@ impl Registered {
             && change.old.iter().chain(&change.new).any(|entry| selects(entry))
     }
 
-    /// Whether only the last state of an object counts, not each change on the way to it.
+    /// Returns whether only the last state of an object counts, not each change on the way to it.
     pub(super) fn is_state(&self) -> bool {
         matches!(self.interest.concern, Concern::Written { .. })
     }
@@ -182,7 +187,8 @@ impl Registered {
     }
 }
 
-/// Of an interest in what is pruned: what the same run has written of its kind.
+/// Returns queries for what the same run has written of the kind, if the dependency is on what
+/// would be pruned.
 fn written_of_kind(interest: &Interest, all: &[Interest]) -> Box<[Arc<Query>]> {
     let Concern::Pruned { .. } = interest.concern else { return Box::default() };
     let of_kind = all.iter().filter(|held| held.kind == interest.kind);

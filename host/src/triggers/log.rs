@@ -1,10 +1,10 @@
-//! The events that arrived while runs were under way.
+//! The log of the events that arrived while runs were under way.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::store::Event;
 
-/// More events than this are not kept for one slow run: it is run again instead.
+/// The most events that are kept for one slow run: past that, its key is run again instead.
 const MOST: usize = 50_000;
 
 /// The events since the oldest run began.
@@ -13,21 +13,21 @@ pub(super) struct Log {
     events: VecDeque<Event>,
     /// The number of the first event that is kept.
     first: u64,
-    /// How many runs began at each number.
+    /// The number of runs that began at each position.
     runs: BTreeMap<u64, usize>,
 }
 
 // === impl Log ===
 
 impl Log {
-    /// Where a run begins: it needs all events from here on.
+    /// Begins a run. Returns its position: the run needs all events from there on.
     pub(super) fn begin(&mut self) -> u64 {
         let position = self.first + self.events.len() as u64;
         *self.runs.entry(position).or_default() += 1;
         position
     }
 
-    /// A run that began there has ended.
+    /// Ends a run that began at this position. Drops the events that no other run needs.
     pub(super) fn end(&mut self, position: u64) {
         if let Some(count) = self.runs.get_mut(&position) {
             *count -= 1;
@@ -60,7 +60,7 @@ impl Log {
         self.events.push_back(event.clone());
     }
 
-    /// The events since a run began; none where some of them are no longer kept.
+    /// Returns the events since a run began; `None` if some of them are no longer kept.
     pub(super) fn since(&self, position: u64) -> Option<impl Iterator<Item = &Event>> {
         let skipped = usize::try_from(position.checked_sub(self.first)?).ok()?;
         Some(self.events.iter().skip(skipped))

@@ -13,7 +13,7 @@ use crate::own_fields;
 use crate::store::Scope;
 use crate::view::{PAGE_BYTES, Readable, View};
 
-/// Stores, triggers and what may be read: everything of `Thing` and `Rule`.
+/// Stores, triggers and a description that may read everything of `Thing` and `Rule`.
 struct World {
     stores: Stores,
     triggers: Triggers,
@@ -48,7 +48,7 @@ impl World {
         View::new(self.stores.clone(), Arc::clone(&self.readable), PAGE_BYTES)
     }
 
-    /// A run that reads and does nothing else.
+    /// Runs a key that reads and does nothing else. Returns the causes of another run.
     fn run(&mut self, key: &Key, read: impl FnOnce(&mut View)) -> Vec<Cause> {
         let began = self.triggers.begin(key);
         let mut view = self.view();
@@ -62,7 +62,8 @@ impl World {
         object
     }
 
-    /// The watch shows what was written before it shows anything later.
+    /// Lets the watch show the writes that it has not shown yet, as it does before any later
+    /// change.
     fn watch(&mut self) {
         for object in std::mem::take(&mut self.unseen) {
             let of = kind(object["kind"].as_str().unwrap());
@@ -91,7 +92,7 @@ impl World {
         self.unseen.push(object);
     }
 
-    /// The same, but the watch is faster than the answer.
+    /// Writes as `wrote` does, but the watch is faster than the answer.
     fn shown_and_wrote(&mut self, object: Value, by: &Key, sent: &Value) {
         self.watch();
         let object = self.newer(object);
@@ -108,7 +109,7 @@ impl World {
         }
     }
 
-    /// Hands on what happened; the keys that are queued.
+    /// Hands the events to the triggers. Returns the names of the keys that are queued.
     fn queued(&mut self) -> Vec<String> {
         let events = self.stores.take_events();
         let mut keys = Vec::new();
@@ -329,7 +330,7 @@ fn a_write_that_the_watch_shows_before_its_answer_is_an_own_write_too() {
     assert_eq!(world.queued(), ["other"]);
     assert_eq!(world.triggers.ran(began, &mut view.finish()), []);
 
-    // What somebody else does at the same time is news nevertheless.
+    // A change by another writer at the same time is news nevertheless.
     let began = world.triggers.begin(&key("own"));
     let mut view = world.view();
     get("a", "spec.x")(&mut view);
@@ -339,8 +340,8 @@ fn a_write_that_the_watch_shows_before_its_answer_is_an_own_write_too() {
     assert_eq!(world.triggers.ran(began, &mut view.finish()).len(), 1);
 }
 
-/// What a write of its own finalizers or status means to a key whose reconciler is triggered by the status: by the watch, then
-/// the answer, or the other way round.
+/// A key whose reconciler is triggered by the status writes its own finalizers or status: first the
+/// watch shows the write, then the answer comes, or the other way round.
 #[test]
 fn own_finalizers_and_own_status_are_no_news_unless_they_came_out_otherwise() {
     let mut of = reconciler(all("Rule"));
@@ -393,7 +394,7 @@ fn an_own_write_that_hides_a_foreign_change_triggers_the_own_key() {
     world.upsert(with(thing("a"), "spec", json!({"x": 1, "theirs": 1})));
     world.run(&key("own"), get("a", "spec"));
     world.queued();
-    // Somebody set `theirs` to 2; the answer to our write is the first that the store hears of it.
+    // Another writer set `theirs` to 2; the store hears of it first by the answer to our write.
     world.wrote(
         with(thing("a"), "spec", json!({"x": 2, "theirs": 2})),
         &key("own"),
@@ -414,7 +415,7 @@ fn an_own_deletion_triggers_others_only() {
     assert_eq!(world.queued(), ["other"]);
 }
 
-/// An object on which `manager` has applied `spec.x`.
+/// Returns an object on which `manager` has applied `spec.x`.
 fn applied(name: &str, manager: &str, x: u64) -> Value {
     let entry =
         json!([{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:x": {}}}}]);
@@ -670,7 +671,7 @@ fn of_a_thousand_keys_a_change_runs_exactly_those_that_read_it() {
     assert_eq!(world.queued(), [""; 0]);
 }
 
-/// A question that the model can answer too.
+/// Returns the questions that the model can answer too.
 fn questions() -> Vec<Selection> {
     let mut questions = Vec::new();
     for name in [None, Some("0".to_owned()), Some("1".to_owned())] {
@@ -716,7 +717,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a run asked and was answered.
+/// The questions of a run and their answers.
 type Answers = Vec<(Asking, Vec<Value>)>;
 
 #[derive(Clone, Debug)]
@@ -725,14 +726,14 @@ enum Asking {
     List(Selection),
 }
 
-/// A world with a model: answers by looking at all objects, and the keys that are queued.
+/// A world with a model, which answers by looking at all objects, and the keys that are queued.
 struct Model {
     world: World,
     objects: BTreeMap<String, Value>,
     running: BTreeMap<u8, (Began, View, Answers)>,
     ended: BTreeMap<u8, Answers>,
     queued: BTreeSet<String>,
-    /// Writes of a key: what it sent is what it need not hear of.
+    /// The keys that have written: they need not be triggered by what they sent.
     own: BTreeSet<u8>,
 }
 
@@ -757,7 +758,7 @@ impl Model {
         object
     }
 
-    /// What an answer comes to, as far as it counts.
+    /// Returns the parts of an object that count in an answer.
     fn counted(object: &Value) -> Value {
         json!([object["metadata"]["name"], object["metadata"]["uid"], object["spec"]["x"]])
     }
@@ -846,10 +847,11 @@ impl Model {
         }
     }
 
-    /// Every key that is not queued would be answered the same again.
+    /// Checks that every key that is not queued would be answered the same again.
     fn check(&self) {
         for (number, answers) in &self.ended {
-            // What its own writes said it need not hear; the tests above look at those.
+            // A key that wrote need not be triggered by its own writes; the tests above look at
+            // those.
             if self.queued.contains(&number.to_string()) || self.own.contains(number) {
                 continue;
             }
@@ -911,7 +913,8 @@ proptest! {
         writes in prop::collection::vec((any::<bool>(), (0..2_u8, 0..2_u8, 0..3_u8), 0..3_u8), 1..5),
         asks in prop::collection::vec((any::<u8>(), any::<bool>()), 1..5),
     ) {
-        // What comes out of each write, and what the run hears of it; `None` is a foreign change.
+        // Returns whether the run ends without a cause for another one; a write that is not ours is
+        // a foreign change.
         let outcome = |is_shown_first: bool| {
             let mut model = Model::new();
             let (app, host, x) = before;
