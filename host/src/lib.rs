@@ -1,24 +1,35 @@
-//! A Kubernetes operator host: it owns watches, caching and writes, and calls reconciliation logic that comes as WebAssembly
-//! components. ARCHITECTURE.md beside this crate is the map; this is its index.
+//! A Kubernetes operator host: owns watches, caching and writes, and calls reconciliation logic
+//! that comes as WebAssembly components. ARCHITECTURE.md beside this crate is the map of the
+//! design; this is the index of the modules.
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | [`args`], [`cli`], [`log`] | the command line; logs, the async runtime, the exit code |
-//! | [`new`], [`dev`], [`simulate`], [`test`](mod@test), [`inspect`], [`bench`], [`completion`], [`desk`], [`guest`], [`files`], [`print`] | the commands for people at their desk |
+//! | [`new`], [`dev`], [`test`](mod@test), [`simulate`], [`bench`] | developer commands |
+//! | [`inspect`], [`completion`] | a processor's declarations and Roles; shell completion |
+//! | [`desk`], [`guest`], [`files`], [`print`] | parts that the developer commands share |
 //! | [`run`] | builds every part of a host and owns its tasks |
-//! | [`watch`] → [`store`] → [`triggers`] → [`queue`] | what is known, and who must run because it changed |
+//! | [`watch`] → [`store`] → [`triggers`] → [`queue`] | from a change to the keys that must run |
 //! | [`reconciler`] | one reconcile: read, call, check, write, requeue |
 //! | [`view`] | the reads of one call |
-//! | [`record`], [`kept`] | what a run read and what came of it, as plain data; for the next start, in the cache directory |
-//! | [`processor`], [`contract`] | loaded components, and all that names wasmtime; the contract's types without it |
+//! | [`record`] | run records: what a run read and its result, as plain data |
+//! | [`kept`] | run records in the cache directory, for the next start |
+//! | [`processor`] | loaded components, and everything that names wasmtime |
+//! | [`contract`] | the contract's types, without wasmtime |
 //! | [`rbac`] | the Roles that a processor needs |
-//! | [`access`] | what the accounts of processors may do |
-//! | [`grant`] → [`outcome`] → [`write`] | what may be written, what is wanted, and how it gets there |
+//! | [`access`] | the rights of the processors' accounts |
+//! | [`grant`] → [`outcome`] → [`write`] | what may be written, the plan, how it is written |
 //! | [`api`] | the kinds that the host owns, as Kubernetes objects |
-//! | [`admin`], [`metrics`] | what those who run the host are told |
-//! | [`serve`], [`lease`], [`compile`] | the command that runs a host in a cluster; which of several hosts writes; the command that compiles for it |
+//! | [`supervisor`], [`status`] | runs what Processor resources ask for; their conditions |
+//! | [`admin`], [`metrics`] | liveness, readiness and metrics for operators |
+//! | [`serve`] | the command that runs a host in a cluster |
+//! | [`lease`] | which of several hosts writes |
+//! | [`compile`] | the command that compiles components for `serve` |
 //! | [`cache_dir`] | the directory of what would cost time to make again |
-//! | [`cluster`], [`own_fields`], [`path`], [`labels`], [`json`] | what a cluster serves; what is ours in an object; places in objects; selectors; objects as they come |
+//! | [`cluster`] | the kinds that a cluster serves |
+//! | [`own_fields`] | digests of the fields in an object that the host owns |
+//! | [`path`], [`labels`] | places in objects; label selectors |
+//! | [`json`] | objects as JSON, as they come |
 
 pub mod access;
 pub mod admin;
