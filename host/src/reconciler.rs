@@ -1,4 +1,9 @@
-//! One reconcile, from the key to the requeue: read, call, check, write, and say when to come again. The story of the program.
+//! Runs one reconcile, from the key to the requeue: reads the object, calls the processor, checks
+//! the outcome, writes it, and decides when the key runs again.
+//!
+//! Owns the order of these steps, and what ends them. The steps themselves are elsewhere:
+//! [`crate::view`] reads, [`crate::processor`] calls, [`crate::outcome`] checks, [`crate::write`]
+//! writes.
 
 mod carry_out;
 mod dependencies;
@@ -45,44 +50,47 @@ pub struct Reconciler {
     loaded: Loaded,
     readable: Arc<Readable>,
     grant: Grant,
-    /// What its runs run on, whatever the time.
+    /// The part of each run's [`Basis`] that depends neither on the time nor on the account's
+    /// rights.
     basis: Basis,
-    /// With the rights of the processor's account.
+    /// The cluster, with the rights of the processor's account, or with the host's own if it has
+    /// none.
     cluster: Cluster,
-    /// What the account may do; none at the desk, where the rights are the host's own.
+    /// The rights of the processor's account; `None` at the desk, where the rights are the host's
+    /// own.
     rights: Option<Arc<Rights>>,
-    /// What its keys were answered when they were looked at.
+    /// The answers to lists that were found while records were verified.
     answers: Answers,
-    /// What the last runs of its keys depend on.
+    /// The counted dependencies of each key's last run.
     dependencies: Dependencies,
     parts: Parts,
 }
 
-/// What a reconciler shares with those of other processors.
+/// The parts that a reconciler shares with the reconcilers of other processors.
 #[derive(Clone)]
 pub struct Parts {
-    /// What carries plans out.
+    /// The writer that carries plans out.
     pub writer: Arc<Writer>,
-    /// What is known of the cluster's objects.
+    /// The stores of the cluster's objects.
     pub stores: Stores,
-    /// What kinds it serves.
+    /// The cluster, with the host's own rights.
     pub cluster: Cluster,
-    /// The time of a call.
+    /// The clock that gives the time of a call.
     pub now: Clock,
-    /// The last record of each key.
+    /// The last run record of each key.
     pub records: Arc<Records>,
-    /// What is counted.
+    /// The metrics of the host.
     pub metrics: Metrics,
-    /// What accounts may do.
+    /// The rights of the accounts of processors.
     pub access: Access,
-    /// Whether runs are left out of which it is known what would come of them.
+    /// True if a key is skipped when nothing that its last run read has changed.
     pub skips: bool,
 }
 
 // === impl Parts ===
 
 impl Parts {
-    /// What the reconcilers of one host share.
+    /// Creates the parts that the reconcilers of one host share. No key is skipped.
     pub fn new(cluster: &Cluster, stores: &Stores, now: &Clock) -> Self {
         let writer = Writer::new(stores.clone(), Arc::clone(now));
         Self {
@@ -101,11 +109,11 @@ impl Parts {
 // === impl Reconciler ===
 
 impl Reconciler {
-    /// The loop around a processor.
+    /// Creates the loop around a processor.
     ///
     /// # Errors
     ///
-    /// A declaration that makes no grant.
+    /// Fails if the processor's declarations make no grant.
     pub fn new(
         loaded: Loaded,
         readable: Arc<Readable>,
@@ -132,22 +140,22 @@ impl Reconciler {
         Ok(Self { loaded, readable, grant, basis, cluster, rights, answers, dependencies, parts })
     }
 
-    /// What the processor's account may do; none where it runs with the host's own rights.
+    /// Returns the rights of the processor's account; `None` if it runs with the host's own rights.
     pub fn rights(&self) -> Option<&Arc<Rights>> {
         self.rights.as_ref()
     }
 
-    /// What of its reads is not watched since a limit of the host is met.
+    /// Returns the reads that are not watched because a limit of the host is met.
     pub fn limited(&self) -> Limited {
         self.readable.limited().clone()
     }
 
-    /// The component that it calls.
+    /// Returns the component that the reconciler calls.
     pub fn processor(&self) -> &Processor {
         &self.loaded.processor
     }
 
-    /// What is reconciled and may not be watched in all that is declared.
+    /// Returns the reconciled selections that the account may not watch in full.
     pub fn unwatched(&self) -> Vec<String> {
         let Some(rights) = &self.rights else { return Vec::new() };
         let reconcilers = self.loaded.description.reconcilers.iter();
@@ -158,7 +166,8 @@ impl Reconciler {
         unwatched.map(|reconciler| grant::display_selection(&reconciler.of)).collect()
     }
 
-    /// Those of its reconcilers that another version has not, or has for other objects: their keys are not its keys.
+    /// Returns the names of the reconcilers whose keys another version does not have: `others` has
+    /// no reconciler of that name, or has it for another kind.
     pub fn gone_from<'a>(
         &'a self,
         others: &'a [contract::Reconciler],
@@ -172,7 +181,8 @@ impl Reconciler {
         gone.map(|one| one.name.as_str())
     }
 
-    /// The object that a key stands for; none if no reconciler of this processor is called so.
+    /// Returns the object that a key stands for; `None` if the processor does not have the key's
+    /// reconciler.
     pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
         let reconciler = self.description(key)?;
         Some(ObjectRef {
@@ -188,8 +198,12 @@ impl Reconciler {
         reconcilers.iter().find(|reconciler| reconciler.name == **key.reconciler())
     }
 
-    /// Runs one key to its end. `enter` is called before anything is looked at: it tells the triggers, and adds to the run what has
-    /// changed since its key was given out. `feed` takes what the stores have seen to the triggers.
+    /// Runs one key to its end, or skips it.
+    ///
+    /// `enter` is called before the run reads anything: it tells the triggers that the run begins,
+    /// and adds to the run the changes since its key was given out. It is not called for a key that
+    /// is skipped and whose dependencies the triggers already have. `feed` hands the triggers what
+    /// the stores have seen.
     pub async fn run(
         &self,
         run: &mut Run,
@@ -210,11 +224,11 @@ impl Reconciler {
             Err(began) => began.unwrap_or_else(|| enter(run)),
         };
         (report.causes, report.more_causes) = (run.causes.clone(), run.more_causes);
-        // In its own piece of memory, as it is large: what is left out need not carry it.
+        // Boxed, as the future is large: a skipped key need not carry it.
         let reconcile = Box::pin(self.reconcile(run, reference.clone(), &mut report));
         let (done, mut reads) = reconcile.instrument(span.clone()).await;
         let done = self.keep_dependencies(done, &mut reads, &mut report);
-        // What this run has mended itself is not news to it.
+        // The triggers see the run's own writes first, so that these do not queue the key again.
         feed();
         let causes = triggers.lock().ran(began, &mut reads);
         let demands = reads.take_demands(&self.readable);
@@ -223,20 +237,23 @@ impl Reconciler {
         report.took = start.elapsed();
         report.again = delay(&done);
         if report.cancelled {
-            // What is known of the last run that came to its end is still the best there is.
+            // The record of the last run that was not cancelled is kept: no better one is known.
             return (report, Ended { done, causes, demands, confirm: false });
         }
         self.keep_record(&mut report, &done, &mut reads);
         self.parts.metrics.ran(&report);
         span.in_scope(|| debug!(took = ?report.took, failure = report.failure, "reconciled"));
-        // What has changed runs it again anyway.
+        // A change queues the key again anyway.
         let is_last = reads.is_last() || !causes.is_empty();
         let confirm = !is_last && self.is_to_be_confirmed(run, &reference, &report).await;
         (report, Ended { done, causes, demands, confirm })
     }
 
-    /// Keeps what the run depends on, unless all keys of the processor together keep too much: then it has failed, and is tried again after
-    /// a back-off, since nothing but a change of its object can trigger it.
+    /// Counts the run's dependencies, and fails the run if the dependencies of all keys of the
+    /// processor together take too much memory.
+    ///
+    /// Of such a run only the dependency on its object is kept. It is tried again after a back-off,
+    /// since nothing but a change of its object can trigger it.
     fn keep_dependencies(&self, done: Done, reads: &mut Reads, report: &mut Report) -> Done {
         if reads.is_last() {
             self.dependencies.forget(&report.key);
@@ -261,7 +278,8 @@ impl Reconciler {
         )
     }
 
-    /// The limit on what runs depend on, where it is met, and by how many keys.
+    /// Returns the limit on dependencies and the number of keys that fail because of it; `None` if
+    /// it is not met.
     pub fn dependencies_limited(&self) -> Option<LimitMet> {
         let refused = self.dependencies.refused();
         (refused > 0).then(|| LimitMet {
@@ -270,7 +288,8 @@ impl Reconciler {
         })
     }
 
-    /// Completes the record, which stays until the key's next run, or until its object is gone.
+    /// Completes the run's record and keeps it until the key's next run, or forgets it if the
+    /// object is gone.
     fn keep_record(&self, report: &mut Report, done: &Done, reads: &mut Reads) {
         let record = report.record_mut();
         reads.hand_over(record);
@@ -318,7 +337,8 @@ impl Reconciler {
         let known = match known {
             Ok(known) => known,
             Err(error) => {
-                // Its kind is not served, or its list is not there yet: when that changes, the key runs again.
+                // The kind is not served, or its first list has not arrived: when that changes, the
+                // key runs again.
                 report.failure = Some(format!("the object cannot be read: {}", why(&error)));
                 return (Done::Failure(Again::OnChange), view.finish());
             }
@@ -367,7 +387,7 @@ impl Reconciler {
             .with_rights(self.rights.clone())
     }
 
-    /// What a run runs on that begins now.
+    /// Returns the basis of a run at this time, with the rights that the account has now.
     fn basis(&self, now_ms: u64) -> Basis {
         let mut basis = Basis { now_ms, seed: now_ms, ..self.basis.clone() };
         if let Some(rights) = &self.rights {

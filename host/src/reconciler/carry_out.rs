@@ -1,4 +1,5 @@
-//! What comes of an answer: it is checked, written, and where something was refused, told to the processor.
+//! Carries out the answer of a processor: checks it, writes it, and calls the processor once more
+//! if a write was refused.
 
 use std::time::Duration;
 
@@ -27,19 +28,19 @@ use crate::{
     write::{self, Written},
 };
 
-/// When a key comes back that waits for a namespace to go.
+/// The delay after which a key runs again that waits for a namespace to go.
 const TERMINATING: Duration = Duration::from_secs(1);
-/// The reason of the event that says that a processor failed.
+/// The reason of the event about a processor that failed.
 const FAILED: &str = "ProcessorFailed";
 
 /// A checked answer of a processor.
 pub(super) struct Planned {
     pub(super) plan: Plan,
-    /// Of an answer that says that the reconcile could not be done.
+    /// The retry that a failure asks for; `None` if the processor returned an outcome.
     pub(super) retry: Option<Retry>,
 }
 
-/// Why nothing is written of an answer.
+/// The reason why an answer is not written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
     #[error(transparent)]
@@ -52,7 +53,7 @@ pub(super) enum Refused {
     Cluster(#[from] Unavailable),
 }
 
-/// What a run needs all the way.
+/// The state that all steps of a run need.
 pub(super) struct Turn<'a> {
     pub(super) key: &'a Key,
     pub(super) reconciled: &'a Reconciled,
@@ -60,13 +61,17 @@ pub(super) struct Turn<'a> {
     pub(super) reads: Reads,
 }
 
-/// What a call came to.
+/// The result of a call: an outcome, a failure that the processor returned, or an error of the
+/// call.
 pub(super) type Answer = Result<Result<Outcome, Failure>, processor::Error>;
 
 // === impl Reconciler ===
 
 impl Reconciler {
-    /// Writes what the processor wants. Where a write was refused, it is called once more at once and may say so.
+    /// Writes the outcome of a processor.
+    ///
+    /// If a write was refused, the processor is called once more at once with the refused writes.
+    /// Of its second outcome only the status, the events and the requeue are used.
     pub(super) async fn carry_out(
         &self,
         answer: Answer,
@@ -123,7 +128,8 @@ impl Reconciler {
         turn.report.record_mut().outcome = Some(record::of_returned(&returned, secret));
         match returned {
             Ok(outcome) => {
-                // What is not declared is refused for that; nobody asks what it is.
+                // Only declared kinds are resolved: an outcome with another kind is refused for
+                // that.
                 let mut declared = named;
                 declared.retain(|kind| self.grant.names(kind));
                 let kinds = self.parts.cluster.resolve_all(&declared).await?;
@@ -179,14 +185,17 @@ impl Reconciler {
         written.forced.iter().for_each(|kind| self.parts.metrics.forced(turn.key, kind));
         turn.report.notes.append(&mut written.warnings);
         note_written(&written, plan, turn);
-        // Where it is the kind that is not there, the key runs again as soon as it is, and not when the back-off is over.
+        // If the kind is not served, the key runs again as soon as it is, and not when the back-off
+        // is over.
         let not_found = written.failures.iter().filter(|failed| failed.code == 404);
         not_found.for_each(|failed| turn.reads.not_written(&failed.ref_.kind));
         written
     }
 
-    /// What the account lacked the right to is asked for with all else that the processor relies on: when it is granted, all
-    /// keys run again.
+    /// Notes the rights that the account lacked for these writes.
+    ///
+    /// They are asked about again with all other rights that the processor relies on: when one is
+    /// granted, all keys run again.
     fn note_forbidden(&self, written: &Written, report: &mut Report) {
         let Some(rights) = &self.rights else { return };
         for (kind, message) in &written.forbidden {
@@ -197,7 +206,8 @@ impl Reconciler {
         }
     }
 
-    /// Says on the object that its reconcile could not be done, and writes nothing else.
+    /// Writes an event which says that the reconcile of the object failed, and nothing else. A
+    /// cancelled call writes nothing.
     async fn refused(&self, error: &Refused, turn: &mut Turn<'_>) -> Done {
         if let Refused::Processor(error @ processor::Error::Cancelled { .. }) = error {
             turn.report.cancelled = true;
@@ -211,7 +221,7 @@ impl Reconciler {
             let message = shortened_to(&invalid.to_string(), bounds::DENIAL);
             turn.report.deny((vec![Denial::of_declaration(verb, kind, &message)], 0));
         }
-        // Texts of the guest's own stand in it.
+        // The message holds texts of the guest's own.
         let mut message = chain::whole(error);
         cut(&mut message, bounds::FAILURE);
         if let Refused::Processor(error) = error
@@ -245,12 +255,13 @@ impl Reconciler {
     }
 }
 
-/// When what was refused is tried again, by a server that asked to be left alone for some time, or did not.
+/// Returns when refused writes are tried again: not before the time that the API server asked for,
+/// or, if it asked for none, after the back-off.
 pub(super) fn again(retry_after: Option<Duration>) -> Again {
     retry_after.map_or(Again::BackOff, Again::NotBefore)
 }
 
-/// Notes what a plan wrote, which counts as read.
+/// Notes the objects that a plan wrote, pruned or removed: they count as read.
 fn note_written(written: &Written, plan: &Plan, turn: &mut Turn<'_>) {
     let reads = &mut turn.reads;
     for write::Wrote { of, manager, own, absent } in &written.wrote {

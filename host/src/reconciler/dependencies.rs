@@ -1,6 +1,7 @@
-//! The memory of what the last runs of a processor's keys depend on.
+//! Counts the memory that the dependencies of a processor's keys take, and bounds it.
 //!
-//! What one run asks with is bounded; but it is kept for each key, and a tenant may have many. What a usual run keeps is not counted.
+//! The arguments of one run's reads are bounded, but they are kept for each key, and a tenant may
+//! have many keys. The dependencies of an ordinary run are not counted.
 
 use std::collections::HashMap;
 
@@ -8,27 +9,29 @@ use parking_lot::Mutex;
 
 use crate::queue::Key;
 
-/// Bytes of one key that do not count: a run of fifty reads and writes.
+/// The bytes of one key that are not counted: those of a run of fifty reads and writes.
 const UNCOUNTED: usize = 16 << 10;
-/// Bytes of all keys of one processor, beyond those.
+/// The most bytes of all keys of one processor, beyond those that are not counted.
 pub(super) const MOST: usize = 64 << 20;
 
-/// Counts what is kept for each key of one version of a processor.
+/// The counted dependencies of each key of one version of a processor.
 #[derive(Debug, Default)]
 pub(super) struct Dependencies(Mutex<Counted>);
 
 #[derive(Debug, Default)]
 struct Counted {
     total: usize,
-    /// Of the keys that keep more than what does not count; none: what the last run depends on is not kept.
+    /// The counted bytes of each key that has any; `None` if the dependencies of the last run are
+    /// not kept.
     by_key: HashMap<Key, Option<usize>>,
 }
 
 // === impl Dependencies ===
 
 impl Dependencies {
-    /// Counts the bytes that a run depends on in place of those of the key's former run. Returns false where they are too many: then
-    /// nothing may be kept of it.
+    /// Counts the bytes of a run's dependencies in place of those of the key's previous run.
+    ///
+    /// Returns false if they are too many: then the dependencies of the run must not be kept.
     pub(super) fn keep(&self, key: &Key, bytes: usize) -> bool {
         let mut counted = self.0.lock();
         counted.forget(key);
@@ -44,12 +47,12 @@ impl Dependencies {
         fits
     }
 
-    /// Forgets a key: nothing is kept of it any more.
+    /// Forgets a key, whose dependencies are no longer kept.
     pub(super) fn forget(&self, key: &Key) {
         self.0.lock().forget(key);
     }
 
-    /// The number of keys of which nothing is kept, since that would be too much.
+    /// Returns the number of keys whose dependencies are not kept because they would be too many.
     pub(super) fn refused(&self) -> usize {
         self.0.lock().by_key.values().filter(|kept| kept.is_none()).count()
     }

@@ -1,4 +1,4 @@
-//! How a run ends: what the queue does with its key.
+//! Decides how a run ends: when the queue gives its key out again.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::{
     view::Demand,
 };
 
-/// How a run ends for the queue.
+/// The end of a run, for the queue.
 pub struct Ended {
-    /// What the queue does with the key.
+    /// The result of the run, which tells the queue what to do with the key.
     pub done: Done,
-    /// What changed while the key ran, of what it had read.
+    /// The causes that arose while the key ran: changes of what it had read.
     pub causes: Vec<Cause>,
-    /// What it would have read, had it been watched.
+    /// The watches that the run needs and that are not open.
     pub demands: Vec<Demand>,
-    /// Whether the key is to run once more when there is nothing else to do.
+    /// True if the key is to run once more when there is nothing else to do.
     pub confirm: bool,
 }
 
 // === impl Reconciler ===
 
 impl Reconciler {
-    /// How a run ends whose answer was carried out.
+    /// Returns how a run ends whose answer was carried out.
     pub(super) fn done(&self, planned: &Planned, turn: &Turn<'_>) -> Done {
         if let Some(retry) = &planned.retry {
             return Done::Failure(match retry {
@@ -36,7 +36,7 @@ impl Reconciler {
         }
         let resync = self.description(turn.key).map_or(0, |reconciler| reconciler.resync);
         let (after, cause) = match planned.plan.requeue.0 {
-            // An object that is gone has nothing to come back for.
+            // An object that is gone needs no resync.
             Requeue::ByDefault if turn.reconciled.object.is_none() => (0, Cause::Resync),
             Requeue::ByDefault => (resync, Cause::Resync),
             Requeue::After(milliseconds) => (milliseconds.max(1), Cause::Requeue),
@@ -55,7 +55,9 @@ impl Ended {
     }
 }
 
-/// Ends a run that has read what is past: the processor is not told of a failure, it reads again.
+/// Ends a run that read objects which have been deleted or made anew since.
+///
+/// The processor is not told of a failure: the key runs again and reads anew.
 pub(super) fn stale(gone: &[ObjectRef], report: &mut Report) -> Done {
     let names: Vec<String> = gone.iter().map(grant::display_ref).collect();
     let message = format!("{} was deleted or made anew since it was read", names.join(", "));
@@ -64,7 +66,8 @@ pub(super) fn stale(gone: &[ObjectRef], report: &mut Report) -> Done {
     Done::Failure(Again::BackOff)
 }
 
-/// When the key comes back by itself, whatever changes.
+/// Returns the delay after which the key runs again by itself, whatever changes; `None` if there is
+/// no such delay, or if the back-off decides.
 pub(super) fn delay(done: &Done) -> Option<Duration> {
     match done {
         Done::Success { requeue } => requeue.as_ref().map(|(after, _)| *after),

@@ -1,4 +1,4 @@
-//! What is done with an object that a run meets, also in the last runs of a processor that is to go.
+//! Decides what a run does with its object, also in the last runs of a processor that is to go.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -13,22 +13,25 @@ use crate::{
     view,
 };
 
-/// Stops the reconciles of an object while it is `true`.
+/// The annotation that pauses the reconciles of an object while it is `true`.
 const PAUSED: &str = "mortise.dev/paused";
 
-/// What is done with the reconciled object.
+/// The decision about the reconciled object.
 pub(super) enum Met {
-    /// Nothing, for this reason.
+    /// The object is left as it is, for this reason.
     Left(String),
-    /// The processor's finalizers are dropped from it.
+    /// The processor's finalizers are removed from the object.
     Released(Option<Value>),
-    /// The processor is called, with what it is given, and with all that is known of it.
+    /// The processor is called, with the JSON of the object that it is given, and with the whole
+    /// object as the store has it; `None` if the object is gone. In the last runs of a processor
+    /// that is to go, both say that the object is being deleted.
     Called(Option<String>, Option<Value>),
 }
 
 impl Reconciler {
     pub(super) fn meet(&self, known: view::Reconciled) -> Met {
-        // One that has left the selection is reconciled on while it holds one of the reconciler's finalizers, then it is gone.
+        // An object that has left the selection is still reconciled while it holds one of the
+        // reconciler's finalizers; then it counts as gone.
         let there = known.selected || known.held;
         let entry = known.entry.filter(|_| there);
         let (object, value) = match &entry {
@@ -54,7 +57,8 @@ impl Reconciler {
         Met::Called(given, value.map(|value| deleted(value, now)))
     }
 
-    /// The keys of the objects that hold one of its finalizers; none as long as they are not all known.
+    /// Returns the keys of the objects that hold one of the processor's finalizers; `None` as long
+    /// as not all of these objects are known.
     pub fn holding(&self, processor: &std::sync::Arc<str>) -> Option<Vec<Key>> {
         let holding = self.readable.holding(&self.parts.stores)?;
         let key = |reconciler: &str, namespace: Option<&str>, name: &str| {
@@ -64,14 +68,16 @@ impl Reconciler {
         Some(keys.collect())
     }
 
-    /// The objects that hold a finalizer of a former version which this one does not declare; see [`Readable::abandoned`].
+    /// Returns the objects that hold a finalizer that `former` declares and this version does not;
+    /// see [`Readable::abandoned`].
     ///
     /// [`Readable::abandoned`]: crate::view::Readable::abandoned
     pub(crate) fn abandoned(&self, former: &Self) -> Vec<(String, ObjectRef)> {
         self.readable.abandoned(&former.readable, &self.parts.stores)
     }
 
-    /// Drops the finalizers that the processor may have put on the object, and does nothing else.
+    /// Removes the finalizers that the processor may have put on the object, and changes nothing
+    /// else.
     pub(super) async fn let_go(&self, turn: &mut Turn<'_>) -> Done {
         let declared = self.description(turn.key).map(|of| of.finalizers.clone());
         let plan = Plan {
@@ -92,7 +98,7 @@ impl Reconciler {
     }
 }
 
-/// The object as if it were being deleted since now, unless it is anyway.
+/// Returns the object as if its deletion had begun now, unless it has begun already.
 fn deleted(mut object: Value, now: Timestamp) -> Value {
     let time = object
         .get_mut("metadata")
@@ -104,7 +110,7 @@ fn deleted(mut object: Value, now: Timestamp) -> Value {
     object
 }
 
-/// Whether somebody has stopped the reconciles of an object.
+/// Returns whether the reconciles of an object are paused by its annotation.
 pub(super) fn is_paused(object: &Entry) -> bool {
     object.annotation(PAUSED).as_deref() == Some("true")
 }

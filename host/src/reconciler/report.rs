@@ -1,4 +1,4 @@
-//! What came of one reconcile, for people, and the words for it.
+//! The report of one reconcile, for people, and the words for it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,61 +23,67 @@ use crate::{
     write::{Change, Withheld},
 };
 
-/// How much of a message an event holds (Kubernetes' own limit is 1024 bytes).
+/// The most characters of an event's message (Kubernetes' own limit is 1024 bytes).
 const EVENT_MESSAGE: usize = 1000;
 
-/// How long a text is that is told of a run: what is longer is read by nobody.
+/// The most bytes of a failure, a note or a denial in a report: longer texts are read by nobody.
 const LONGEST_TEXT: usize = 8 * 1024;
-/// And how many notes.
+/// The most notes in a report.
 const NOTES: usize = 50;
 
-/// What came of one reconcile, for people.
+/// The report of one reconcile, for people.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// Who was run.
+    /// The key that was run.
     pub key: Key,
-    /// On what; none where the processor was removed before the run could begin.
+    /// The version of the processor that ran; `None` if the processor was removed before the run
+    /// could begin.
     pub version: Option<Arc<Version>>,
     /// The kind of the reconciled object.
     pub kind: Kind,
-    /// Why.
+    /// The first few causes of the run.
     pub causes: Vec<Cause>,
-    /// More causes than are kept.
+    /// The number of further causes, which are not kept.
     pub more_causes: usize,
-    /// How many runs in a row had failed before.
+    /// The number of runs in a row that had failed before.
     pub attempt: u32,
-    /// How long it took, writes included.
+    /// The duration of the run, writes included.
     pub took: Duration,
     /// The writes, in their order.
     pub changes: Vec<Change>,
-    /// The writes that were not made, of a processor that only observes, in their order.
+    /// The writes that were not made, in their order, because the processor only observes.
     pub withheld: Vec<Withheld>,
-    /// How many writes were left out since they would have changed nothing.
+    /// The number of writes that were not sent because they would have changed nothing.
     pub unchanged: usize,
-    /// What people should know: who takes whose fields, what is waited for, that the object is paused.
+    /// Notes for people: whose fields were taken, what the run waits for, that the object is
+    /// paused.
     pub notes: Vec<String>,
-    /// What was refused for want of rights of the processor's account, and the reads that are not declared.
+    /// The reads and writes that were refused, because the processor's account lacks a right or
+    /// because the processor does not declare them.
     pub denied: Vec<Denial>,
-    /// What the guest said.
+    /// The lines that the guest wrote.
     pub log: Vec<Line>,
-    /// Why it failed.
+    /// The reason of the failure, if the run failed.
     pub failure: Option<String>,
-    /// Whether the processor broke: it trapped, passed a limit, or returned an outcome that is not valid.
+    /// True if the processor broke: it trapped, passed a limit, or returned an outcome that is not
+    /// valid.
     pub broke: bool,
-    /// When it runs again though nothing changes.
+    /// The delay after which the key runs again though nothing changes, if any.
     pub again: Option<Duration>,
-    /// Whether it was left out, since it is known what would have come of it: then the record is that of its last run.
+    /// True if the key was skipped, because nothing that it read has changed: then the record is
+    /// that of its last run.
     pub skipped: bool,
-    /// Whether the host cancelled its call: it says nothing of the processor, and the key runs again.
+    /// True if the host cancelled the call: the report says nothing of the processor, and the key
+    /// runs again.
     pub cancelled: bool,
-    /// What it read, and what came of it, as plain data.
+    /// The run record: what the run read and what came of it, as plain data.
     pub record: Arc<Record>,
 }
 
 // === impl Report ===
 
 impl Report {
-    /// A report that says nothing but who was run and why.
+    /// Creates a report with nothing but the key, the causes and the attempt of a run.
     pub fn new(run: &Run) -> Self {
         Self {
             key: run.key.clone(),
@@ -102,22 +108,22 @@ impl Report {
         }
     }
 
-    /// The span that the reconcile ran in, for what is said of it afterwards.
+    /// Returns the span of the reconcile, for log lines about it that are written later.
     pub fn span(&self) -> Span {
         span(&self.key, &self.kind, self.version.as_ref().map(|version| version.digest))
     }
 
-    /// How many questions it asked.
+    /// Returns the number of reads of the run.
     pub fn reads(&self) -> usize {
         self.record.reads.len()
     }
 
-    /// How many bytes of objects it was given in answer.
+    /// Returns the bytes of the objects that the reads gave.
     pub fn read_bytes(&self) -> usize {
         self.record.read_bytes()
     }
 
-    /// Takes in what a run was refused: the first few, and how many more there were.
+    /// Adds the first few denials of a run, and a note with the number of the others.
     pub(super) fn deny(&mut self, (denials, mut more): (Vec<Denial>, usize)) {
         for denial in denials {
             if self.denied.len() < bounds::DENIALS {
@@ -131,8 +137,10 @@ impl Report {
         }
     }
 
-    /// Masks in what is told of the run the values of the Secrets that it has read, and cuts it. What the run has written, events among
-    /// it, is written as it was wanted.
+    /// Masks the values of the Secrets that the run has read in the texts of the report, and cuts
+    /// these texts.
+    ///
+    /// Objects and events that the run has written are not masked.
     pub(super) fn mask(&mut self, reads: &Reads) {
         if self.notes.len() > NOTES {
             let more = self.notes.len() - NOTES;
@@ -152,7 +160,7 @@ impl Report {
         self.denied.iter_mut().for_each(|denial| denial.each_text(|text| cut(text, LONGEST_TEXT)));
     }
 
-    /// What is told of the run that the processor may have said.
+    /// Returns the texts of the report that may come from the processor.
     fn texts(&self) -> impl Iterator<Item = &str> {
         let log = self.log.iter().flat_map(|line| {
             let fields = line.fields.iter().flat_map(|(name, value)| [name, value]);
@@ -162,7 +170,7 @@ impl Report {
         told.chain(self.denied.iter().flat_map(Denial::texts))
     }
 
-    /// Changes each of these.
+    /// Calls `change` with each text that `texts` returns.
     fn each_text(&mut self, mut change: impl FnMut(&mut String)) {
         self.failure.iter_mut().chain(&mut self.notes).for_each(&mut change);
         for line in &mut self.log {
@@ -175,13 +183,13 @@ impl Report {
         self.denied.iter_mut().for_each(|denial| denial.each_text(&mut change));
     }
 
-    /// The record, which nobody else holds until the run ends.
+    /// Returns the record to be changed: it has no other owner until the run ends.
     pub(super) fn record_mut(&mut self) -> &mut Record {
         Arc::make_mut(&mut self.record)
     }
 }
 
-/// What every line of the log says that is said of a reconcile.
+/// Creates the span of a reconcile, whose fields are on each of its log lines.
 pub(super) fn span(key: &Key, kind: &Kind, digest: Option<Digest>) -> Span {
     info_span!(
         "reconcile",
@@ -193,7 +201,7 @@ pub(super) fn span(key: &Key, kind: &Kind, digest: Option<Digest>) -> Span {
     )
 }
 
-/// What was refused, on one line.
+/// Describes the refused writes on one line.
 pub(super) fn describe(failures: &[WriteFailure]) -> String {
     let texts: Vec<String> = failures
         .iter()
@@ -213,7 +221,7 @@ pub(super) fn describe(failures: &[WriteFailure]) -> String {
     texts.join("; ")
 }
 
-/// Why something cannot be read.
+/// Returns the reason why something cannot be read.
 pub(super) fn why(error: &ReadError) -> &str {
     match error {
         ReadError::UnknownKind => "the cluster does not serve its kind",
@@ -221,7 +229,7 @@ pub(super) fn why(error: &ReadError) -> &str {
     }
 }
 
-/// A message as long as an event holds.
+/// Cuts a message to the length that an event holds.
 pub(super) fn shortened(message: &str) -> String {
     shortened_to_characters(message, EVENT_MESSAGE)
 }
@@ -233,7 +241,8 @@ mod tests {
     use super::*;
     use crate::{contract::Level, fixture, processor::Source, store::Entry};
 
-    /// What is told of a run that says this, and has read an object of this kind which holds a password.
+    /// Builds the report of a run with this text in it, which has read an object of this kind that
+    /// holds a password.
     fn told(kind: &str, text: &str) -> Report {
         let metadata =
             json!({"name": "s", "namespace": "shop", "uid": "u", "resourceVersion": "1"});

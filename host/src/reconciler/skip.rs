@@ -1,11 +1,13 @@
-//! Runs that are left out: what their keys saw the last time, and what they left, is as it was, so the same would come of them.
+//! Skips the keys whose run would have the result of their last one, because everything that the
+//! last run saw and left is as it was.
 //!
-//! *Guarantee.* A key is left out only if it is due though nothing has changed that the host knows of, and if everything that its
-//! last run was recorded to have seen and left has the same digest now. *Why that is enough*: a processor is a function of what it
-//! reads; what is no function of that (the time, random bytes, the network) makes a record that is not skippable.
+//! *Guarantee.* A key is skipped only if it is due though nothing has changed that the host knows
+//! of, and if everything that its last run was recorded to have seen and left has the same digest
+//! now. *Why that is enough*: a processor is a function of what it reads; whatever is no function
+//! of that (the time, random bytes, the network) makes a record that is not skippable.
 //!
-//! A key that was looked at in this start is left as it is: what it read goes on to trigger it. For one that was not, what it read is
-//! handed to the triggers as if it had run.
+//! The dependencies of a key that has run or been verified in this start stay with the triggers.
+//! The dependencies of any other key are handed to the triggers as if it had run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,17 +27,20 @@ use crate::{
     view::{Reads, View},
 };
 
-/// What a key is known to have seen and left, and how that was found out.
+/// A run record that was verified and still holds.
 struct Standing {
     record: Arc<Record>,
-    /// What it reads, to be handed to the triggers; none where they have it.
+    /// The dependencies to be handed to the triggers; `None` if the triggers have them.
     reads: Option<Reads>,
 }
 
 // === impl Reconciler ===
 
 impl Reconciler {
-    /// Leaves a run out, if it is known what would come of it. Else gives back what the triggers were told of its beginning.
+    /// Skips a key whose run record still holds.
+    ///
+    /// Otherwise returns, as the error, the beginning of the run if the triggers were already told
+    /// of it.
     pub(super) async fn skip(
         &self,
         run: &mut Run,
@@ -47,7 +52,7 @@ impl Reconciler {
         let held = self.parts.records.held(&run.key);
         let is_former = matches!(held, Some(Held::Former(_)));
         let is_known = matches!(held, Some(Held::Known(_)));
-        // What changes from now on, and is not seen by what follows, is told at the end.
+        // `ran` tells at the end which later changes the verification did not see.
         let began = is_former.then(|| enter(run));
         if !self.parts.skips || !is_due(run, is_known) {
             return Err(began);
@@ -85,7 +90,8 @@ impl Reconciler {
         }
     }
 
-    /// Whether all that a skippable run has seen and left is so now; what it reads, if so. `asked` are the reads of its record.
+    /// Verifies that everything a skippable run saw and left is so now, and returns what it reads.
+    /// `asked` are the reads of its record.
     async fn look(
         &self,
         reference: &ObjectRef,
@@ -124,7 +130,7 @@ impl Reconciler {
         reference: &ObjectRef,
         record: &Record,
     ) -> Result<Arc<Entry>, MustRun> {
-        // The run says why it cannot be read.
+        // The run reports why the object cannot be read.
         view.check_reconciled(reference).await.map_err(|_| MustRun::Unreadable)?;
         let known = view.reconciled(reference, record.key.reconciler());
         let known = known.map_err(|_| MustRun::Unreadable)?;
@@ -138,7 +144,8 @@ impl Reconciler {
 
     fn look_at_written(&self, wrote: &Wrote, view: &View) -> Result<(), MustRun> {
         let record::Object { kind, namespace, name, .. } = &wrote.of;
-        // What it read of it a moment ago, or what is known of it now: what changes in between is told at the end.
+        // The object as it was just read, or as the store has it now: a change in between is told
+        // at the end.
         let entry =
             view.answered(kind, namespace.as_deref(), name).cloned().or_else(|| {
                 match self.parts.stores.known_by_name(kind, namespace.as_deref(), name) {
@@ -176,7 +183,7 @@ impl Reconciler {
         if is_gone { Ok(()) } else { Err(MustRun::Removed) }
     }
 
-    /// Ends a run that is not made.
+    /// Ends a run that is skipped.
     fn leave_out(
         &self,
         reference: &ObjectRef,
@@ -193,7 +200,8 @@ impl Reconciler {
         let done = Done::Success { requeue: after.map(|after| (after, Cause::Resync)) };
         let mut ended = Ended { done, ..Ended::nothing() };
         if let (Some(began), Some(mut reads)) = (began, reads) {
-            // Nobody else holds what was just read from the disk: it is taken over without a copy.
+            // The record was just read from disk and has no other owner: it is taken over without a
+            // copy.
             let mut adopted = Arc::unwrap_or_clone(record);
             reads.resume(&mut adopted);
             ended.causes = triggers.lock().ran(began, &mut reads);
@@ -212,15 +220,19 @@ impl Reconciler {
         ended
     }
 
-    /// Those who want what is this key's are told its name.
+    /// Tells the writer which key these field managers belong to, so that a conflict over their
+    /// fields can name the key.
     fn introduce(&self, key: &Key, reference: &ObjectRef) {
         let reconciled = Reconciled { reference: reference.clone(), object: None };
         self.parts.writer.introduce(&self.context(key, &reconciled));
     }
 
-    /// Whether a key is to run once more when there is nothing else to do, so that a later run of it can be left out: since it asked
-    /// for the time, which it may not do when nothing has changed, since it was told that it had failed before, or since it read what
-    /// it then wrote itself.
+    /// Returns whether a key is to run once more when there is nothing else to do, so that later
+    /// runs of it can be skipped.
+    ///
+    /// That is so if the run asked for the time, which the next one may not do when nothing has
+    /// changed; if it was told that earlier runs had failed; or if it read what it then wrote
+    /// itself.
     pub(super) async fn is_to_be_confirmed(
         &self,
         run: &Run,
@@ -231,7 +243,8 @@ impl Reconciler {
         if !self.parts.skips || is_confirmation || self.loaded.settings.mode != Mode::Reconcile {
             return false;
         }
-        // With nothing changed it has asked then, too: one that always asks is not run twice at each resync.
+        // A resync had nothing changed either, and asked all the same: a processor that always asks
+        // for the time is not run twice at each resync.
         let is_resync = || run.causes.iter().all(|cause| *cause == Cause::Resync);
         match report.record.skippable() {
             Err(NotSkippable::Clock | NotSkippable::AfterFailure) => !is_resync(),
@@ -244,8 +257,11 @@ impl Reconciler {
     }
 }
 
-/// Whether a key was given out though nothing has changed that the host knows of. Of one that was not looked at in this start it knows
-/// nothing: what it is told of may be the first lists, and what has changed before those shows itself.
+/// Returns whether a key was given out though nothing has changed that the host knows of.
+///
+/// The host knows nothing of a key that has not run or been verified in this start: the objects and
+/// lists that queued it may be the first ones, and an earlier change shows when the record is
+/// verified.
 fn is_due(run: &Run, is_known: bool) -> bool {
     let is_no_change = |cause: &Cause| match cause {
         Cause::Start | Cause::Resync => true,
@@ -256,7 +272,7 @@ fn is_due(run: &Run, is_known: bool) -> bool {
     run.attempt == 0 && are_all && run.causes.iter().all(is_no_change)
 }
 
-/// Whether the run has applied an object itself.
+/// Returns whether the run has applied the object itself.
 fn is_written(record: &Record, pruned: &Pruned, entry: &Entry) -> bool {
     let kind = &pruned.of.kind;
     record.wrote.iter().any(|wrote| {

@@ -1,4 +1,5 @@
-//! A run that leaves nothing behind: a new version is tried before it takes the place of one that works.
+//! Tries a new version of a processor, before it is swapped in for one that works, with a run that
+//! leaves nothing behind.
 
 use super::{Reconciler, Refused, Report, Turn, ending::Met};
 use crate::{
@@ -13,21 +14,24 @@ use crate::{
 pub enum Tried {
     /// The processor returned a valid outcome, or a failure of its own.
     Well,
-    /// In words: it trapped, passed a limit, or returned an outcome that is not valid.
+    /// The processor trapped, passed a limit, or returned an outcome that is not valid; the text
+    /// says which.
     Broke(String),
-    /// The object or the cluster keeps it from being tried with this object: that says nothing of it.
+    /// The object or the cluster prevents a trial with this object, which says nothing about the
+    /// version.
     Not,
 }
 
 impl Reconciler {
-    /// The kinds of the objects that it is called for.
+    /// Returns the kinds of the objects that the processor is called for.
     pub fn reconciled_kinds(&self) -> Vec<Kind> {
         let reconcilers = self.loaded.description.reconcilers.iter();
         reconcilers.map(|reconciler| reconciler.of.kind.clone()).collect()
     }
 
-    /// Calls the processor for a key and checks the answer, as a run would. Nothing is written, recorded, counted, logged or waited
-    /// for.
+    /// Calls the processor for a key and checks the answer, as a run would.
+    ///
+    /// Nothing is written, recorded, counted, logged or waited for.
     pub async fn try_out(&self, key: &Key) -> Tried {
         let Some(reference) = self.object_of(key) else { return Tried::Not };
         let mut view = self.view();
@@ -38,7 +42,7 @@ impl Reconciler {
         let request = self.request(key, &reference, object, 0);
         let called = self.loaded.processor.try_out(view, &request, self.moment()).await;
         let reconciled = Reconciled { reference, object: value };
-        // Of this one nobody will hear.
+        // This report is dropped.
         let mut report =
             Report::new(&Run { key: key.clone(), causes: Vec::new(), more_causes: 0, attempt: 0 });
         let reads = called.view.finish();
@@ -56,7 +60,7 @@ impl Reconciler {
 }
 
 impl Refused {
-    /// Whether another version of the processor would help.
+    /// Returns whether another version of the processor would help.
     pub(super) fn is_processors(&self) -> bool {
         match self {
             Self::Processor(error) => error.is_processors(),
