@@ -1,5 +1,8 @@
-//! One call's reads: answered from snapshots that are taken on first use of a kind, checked against what was declared, and
-//! recorded, so that a change of anything that was read can trigger the run again.
+//! Answers the reads of one call.
+//!
+//! Reads are answered from a snapshot of each kind, taken when the call first uses the kind. They
+//! are checked against the processor's declarations, and recorded, so that a change of anything
+//! that was read can trigger the run again.
 
 mod again;
 mod allowed;
@@ -29,13 +32,14 @@ use crate::processor::bounds::{self, text::shortened};
 use crate::record::{self, Question, Stood};
 use crate::store::{Entry, KindSnapshot, Query, Rendered, Shape, Snapshot, StoreId, Stores};
 
-/// How much of JSON a page of a list holds at most, unless one object alone is larger.
+/// The most bytes of JSON on one page of a list, unless one object alone is larger.
 pub const PAGE_BYTES: usize = 1 << 20;
 
-/// Bytes of a stored object that are looked at count as much as one that is given.
+/// The bytes of a stored object that count as much as one byte of a page: cutting a large object
+/// down takes time too.
 const LOOKED_AT: usize = 16;
 
-/// What one call reads from.
+/// The stores, the declarations and the rights that one call reads with, and its reads.
 #[derive(Debug)]
 pub struct View {
     stores: Stores,
@@ -43,16 +47,17 @@ pub struct View {
     page_bytes: usize,
     /// The few kinds that a call reads, each as it was at its first use.
     kinds: Vec<Arc<KindSnapshot>>,
-    /// Where the store stood that the read which is being answered was answered from.
+    /// The position of the store that the current read is answered from.
     stood: Option<Stood>,
     reads: Reads,
-    /// What the processor's account may do; none: all that the host may.
+    /// The rights of the processor's account; `None` if it may read all that the host may.
     rights: Option<Arc<Rights>>,
-    /// What was read live: in one call, each object is read once.
+    /// The objects that were read live: in one call, each object is read once.
     live: HashMap<ObjectRef, Option<Arc<Entry>>>,
-    /// Bytes of those that were read last and are not counted yet.
+    /// The bytes of live objects that `take_fetched` has not returned yet.
     fetched: usize,
-    /// Nothing is kept of the read that is being answered: it is not declared, and not one of the first few of these.
+    /// True if the current read is not recorded: it is not declared, and not one of the first few
+    /// such reads.
     forgets: bool,
     /// The selection that was listed last: a call often lists several kinds by the same labels.
     listed: Option<Listed>,
@@ -61,23 +66,23 @@ pub struct View {
 /// The object that a call is about.
 #[derive(Clone, Debug, Default)]
 pub struct Reconciled {
-    /// It, as it is kept; none where it is gone.
+    /// The object as the store has it; `None` if it is gone.
     pub entry: Option<Arc<Entry>>,
-    /// It, as the processor is given it.
+    /// The JSON of the object that the processor is given; `None` if it is gone.
     pub json: Option<String>,
-    /// Whether it is in the reconciler's selection.
+    /// True if the object is in the reconciler's selection.
     pub selected: bool,
-    /// Whether it holds one of the reconciler's finalizers.
+    /// True if the object holds one of the reconciler's finalizers.
     pub held: bool,
 }
 
-/// An object as it is kept, and what of it is to be given.
+/// An object as the store has it, and the fields of it that are to be given.
 type Kept = (Arc<Entry>, Arc<Fields>);
 
 /// The objects of a page, and the token of the next one.
 type Paged = (Vec<Rendered>, Option<String>);
 
-/// What a page is taken from: the selected objects after a place.
+/// The source of a page: the selected objects after a position.
 struct Listing {
     query: Arc<Query>,
     fields: Arc<Fields>,
@@ -85,7 +90,7 @@ struct Listing {
     answering: Answering,
 }
 
-/// A selection, whatever its kind and fields, and what it is compared as.
+/// A selection without its kind and fields, and the query that was parsed from it.
 #[derive(Debug)]
 struct Listed {
     namespace: Option<String>,
@@ -95,31 +100,31 @@ struct Listed {
     query: Arc<Query>,
 }
 
-/// A store that can answer.
+/// A store that can answer a read.
 struct Answering {
     store: StoreId,
     kind: Arc<Kind>,
     snapshot: Snapshot,
 }
 
-/// Gives objects cut down to fields.
+/// Cuts objects down to fields.
 struct Cut<'a> {
     fields: &'a Fields,
-    /// Whether the objects of the shape met last hold nothing else.
+    /// The shape of the last object, and whether its fields are exactly the ones to be given.
     met: Option<(Arc<Shape>, bool)>,
 }
 
 // === impl View ===
 
 impl Default for View {
-    /// A view in which nothing can be read.
+    /// Creates a view in which nothing can be read.
     fn default() -> Self {
         Self::new(Stores::new(), Arc::default(), PAGE_BYTES)
     }
 }
 
 impl View {
-    /// A view of what is known from now on, at the first use of each kind.
+    /// Creates a view that takes the snapshot of each kind at its first use, from now on.
     pub fn new(stores: Stores, readable: Arc<Readable>, page_bytes: usize) -> Self {
         let reads = Reads::new(stores.clone());
         Self {
@@ -137,16 +142,19 @@ impl View {
         }
     }
 
-    /// The same for a processor with an account: what is read by [`View::get_allowed`] and [`View::list_allowed`] is no more than
-    /// the account may read.
+    /// Limits [`View::get_allowed`] and [`View::list_allowed`] to what the processor's account may
+    /// read, if it has one.
     #[must_use]
     pub fn with_rights(self, rights: Option<Arc<Rights>>) -> Self {
         Self { rights, ..self }
     }
 
-    /// The object that the call is about. A change of it, of its status only where the reconciler says so, triggers the run
-    /// again. Of a run whose object is gone (or has left the selection and holds none of the reconciler's finalizers) nothing
-    /// else triggers: it is the last one, until the object is back.
+    /// Reads the object that the call is about.
+    ///
+    /// A change of the object triggers the run again; a change of its status does so only if the
+    /// reconciler says so. If the object is gone, or has left the selection and holds none of the
+    /// reconciler's finalizers, nothing else triggers the run: it is the last one until the object
+    /// is back.
     pub fn reconciled(
         &mut self,
         of: &ObjectRef,
@@ -178,7 +186,7 @@ impl View {
         Ok(Reconciled { entry: Some(Arc::clone(entry)), json: Some(rendered.json), selected, held })
     }
 
-    /// One object.
+    /// Reads one object.
     pub fn get(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError> {
         let answer = self.find(of, fields);
         self.record_get(of, fields, answer)
@@ -207,7 +215,7 @@ impl View {
         Ok(found.map(|(entry, fields)| Cut::new(&fields).give(&entry)))
     }
 
-    /// One object as it is kept, and what of it is to be given.
+    /// Finds one object as the store has it, and the fields of it that are to be given.
     fn find_kept(&mut self, of: &ObjectRef, fields: &[String]) -> Result<Option<Kept>, ReadError> {
         let readable = Arc::clone(&self.readable);
         let (namespace, mut found) = (of.namespace.as_deref(), None);
@@ -228,8 +236,10 @@ impl View {
         Ok(found)
     }
 
-    /// A page of a list, ordered by namespace and name. The pages of one selection show one state; a token may be used again,
-    /// also in a later call, and then goes on after the same name.
+    /// Reads a page of a list, ordered by namespace and name.
+    ///
+    /// The pages of one selection show one state. A token may be used again, also in a later call,
+    /// and then goes on after the same name.
     pub fn list(
         &mut self,
         of: &Selection,
@@ -250,7 +260,7 @@ impl View {
         if self.is_forgotten(answer.as_ref().err()) {
             return answer.map(|_| Page { objects: Vec::new(), next: None });
         }
-        // What was read of a Secret may be what is asked with.
+        // The arguments of the read may hold what was read of a Secret.
         let secret = self.reads.saw_secret() || record::is_secret(&of.kind);
         let (kind, fields) = (self.stores.shared_kind(&of.kind), self.readable.shared(&of.fields));
         let question = Question::List {
@@ -264,8 +274,11 @@ impl View {
         Ok(Page { objects: objects.into_iter().map(|rendered| rendered.json).collect(), next })
     }
 
-    /// Returns whether nothing is kept of a read that is refused as long as the declaration is as it is: its texts are any that the guest
-    /// thought of. The first few that are not declared are told again after a restart.
+    /// Returns whether the current read is not recorded: it is refused as long as the declaration
+    /// is as it is.
+    ///
+    /// The arguments of such a read may be any text that the guest thought of. The first few
+    /// undeclared reads are recorded all the same, so that they are reported again after a restart.
     fn is_forgotten(&mut self, error: Option<&ReadError>) -> bool {
         let forgets = std::mem::take(&mut self.forgets);
         forgets || matches!(error, Some(ReadError::Invalid(_)))
@@ -276,12 +289,12 @@ impl View {
         self.reads.asked_with(bytes);
     }
 
-    /// Bytes of the objects that were read live since the last time.
+    /// Returns the bytes of the objects that were read live since the last call of this function.
     pub(crate) fn take_fetched(&mut self) -> usize {
         std::mem::take(&mut self.fetched)
     }
 
-    /// What a page is taken from.
+    /// Finds the source of a page, and notes the read.
     fn listing(&mut self, of: &Selection, from: Option<&str>) -> Result<Listing, ReadError> {
         let query = self.query(of)?;
         let readable = Arc::clone(&self.readable);
@@ -295,7 +308,7 @@ impl View {
         Ok(Listing { query, fields, after, answering })
     }
 
-    /// What a selection is compared as.
+    /// Parses a selection, or returns the query of the last one if it is the same.
     fn query(&mut self, of: &Selection) -> Result<Arc<Query>, ReadError> {
         if let Some(listed) = self.listed.as_ref().filter(|listed| listed.is_of(of)) {
             return Ok(Arc::clone(&listed.query));
@@ -314,7 +327,7 @@ impl View {
         let after = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
         for entry in answering.snapshot.select(&query, after) {
             let rendered = cut.give(entry);
-            // To cut a large object down takes time though little of it is given.
+            // Cutting a large object down takes time though little of it is given.
             bytes += rendered.json.len().max(entry.bytes() / LOOKED_AT);
             if objects.len() >= most || (bytes > self.page_bytes && !objects.is_empty()) {
                 return Ok((objects, last.map(|last: &Arc<Entry>| page::write(of, last))));
@@ -326,19 +339,21 @@ impl View {
         Ok((objects, None))
     }
 
-    /// A view for a later call of the same run, in which what an earlier one has read may turn up.
+    /// Makes this the view of a later call of the same run, which may be told what an earlier call
+    /// has read.
     #[must_use]
     pub fn after(mut self, earlier: &Reads) -> Self {
         self.reads.comes_after(earlier);
         self
     }
 
-    /// All that was read.
+    /// Returns all reads of the call.
     pub fn finish(self) -> Reads {
         self.reads
     }
 
-    /// The store that can answer a query with these fields.
+    /// Finds the store that can answer a query with these fields. If there is none, the run waits
+    /// for one.
     fn answering(
         &mut self,
         kind: &Kind,
@@ -356,7 +371,8 @@ impl View {
         let answering = answering(&all, query, fields, self.readable.limited());
         if let Err(error) = &answering {
             self.reads.waits_for(&all.kind, *error == ReadError::UnknownKind);
-            // Another's watch may be of all these objects, and bring less of them.
+            // The watch of another processor may cover all these objects, and hold fewer of their
+            // fields.
             let store = all.covering(query, Some(fields));
             if store.is_none_or(|(_, snapshot)| !can_answer(snapshot.shape(), query, fields)) {
                 self.reads.demands(self.readable.demand(kind, query));
@@ -365,7 +381,7 @@ impl View {
         answering
     }
 
-    /// Notes where a read is refused since it is not declared.
+    /// Notes a denial if a read is not declared.
     fn declared<T>(
         &mut self,
         verb: &'static str,
@@ -427,7 +443,7 @@ fn unavailable(kind: &Kind, why: &str) -> ReadError {
     ReadError::Unavailable(format!("{}: {why}", crate::grant::display_kind(kind)))
 }
 
-/// Whether what is kept of objects is all that the query and the fields ask for.
+/// Returns whether a store's shape holds everything that the query and the fields ask for.
 fn can_answer(shape: &Shape, query: &Query, fields: &Fields) -> bool {
     shape.fields.covers_all(fields) && query.matching().all(|(path, _)| shape.can_match(path))
 }
@@ -459,7 +475,8 @@ impl<'a> Cut<'a> {
         Self { fields, met: None }
     }
 
-    /// The object, from what is kept of it as it is where nothing more is kept.
+    /// Renders the object; from the stored JSON as it is, if the store keeps nothing but these
+    /// fields.
     fn give(&mut self, entry: &Entry) -> Rendered {
         let is_met = self.met.as_ref().filter(|(shape, _)| Arc::ptr_eq(shape, entry.shape()));
         let is_same =

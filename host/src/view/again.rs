@@ -1,4 +1,5 @@
-//! Recorded questions, asked again: would a run be told what the last one was?
+//! Asks the questions of a run record again, to find out whether a run would be given the same
+//! answers.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,16 +13,19 @@ use crate::{
     store::{Entry, StoreId},
 };
 
-/// More lists than the keys of a processor have in common.
+/// The most answers that are remembered: more lists than the keys of a processor have in common.
 const REMEMBERED: usize = 1024;
-/// So many objects are looked at sooner than an answer is found again.
+/// The most objects that are looked at one by one, which is then quicker than to find a remembered
+/// answer.
 const FEW: usize = 16;
 
-/// Answers to lists, for all keys of one version of a processor: what many ask is looked for once as long as nothing changes.
+/// The answers to lists, for all keys of one version of a processor: a list that many keys read is
+/// looked for once as long as nothing changes.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Mutex<HashMap<Question, Answer>>);
 
-/// What a store answered at a moment. Numbers of changes are never used twice, so it is the same as long as the store's is.
+/// A store's answer when it had a sequence number. Numbers of changes are never used twice, so the
+/// answer is the same as long as the store's number is.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
     store: StoreId,
@@ -52,13 +56,16 @@ impl Answers {
 // === impl View ===
 
 impl View {
-    /// Makes room for what a run is known to read and write.
+    /// Reserves memory for the reads and writes that a run is known to make.
     pub(crate) fn reserve(&mut self, reads: usize, writes: usize) {
         self.reads.reserve(reads, writes);
     }
 
-    /// Asks a recorded question once more, and says what the digest of its answer is now; none where it cannot be asked, since
-    /// nobody but a run knows its texts. It is noted and recorded as the run would have it.
+    /// Asks a recorded question once more, and returns the digest of its answer now. The read is
+    /// noted and recorded as in a run.
+    ///
+    /// Returns `None` if the question cannot be asked, since only a run knows its texts, or if it
+    /// is now refused whatever objects there are.
     pub(crate) async fn ask_again(
         &mut self,
         asked: record::Read,
@@ -72,7 +79,7 @@ impl View {
                 if self.is_at_hand(&of.kind, place) {
                     self.get_again(asked, &reference, &fields);
                 } else {
-                    // What is found, or why nothing is, stands in the record.
+                    // The recorded read holds the answer, or the reason why there is none.
                     let _ = self.get_allowed(&reference, &fields).await;
                 }
             }
@@ -88,11 +95,11 @@ impl View {
                 }
             }
         }
-        // Of one that is refused now whatever there is, nothing is written down.
+        // A read that is now refused, whatever objects there are, is not recorded.
         self.reads.records().get(before).map(|read| read.answer)
     }
 
-    /// As [`View::get`], where nobody needs the object.
+    /// Reads one object as [`View::get`] does, for a caller that does not need the object.
     fn get_again(&mut self, asked: record::Read, of: &ObjectRef, fields: &[String]) {
         let answer = self.find_kept(of, fields);
         if let Ok(found) = &answer
@@ -104,7 +111,7 @@ impl View {
         drop(self.record_get(of, fields, answer.map(|found| found.map(given))));
     }
 
-    /// As [`View::list`], where nobody needs the objects.
+    /// Reads a page as [`View::list`] does, for a caller that does not need the objects.
     fn list_again(
         &mut self,
         asked: record::Read,
@@ -112,7 +119,7 @@ impl View {
         (limit, from): (u32, Option<&str>),
         answers: &Answers,
     ) {
-        // What is not answered is recorded by who says why.
+        // The list fails again, and records why.
         let Ok(listing) = self.listing(of, from) else { return drop(self.list(of, limit, from)) };
         let Listing { query, after, answering, .. } = &listing;
         let (store, sequence) = (answering.store, answering.snapshot.sequence());
@@ -139,22 +146,27 @@ impl View {
         }
     }
 
-    /// Writes down an answer. Nobody keeps it for long, so it holds what it was read with, and nothing is looked for that others share.
+    /// Records a read. The record is not kept for long, so it holds the texts of the old one, and
+    /// no shared copies of them are looked for.
     fn record_again(&mut self, read: record::Read) {
         let stood = self.stood.take();
         self.reads.record_known(record::Read { stood, ..read });
     }
 }
 
-/// Whether these are the objects of a recorded answer, with all that was kept of them. Then nothing has to be made of them anew: what a
-/// processor is given follows from what is kept.
+/// Returns whether these are the objects of a recorded answer, with everything that the store kept
+/// of them.
+///
+/// If so, they need not be rendered again: what a processor is given follows from what the store
+/// keeps.
 fn is_as_kept<'a>(asked: &record::Read, now: impl Iterator<Item = &'a Arc<Entry>>) -> bool {
     let secret = record::is_secret(asked.question.kind());
     of_kept(secret, now) == asked.kept.unwrap_or(asked.answer)
 }
 
 impl View {
-    /// An object as it was read; none if it was not, or if so much was read that the store finds it sooner.
+    /// Returns an object as it was read; `None` if it was not read, or if so much was read that the
+    /// store finds it sooner.
     pub(crate) fn answered(
         &self,
         kind: &Kind,
@@ -164,7 +176,7 @@ impl View {
         if self.reads.answers() > FEW { None } else { self.reads.find(kind, namespace, name) }
     }
 
-    /// What a run of the object would be recorded to have been given; see [`View::reconciled`].
+    /// Returns the digest of the object that a run would record; see [`View::reconciled`].
     pub(crate) fn object_digest(&self) -> Option<Digest> {
         self.reads.object()
     }
@@ -183,7 +195,7 @@ mod tests {
         view::Readable,
     };
 
-    /// What happens to one of three things, or to nothing that is looked at.
+    /// A change of one of three things, or of an object that nothing reads.
     #[derive(Clone, Debug)]
     enum Step {
         Set { name: u8, label: u8, value: u8 },
@@ -242,7 +254,7 @@ mod tests {
                 feed.end_list();
             }
             let new = || View::new(stores.clone(), Arc::clone(&readable), super::super::PAGE_BYTES);
-            // The same for all steps: what was known of a former state must not be told of a later one.
+            // Shared by all steps: an answer for a former state must not be given for a later one.
             let answers = Answers::default();
             let mut first = new();
             asked(&mut first);

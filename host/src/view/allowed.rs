@@ -1,4 +1,4 @@
-//! Reads of a processor with an account: no more than the account may read.
+//! Limits the reads of a processor with an account to what the account may read.
 
 use std::sync::Arc;
 
@@ -12,8 +12,10 @@ use crate::processor::bounds::text;
 use crate::store::{Entry, Query, Rendered};
 
 impl View {
-    /// One object, as [`View::get`] gives it where the account may watch it too; where it may get it only, as it is in the cluster
-    /// now. What is read so triggers nothing.
+    /// Reads one object, as [`View::get`] does if the account may watch it too.
+    ///
+    /// If the account may only get the object, the answer is the object as it is in the cluster
+    /// now; a later change of it triggers nothing.
     pub async fn get_allowed(
         &mut self,
         of: &ObjectRef,
@@ -38,7 +40,8 @@ impl View {
         }
     }
 
-    /// A page of a list, as [`View::list`] gives it, where the account may list and watch these objects.
+    /// Reads a page of a list, as [`View::list`] does, if the account may list and watch these
+    /// objects.
     pub async fn list_allowed(
         &mut self,
         of: &Selection,
@@ -59,12 +62,13 @@ impl View {
         }
     }
 
-    /// Whether a read may be answered from the store, and that is known: nobody has to be asked.
+    /// Returns whether it is known that a read may be answered from the store, without asking the
+    /// API server.
     pub(crate) fn is_at_hand(&self, kind: &Kind, place: Place<'_>) -> bool {
         self.rights.as_ref().is_none_or(|rights| rights.known(kind, place) == Some(Permit::Stored))
     }
 
-    /// Whether the account may read and watch the object that a call is about.
+    /// Fails if the account may not read and watch the object that a call is about.
     pub(crate) async fn check_reconciled(&mut self, of: &ObjectRef) -> Result<(), ReadError> {
         let place = Place::reconciled(of.namespace.as_deref(), &of.name);
         match self.permit(&of.kind, place, || true).await {
@@ -73,7 +77,8 @@ impl View {
         }
     }
 
-    /// How a read may be answered. Of what is not declared the API server is not asked: it is refused for that.
+    /// Returns how a read may be answered. The API server is not asked about an undeclared read: it
+    /// is refused anyway.
     async fn permit(
         &self,
         kind: &Kind,
@@ -83,13 +88,15 @@ impl View {
         let Some(rights) = &self.rights else { return Ok(Permit::Stored) };
         match rights.known(kind, place) {
             Some(known) => Ok(known),
-            // Boxed: few reads ask, and all would carry it.
+            // Boxed: few reads ask the API server, and the future of every read would carry the
+            // request.
             None if is_declared() => Box::pin(rights.permit(kind, place)).await,
             None => Ok(Permit::Stored),
         }
     }
 
-    /// Why a read is not answered, noted as something that a change may mend.
+    /// Returns the reason why a read is not answered, and notes it, since a change may remove the
+    /// reason.
     fn refuse(
         &mut self,
         kind: &Kind,
@@ -101,12 +108,12 @@ impl View {
             Ok(Permit::Unserved) => {
                 let kind = self.stores.shared_kind(kind);
                 self.reads.waits_for(&kind, true);
-                // A watch tells when it is served.
+                // A watch shows when the kind is served.
                 let query = Query::within(place.namespace, place.name);
                 self.reads.demands(self.readable.demand(&kind, &query));
                 ReadError::UnknownKind
             }
-            // What has no answer yet is asked again, and then all keys run.
+            // A question that has no answer yet is asked again, and then all keys run.
             Err(unanswered) => ReadError::Unavailable(unanswered.to_string()),
             Ok(Permit::Stored | Permit::Live) => {
                 ReadError::Unavailable("its rights have changed in between".to_owned())
@@ -158,21 +165,21 @@ impl View {
             Err(Live::Failed(message)) => return Err(ReadError::Unavailable(message)),
         };
         let entry = found.and_then(|object| Entry::alone(&object)).map(Arc::new);
-        // It is kept whole, whatever is asked of it.
+        // The object is kept whole, whichever of its fields are read.
         self.fetched += entry.as_ref().map_or(0, |entry| entry.json_bytes());
         self.live.insert(of.clone(), entry.clone());
         Ok(entry)
     }
 }
 
-/// Why an object could not be got.
+/// The reason why an object could not be read live.
 enum Live {
     Denied(Question),
     Unserved,
     Failed(String),
 }
 
-/// The object as it is now.
+/// Gets the object as it is now from the API server; `None` if it does not exist.
 async fn ask(rights: &Rights, of: &ObjectRef) -> Result<Option<Value>, Live> {
     let cluster = rights.cluster();
     let resource = cluster.resolve(&of.kind).await;
@@ -182,7 +189,7 @@ async fn ask(rights: &Rights, of: &ObjectRef) -> Result<Option<Value>, Live> {
         Ok(answer) => Ok(Some(answer.body)),
         Err(refusal) if refusal.code == 404 => Ok(None),
         Err(refusal) => match Question::refused(&refusal.message, rights.account()) {
-            // Taken away since it was asked.
+            // The right was taken away since the API server was asked about it.
             Some(question) => {
                 rights.relies_on(&question);
                 Err(Live::Denied(question))

@@ -1,4 +1,4 @@
-//! Reads that are not answered since a limit of the host is met.
+//! The reads that are not answered because a limit of the host is met.
 
 use std::sync::Arc;
 
@@ -7,30 +7,31 @@ use parking_lot::RwLock;
 use crate::contract::Kind;
 use crate::store::Scope;
 
-/// What a processor declares and is not given since a limit of the host is met. Clones are handles of the same.
+/// The reads that a processor declares and is not given, because a limit of the host is met. Clones
+/// are handles of the same state.
 #[derive(Clone, Debug, Default)]
 pub struct Limited(Arc<RwLock<Met>>);
 
 /// The limits that are met.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Met {
-    /// It has as many watches as it may: why no other is opened.
+    /// The reason why no further watch is opened, if the processor has as many as it may.
     pub watches: Option<Arc<str>>,
-    /// The stores that were too large, and why they are not read.
+    /// The stores that are not read because they were too large.
     pub stores: Vec<(Kind, Scope)>,
-    /// Why these are not read.
+    /// The reason why `stores` are not read.
     pub stores_why: Arc<str>,
 }
 
 // === impl Limited ===
 
 impl Limited {
-    /// Says what is met from now on.
+    /// Replaces the limits that are met.
     pub fn set(&self, met: Met) {
         *self.0.write() = met;
     }
 
-    /// Returns why nothing of a kind is read that no store has.
+    /// Returns why reads of a kind that no store has are not answered, if a limit is the reason.
     pub fn why(&self, kind: &Kind) -> Option<Arc<str>> {
         let met = self.0.read();
         if met.stores.iter().any(|(of, _)| of == kind) {
@@ -39,7 +40,8 @@ impl Limited {
         met.watches.clone()
     }
 
-    /// Returns whether a store is not to be read, though it may be there for others.
+    /// Returns whether a store is too large to be read for the processor, though it may be open for
+    /// others.
     pub fn is_refused(&self, kind: &Kind, scope: &Scope) -> bool {
         self.0.read().stores.iter().any(|(of, within)| of == kind && within == scope)
     }

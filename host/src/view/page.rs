@@ -1,4 +1,4 @@
-//! Page tokens: the selection that a page is of, as a digest, and the last object on it.
+//! Page tokens: the digest of the selection that a page is of, and the last object on the page.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::contract::{ReadError, Selection};
 use crate::store::Entry;
 
-/// The token of the page that follows this object.
+/// Returns the token of the page that follows this object.
 pub(super) fn write(of: &Selection, last: &Entry) -> String {
     token(of, last.namespace().unwrap_or_default(), last.name())
 }
@@ -20,7 +20,8 @@ pub(crate) fn token(of: &Selection, namespace: &str, name: &str) -> String {
     URL_SAFE_NO_PAD.encode(token)
 }
 
-/// The namespace and name after which the page begins.
+/// Returns the namespace and name after which the page begins. Fails if the token is malformed or
+/// was given for another selection.
 pub(crate) fn read(of: &Selection, token: &str) -> Result<(String, String), ReadError> {
     let invalid = |why: &str| ReadError::Invalid(format!("page token `{token}`: {why}"));
     let bytes =
@@ -35,7 +36,8 @@ pub(crate) fn read(of: &Selection, token: &str) -> Result<(String, String), Read
     Ok((namespace.to_owned(), name.to_owned()))
 }
 
-/// Of all that decides which objects are on the pages, and in which order.
+/// Returns the digest of everything that decides which objects are on the pages, and in which
+/// order.
 fn digest(of: &Selection) -> u64 {
     xxh3_64(
         format!("{:?}", (&of.kind, &of.namespace, &of.name, &of.labels, &of.matching)).as_bytes(),

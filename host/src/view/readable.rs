@@ -1,4 +1,5 @@
-//! What a processor may read: what its description declares, with the fields.
+//! The reads that a processor's description declares: the objects and fields that it may read, and
+//! the watches that this needs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,24 +12,24 @@ use crate::grant::{self, Declared};
 use crate::path::{Fields, Path};
 use crate::store::{Entry, Query, Scope, Stores, Wanted};
 
-/// The annotation by which people ask for a run: any new value does.
+/// The annotation by which people request a run: any new value does.
 pub(super) const RECONCILE: &str = "mortise.dev/reconcile";
 
-/// What of a reconciled object the host itself looks at.
+/// The fields of a reconciled object that the host itself reads.
 const LOOKED_AT: [&str; 3] = [
     "metadata.finalizers",
     "metadata.annotations[\"mortise.dev/paused\"]",
     "metadata.annotations[\"mortise.dev/reconcile\"]",
 ];
 
-/// How many different lists of fields are kept parsed.
+/// The most different lists of fields that are remembered.
 const REMEMBERED: usize = 512;
-/// Steps of all paths in these together: each takes up to a kilobyte in a tree.
+/// The most steps of all paths in the remembered lists: each step takes up to a kilobyte in a tree.
 const REMEMBERED_STEPS: usize = 16 << 10;
-/// Bytes of a list of fields that is kept; longer ones are seldom asked for again.
+/// The most bytes of a list of fields that is remembered; longer ones are seldom asked for again.
 const SHORT: usize = 2048;
 
-/// What a processor may read. One for each loaded version of it.
+/// The reads that one loaded version of a processor may make.
 #[derive(Debug, Default)]
 pub struct Readable {
     parts: Vec<Part>,
@@ -36,15 +37,16 @@ pub struct Readable {
     wanted: Vec<(Kind, Scope, Wanted)>,
     /// The fields that were asked for under these parts, parsed and checked.
     granted: Mutex<Remembered>,
-    /// The lists of fields that stand in records, each once.
+    /// The lists of fields in run records, each once.
     shared: Mutex<foldhash::HashSet<Arc<[String]>>>,
     limited: Limited,
 }
 
-/// By the fields that were asked for.
+/// Parsed fields, by the list that was asked for.
 type Lists = foldhash::HashMap<Box<[String]>, Arc<Fields>>;
 
-/// What was granted, by the parts under which it was asked for, and by the fields that were asked for. What is refused is not kept.
+/// The fields that were granted, by the parts under which they were asked for and by the list that
+/// was asked for. Refusals are not remembered.
 #[derive(Debug, Default)]
 struct Remembered {
     of: foldhash::HashMap<Box<[usize]>, Lists>,
@@ -52,37 +54,39 @@ struct Remembered {
     steps: usize,
 }
 
-/// One declared selection.
+/// A declared selection.
 #[derive(Debug)]
 pub(super) struct Part {
     of: Declared,
     kind: Kind,
     scope: Scope,
     query: Query,
-    /// Those of `matching`.
+    /// The paths in `matching`.
     paths: BTreeSet<Path>,
     pub(super) fields: Arc<Fields>,
-    /// With what the host itself looks at.
+    /// The declared fields, and those that the host itself reads.
     pub(super) kept: Arc<Fields>,
-    /// Of a reconciler: its name.
+    /// The name of the reconciler; `None` if the selection is only read.
     reconciler: Option<String>,
     finalizers: Vec<String>,
     pub(super) triggered_by_status: bool,
 }
 
-/// What is not watched yet, and has to be since it is read: of a kind that is declared as one of many, or in a namespace where
-/// the account may read though it may not everywhere that is declared.
+/// A watch that a run needs and that is not open.
+///
+/// Its kind is declared as one of many, or it lies in a namespace where the account may read though
+/// it may not read everywhere that is declared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// The kind.
+    /// The kind to be watched.
     pub kind: Kind,
-    /// Of these, the first that the account may watch.
+    /// The scopes, from wide to narrow: the first that the account may watch is taken.
     pub scopes: Vec<Scope>,
-    /// What is needed of the objects.
+    /// The parts of the objects that are needed.
     pub wanted: Wanted,
 }
 
-/// What is declared to be written.
+/// A declared selection of objects to be written.
 #[derive(Debug)]
 struct Written {
     of: Declared,
@@ -90,13 +94,14 @@ struct Written {
     wanted: Wanted,
 }
 
-/// Among which objects one may be read (none: all), and what of it.
+/// The query that the object must match (`None`: any object may be read), and the fields of it that
+/// may be read.
 pub(super) type Granted<'a> = (Option<&'a Query>, Arc<Fields>);
 
 // === impl Readable ===
 
 impl Readable {
-    /// Parses what a description declares.
+    /// Parses the declarations of a description.
     pub fn new(description: &Description) -> Result<Self, grant::Invalid> {
         let mut readable = Self::default();
         for (index, reconciler) in description.reconcilers.iter().enumerate() {
@@ -136,19 +141,20 @@ impl Readable {
         Ok(readable)
     }
 
-    /// What must be watched for it: kinds that are known by name, within the declared selections, with the fields that are
-    /// needed. Not merged.
+    /// Returns the watches that the declarations need: of kinds that are known by name, within the
+    /// declared selections, with the fields that are needed. Not merged.
     pub fn wanted(&self) -> &[(Kind, Scope, Wanted)] {
         &self.wanted
     }
 
-    /// What of it is not watched since a limit of the host is met.
+    /// Returns the declared reads that are not watched because a limit of the host is met.
     pub fn limited(&self) -> &Limited {
         &self.limited
     }
 
-    /// The objects that hold a finalizer of the reconciler that may have put it there, by its name; none as long as they are not all
-    /// known. A kind that is not served has no objects.
+    /// Returns the objects that hold a finalizer, each with the name of the reconciler that may
+    /// have put it there; `None` as long as not all of these objects are known. A kind that is not
+    /// served has no objects.
     pub fn holding(&self, stores: &Stores) -> Option<Vec<(&str, Arc<Entry>)>> {
         let mut holding = Vec::new();
         for part in self.parts.iter().filter(|part| !part.finalizers.is_empty()) {
@@ -163,8 +169,11 @@ impl Readable {
         Some(holding)
     }
 
-    /// What would have to be watched so that a query can be answered: as much as is declared, or, where the account may not watch
-    /// that, as is asked for.
+    /// Returns the watch that would be needed to answer a query; `None` if no declaration covers
+    /// the query.
+    ///
+    /// Its scopes are first as wide as is declared, then, where the account may not watch that, as
+    /// narrow as is asked for.
     pub(super) fn demand(&self, kind: &Kind, query: &Query) -> Option<Demand> {
         let read = self.parts.iter().filter(|part| part.of.is_of(kind));
         let written = self.written.iter().filter(|written| written.of.is_of(kind));
@@ -185,12 +194,13 @@ impl Readable {
         Some(Demand { kind: kind.clone(), scopes, wanted })
     }
 
-    /// The objects of which nobody would take a finalizer any more, were this in the place of `former`: they hold one that only
-    /// `former` declares for their kind, which comes first.
+    /// Returns the objects whose finalizer no version would remove any more if this one took the
+    /// place of `former`. Each holds a finalizer that only `former` declares for its kind; its name
+    /// comes first.
     pub(crate) fn abandoned(&self, former: &Self, stores: &Stores) -> Vec<(String, ObjectRef)> {
         let mut abandoned = Vec::new();
         for part in former.parts.iter().filter(|part| !part.finalizers.is_empty()) {
-            // In whatever version it reads them.
+            // The two versions may read the kind in different API versions.
             let is_same =
                 |kind: &Kind| (&kind.group, &kind.kind) == (&part.kind.group, &part.kind.kind);
             let still = self.parts.iter().filter(|still| is_same(&still.kind));
@@ -221,7 +231,8 @@ impl Readable {
         self.parts.iter().find(|part| part.reconciler.as_deref() == Some(name))
     }
 
-    /// Whether one object may be read: the parts in which it is looked for, in order.
+    /// Returns the parts in which an object may be looked for, in order. Fails if the object or the
+    /// fields are not declared.
     pub(super) fn get(
         &self,
         of: &ObjectRef,
@@ -246,7 +257,7 @@ impl Readable {
             })
             .collect();
         if granted.is_empty() {
-            // The message names the fields of all.
+            // This error names the fields of all parts.
             return self.fields(&fitting, asked, shown).and_then(|_| {
                 Err(ReadError::Denied(format!(
                     "these fields of {} are declared apart, not together",
@@ -257,7 +268,8 @@ impl Readable {
         Ok(granted)
     }
 
-    /// Whether a selection may be listed, and what of its objects.
+    /// Returns the fields that may be read of a selection's objects. Fails if the selection, the
+    /// fields or a path to match is not declared.
     pub(super) fn list(&self, of: &Selection, query: &Query) -> Result<Arc<Fields>, ReadError> {
         let fitting = self.fitting(|part| part.of.covers(of, query.labels()));
         let shown = || grant::display_selection(of);
@@ -279,7 +291,7 @@ impl Readable {
         self.parts.iter().enumerate().filter(|(_, part)| fits(part)).map(|(at, _)| at).collect()
     }
 
-    /// The fields that were asked for; all that these parts declare where none was.
+    /// Returns the fields that were asked for, or all that these parts declare if none were.
     fn fields(
         &self,
         fitting: &[usize],
@@ -300,7 +312,7 @@ impl Readable {
         Ok(fields)
     }
 
-    /// The list of fields, shared with those who asked for the same ones.
+    /// Returns the list of fields, shared with earlier reads of the same list.
     pub(super) fn shared(&self, asked: &[String]) -> Arc<[String]> {
         let mut shared = self.shared.lock();
         if let Some(held) = shared.get(asked) {
@@ -362,8 +374,8 @@ fn looked_at(paths: &[&str]) -> Fields {
     Fields::of(paths.iter().filter_map(|path| path.parse().ok()))
 }
 
-/// What is watched of what is reconciled. Without the labels: one that leaves the selection is still reconciled while it holds a
-/// finalizer.
+/// Returns the scope in which reconciled objects are watched: without the labels, as an object that
+/// leaves the selection is still reconciled while it holds a finalizer.
 pub(crate) fn watched(of: &Selection) -> Scope {
     Scope { labels: String::new(), ..scope(of) }
 }
@@ -404,12 +416,12 @@ impl Part {
         })
     }
 
-    /// Whether an object is in the selection.
+    /// Returns whether an object is in the selection.
     pub(super) fn selects(&self, entry: &Entry) -> bool {
         self.query.matches(entry)
     }
 
-    /// Whether an object holds one of the reconciler's finalizers.
+    /// Returns whether an object holds one of the reconciler's finalizers.
     pub(super) fn holds_finalizer(&self, entry: &Entry) -> bool {
         if self.finalizers.is_empty() {
             return false;

@@ -1,4 +1,5 @@
-//! What one run read and wrote: what the triggers compare changes with, and the record of it.
+//! The dependencies of one run: what it read and what it wrote. The triggers compare changes with
+//! them, and the run record holds them.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::processor::bounds;
 use crate::record::{self, Digest, Pruned, Question, Stood, Wrote};
 use crate::store::{Entry, Query, Rendered, StoreId, Stores, hashed};
 
-/// All that one run read, and what it wrote, which counts as read.
+/// The reads of one run, and its writes, which count as reads.
 #[derive(Debug)]
 pub struct Reads {
     stores: Stores,
@@ -25,30 +26,31 @@ pub struct Reads {
     pruned: Vec<Pruned>,
     finalizers: Option<record::Finalizers>,
     answered: Vec<(Arc<Kind>, Arc<Entry>)>,
-    /// How many of these are in answers that are written down.
+    /// The number of objects in `answered` that belong to recorded answers.
     recorded: usize,
     saw_secret: bool,
-    /// The object that the run is about is no longer one of the reconciler's.
+    /// True if the object that the run is about is no longer one of the reconciler's.
     gone: bool,
-    /// What is not watched and would have been read.
+    /// The watches that the run's reads need and that are not open.
     demands: Vec<Demand>,
-    /// What was written and is not watched.
+    /// The selections that the run wrote or pruned and that no store covers.
     unwatched: Vec<(Arc<Kind>, Arc<Query>)>,
-    /// The first few, each once.
+    /// The first few denials, each once.
     denials: Vec<Denial>,
-    /// How many more there were.
+    /// The number of further denials.
     more_denials: usize,
-    /// Bytes of the arguments that it was read with.
+    /// The bytes of the arguments of all reads.
     asked_bytes: usize,
 }
 
-/// One thing that a run depends on.
+/// A dependency of a run.
 #[derive(Clone, Debug)]
 pub struct Interest {
     pub(crate) kind: Arc<Kind>,
-    /// Changes in other stores do not matter; none: those of the kind in any store do.
+    /// The store whose changes matter; `None` if those of the kind in any store do.
     pub(crate) store: Option<StoreId>,
-    /// The last change that the run has seen; none: those before it began.
+    /// The number of the last change that the run has seen; `None` if it has seen those before it
+    /// began.
     pub(crate) sequence: Option<u64>,
     pub(crate) anchor: Anchor,
     pub(crate) concern: Concern,
@@ -58,37 +60,42 @@ pub struct Interest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) kind: Arc<Kind>,
-    /// Whether the cluster does not serve it; else its objects are not there yet.
+    /// True if the cluster does not serve the kind; false if its objects are not there yet.
     pub(crate) for_itself: bool,
 }
 
-/// Under what an interest is found, given a change. All objects that concern it have this.
+/// The term under which an interest is found when something changes. Every object that concerns the
+/// interest has this term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Anchor {
-    /// This namespace and name, hashed.
+    /// The hash of a namespace and name.
     Object(u64),
-    /// This label or value, hashed.
+    /// The hash of a label or value.
     Term(u64),
-    /// This namespace, hashed.
+    /// The hash of a namespace.
     Namespace(u64),
-    /// Nothing in particular.
+    /// No term: any object may concern the interest.
     Any,
 }
 
-/// What of a change concerns the run. It is kept for each key as long as there is the key: what several may hold is shared.
+/// The part of a change that concerns the run.
+///
+/// A concern is kept for each key as long as the key exists, so the parts that several concerns may
+/// hold are shared.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Concern {
-    /// The object that it is about.
+    /// The object that the run is about.
     Reconciled { query: Arc<Query>, fields: Arc<Fields>, extent: Extent },
-    /// Which objects are selected, and what they hold in these fields.
+    /// The set of selected objects, and the values that they hold in these fields.
     Read { query: Arc<Query>, fields: Arc<Fields> },
-    /// What a manager owns of an object, or, where that is none, whether the object is there; and whether what must be absent is.
+    /// The fields that a manager owns of an object (without `own`, only whether the object is
+    /// there), and whether the fields that must be absent are.
     Written { query: Arc<Query>, manager: Arc<str>, own: Option<Pair> },
-    /// Which of the selected objects a manager has applied.
+    /// The selected objects that a manager has applied.
     Pruned { query: Arc<Query>, manager: Arc<str> },
 }
 
-/// The uids of what was read, found by name however much there is.
+/// The uids of the objects that were read, found by name however many there are.
 pub(crate) struct Uids<'a> {
     reads: &'a Reads,
     index: OnceCell<Index<'a>>,
@@ -97,13 +104,15 @@ pub(crate) struct Uids<'a> {
 /// The first answer with each kind, namespace and name.
 type Index<'a> = foldhash::HashMap<(&'a Kind, &'a str, &'a str), &'a Entry>;
 
-/// So many answers are looked through sooner than they are sorted.
+/// The most answers that are searched one by one, which is then quicker than to index them.
 const FEW: usize = 64;
 
-/// Bytes that are kept of a write, about: its object, the manager and what tells when it is changed.
+/// The approximate bytes that are kept of a write: its object, the manager and the dependency on
+/// it.
 const WRITE_BYTES: usize = 256;
 
-/// With how many of the last interests a new one is compared: more than a run of few objects has, and no time that counts for one of many.
+/// The number of latest interests that a new one is compared with: a run of few objects has fewer,
+/// and for a run of many objects the time does not count.
 const COMPARED: usize = 16;
 
 // === impl Reads ===
@@ -134,17 +143,17 @@ impl Reads {
 
     pub(super) fn reserve(&mut self, reads: usize, writes: usize) {
         self.records.reserve_exact(reads);
-        // With the object of the request.
+        // The object of the request is one more.
         self.interests.reserve_exact(1 + reads + writes);
         self.wrote.reserve_exact(writes);
     }
 
-    /// What was asked, in order.
+    /// Returns the recorded reads, in order.
     pub fn records(&self) -> &[record::Read] {
         &self.records
     }
 
-    /// Hands over what stands in the record of the run.
+    /// Moves the reads and writes into the record of the run.
     pub(crate) fn hand_over(&mut self, record: &mut record::Record) {
         record.object = self.object;
         record.reads = std::mem::take(&mut self.records).into();
@@ -159,13 +168,13 @@ impl Reads {
         self.asked_bytes += bytes;
     }
 
-    /// The bytes that are kept of the run until the next one of its key, about.
+    /// Returns the approximate bytes that are kept of the run until the next one of its key.
     pub(crate) fn kept_bytes(&self) -> usize {
         let writes = self.wrote.len() + self.removed.len() + self.pruned.len();
         self.asked_bytes + writes * WRITE_BYTES
     }
 
-    /// Keeps nothing of what the run depends on, but for its object.
+    /// Drops all dependencies of the run but the one on its object.
     pub(crate) fn let_go(&mut self) {
         self.interests.retain(|of| matches!(of.concern, Concern::Reconciled { .. }));
         self.waits.clear();
@@ -176,8 +185,9 @@ impl Reads {
         self.unwatched.clear();
     }
 
-    /// Takes in what an earlier run has left, as if this one had, out of its record. What that run owned is known from there: nothing
-    /// of it is keyed.
+    /// Takes over what an earlier run has left, from its record, as if this run had left it.
+    ///
+    /// The record also tells what that run owned, since none of its digests is keyed.
     pub(crate) fn resume(&mut self, record: &mut record::Record) {
         for mut wrote in std::mem::take(&mut record.wrote) {
             wrote.manager = self.shared_manager(&wrote.manager);
@@ -197,43 +207,45 @@ impl Reads {
         self.finalizers = record.finalizers.take();
     }
 
-    /// The digest of the object of the request; none where it is gone.
+    /// Returns the digest of the object of the request; `None` if it is gone.
     pub(crate) fn object(&self) -> Option<Digest> {
         self.object
     }
 
-    /// Whether something of a Secret was read.
+    /// Returns whether a Secret was read.
     pub(crate) fn saw_secret(&self) -> bool {
         self.saw_secret
     }
 
-    /// The Secrets that were read.
+    /// Returns the Secrets that were read.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Entry> {
         let secrets = self.answered.iter().filter(|(kind, _)| record::is_secret(kind));
         secrets.map(|(_, entry)| &**entry)
     }
 
-    /// What an earlier call of the run has read may be in its failed writes, which this one is told.
+    /// Notes that this call follows `earlier` in the same run. It is told of failed writes, which
+    /// may hold what `earlier` has read.
     pub(super) fn comes_after(&mut self, earlier: &Self) {
         self.saw_secret |= earlier.saw_secret;
     }
 
-    /// The uid of an object, if it was read. Who asks for many asks [`Reads::uids`].
+    /// Returns the uid of an object, if it was read. For the uids of many objects, use
+    /// [`Reads::uids`].
     pub fn uid_of(&self, of: &ObjectRef) -> Option<&str> {
         self.find(&of.kind, of.namespace.as_deref(), &of.name)?.uid()
     }
 
-    /// The uids of the objects that were read.
+    /// Returns the uids of the objects that were read.
     pub(crate) fn uids(&self) -> Uids<'_> {
         Uids { reads: self, index: OnceCell::new() }
     }
 
-    /// How many objects were read.
+    /// Returns the number of objects that were read.
     pub(super) fn answers(&self) -> usize {
         self.answered.len()
     }
 
-    /// An object as it was read.
+    /// Finds an object as it was read.
     pub(super) fn find(
         &self,
         kind: &Kind,
@@ -246,32 +258,37 @@ impl Reads {
         self.answered.iter().find(is_it).map(|(_, entry)| entry)
     }
 
-    /// The run wrote an object under a manager, and these are the digests of what the manager owns of it since then; without
-    /// digests only the object's existence counts.
+    /// Notes that the run wrote an object under a manager.
+    ///
+    /// `own` are the digests of what the manager owns of the object since then. Without them only
+    /// the object's existence counts.
     pub fn wrote(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
         let manager = self.shared_manager(manager);
         self.note_written(&of.kind, (of.namespace.as_deref(), &of.name), &manager, own);
         self.record_wrote(of, manager, "", own);
     }
 
-    /// The run wrote the status of its object under a manager. Who changes it triggers nothing by that; the record tells it.
+    /// Notes that the run wrote the status of its object under a manager.
+    ///
+    /// A later change of the status by others does not trigger the run; the verification of its
+    /// record finds it.
     pub fn wrote_status(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
         self.record_wrote(of, self.shared_manager(manager), "status", own);
     }
 
-    /// What was written last must not have some fields.
+    /// Notes that the object which was written last must not have some fields.
     pub fn must_be_absent(&mut self) {
         if let Some(last) = self.wrote.last_mut() {
             last.absent = true;
         }
     }
 
-    /// The run wanted an object gone.
+    /// Notes that the run wanted an object gone.
     pub fn removed(&mut self, of: &ObjectRef) {
         self.removed.push(record::Object::of(of, self.stores.shared_kind(&of.kind)));
     }
 
-    /// The run decided which finalizers its object holds.
+    /// Notes which finalizers the run decided that its object holds.
     pub(crate) fn finalized(&mut self, finalizers: record::Finalizers) {
         self.finalizers = Some(finalizers);
     }
@@ -290,14 +307,17 @@ impl Reads {
         self.wrote.push(Wrote { of: object, manager, subresource, own, absent: false });
     }
 
-    /// One run writes under few managers.
+    /// Returns the name of the manager, shared with earlier writes: one run writes under few
+    /// managers.
     fn shared_manager(&self, manager: &str) -> Arc<str> {
         let same = self.wrote.iter().find(|wrote| &*wrote.manager == manager);
         same.map_or_else(|| manager.into(), |wrote| Arc::clone(&wrote.manager))
     }
 
-    /// The run pruned a selection: an object in it that the manager has applied, and which the run did not write, is one to
-    /// be pruned. What does not parse selects nothing.
+    /// Notes that the run pruned a selection.
+    ///
+    /// An object in the selection that the manager has applied, and that the run did not write, is
+    /// one to be pruned. A selection that does not parse selects nothing.
     pub fn pruned(&mut self, of: &Selection, manager: &str) {
         if let Ok(query) = Query::new(of) {
             let (query, shared) = (Arc::new(query), self.shared_manager(manager));
@@ -309,13 +329,15 @@ impl Reads {
         }
     }
 
-    /// The run could not write an object of a kind since something was not there, maybe the kind.
+    /// Notes that the run could not write an object of a kind since something was not there, maybe
+    /// the kind.
     pub fn not_written(&mut self, kind: &Kind) {
         let kind = self.stores.shared_kind(kind);
         self.waits_for(&kind, true);
     }
 
-    /// Takes in what a later call of the same run has read. Of what both have read, the earlier state is what counts.
+    /// Takes over the reads of a later call of the same run. If both calls have read something, the
+    /// earlier state counts.
     pub fn merge(&mut self, later: Self) {
         for interest in later.interests {
             self.note(interest);
@@ -349,7 +371,7 @@ impl Reads {
         self.note_at_end(kind, Concern::Written { query, manager: Arc::clone(manager), own });
     }
 
-    /// Notes what the run depends on since its end.
+    /// Notes a dependency on the state that the run left at its end.
     fn note_at_end(&mut self, kind: &Kind, concern: Concern) {
         let (kind, best) = self.stores.best_for(kind, concern.query());
         let (store, term) = best.unzip();
@@ -368,7 +390,7 @@ impl Reads {
         if last().any(is_same) {
             return;
         }
-        // What is read of one kind is often read of others, and pruned, by the same labels.
+        // Several kinds are often read, and pruned, by the same labels.
         let of_same = |held: &&Interest| held.concern.query() == interest.concern.query();
         if let Some(held) = last().find(of_same) {
             let query = Arc::clone(held.concern.query());
@@ -389,7 +411,7 @@ impl Reads {
         self.answered.push((Arc::clone(kind), Arc::clone(entry)));
     }
 
-    /// Writes down an answer, as the pieces of JSON that count as a change.
+    /// Records a read with the digest of its answer: of the pieces of JSON that count as a change.
     pub(super) fn record(
         &mut self,
         question: Question,
@@ -406,7 +428,7 @@ impl Reads {
                 kept = Some(of_kept(secret, new.iter().map(|(_, entry)| entry)));
                 (Digest::of(secret, counted), objects.len(), bytes)
             }
-            // No object begins like that.
+            // The JSON of no object begins like this.
             Err(error) => (Digest::of(secret, [format!("error {error:?}").as_bytes()]), 0, 0),
         };
         self.recorded = self.answered.len();
@@ -414,7 +436,7 @@ impl Reads {
         self.records.push(record::Read { question, answer, kept, stood, live, objects, bytes });
     }
 
-    /// The answer that was written down last came from the API server, not from a store.
+    /// Notes that the answer which was recorded last came from the API server, not from a store.
     pub(super) fn was_live(&mut self) {
         if let Some(last) = self.records.last_mut() {
             last.live = true;
@@ -429,15 +451,18 @@ impl Reads {
         }
     }
 
-    /// What is to be watched since the run would have read it, or has written it.
+    /// Returns the watches that are needed because the run would have read their objects, or has
+    /// written them.
     pub(crate) fn take_demands(&mut self, readable: &Readable) -> Vec<Demand> {
         let unwatched = std::mem::take(&mut self.unwatched);
         self.demands(unwatched.iter().filter_map(|(kind, query)| readable.demand(kind, query)));
         std::mem::take(&mut self.demands)
     }
 
-    /// The run was refused something. What is kept of that does not grow with what the guest asks for.
-    /// Returns whether it is one of the first few, and the first of its kind.
+    /// Notes a denial. The number of denials that are kept does not grow with what the guest asks
+    /// for.
+    ///
+    /// Returns whether the denial is kept: it is one of the first few, and not noted before.
     pub(crate) fn denied(&mut self, denial: Denial) -> bool {
         if self.denials.contains(&denial) {
             return false;
@@ -451,18 +476,18 @@ impl Reads {
         is_kept
     }
 
-    /// What the run was refused, and how much more there was than is kept.
+    /// Returns the denials that were kept, and the number of the others.
     pub(crate) fn take_denials(&mut self) -> (Vec<Denial>, usize) {
         (std::mem::take(&mut self.denials), std::mem::take(&mut self.more_denials))
     }
 
-    /// Writes down an answer that was found before.
+    /// Records a read whose answer was found before.
     pub(super) fn record_known(&mut self, known: record::Read) {
         self.recorded = self.answered.len();
         self.records.push(known);
     }
 
-    /// Writes down the object of the request, and what was asked for with its annotation.
+    /// Records the object of the request, and the value of the annotation that requests a run.
     pub(super) fn record_object(&mut self, kind: &Kind, object: &Rendered, asked: Option<&str>) {
         let parts = [Some(object.counted()), asked].into_iter().flatten().map(str::as_bytes);
         self.object = Some(Digest::of(record::is_secret(kind), parts));
@@ -472,7 +497,7 @@ impl Reads {
         self.gone = true;
     }
 
-    /// Whether the run was the last one of its key, until there is such an object again.
+    /// Returns whether the run was the last one of its key, until there is such an object again.
     pub(crate) fn is_last(&self) -> bool {
         self.gone
     }
@@ -527,7 +552,8 @@ impl Uids<'_> {
 // === impl Anchor ===
 
 impl Anchor {
-    /// The narrowest one of a query. `term`: what every object that it finds in its store has, if there is such a term.
+    /// Returns the narrowest anchor of a query. `term` is a term that every object which the query
+    /// finds has in its store, if there is one.
     pub(super) fn of(query: &Query, term: Option<u64>) -> Self {
         match (query.namespace.as_deref(), query.name.as_deref(), term) {
             (Some(namespace), Some(name), _) => Self::Object(hashed::place(namespace, name)),
@@ -539,7 +565,7 @@ impl Anchor {
         }
     }
 
-    /// All anchors under which an object may be found.
+    /// Returns all anchors under which interests in an object are found.
     pub(crate) fn all_of(entry: &Entry) -> impl Iterator<Item = Self> {
         let namespace = entry.namespace().unwrap_or_default();
         let object = Self::Object(hashed::place(namespace, entry.name()));
@@ -550,7 +576,7 @@ impl Anchor {
     }
 }
 
-/// The digest of what is kept of objects.
+/// Returns the digest of objects as the store has them; keyed if `secret`.
 pub(super) fn of_kept<'a>(secret: bool, of: impl Iterator<Item = &'a Arc<Entry>>) -> Digest {
     Digest::of(secret, of.map(|entry| entry.counted(Extent::Counted)))
 }
@@ -567,7 +593,7 @@ impl Concern {
         }
     }
 
-    /// Takes a selection that is the same for its own.
+    /// Replaces the query by an equal one that is shared.
     fn share(&mut self, same: Arc<Query>) {
         match self {
             Self::Reconciled { query, .. }

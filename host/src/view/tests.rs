@@ -7,7 +7,7 @@ use crate::fixture::{
 use crate::record::Digest;
 use crate::store::{Scope, Wanted};
 
-/// Stores as a description wants them, listed.
+/// Builds the stores that a description needs, with these objects listed.
 fn stores(readable: &Readable, objects: &[(&str, Vec<Value>)]) -> Stores {
     let stores = Stores::new();
     for (of, scope, wanted) in readable.wanted() {
@@ -19,7 +19,7 @@ fn stores(readable: &Readable, objects: &[(&str, Vec<Value>)]) -> Stores {
     stores
 }
 
-/// Things `a`, `b` and `c`; `r` reconciles rules.
+/// Builds a view of the things `a`, `b` and `c`; `r` reconciles rules.
 fn view(reads: Vec<Selection>) -> View {
     let readable = Readable::new(&description(all("Rule"), reads)).unwrap();
     let thing = |name: &str, app: &str, host: &str| {
@@ -105,7 +105,7 @@ fn what_is_not_declared_is_denied_and_the_message_says_what_is() {
     let path = denied(view.list(&of, 0, None).unwrap_err());
     assert!(path.starts_with("`spec.secret` of "), "{path}");
     assert!(view.list(&labelled(all("Thing"), "app=x,!z"), 0, None).is_ok());
-    // What was refused is told of the run, too.
+    // The run reports what was refused, too.
     let denials = view.finish().take_denials().0;
     let told: Vec<_> =
         denials.iter().map(|denial| (denial.lack.verb(), denial.in_words())).collect();
@@ -293,7 +293,7 @@ fn what_is_past_a_limit_is_unavailable_though_it_may_be_there_for_others() {
     readable.limited().set(Met { watches: None, stores: too_large, stores_why: why });
     let Err(ReadError::Unavailable(message)) = read() else { panic!("it is refused") };
     assert!(message.ends_with(": too large"), "{message}");
-    // What is watched is read, whatever else is not.
+    // A kind that is watched is read, whatever else is not.
     readable.limited().set(Met { watches, ..Met::default() });
     assert!(read().unwrap().is_some());
     stores.close(&kind("Thing"), &Scope::default());
