@@ -1,7 +1,8 @@
 //! Run records: what one run read, what came back, and what it wrote, as plain data.
 //!
-//! A record holds questions and digests, never what an object holds. It tells whether a run would see anything else than the
-//! last one did, and it is what explanations, replays and comparisons of versions are made from. No I/O.
+//! A record holds questions and digests, never what an object holds. It tells whether a run would
+//! see anything else than the last one did. Explanations, replays and comparisons of versions are
+//! made from records. No I/O.
 
 mod digest;
 mod last;
@@ -25,156 +26,167 @@ use crate::{
     queue::Key,
 };
 
-/// What one run of a key saw, and what came of it. A run that was told of refused writes and called once more is one run: the
-/// reads of both calls are in it, and the outcome of the last.
+/// The record of one run of a key.
+///
+/// A run that was told of refused writes and called once more is one run: its record holds the
+/// reads of both calls, and the outcome of the last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// Who ran.
+    /// The key that ran.
     pub key: Key,
-    /// How many runs in a row had failed before.
+    /// The number of runs in a row that had failed before.
     pub attempt: u32,
-    /// What it ran on; none where it was not called, because it is paused, could not be read, or its processor has gone.
+    /// The basis of the run; `None` if the processor was not called, because the object is paused
+    /// or could not be read, or because the processor has gone.
     pub ran_on: Option<Basis>,
-    /// The object of the request, without what does not count as a change; none where it is gone.
+    /// The digest of the request's object, without what does not count as a change; `None` if the
+    /// object is gone.
     pub object: Option<Digest>,
-    /// What it asked, in order.
+    /// The reads, in order.
     pub reads: Box<[Read]>,
-    /// What else it looked at.
+    /// The other inputs that the run asked for: time, random bytes, network.
     pub asked: Asked,
-    /// What the processor returned; none where it returned nothing.
+    /// The digest of what the processor returned; `None` if it returned nothing.
     pub outcome: Option<Digest>,
-    /// What it wrote or found as it is to be, in the order of writing.
+    /// The objects that the run wrote or found as they are to be, in the order of writing.
     pub wrote: Box<[Wrote]>,
-    /// What it wanted gone: deleted or evicted.
+    /// The objects that the run wanted gone: deleted or evicted.
     pub removed: Box<[Object]>,
-    /// What it pruned.
+    /// The selections that the run pruned.
     pub pruned: Box<[Pruned]>,
-    /// Which finalizers its object holds since then, and which it does not; none where it did not say.
+    /// The finalizers that the object holds since then, and those that it does not; `None` if the
+    /// run did not say.
     pub finalizers: Option<Finalizers>,
-    /// How many of its writes were refused.
+    /// The number of writes that were refused.
     pub refused: usize,
-    /// Whether it asked to be called again after a time.
+    /// True if the run asked to be called again after a time.
     pub requeue: bool,
-    /// Whether it comes back after the reconciler's resync.
+    /// True if the key comes back after the reconciler's resync.
     pub resync: bool,
     /// Bytes of memory that the instance had at the end, which is the most that it ever had.
     pub memory: usize,
-    /// How it ended.
+    /// The result of the run.
     pub ending: Ending,
 }
 
-/// What a run ran on, besides what it read.
+/// The inputs of a run besides what it read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Basis {
     /// The digest of the module, as [`crate::processor::Digest`] shows it.
     pub module: Arc<str>,
-    /// The configuration.
+    /// The digest of the configuration.
     pub config: Digest,
-    /// The declaration and what is granted of it.
+    /// The digest of the declarations and of what is granted of them.
     pub grant: Digest,
-    /// What else the Processor says of how it runs: as whom, and what becomes of what it wants.
+    /// The digest of the Processor's other settings: its namespace, name, account and mode, and the
+    /// field managers that it takes over.
     pub settings: Digest,
     /// The time of the run, in milliseconds of Unix time.
     pub now_ms: u64,
-    /// Where insecure random numbers started.
+    /// The seed of insecure random numbers.
     pub seed: u64,
 }
 
-/// A question and what is known of its answer.
+/// A question and the digest of its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Read {
     /// The question.
     pub question: Question,
-    /// The answer, without what does not count as a change.
+    /// The digest of the answer, without what does not count as a change.
     pub answer: Digest,
-    /// All that the store kept of the objects in it, where that is more. As long as it is the same, so is the answer.
+    /// The digest of all that the store kept of the objects in the answer, if that is more. As long
+    /// as it is the same, so is the answer.
     pub kept: Option<Digest>,
-    /// What the answer was taken from; none where there was none to take it from.
+    /// The position of the store that the answer was taken from, if there was one.
     pub stood: Option<Stood>,
-    /// Whether it is the API server's own answer, of an object whose changes trigger nothing.
+    /// True if the answer is the API server's own, of an object whose changes trigger nothing.
     pub live: bool,
-    /// How many objects were in the answer.
+    /// The number of objects in the answer.
     pub objects: usize,
-    /// How many bytes of JSON.
+    /// The number of bytes of JSON in the answer.
     pub bytes: usize,
 }
 
-/// Where a store stood.
+/// The position of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stood {
-    /// The number of the last change that was in it. Of one start of the host.
+    /// The number of the last change that was in the store, counted in one start of the host.
     pub sequence: u64,
-    /// The newest `resourceVersion` that it had been shown; 0 where these are no numbers.
+    /// The newest `resourceVersion` that the store had been shown; 0 if resource versions are not
+    /// numbers.
     pub revision: u64,
 }
 
-/// A question.
+/// A question that a processor asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Question {
-    /// For one object.
+    /// A question for one object.
     Get {
         /// The object.
         of: Object,
-        /// The fields; of none, all that is declared.
+        /// The fields; if empty, all that are declared.
         fields: Arc<[String]>,
     },
-    /// For a page of a list.
+    /// A question for a page of a list.
     List {
-        /// Which objects.
+        /// The selection of objects.
         of: Box<Selection>,
-        /// How many at most; 0: as many as there are.
+        /// The most objects on the page; 0 for no limit.
         limit: u32,
-        /// The page token, or its digest, for there is a digest of the selection in it.
+        /// The page token, if any; where the selection's texts may come from a Secret, its digest,
+        /// since a token holds a digest of the selection.
         from: Option<Box<str>>,
     },
 }
 
-/// An object's name.
+/// The name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Object {
-    /// The cluster; empty: the home cluster.
+    /// The cluster; empty for the home cluster.
     pub cluster: Box<str>,
-    /// Its kind.
+    /// The kind.
     pub kind: Arc<Kind>,
-    /// Its namespace; none of a cluster-scoped one.
+    /// The namespace; `None` if the object is cluster-scoped.
     pub namespace: Option<Box<str>>,
-    /// Its name.
+    /// The name within the namespace.
     pub name: Box<str>,
 }
 
-/// Which objects of a kind, and what of them. Where these are Secrets, or the run had read of a Secret before, a keyed [`Digest`]
-/// stands for each text that they are compared with.
+/// A selection of objects of a kind, and of their fields.
+///
+/// If the objects are Secrets, or if the run had read of a Secret before, a keyed [`Digest`] stands
+/// for each text that they are compared with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Selection {
-    /// The cluster; empty: the home cluster.
+    /// The cluster; empty for the home cluster.
     pub cluster: Box<str>,
-    /// Their kind.
+    /// The kind of the objects.
     pub kind: Arc<Kind>,
-    /// Of this namespace; none: of all.
+    /// The namespace; `None` for all namespaces.
     pub namespace: Option<Box<str>>,
-    /// Of this name; none: of any.
+    /// The name; `None` for any name.
     pub name: Option<Box<str>>,
-    /// A label selector, or the digest of one, unless it is empty.
+    /// The label selector, or its digest; an empty selector stays empty.
     pub labels: Box<str>,
-    /// Paths and the texts to be found there, or the digests of the texts.
+    /// The paths and the texts to be found there, or the digests of the texts.
     pub matching: Box<[(String, String)]>,
-    /// The fields; of none, all that is declared.
+    /// The fields; if empty, all that are declared.
     pub fields: Arc<[String]>,
 }
 
-/// What a run looked at that is not read from the cluster, and may be another the next time.
+/// The inputs of a run that are not read from the cluster, and that may differ the next time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// The time.
+    /// True if the run asked for the time.
     pub clock: bool,
-    /// Random bytes.
+    /// True if the run asked for random bytes.
     pub random: bool,
-    /// Somebody outside of the cluster.
+    /// True if the run used the network.
     pub network: bool,
 }
 
@@ -185,15 +197,17 @@ pub struct Wrote {
     pub of: Object,
     /// The field manager.
     pub manager: Arc<str>,
-    /// `status`, or empty for the object itself.
+    /// The subresource: `status`, or empty for the object itself.
     pub subresource: Box<str>,
-    /// What the manager owns of it since then; none where that does not count, or where the write was refused.
+    /// The digests of what the manager owns of the object since then; `None` if that does not
+    /// count, or if the write was refused.
     pub own: Option<Own>,
-    /// Whether some of its fields must be absent.
+    /// True if some of the object's fields must be absent.
     pub absent: bool,
 }
 
-/// A selection of which nothing is left that a field manager has applied and the run did not write.
+/// A selection that was pruned: no object in it is left that the field manager has applied and the
+/// run did not write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pruned {
     /// The selection.
@@ -202,38 +216,38 @@ pub struct Pruned {
     pub manager: Arc<str>,
 }
 
-/// What a run decided about the finalizers of its object.
+/// The decision of a run about the finalizers of its object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finalizers {
-    /// The object holds these.
+    /// The finalizers that the object holds.
     pub held: Box<[String]>,
-    /// It does not hold these.
+    /// The finalizers that the object does not hold.
     pub released: Box<[String]>,
 }
 
-/// What a manager owns of an object.
+/// The digests of what a manager owns of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Own {
-    /// Which fields.
+    /// The digest of the set of fields.
     pub fields: Digest,
-    /// What they hold.
+    /// The digest of the values of these fields.
     pub values: Digest,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Ending {
-    /// All was done.
+    /// The run did everything.
     Success,
-    /// Something was not.
+    /// The run left something undone.
     Failure,
 }
 
 // === impl Record ===
 
 impl Record {
-    /// Of a run of which nothing is known yet.
+    /// Creates the record of a run of which nothing is known yet.
     pub fn new(key: &Key, attempt: u32) -> Self {
         Self {
             key: key.clone(),
@@ -255,7 +269,7 @@ impl Record {
         }
     }
 
-    /// How many bytes all reads together gave.
+    /// Returns the number of bytes that all reads together gave.
     pub fn read_bytes(&self) -> usize {
         self.reads.iter().map(|read| read.bytes).sum()
     }
@@ -264,7 +278,7 @@ impl Record {
 // === impl Question ===
 
 impl Question {
-    /// The kind that is asked for.
+    /// Returns the kind that is asked for.
     pub fn kind(&self) -> &Kind {
         match self {
             Self::Get { of, .. } => &of.kind,
@@ -285,7 +299,7 @@ impl Object {
         }
     }
 
-    /// As the contract has it.
+    /// Converts the name to the contract's type.
     pub(crate) fn reference(&self) -> ObjectRef {
         ObjectRef {
             cluster: self.cluster.to_string(),
@@ -299,7 +313,7 @@ impl Object {
 // === impl Selection ===
 
 impl Selection {
-    /// `secret`: its texts may come from a Secret.
+    /// Converts a selection of the contract. `secret` says that its texts may come from a Secret.
     pub(crate) fn of(
         of: &contract::Selection,
         kind: Arc<Kind>,
@@ -319,7 +333,8 @@ impl Selection {
         }
     }
 
-    /// As the contract has it; none where digests stand for texts, which nobody can ask for.
+    /// Converts the selection to the contract's type; `None` if it holds digests instead of texts,
+    /// and so cannot be asked for.
     pub(crate) fn selection(&self) -> Option<contract::Selection> {
         let texts = self.matching.iter().map(|(_, text)| text.as_str());
         if texts.chain([&*self.labels]).any(is_digest) {
@@ -337,7 +352,7 @@ impl Selection {
     }
 }
 
-/// Whether a text of a question may be one that stands for another.
+/// Returns whether a text of a question may be the digest of another text.
 pub(crate) fn is_digest(text: &str) -> bool {
     text.parse::<Digest>().is_ok()
 }
@@ -345,7 +360,7 @@ pub(crate) fn is_digest(text: &str) -> bool {
 // === impl Basis ===
 
 impl Basis {
-    /// Why a run on another basis may come to something else; none where it would not.
+    /// Returns why a run on another basis may have another result; `None` if it has the same.
     pub(crate) fn differs(&self, other: &Self) -> Option<MustRun> {
         let parts = [
             (self.module == other.module, MustRun::Module),
@@ -360,7 +375,7 @@ impl Basis {
 // === impl Asked ===
 
 impl Asked {
-    /// What either asked for.
+    /// Returns the inputs that either of two calls asked for.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -374,7 +389,8 @@ impl Asked {
 // === impl Own ===
 
 impl Own {
-    /// The digests of what a manager owns of an object; keyed once more if a Secret may have gone into it.
+    /// Returns the digests of what a manager owns of an object; keyed in addition if a Secret may
+    /// have gone into it.
     pub(crate) fn of(pair: Pair, secret: bool) -> Self {
         let digest = |held: u128| {
             if secret { Digest::keyed([&held.to_be_bytes()[..]]) } else { Digest::plain(held) }
@@ -382,7 +398,7 @@ impl Own {
         Self { fields: digest(pair.fields), values: digest(pair.values) }
     }
 
-    /// What they were made of; none where they are keyed.
+    /// Returns the digests that these were made of; `None` if these are keyed.
     pub(crate) fn pair(self) -> Option<Pair> {
         Some(Pair { fields: self.fields.plain_value()?, values: self.values.plain_value()? })
     }

@@ -1,9 +1,9 @@
-//! Digests that stand in records.
+//! The digests in run records.
 //!
-//! Of what a Secret may hold, digests are keyed (HMAC-SHA256), so that nobody who finds a record can tell by trying what a value
-//! was. The key is drawn when the process starts and is never written down: kept beside the records it would keep nothing
-//! secret. So a keyed digest is never equal to one of another start; that costs the keys which read Secrets one run after a
-//! restart.
+//! Digests of what a Secret may hold are keyed (HMAC-SHA256), so that nobody who finds a record can
+//! tell by trying what a value was. The key is generated when the process starts and is never
+//! written to disk: kept beside the records, it would keep nothing secret. So a keyed digest never
+//! equals one of another start; that costs the keys which read Secrets one run after a restart.
 
 use std::{fmt, str::FromStr, sync::LazyLock};
 
@@ -23,12 +23,12 @@ pub struct Digest {
     bytes: [u8; 16],
 }
 
-/// A text that is no digest.
+/// The error for a text that is no digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no digest: `xxh3:` or `hmac:` and 32 hexadecimal digits are accepted")]
 pub struct NoDigest(String);
 
-/// The key of this start.
+/// The key of this start for keyed digests.
 static KEY: LazyLock<hmac::Key> = LazyLock::new(new_key);
 
 const PLAIN: &str = "xxh3";
@@ -42,7 +42,7 @@ fn new_key() -> hmac::Key {
 // === impl Digest ===
 
 impl Digest {
-    /// Of parts whose borders count; keyed if they may come from a Secret.
+    /// Computes the digest of parts whose borders count; keyed if they may come from a Secret.
     pub(crate) fn of<'a>(secret: bool, parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         if secret {
             return Self::keyed(parts);
@@ -55,17 +55,17 @@ impl Digest {
         Self::plain(digest.digest128())
     }
 
-    /// One that was taken elsewhere.
+    /// Wraps a digest that was computed elsewhere; it is not keyed.
     pub(crate) fn plain(digest: u128) -> Self {
         Self { keyed: false, bytes: digest.to_be_bytes() }
     }
 
-    /// The one that was taken elsewhere; none if it is keyed.
+    /// Returns the value that [`Digest::plain`] was given; `None` if the digest is keyed.
     pub(super) fn plain_value(self) -> Option<u128> {
         (!self.keyed).then(|| u128::from_be_bytes(self.bytes))
     }
 
-    /// Of parts whose borders count, with the key of this start.
+    /// Computes the keyed digest of parts whose borders count, with the key of this start.
     pub(crate) fn keyed<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         Self::keyed_with(&KEY, parts)
     }
@@ -81,13 +81,13 @@ impl Digest {
         Self { keyed: true, bytes: *bytes }
     }
 
-    /// The first digits: enough for people to tell two of them apart.
+    /// Returns the first digits: enough for people to tell two digests apart.
     pub(crate) fn short(&self) -> String {
         let [a, b, c, d, ..] = self.bytes;
         format!("{a:02x}{b:02x}{c:02x}{d:02x}")
     }
 
-    /// Whether it can be compared within one start of the host only.
+    /// Returns whether the digest can be compared within one start of the host only.
     pub fn is_keyed(&self) -> bool {
         self.keyed
     }
@@ -123,7 +123,7 @@ impl FromStr for Digest {
     }
 }
 
-/// A text for people, and its bytes for others.
+/// Writes a text in formats that people read, and the bytes in others.
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
@@ -144,12 +144,13 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// Whether what objects of this kind hold is not for everybody's eyes.
+/// Returns whether the kind is that of Secrets, whose values must not be shown.
 pub(crate) fn is_secret(kind: &Kind) -> bool {
     kind.group.is_empty() && kind.kind == "Secret"
 }
 
-/// A text of a question as it stands in a record; its keyed digest where it may come from a Secret.
+/// Returns a text of a question as a record holds it: its keyed digest if it may come from a
+/// Secret.
 pub(crate) fn asked_text(secret: bool, text: &str) -> String {
     if text.is_empty() || !secret {
         return text.to_owned();
@@ -157,7 +158,7 @@ pub(crate) fn asked_text(secret: bool, text: &str) -> String {
     Digest::keyed([text.as_bytes()]).to_string()
 }
 
-/// The digest of what a processor returned; keyed if a Secret may have gone into it.
+/// Computes the digest of what a processor returned; keyed if a Secret may have gone into it.
 pub(crate) fn of_returned(returned: &Result<Outcome, contract::Failure>, secret: bool) -> Digest {
     let outcome = match returned {
         Ok(outcome) => outcome,

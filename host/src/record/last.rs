@@ -1,4 +1,5 @@
-//! The last record of each key, and what of it is not written down yet for the next start. No I/O: [`crate::kept`] does that.
+//! The last run record of each key, and the keys whose record on disk is out of date. No I/O:
+//! [`crate::kept`] reads and writes the record file.
 
 use std::sync::Arc;
 
@@ -10,65 +11,67 @@ use tokio::sync::Notify;
 use super::Record;
 use crate::{kept, queue::Key};
 
-/// The last record of each key.
+/// The last run record of each key.
 #[derive(Debug, Default)]
 pub struct Records {
     state: Mutex<State>,
-    /// Something is to be written down.
+    /// Notified when there is something to be written to disk.
     work: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
     last: HashMap<Key, Last>,
-    /// Records of a former start in their written form, of keys that have not run or been looked at in this one.
+    /// Records of a former start, as they are on disk, of keys that have not run or been verified
+    /// in this start.
     former: HashMap<Key, Bytes>,
-    /// None: nothing is written down.
+    /// The state of the record file; `None` if records are not written to disk.
     down: Option<Down>,
 }
 
-/// The last run of a key that has run or been looked at in this start: what it read is watched for it.
+/// The last run of a key that has run or been verified in this start: its dependencies are watched.
 #[derive(Clone, Debug)]
 pub(crate) enum Last {
-    /// It was in this start.
+    /// The last run was in this start.
     Ran(Arc<Record>),
-    /// It was in a former one: its record stays in its written form, a part of what was read, until somebody asks for it.
+    /// The last run was in a former start. Its record stays as it is on disk, as a slice of the
+    /// file that was read, until it is asked for.
     Adopted(Bytes),
 }
 
-/// What is on disk.
+/// The state of the record file.
 #[derive(Debug, Default)]
 struct Down {
-    /// Of these keys a record is.
+    /// Keys that have a record on disk.
     written: HashSet<Key>,
-    /// What is there of these is not what it is to be.
+    /// Keys whose record on disk is out of date.
     unwritten: HashSet<Key>,
 }
 
-/// What is known of a key's last run.
+/// The record of a key's last run.
 #[derive(Debug)]
 pub(crate) enum Held {
-    /// It ran or was looked at in this start.
+    /// The key ran or was verified in this start.
     Known(Last),
-    /// It ran in a former one.
+    /// The key ran in a former start, and was not verified in this one.
     Former(Bytes),
 }
 
-/// What is to be written down of a key.
+/// A change to be written to the record file.
 #[derive(Debug)]
 pub(crate) enum Unwritten {
-    /// This.
+    /// The record of a key's newest run.
     Record(Key, Arc<Record>),
-    /// This, as it was read.
+    /// The record of a key from a former start, as it was read.
     Former(Key, Bytes),
-    /// That nothing is known.
+    /// The removal of a key's record.
     Nothing(Key),
 }
 
 // === impl Records ===
 
 impl Records {
-    /// Keeps the record of a key's newest run, in the place of the one before.
+    /// Keeps the record of a key's newest run in the place of the one before.
     pub fn keep(&self, record: &Arc<Record>) {
         let mut state = self.state.lock();
         state.former.remove(&record.key);
@@ -78,7 +81,7 @@ impl Records {
         self.work.notify_one();
     }
 
-    /// Takes over what a former start knew of a key. What is written down of it holds on.
+    /// Takes over the record that a former start left of a key. It stays valid on disk.
     pub(crate) fn adopt(&self, key: &Key) {
         let mut state = self.state.lock();
         if let Some(record) = state.former.remove(key) {
@@ -86,13 +89,14 @@ impl Records {
         }
     }
 
-    /// The record of a key's last run, if the key has run or been looked at in this start of the host.
+    /// Returns the record of a key's last run, if the key has run or been verified in this start of
+    /// the host.
     pub fn get(&self, key: &Key) -> Option<Arc<Record>> {
         let last = self.state.lock().last.get(key).cloned();
         last?.record(key)
     }
 
-    /// What is known of a key's last run.
+    /// Returns the record of a key's last run, also from a former start.
     pub(crate) fn held(&self, key: &Key) -> Option<Held> {
         let state = self.state.lock();
         let known = state.last.get(key).cloned().map(Held::Known);
@@ -132,9 +136,9 @@ impl Records {
     }
 }
 
-/// For who writes them down.
+/// The functions for the writer of the record file.
 impl Records {
-    /// Begins with what a former start has written down; from now on, what changes is to be.
+    /// Begins with the records of a former start. From now on, changes are to be written to disk.
     pub(crate) fn begin_with(&self, former: HashMap<Key, Bytes>) {
         let mut state = self.state.lock();
         let written = former.keys().cloned().collect();
@@ -142,14 +146,15 @@ impl Records {
         state.down = Some(Down { written, unwritten: HashSet::default() });
     }
 
-    /// Waits until something is to be written down.
+    /// Waits until a record on disk is out of date.
     pub(crate) async fn changed(&self) {
         while self.state.lock().down.as_ref().is_none_or(|down| down.unwritten.is_empty()) {
             self.work.notified().await;
         }
     }
 
-    /// What is to be written down since it has changed, so much at most. It counts as written from now on.
+    /// Returns the changes to be written to disk, of at most `most` keys. From now on they count as
+    /// written.
     pub(crate) fn take_unwritten(&self, most: usize) -> Vec<Unwritten> {
         let mut state = self.state.lock();
         let State { last, down: Some(down), .. } = &mut *state else { return Vec::new() };
@@ -169,7 +174,8 @@ impl Records {
         taken
     }
 
-    /// All that is to be on disk, to be written anew: it counts as written from now on.
+    /// Returns all records that are to be on disk, to write the file anew. From now on they count
+    /// as written.
     pub(crate) fn take_all(&self) -> Vec<Unwritten> {
         let mut state = self.state.lock();
         let State { last, former, down: Some(down) } = &mut *state else { return Vec::new() };
@@ -182,14 +188,15 @@ impl Records {
         all
     }
 
-    /// Nothing of what counts as written may be so: it was not, or in vain.
+    /// Marks keys whose record was not written, or in vain, as out of date on disk.
     pub(crate) fn written_in_vain(&self, keys: impl IntoIterator<Item = Key>) {
         if let Some(down) = &mut self.state.lock().down {
             down.unwritten.extend(keys);
         }
     }
 
-    /// Forgets what a former start knew of keys at which nobody has looked. Says whether there was any.
+    /// Forgets the records of a former start whose keys were not verified. Returns whether there
+    /// were any.
     pub(crate) fn forget_former(&self) -> bool {
         let mut state = self.state.lock();
         let former = std::mem::take(&mut state.former);
@@ -203,7 +210,8 @@ impl Records {
 // === impl State ===
 
 impl State {
-    /// What is known of a key is another; whether the next start may know it too.
+    /// Marks a key's record on disk as out of date; `outlives` says whether the next start may use
+    /// the new one.
     fn changed(&mut self, key: &Key, outlives: bool) {
         if let Some(down) = &mut self.down
             && (outlives || down.written.contains(key))
@@ -216,7 +224,7 @@ impl State {
 // === impl Last ===
 
 impl Last {
-    /// The record; none where it was read and is none.
+    /// Returns the record; `None` if the bytes on disk are no record.
     pub(crate) fn record(self, key: &Key) -> Option<Arc<Record>> {
         match self {
             Self::Ran(record) => Some(record),
@@ -224,7 +232,7 @@ impl Last {
         }
     }
 
-    /// What is to be on disk of it; none where the next start may not know it.
+    /// Returns the record as it is to be on disk; `None` if the next start may not use it.
     fn unwritten(&self, key: &Key) -> Option<Unwritten> {
         match self {
             Self::Ran(record) if record.outlives_its_start() => {
@@ -239,7 +247,6 @@ impl Last {
 // === impl Unwritten ===
 
 impl Unwritten {
-    /// Of whom.
     pub(crate) fn key(&self) -> &Key {
         match self {
             Self::Record(key, _) | Self::Former(key, _) | Self::Nothing(key) => key,

@@ -1,9 +1,9 @@
-//! Which runs are left out since it is known what would come of them: what a record says of that by itself. What has changed since
-//! is found out elsewhere.
+//! Decides by a run record alone whether the next run of its key may be skipped. Changes since the
+//! run are found in `reconciler/skip.rs`.
 
 use super::{Digest, Ending, Own, Question, Record, is_digest};
 
-/// Why a key has to run again though nothing that it read differs from its last run.
+/// The reason why a key has to run again though nothing that it read differs from its last run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotSkippable {
     /// The processor was not called.
@@ -12,54 +12,56 @@ pub enum NotSkippable {
     /// The last run failed.
     #[error("its last run failed")]
     Failed,
-    /// The last run was told that those before it had failed: one that is not told so may answer something else.
+    /// The last run was told that those before it had failed: a run that is not told so may return
+    /// something else.
     #[error("its last run came after a failure")]
     AfterFailure,
-    /// Some of what it wanted was refused, though that was no failure.
+    /// Some of the last run's writes were refused, though that was no failure.
     #[error("a write of its last run was refused")]
     Refused,
-    /// It asked to be called again.
+    /// The last run asked to be called again.
     #[error("its last run asked to be called again after a time")]
     Requeue,
-    /// It asked for the time.
+    /// The last run asked for the time.
     #[error("its last run asked for the time")]
     Clock,
-    /// It asked for random bytes.
+    /// The last run asked for random bytes.
     #[error("its last run asked for random bytes")]
     Random,
-    /// It asked somebody outside of the cluster.
+    /// The last run used the network.
     #[error("its last run used the network")]
     Network,
-    /// It read what may have changed without anybody being told.
+    /// The last run read objects that may have changed without a notice.
     #[error("its last run read objects live")]
     Live,
 }
 
-/// Why a key was run that was due though nothing had changed that the host knew of.
+/// The reason why a key that was due had to run, though nothing had changed that the host knew of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MustRun {
-    /// Nothing is known of a run of it.
+    /// No run of the key is known.
     #[error("no run of it is known")]
     NoRecord,
-    /// Its last run cannot stand for another.
+    /// The last run cannot stand for another.
     #[error(transparent)]
     Record(#[from] NotSkippable),
     /// The module is another one.
     #[error("its last run was one of another module")]
     Module,
-    /// So is its configuration.
+    /// The configuration is another one.
     #[error("its last run had another configuration")]
     Config,
-    /// So is its grant.
+    /// The grant is another one.
     #[error("its last run had another grant")]
     Grant,
-    /// It runs as somebody else, or something else becomes of what it wants.
+    /// Another setting of the Processor is different: its namespace, name, account or mode, or the
+    /// field managers that it takes over.
     #[error("its Processor said something else of how it runs")]
     Settings,
-    /// Its processor only observes, or is to go.
+    /// The processor only observes, or is to go.
     #[error("what its processor wants is not written")]
     Mode,
-    /// The object cannot be read, or is to be left alone.
+    /// The object cannot be read, or is paused.
     #[error("its object cannot be read, or is paused")]
     Unreadable,
     /// The object is not as the run was given it.
@@ -68,19 +70,19 @@ pub enum MustRun {
     /// A question would have another answer.
     #[error("what it read has changed")]
     Read,
-    /// A question was made of what stood in a Secret.
+    /// A question was made of text from a Secret.
     #[error("it asked with what it had read of a Secret")]
     Secret,
-    /// An object that it wrote is not as it left it.
+    /// An object that the last run wrote is not as the run left it.
     #[error("what it wrote has changed")]
     Written,
-    /// An object is there that it wanted gone.
+    /// An object exists that the last run wanted gone.
     #[error("what it wanted gone is there")]
     Removed,
-    /// An object is there that it would prune.
+    /// An object exists that the run would prune.
     #[error("there is something that it would prune")]
     Pruned,
-    /// Its object's finalizers are not as it left them.
+    /// The finalizers of the object are not as the last run left them.
     #[error("the finalizers of its object have changed")]
     Finalizers,
 }
@@ -88,11 +90,11 @@ pub enum MustRun {
 // === impl Record ===
 
 impl Record {
-    /// Whether a run that would see the same as this one can be left out.
+    /// Checks that a run which would see the same as this one can be skipped.
     ///
     /// # Errors
     ///
-    /// Why not, whatever the next run would see.
+    /// The reason why the next run cannot be skipped, whatever it would see.
     pub fn skippable(&self) -> Result<(), NotSkippable> {
         let reasons = [
             (self.ran_on.is_none(), NotSkippable::NotCalled),
@@ -108,8 +110,11 @@ impl Record {
         reasons.into_iter().find(|(holds, _)| *holds).map_or(Ok(()), |(_, reason)| Err(reason))
     }
 
-    /// Whether another start of the host can tell by it what has changed: it is skippable, no digest in it is one of this start, and
-    /// nothing has to be absent (whether that is so is known of objects only that were seen after the run).
+    /// Returns whether another start of the host can tell by the record what has changed.
+    ///
+    /// The record must be skippable and hold no digest that is keyed with the key of this start,
+    /// and no field may have to be absent: whether a field is absent is known only of objects that
+    /// were seen after the run.
     pub fn outlives_its_start(&self) -> bool {
         self.skippable().is_ok()
             && !self.wrote.iter().any(|wrote| wrote.absent)
@@ -124,7 +129,7 @@ impl Record {
         self.object.into_iter().chain(answers).chain(own)
     }
 
-    /// The texts that objects were compared with.
+    /// Returns the texts that objects were compared with.
     fn texts(&self) -> impl Iterator<Item = &str> {
         let asked = self.reads.iter().filter_map(|read| match &read.question {
             Question::Get { .. } => None,
@@ -141,7 +146,7 @@ impl Record {
 // === impl NotSkippable ===
 
 impl NotSkippable {
-    /// As a metric names it.
+    /// Returns the name of the reason in metrics.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::NotCalled => "not-called",
@@ -160,7 +165,7 @@ impl NotSkippable {
 // === impl MustRun ===
 
 impl MustRun {
-    /// As a metric names it.
+    /// Returns the name of the reason in metrics.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::NoRecord => "no-record",

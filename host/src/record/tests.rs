@@ -19,7 +19,8 @@ fn secrets() -> contract::Selection {
     contract::Selection { kind, ..all("Secret") }
 }
 
-/// Stores as a description wants them: two things, a Secret and the rule that is reconciled.
+/// Builds the stores of two things, a Secret and the rule that is reconciled, as a description
+/// wants them.
 fn readable() -> (Stores, Arc<Readable>) {
     let reads = vec![fields(all("Thing"), &["spec"]), secrets()];
     let readable = Readable::new(&description(all("Rule"), reads)).unwrap();
@@ -38,7 +39,7 @@ fn readable() -> (Stores, Arc<Readable>) {
     (stores, Arc::new(readable))
 }
 
-/// What a run is recorded to have seen that reads all of them.
+/// Records a run that reads all of these objects.
 fn recorded(stores: &Stores, readable: &Arc<Readable>) -> Record {
     let mut view = View::new(stores.clone(), Arc::clone(readable), PAGE_BYTES);
     view.reconciled(&reference("Rule", "r"), "r").unwrap();
