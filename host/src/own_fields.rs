@@ -1,10 +1,11 @@
-//! What of an object is ours: digests of the fields that `mortise/…` field managers own, and of manifests.
+//! Digests of the fields that `mortise/…` field managers own of an object, and of manifests.
 //!
-//! Two digests are kept of each such manager's entry in `metadata.managedFields`: of its set of fields, and of what the
-//! object holds there. The second is taken of the object cut down to the set, as a JSON value; so it can be compared with
-//! the digest of a manifest without knowing the schema. They are equal if we own exactly what the manifest holds, with the
-//! values that it holds. Where the server writes a value in another way than it was sent (`1000m` and `1`), they differ
-//! though nothing is to be done; the writer then remembers which pair belongs to which manifest.
+//! Each such manager's entry in `metadata.managedFields` has two digests: of its set of fields, and
+//! of what the object holds there. The second is taken of the object cut down to the set, as a JSON
+//! value; so it can be compared with the digest of a manifest without knowing the schema. They are
+//! equal if we own exactly what the manifest holds, with the values that it holds. Where the API
+//! server writes a value in another way than it was sent (`1000m` and `1`), they differ though
+//! nothing is to be done; the writer then remembers which pair belongs to which manifest.
 //!
 //! Pure: no I/O, no clock.
 
@@ -22,34 +23,34 @@ mod tests;
 
 pub(crate) use sets::FieldSets;
 
-/// What of `metadata` names an object or is a precondition.
+/// The fields of `metadata` that name an object or are preconditions.
 const NAMING: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
 
-/// Room for what a manager owns of most objects, in the form of which a digest is taken.
+/// The bytes that hold what a manager owns of most objects, in the form of which a digest is taken.
 const ROOM: usize = 4096;
 
-/// How the names of all field managers of this host begin.
+/// The prefix of the names of all field managers of this host.
 pub const MANAGER_PREFIX: &str = "mortise/";
 
 /// The two digests of one manager's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pair {
-    /// Of the set of fields.
+    /// The digest of the set of fields.
     pub fields: u128,
-    /// Of what the object holds at these fields.
+    /// The digest of what the object holds in these fields.
     pub values: u128,
 }
 
-/// One entry of `metadata.managedFields` whose manager is one of ours.
+/// An entry of `metadata.managedFields` whose manager is one of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
-    /// The manager's whole name.
+    /// The full name of the manager.
     pub manager: Box<str>,
-    /// `status`, or empty for the object itself.
+    /// The subresource: `status`, or empty for the object itself.
     pub subresource: Box<str>,
-    /// Whether it came by server-side apply (else by a create or a patch).
+    /// True if the entry came from server-side apply; false if it came from a create or a patch.
     pub applied: bool,
-    /// The digests.
+    /// The digests; `values` is 0 if the entry did not come from server-side apply.
     pub pair: Pair,
 }
 
@@ -60,24 +61,25 @@ pub struct Digests(Option<Arc<[Own]>>);
 // === impl Digests ===
 
 impl Digests {
-    /// All entries, in the order of the object.
+    /// Returns all entries, in the order of the object.
     pub fn iter(&self) -> impl Iterator<Item = &Own> {
         self.0.iter().flat_map(|all| all.iter())
     }
 
-    /// Whether no manager of ours is on the object.
+    /// Returns whether no manager of ours is on the object.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The digests of what a manager applied to the object (`subresource` empty) or its status (`status`).
+    /// Returns the digests of what a manager applied to the object (`subresource` empty) or to its
+    /// status (`status`).
     pub fn get(&self, manager: &str, subresource: &str) -> Option<Pair> {
         self.iter()
             .find(|own| own.applied && &*own.manager == manager && &*own.subresource == subresource)
             .map(|own| own.pair)
     }
 
-    /// Whether the manager has any entry on the object.
+    /// Returns whether the manager has any entry on the object.
     pub fn holds(&self, manager: &str) -> bool {
         self.iter().any(|own| &*own.manager == manager)
     }
@@ -85,12 +87,14 @@ impl Digests {
 
 // === digests of objects ===
 
-/// The digests of all `mortise/…` managers on an object, which must be whole and with its `metadata.managedFields`.
+/// Computes the digests of all `mortise/…` managers on an object, which must be whole and with its
+/// `metadata.managedFields`.
 pub fn of(object: &Value) -> Digests {
     of_with(object, &mut FieldSets::default())
 }
 
-/// The same of an object in which sets of fields may have been left as text.
+/// Computes the same digests as [`of`], of an object in which sets of fields may have been left as
+/// text.
 pub(crate) fn of_with<'a>(object: impl Json<'a>, sets: &mut FieldSets) -> Digests {
     let mut all = Vec::new();
     for entry in entries(object).filter(|entry| text(*entry, "manager").starts_with(MANAGER_PREFIX))
@@ -108,13 +112,13 @@ pub(crate) fn of_with<'a>(object: impl Json<'a>, sets: &mut FieldSets) -> Digest
     Digests((!all.is_empty()).then(|| all.into()))
 }
 
-/// The entries of `metadata.managedFields`.
+/// Returns the entries of `metadata.managedFields`.
 pub(crate) fn entries<'a, J: Json<'a>>(object: J) -> impl Iterator<Item = J> {
     let managed = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
     managed.into_iter().flat_map(Json::items)
 }
 
-/// The set of fields (`FieldsV1`) that a manager applied to the object itself.
+/// Returns the set of fields (`FieldsV1`) that a manager applied to the object itself.
 pub(crate) fn applied_fields<'a>(object: &'a Value, manager: &str) -> Option<&'a Value> {
     entries(object)
         .find(|entry| {
@@ -156,11 +160,11 @@ fn values_digest<'a, 'f>(
 ) -> u128 {
     let mut cut = Cut::default();
     let digest = sets.digest_of(&cut.object(object, fields));
-    // A field that we own and that is not there: never equal to a manifest.
+    // We own a field that the object does not have: the digest must equal that of no manifest.
     if cut.missing { !digest } else { digest }
 }
 
-/// An object cut down to a set of fields.
+/// Cuts an object down to a set of fields.
 pub(crate) fn project(object: &Value, fields: &Value) -> Value {
     Cut::default().object(object, fields).to_value()
 }
@@ -178,7 +182,8 @@ impl Cut {
         Part::Map(Vec::new())
     }
 
-    /// What `fields` selects of `value`. None, and `missing`, where the value is not of the form that the fields ask for.
+    /// Returns the part of `value` that `fields` selects. Returns `None`, and sets `missing`, if
+    /// the value is not of the form that the fields ask for.
     fn at<'a, 'f, J: Json<'a>>(&mut self, value: J, fields: impl Json<'f>) -> Option<Part<'f, J>> {
         if fields.entries().all(|(key, _)| key == ".") {
             let is_all = fields.get(".").is_none();
@@ -193,7 +198,7 @@ impl Cut {
         cut
     }
 
-    /// Ordered by key, as the children are.
+    /// Cuts a map down. The entries are ordered by key, as the children are.
     fn map<'a, 'f, J: Json<'a>>(&mut self, object: J, children: impl Json<'f>) -> Part<'f, J> {
         let mut result = Vec::with_capacity(children.size());
         for (element, below) in children.entries() {
@@ -209,7 +214,8 @@ impl Cut {
         Part::Map(result)
     }
 
-    /// In the order of the list, so that a manifest with the same items in another order is not taken for the same.
+    /// Cuts a list down, in the order of the list, so that a manifest with the same items in
+    /// another order is not taken for the same.
     fn list<'a, 'f, J: Json<'a>>(&mut self, list: J, children: impl Json<'f>) -> Part<'f, J> {
         let elements = children.entries().filter(|(element, _)| *element != ".");
         let wanted: Vec<_> =
@@ -229,7 +235,7 @@ impl Cut {
     }
 }
 
-/// A map or list of which only itself is owned, nothing in it.
+/// Returns a map or list without its content, of which only the map or list itself is owned.
 fn emptied<'a, 'f, J: Json<'a>>(value: J) -> Part<'f, J> {
     match value.form() {
         Form::Map(_) => Part::Map(Vec::new()),
@@ -269,12 +275,14 @@ impl Element {
 
 // === digests of manifests ===
 
-/// The digest of a manifest, to compare with [`Pair::values`]: of all but what names the object or is a precondition.
+/// Computes the digest of a manifest, to compare with [`Pair::values`]: of everything but what
+/// names the object or is a precondition.
 pub fn of_manifest(manifest: &Value) -> u128 {
     digest_of(&sent(manifest))
 }
 
-/// A manifest without what names the object (apiVersion, kind, name, namespace) and without preconditions.
+/// Returns a manifest without what names the object (`apiVersion`, `kind`, name, namespace) and
+/// without preconditions.
 pub fn sent_fields(manifest: &Value) -> Value {
     sent(manifest).to_value()
 }
@@ -302,7 +310,8 @@ fn sent(manifest: &Value) -> Part<'_> {
     Part::Map(fields)
 }
 
-/// A digest of a JSON value: the same whatever the order of keys, and for a number however it is written.
+/// Computes the digest of a JSON value. It depends neither on the order of keys nor on how a number
+/// is written.
 pub fn digest<'a>(value: impl Json<'a>) -> u128 {
     digest_of(&Part::Whole(value))
 }
@@ -311,14 +320,14 @@ fn digest_of<'a>(part: &Part<'_, impl Json<'a>>) -> u128 {
     digest_in(&mut Vec::new(), part)
 }
 
-/// The same, with empty room to write in.
+/// Computes the digest of a part, with `room` as the empty buffer to write in.
 fn digest_in<'a>(room: &mut Vec<u8>, part: &Part<'_, impl Json<'a>>) -> u128 {
     room.reserve(ROOM);
     canonical_part(part, room);
     xxh3_128(room)
 }
 
-/// As the value would be written that the part is a copy of.
+/// Writes the canonical form of the value that the part is a copy of.
 fn canonical_part<'a>(part: &Part<'_, impl Json<'a>>, bytes: &mut Vec<u8>) {
     match part {
         Part::Whole(value) => canonical(*value, bytes),
@@ -338,7 +347,8 @@ fn canonical_part<'a>(part: &Part<'_, impl Json<'a>>, bytes: &mut Vec<u8>) {
     }
 }
 
-/// An unambiguous form: each value begins with a letter for its type, each text and collection with its length.
+/// Writes an unambiguous form of a value: each value begins with a letter for its type, each text
+/// and collection with its length.
 fn canonical<'a>(value: impl Json<'a>, bytes: &mut Vec<u8>) {
     match value.form() {
         Form::Null => bytes.push(b'n'),
@@ -387,9 +397,10 @@ fn canonical_number(number: &serde_json::Number, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A float without fraction is the integer: the API server gives `1.0` back as `1`.
+/// Writes a float. One without a fraction is written as the integer: the API server gives `1.0`
+/// back as `1`.
 fn canonical_float(float: f64, bytes: &mut Vec<u8>) {
-    /// Up to here every integer has a float of its own.
+    /// The greatest number up to which every integer has a float of its own.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if float.fract() == 0.0 && float.abs() <= EXACT {
         #[expect(
