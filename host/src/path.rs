@@ -1,5 +1,6 @@
-//! Places in an object, as the contract writes them: `spec.hosts[]`, `spec.containers[name=app].image`,
-//! `metadata.annotations["example.com/a.b"]`. Owns the grammar and what a path finds; knows nothing of reads or writes.
+//! Paths in an object, as the contract writes them: `spec.hosts[]`,
+//! `spec.containers[name=app].image`, `metadata.annotations["example.com/a.b"]`. Owns the grammar
+//! and what a path finds; knows nothing of reads or writes.
 
 mod fields;
 mod read;
@@ -23,80 +24,81 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path(Box<[Segment]>);
 
-/// One step of a path.
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Segment {
     /// The value under this key.
     Key(Box<str>),
     /// Every element of a list: `[]`.
     Each,
-    /// The elements of a list that hold these texts under these keys: `[name=app]`, `[port=80,protocol=TCP]`.
+    /// The elements of a list that hold these texts under these keys: `[name=app]`,
+    /// `[port=80,protocol=TCP]`.
     Where(Pairs),
 }
 
 /// Keys and the texts under them.
 pub type Pairs = Box<[(Box<str>, Box<str>)]>;
 
-/// Why a text is not a path.
+/// The error for a text that is not a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("path `{path}`: {problem} at character {at}")]
 pub struct Invalid {
-    /// The text.
+    /// The text, shortened if it is too long.
     pub path: String,
-    /// What is wrong.
+    /// The reason why the text is not a path.
     pub problem: &'static str,
-    /// Where, counted in characters from 1.
+    /// The position of the problem, counted in characters from 1.
     pub at: usize,
 }
 
 // === impl Path ===
 
 impl Path {
-    /// The path of these segments; `None` of no segment.
+    /// Creates the path of these segments; `None` if there are none.
     pub fn from_segments(segments: impl IntoIterator<Item = Segment>) -> Option<Self> {
         let segments: Box<[Segment]> = segments.into_iter().collect();
         (!segments.is_empty()).then_some(Self(segments))
     }
 
-    /// The path of these keys, one under the other; `None` of no key.
+    /// Creates the path of these keys, one under the other; `None` if there are none.
     pub fn from_keys<'a>(keys: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         Self::from_segments(keys.into_iter().map(|key| Segment::Key(key.into())))
     }
 
-    /// Its steps, from the outside in.
+    /// Returns the steps, from the outside in.
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }
 
-    /// Whether all that `other` can find lies in what this one finds.
+    /// Returns whether everything that `other` can find lies in what this path finds.
     pub fn covers(&self, other: &Self) -> bool {
         self.0.len() <= other.0.len()
             && self.0.iter().zip(&other.0).all(|(mine, theirs)| mine.covers(theirs))
     }
 
-    /// Everything that the path finds in a value, in the order of the lists.
+    /// Returns everything that the path finds in a value, in the order of the lists.
     pub fn values<'a, J: Json<'a>>(&self, of: J) -> Vec<J> {
         let mut found = Vec::new();
         find(&self.0, of, &mut |value| found.push(value));
         found
     }
 
-    /// The texts that the path finds, as `matching` compares them: strings, numbers and booleans. Lists, maps and nulls have
-    /// none.
+    /// Returns the texts that the path finds, as `matching` compares them: strings, numbers and
+    /// booleans. Lists, maps and nulls have none.
     pub fn texts<'a>(&self, of: impl Json<'a>) -> Vec<Cow<'a, str>> {
         let mut found = Vec::new();
         find(&self.0, of, &mut |value| found.extend(text(value)));
         found
     }
 
-    /// Whether the path finds this text.
+    /// Returns whether the path finds this text.
     pub fn holds(&self, of: &Value, wanted: &str) -> bool {
         let mut holds = false;
         find(&self.0, of, &mut |value| holds |= text(value).is_some_and(|text| text == wanted));
         holds
     }
 
-    /// A JSON pointer (RFC 6901) for everything that the path finds.
+    /// Returns a JSON pointer (RFC 6901) for everything that the path finds.
     pub fn pointers(&self, of: &Value) -> Vec<String> {
         let mut found = Vec::new();
         point(&self.0, of, &mut String::new(), &mut found);
@@ -158,7 +160,7 @@ impl Segment {
         }
     }
 
-    /// Whether the segment selects this element of a list.
+    /// Returns whether the segment selects this element of a list.
     pub fn selects<'a>(&self, element: impl Json<'a>) -> bool {
         match self {
             Self::Key(_) => false,
@@ -174,7 +176,7 @@ fn holds_all<'a>(wanted: &[(Box<str>, Box<str>)], element: impl Json<'a>) -> boo
         .all(|(key, value)| element.get(key).and_then(text).is_some_and(|text| text == **value))
 }
 
-/// A scalar as text; `None` of a list, a map and null.
+/// Returns a scalar as text; `None` for a list, a map and null.
 pub fn text<'a>(value: impl Json<'a>) -> Option<Cow<'a, str>> {
     match value.form() {
         Form::Text(text) => Some(Cow::Borrowed(text)),
@@ -239,7 +241,8 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// In brackets only these characters end a text, so that `host=a.example` needs no quotes.
+/// Quotes a text in brackets if it needs quotes. Only these characters end a text there, so that
+/// `host=a.example` needs none.
 fn plain_or_quoted(text: &str) -> Cow<'_, str> {
     if text.is_empty() || text.contains(['"', '=', ',', ']']) || text.contains(char::is_whitespace)
     {
@@ -252,7 +255,7 @@ fn plain_or_quoted(text: &str) -> Cow<'_, str> {
 /// Reads segments from a text.
 struct Parser<'a> {
     text: &'a str,
-    /// In bytes.
+    /// The position in the text, in bytes.
     at: usize,
 }
 
@@ -307,7 +310,7 @@ impl<'a> Parser<'a> {
         Ok(Segment::Key(name.into()))
     }
 
-    /// What follows `[`.
+    /// Reads the part of a segment that follows `[`.
     fn bracket(&mut self) -> Result<Segment, Invalid> {
         if self.eat("]") {
             return Ok(Segment::Each);
@@ -333,7 +336,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A quoted text, or one that ends before `=`, `,` or `]`.
+    /// Reads a quoted text, or one that ends before `=`, `,` or `]`.
     fn word(&mut self) -> Result<Box<str>, Invalid> {
         if self.eat("\"") {
             return self.quoted();
@@ -346,7 +349,7 @@ impl<'a> Parser<'a> {
         Ok(word.into())
     }
 
-    /// What follows the first quotation mark.
+    /// Reads the part of a quoted text that follows the first quotation mark.
     fn quoted(&mut self) -> Result<Box<str>, Invalid> {
         let mut text = String::new();
         let mut chars = self.rest().char_indices();

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{Pairs, Path, Segment, holds_all};
 use crate::json::{Form, Json};
 
-/// What is in every answer, asked for or not.
+/// The fields that are in every answer, asked for or not.
 const ALWAYS: [&[&str]; 8] = [
     &["apiVersion"],
     &["kind"],
@@ -21,34 +21,36 @@ const ALWAYS: [&[&str]; 8] = [
     &["metadata", "resourceVersion"],
 ];
 
-/// Fields of `metadata` whose change alone is no change.
+/// Fields of `metadata` whose change alone does not count as a change.
 const NOT_COUNTED: [&str; 2] = ["generation", "resourceVersion"];
 
-/// A set of paths: what a reader asks for, or may ask for. `metadata.managedFields` is in none.
+/// A set of paths: the fields that a reader asks for, or may ask for. No set selects
+/// `metadata.managedFields`.
 #[derive(Clone, Debug)]
 pub struct Fields {
-    /// As they were given; empty: whole objects.
+    /// The paths as they were given; empty for whole objects.
     paths: BTreeSet<Path>,
     root: Node,
 }
 
-/// How much of what was selected is looked at.
+/// The extent of the selected fields that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
-    /// All of it.
+    /// The whole selection.
     Shown,
-    /// What counts as a change: not `metadata.generation` and `metadata.resourceVersion`.
+    /// The selected fields that count as a change: not `metadata.generation` and
+    /// `metadata.resourceVersion`.
     Counted,
-    /// As `Counted`, without `status`.
+    /// The same as `Counted`, without `status`.
     WithoutStatus,
 }
 
 /// The part of a value that was selected; borrows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part<'a, J = &'a Value> {
-    /// All of it.
+    /// The whole value.
     Whole(J),
-    /// Some of a map.
+    /// Some entries of a map.
     Map(Vec<(&'a str, Self)>),
     /// Some elements of a list.
     List(Vec<Self>),
@@ -57,7 +59,7 @@ pub enum Part<'a, J = &'a Value> {
 /// The paths as a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Node {
-    /// Everything from here on.
+    /// True if everything from here on is selected.
     whole: bool,
     keys: BTreeMap<Box<str>, Node>,
     each: Option<Box<Node>>,
@@ -81,17 +83,18 @@ impl std::hash::Hash for Fields {
 }
 
 impl Fields {
-    /// Whole objects.
+    /// Creates the set that selects whole objects.
     pub fn whole() -> Self {
         Self { paths: BTreeSet::new(), root: Node { whole: true, ..Node::default() } }
     }
 
-    /// No more than what is always there.
+    /// Creates the set that selects no more than the fields that are in every answer.
     pub fn metadata_only() -> Self {
         Self::of(ALWAYS.iter().filter_map(|keys| Path::from_keys(keys.iter().copied())))
     }
 
-    /// These paths; of none, whole objects (as the contract has it).
+    /// Creates the set of these paths; if there are none, it selects whole objects (as the contract
+    /// has it).
     pub fn of(paths: impl IntoIterator<Item = Path>) -> Self {
         let paths: BTreeSet<Path> = paths.into_iter().collect();
         if paths.is_empty() {
@@ -107,23 +110,23 @@ impl Fields {
         Self { paths, root }
     }
 
-    /// Reads paths from texts.
+    /// Parses paths from texts.
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, super::Invalid> {
         let paths: Result<Vec<Path>, _> = texts.iter().map(|text| text.as_ref().parse()).collect();
         paths.map(Self::of)
     }
 
-    /// Whether everything is selected.
+    /// Returns whether everything is selected.
     pub fn is_whole(&self) -> bool {
         self.root.whole
     }
 
-    /// The paths; none where everything is selected.
+    /// Returns the paths; none if everything is selected.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.paths.iter()
     }
 
-    /// What either selects.
+    /// Returns the set that selects what either set selects.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         if self.is_whole() || other.is_whole() {
@@ -132,17 +135,18 @@ impl Fields {
         Self::of(self.paths.union(&other.paths).cloned())
     }
 
-    /// Whether all that the path can find is selected. What is always there is selected by any set.
+    /// Returns whether everything that the path can find is selected. Any set selects the fields
+    /// that are in every answer.
     pub fn covers(&self, path: &Path) -> bool {
         self.root.covers(path.segments())
     }
 
-    /// Whether all that `other` selects is selected.
+    /// Returns whether everything that `other` selects is selected.
     pub fn covers_all(&self, other: &Self) -> bool {
         if other.is_whole() { self.is_whole() } else { self.first_missing(other).is_none() }
     }
 
-    /// A path of `other` that is not selected.
+    /// Returns the first path of `other` that is not selected, if any.
     pub fn first_missing<'a>(&self, other: &'a Self) -> Option<&'a Path> {
         other.paths.iter().find(|path| !self.covers(path))
     }
@@ -151,7 +155,7 @@ impl Fields {
         &self.root
     }
 
-    /// The part of an object that is selected.
+    /// Returns the part of an object that is selected.
     pub fn select<'a, J: Json<'a>>(&self, object: J, extent: Extent) -> Part<'a, J> {
         let Form::Map(_) = object.form() else { return Part::Whole(object) };
         let all = |name: &str| self.root.whole || self.root.keys.contains_key(name);
@@ -166,12 +170,13 @@ impl Fields {
         Part::Map(entries.collect())
     }
 
-    /// A copy of the part of an object that is selected.
+    /// Returns a copy of the part of an object that is selected.
     pub fn project(&self, object: &Value) -> Value {
         self.select(object, Extent::Shown).to_value()
     }
 
-    /// Whether two versions of an object differ in what is selected. Being there or not is a difference.
+    /// Returns whether two versions of an object differ in what is selected. Being there or not is
+    /// a difference.
     pub fn differ(&self, old: Option<&Value>, new: Option<&Value>, extent: Extent) -> bool {
         match (old, new) {
             (None, None) => false,
@@ -182,8 +187,10 @@ impl Fields {
 }
 
 impl Fields {
-    /// Whether an object is other than was expected in what was asked for. What is in every answer does not count where
-    /// nobody asked for it: the uid of an object that was just made surprises nobody.
+    /// Returns whether an object differs from the expected one in a field that was asked for.
+    ///
+    /// A field that is in every answer does not count if nobody asked for it: the uid of an object
+    /// that was just made surprises nobody.
     pub fn surprise(&self, expected: &Value, found: &Value, extent: Extent) -> bool {
         let asked = |object| self.only_asked(self.select(object, extent));
         asked(expected) != asked(found)
@@ -201,7 +208,8 @@ impl Fields {
         Part::Map(entries.collect())
     }
 
-    /// Whether what is selected under these keys was asked for, and not only given.
+    /// Returns whether the field under these keys was asked for, and not only given because it is
+    /// in every answer.
     fn asks_for(&self, keys: &[&str]) -> bool {
         !ALWAYS.contains(&keys)
             || self.is_whole()
@@ -278,7 +286,7 @@ impl Node {
         self.whole
     }
 
-    /// Whether it selects elements of a list by what they hold.
+    /// Returns whether the node selects elements of a list by what they hold.
     pub(super) fn selects_elements(&self) -> bool {
         !self.elements.is_empty()
     }
@@ -291,7 +299,7 @@ impl Node {
         self.each.as_deref()
     }
 
-    /// The node under a key; of a whole node, the node itself.
+    /// Returns the node under a key; of a whole node, the node itself.
     fn child(&self, key: &str) -> &Self {
         self.keys.get(key).filter(|_| !self.whole).unwrap_or(self)
     }
@@ -312,7 +320,7 @@ impl Node {
     }
 }
 
-/// What any of the nodes selects; `None` where that is nothing.
+/// Returns the part of a value that any of the nodes selects; `None` if that is nothing.
 pub(super) fn select<'a, J: Json<'a>>(nodes: &[&Node], value: J) -> Option<Part<'a, J>> {
     if nodes.iter().any(|node| node.whole) {
         return Some(Part::Whole(value));
@@ -352,7 +360,7 @@ fn select_element<'a, J: Json<'a>>(nodes: &[&Node], element: J) -> Option<Part<'
 // === impl Part ===
 
 impl Part<'_> {
-    /// A copy.
+    /// Copies the selected part.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Whole(value) => (*value).clone(),
@@ -366,7 +374,7 @@ impl Part<'_> {
 }
 
 impl<'a, J> Part<'a, J> {
-    /// The entries of a map that was selected in part.
+    /// Returns the entries of a map that was selected in part; none of any other part.
     pub fn entries(&self) -> &[(&'a str, Self)] {
         if let Self::Map(entries) = self { entries } else { &[] }
     }

@@ -1,4 +1,4 @@
-//! Reads from JSON only what a set of paths selects; the rest is passed over without being built.
+//! Parses from JSON only what a set of paths selects; the rest is passed over without being built.
 
 use std::fmt;
 
@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use super::fields::{Fields, Node, select};
 
 impl Fields {
-    /// The selected part of an object in JSON; what is no JSON holds nothing.
+    /// Parses the selected part of an object in JSON; of a text that is not JSON, nothing is
+    /// selected.
     pub fn read(&self, json: &str) -> Value {
         let mut deserializer = serde_json::Deserializer::from_str(json);
         let selected = Selecting(self.root()).deserialize(&mut deserializer);
@@ -17,7 +18,7 @@ impl Fields {
     }
 }
 
-/// Reads a value in which a node selects; gives nothing where nothing is selected.
+/// Parses the part of a value that a node selects; gives nothing if nothing is selected.
 struct Selecting<'a>(&'a Node);
 
 impl<'de> DeserializeSeed<'de> for Selecting<'_> {
@@ -28,7 +29,8 @@ impl<'de> DeserializeSeed<'de> for Selecting<'_> {
             return Value::deserialize(deserializer).map(Some);
         }
         if self.0.selects_elements() {
-            // Which elements are selected is told by what they hold.
+            // The content of an element decides whether it is selected, so the value is parsed
+            // whole.
             let value = Value::deserialize(deserializer)?;
             return Ok(select(&[self.0], &value).map(|part| part.to_value()));
         }
