@@ -1,6 +1,7 @@
-//! What strangers hand to the host, as targets of a fuzzer: tests/fuzz runs them, and the seeds run as ordinary tests.
+//! Fuzz targets for the inputs that strangers hand to the host: tests/fuzz runs them, and their
+//! seeds run as ordinary tests.
 //!
-//! Built for these alone: it may see what no other crate does.
+//! The module is built for these alone, so it may see what no other crate does.
 
 mod lines;
 #[cfg(test)]
@@ -24,7 +25,7 @@ use crate::{
     view::{self, Readable},
 };
 
-/// A target: its name, under which its seeds are, and its function.
+/// A target: its name, which is also that of the folder with its seeds, and its function.
 type Target = (&'static str, fn(&[u8]));
 
 const TARGETS: [Target; 7] = [
@@ -41,13 +42,13 @@ const TARGETS: [Target; 7] = [
 ///
 /// # Panics
 ///
-/// Where something is found; where no target has this name.
+/// Panics if the target finds a fault, or if no target has this name.
 pub fn run(name: &str, input: &[u8]) {
     let (_, target) = TARGETS.iter().find(|(target, _)| *target == name).expect("it is a target");
     target(input);
 }
 
-/// Checks a description, and asks of what it grants.
+/// Checks a description, and that it grants what it declares to be written.
 fn description(input: &[u8]) {
     let description = lines::description(&String::from_utf8_lossy(input));
     let checked = (Readable::new(&description), Grant::new(&description));
@@ -67,7 +68,7 @@ fn description(input: &[u8]) {
     }
 }
 
-/// Checks an outcome against a grant of all but Secrets.
+/// Checks an outcome against a grant without Secrets.
 fn outcome(input: &[u8]) {
     let outcome = lines::outcome(&String::from_utf8_lossy(input));
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "r", "namespace": "a", "uid": "u"}});
@@ -152,7 +153,8 @@ fn label_selector(input: &[u8]) {
     selector.matches_object(&json!({}));
 }
 
-/// Reads a file of records, and each record in it: the input as it is, and as what stands in a frame whose digest is right.
+/// Reads a record file, and each record in it: the input as it is, and the input as the content of
+/// a frame whose digest is right.
 fn record_file(input: &[u8]) {
     for file in [Bytes::copy_from_slice(input), kept::framed(input).into()] {
         let (read, damaged) = kept::read_bytes(&file);
@@ -160,7 +162,7 @@ fn record_file(input: &[u8]) {
     }
 }
 
-/// Reads a page token, and one of the place that the input names.
+/// Reads the input as a page token, and a token that is made of the place which the input names.
 fn page_token(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let of = lines::selection(&mut "\tv1\tConfigMap".split('\t'));
@@ -186,7 +188,7 @@ fn processor_spec(input: &[u8]) {
     }
 }
 
-/// A description in which there is nothing.
+/// Returns an empty description.
 fn empty() -> Description {
     Description {
         name: "p".into(),

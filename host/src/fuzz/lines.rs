@@ -1,4 +1,5 @@
-//! Descriptions and outcomes as lines of words between tabs: what a fuzzer can put together, and people can read.
+//! Descriptions and outcomes as lines of words between tabs, which a fuzzer can put together and
+//! people can read.
 
 use crate::contract::{
     Deletion, Description, Event, EventType, Kind, Manifest, Mode, ObjectRef, Outcome, Propagation,
@@ -9,7 +10,7 @@ fn word<'a>(words: &mut impl Iterator<Item = &'a str>) -> String {
     words.next().unwrap_or_default().to_owned()
 }
 
-/// None of an empty word.
+/// Reads a word; `None` if it is empty.
 fn some<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<String> {
     Some(word(words)).filter(|word| !word.is_empty())
 }
@@ -18,7 +19,7 @@ fn kind<'a>(words: &mut impl Iterator<Item = &'a str>) -> Kind {
     Kind { group: word(words), version: word(words), kind: word(words) }
 }
 
-/// `GROUP VERSION KIND NAMESPACE NAME LABELS MATCHED-PATH MATCHED-VALUE FIELD...`
+/// Reads `GROUP VERSION KIND NAMESPACE NAME LABELS MATCHED-PATH MATCHED-VALUE FIELD...`
 pub(super) fn selection<'a>(words: &mut impl Iterator<Item = &'a str>) -> Selection {
     let (kind, namespace, name) = (kind(words), some(words), some(words));
     let labels = word(words);
@@ -33,8 +34,8 @@ fn reference<'a>(words: &mut impl Iterator<Item = &'a str>) -> ObjectRef {
     ObjectRef { cluster: String::new(), kind, namespace, name: word(words) }
 }
 
-/// Lines: `reconciler NAME SELECTION`, `finalizer NAME` of the last one, `read SELECTION`, `write VERBS SELECTION`, `field PATH` of the
-/// last one.
+/// Reads a description of these lines: `reconciler NAME SELECTION`, `finalizer NAME` of the last
+/// reconciler, `read SELECTION`, `write VERBS SELECTION`, `field PATH` of the last write.
 pub(super) fn description(text: &str) -> Description {
     let mut all = super::empty();
     for line in text.lines() {
@@ -70,7 +71,7 @@ pub(super) fn description(text: &str) -> Description {
     all
 }
 
-/// `cude`: create, update, delete, evict.
+/// Reads verbs from letters: `cude` are create, update, delete and evict.
 fn verbs(letters: &str) -> Verbs {
     let mut verbs = Verbs::empty();
     for letter in letters.chars() {
@@ -85,8 +86,9 @@ fn verbs(letters: &str) -> Verbs {
     verbs
 }
 
-/// Lines: `apply JSON`, `create JSON`, `patch JSON`, `leave PATH` and `absent PATH` of the last apply, `delete UID OBJECT`, `evict UID
-/// OBJECT`, `prune SELECTION`, `status JSON`, `finalizer NAME`, `event REASON MESSAGE OBJECT`.
+/// Reads an outcome of these lines: `apply JSON`, `create JSON`, `patch JSON`, `leave PATH` and
+/// `absent PATH` of the last apply, `delete UID OBJECT`, `evict UID OBJECT`, `prune SELECTION`,
+/// `status JSON`, `finalizer NAME`, `event REASON MESSAGE OBJECT`.
 pub(super) fn outcome(text: &str) -> Outcome {
     let mut all = Outcome {
         apply: Vec::new(),

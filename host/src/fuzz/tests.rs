@@ -47,7 +47,7 @@ fn the_seeds_named_good_are() {
     LabelSelector::parse(&of("label_selector")).unwrap();
 }
 
-/// With `MORTISE_UPDATE=1` it is written anew: it depends on the form of records.
+/// Writes the seed anew with `MORTISE_UPDATE=1`: it depends on the form of records.
 #[test]
 fn the_seed_of_a_record_is_one() {
     let path = seeds("record_file").remove(0).0.with_file_name("good");
