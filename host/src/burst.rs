@@ -1,4 +1,4 @@
-//! Changes of files: told by the system, and taken together until a burst of them is over.
+//! Watches files, and debounces their changes: changes that come together are taken as one burst.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -14,12 +14,12 @@ use tokio::{
 #[cfg(test)]
 mod tests;
 
-/// So long nothing more has to change until a burst is over.
+/// The time without a change after which a burst is over.
 const QUIET: Duration = Duration::from_millis(50);
-/// So long a burst is waited for.
+/// The longest time that the end of a burst is waited for.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Changes that come together.
+/// Debounced changes of files.
 pub(crate) struct Burst {
     paths: UnboundedReceiver<PathBuf>,
     changed: BTreeSet<PathBuf>,
@@ -27,17 +27,19 @@ pub(crate) struct Burst {
     end: Instant,
 }
 
-/// What tells of changes, and where they come together. Nothing is watched yet. An empty path stands for changes that were more than
-/// the system could tell of.
+/// Creates a watcher of files, which watches nothing yet, and the bursts of its changes.
+///
+/// An empty path stands for changes of any files: the system reported an error, or had more changes
+/// than it could report.
 ///
 /// # Errors
 ///
-/// The system has no means to watch files left.
+/// Fails if the system has no means left to watch files.
 pub(crate) fn watcher(config: Config) -> notify::Result<(RecommendedWatcher, Burst)> {
     let (send, paths) = mpsc::unbounded_channel();
     let tell = move |event: notify::Result<notify::Event>| {
         let Ok(event) = event else {
-            // Nobody listens any more: the program ends. So below.
+            // Sending fails only when the program ends and the receiver is gone. So below.
             let _ = send.send(PathBuf::new());
             return;
         };
@@ -51,7 +53,7 @@ pub(crate) fn watcher(config: Config) -> notify::Result<(RecommendedWatcher, Bur
     Ok((RecommendedWatcher::new(tell, config)?, Burst::new(paths)))
 }
 
-/// Files are read, too, by those who wait for their changes.
+/// Returns whether an event is a change: the programs that wait for changes of a file read it, too.
 fn is_change(kind: EventKind) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(mode)) => mode == AccessMode::Write,
@@ -68,13 +70,13 @@ impl Burst {
         Self { paths, changed: BTreeSet::new(), quiet: now, end: now }
     }
 
-    /// What comes until nothing more has come for [`QUIET`], or for [`LONGEST`]. Waits for the first. Nothing is lost where this is
-    /// dropped.
+    /// Waits for a first change, and returns all changes until none has come for [`QUIET`], or for
+    /// [`LONGEST`] at most. No change is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> BTreeSet<PathBuf> {
         loop {
             let changed = if self.changed.is_empty() {
                 let Some(first) = self.paths.recv().await else {
-                    // Nothing is watched.
+                    // The watcher is gone: there will be no more changes.
                     return std::future::pending().await;
                 };
                 self.end = Instant::now() + LONGEST;

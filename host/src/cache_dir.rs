@@ -1,10 +1,13 @@
-//! The directory of what would cost time to make again: compiled code, records of runs.
+//! The cache directory: compiled code and run records, which would cost time to make again.
 //!
-//! What lies in it is believed, code even run, so nobody else may write there: a directory is taken only if it is owned by the user
-//! that this program runs as and if no other may write to it. It is reached through a handle, so that no name leads out of it, and
-//! a file in it only if it is a file, ours, and not reached through a link. See host/decisions/0028-what-lies-in-the-cache.md.
+//! The host trusts the files in it, and even runs the code, so nobody else may write there: a
+//! directory is used only if it is owned by the user that this program runs as and if no other user
+//! may write to it. The directory is reached through a handle, so that no name leads out of it. A
+//! file in it is opened only if it is a regular file, is owned by this user, and is not reached
+//! through a link. See host/decisions/0028-what-lies-in-the-cache.md.
 //!
-//! To keep nothing costs time, nothing else: a directory that cannot be written to is no fault. One that is not safe is.
+//! A host that keeps nothing loses time, nothing else: a directory that cannot be written to is no
+//! fault. A directory that is not safe is one.
 
 use std::{
     fs::{DirBuilder, File},
@@ -17,59 +20,59 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-/// Nobody but the owner may do anything.
+/// The mode of a new directory: nobody but the owner may do anything.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// Group and all others may write.
+/// The mode bits by which the group and all others may write.
 const OTHERS_WRITE: u32 = 0o022;
-/// What files are called until they are whole.
+/// The prefix of the names of files that are not finished.
 const UNFINISHED: &str = "unfinished-";
 
-/// Why a directory is not used.
+/// The reason why a directory is not used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It belongs to another user, who could put anything into it.
+    /// The directory belongs to another user, who could put anything into it.
     #[error(
         "the cache directory `{}` is owned by user {owner}, not by user {us}, whom this program runs as: name one of your own with \
          --cache, `{}` for instance", path.display(), path.join("mortise").display()
     )]
     OtherOwner {
-        /// Which one.
+        /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// The id of the user that owns it.
         owner: u32,
-        /// Who we are.
+        /// The id of the user that this program runs as.
         us: u32,
     },
 
-    /// Others could put anything into it.
+    /// Others may write to the directory, and could put anything into it.
     #[error(
         "others may write to the cache directory `{}` (mode {mode:04o}), and what lies in it is run: take that away with `chmod go-w`, \
          or name another with --cache", path.display()
     )]
     OthersWrite {
-        /// Which one.
+        /// The directory.
         path: PathBuf,
-        /// Who may do what.
+        /// The permission bits of the directory.
         mode: u32,
     },
 
-    /// It is no directory, or cannot be opened.
+    /// The path is no directory, or cannot be opened.
     #[error("cannot open the cache directory `{}`: name another with --cache", path.display())]
     Unusable {
-        /// Which one.
+        /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 
-    /// It is not there, and there is no place or no right to make it.
+    /// The directory does not exist, and there is no space or no right to make it.
     #[error("cannot make the cache directory `{}`", path.display())]
     NotMade {
-        /// Which one.
+        /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -81,7 +84,8 @@ pub struct CacheDir {
     path: PathBuf,
 }
 
-/// A file that is being written, beside its place: nobody sees half of it. Removed when it is dropped unfinished.
+/// A file that is being written under another name, so that nobody sees half of it. It is removed
+/// if it is dropped unfinished.
 #[derive(Debug)]
 pub struct Unfinished<'a> {
     file: File,
@@ -89,7 +93,8 @@ pub struct Unfinished<'a> {
     dir: &'a Dir,
 }
 
-/// Whether this says that nothing can be written there, as on a full or a read-only file system: a reason to go on without.
+/// Returns whether an error says that nothing can be written there, as on a full or a read-only
+/// file system: a reason to go on without the directory.
 pub fn is_unwritable(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -103,7 +108,8 @@ pub fn is_unwritable(error: &io::Error) -> bool {
 // === impl Error ===
 
 impl Error {
-    /// Whether it is only that nothing can be kept: who has no use for a fault goes on without the directory.
+    /// Returns whether the error only means that nothing can be kept: a caller may go on without
+    /// the directory.
     pub fn is_unwritable(&self) -> bool {
         matches!(self, Self::NotMade { .. })
     }
@@ -112,12 +118,14 @@ impl Error {
 // === impl CacheDir ===
 
 impl CacheDir {
-    /// Opens a directory, which is made for the owner alone if it is not there, with those above it.
+    /// Opens a directory. If it does not exist, it is made for the owner alone, with its parents.
     ///
     /// # Errors
     ///
-    /// One that somebody else owns or may write to, that is none or that cannot be opened; and, as an error that is
-    /// [unwritable](Error::is_unwritable), one that is not there and cannot be made.
+    /// Fails if the directory is owned or may be written to by another user, if the path is no
+    /// directory, or if it cannot be opened; and, with an error that is
+    /// [unwritable](Error::is_unwritable), if the directory does not exist and there is no space or
+    /// no right to make it.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let made = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
         made.map_err(|source| cannot_make(path, source))?;
@@ -127,11 +135,11 @@ impl CacheDir {
         }
     }
 
-    /// Opens a directory in this one, which is made if it is not there. A link is none.
+    /// Opens a directory in this one, which is made if it does not exist. A link is not followed.
     ///
     /// # Errors
     ///
-    /// As [`CacheDir::open`].
+    /// The errors of [`CacheDir::open`].
     pub fn subdir(&self, name: &str) -> Result<Self, Error> {
         let path = self.path.join(name);
         let made = rustix::fs::mkdirat(&*self.dir, name, Mode::from_raw_mode(DIRECTORY_MODE));
@@ -164,12 +172,12 @@ impl CacheDir {
         Ok(Self { dir: Arc::new(Dir::from_std_file(file)), path })
     }
 
-    /// Its path, for messages.
+    /// Returns the path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its handle.
+    /// Returns the handle.
     pub fn dir(&self) -> &Dir {
         &self.dir
     }
@@ -178,9 +186,10 @@ impl CacheDir {
     ///
     /// # Errors
     ///
-    /// What the system says; and what is not a file, is a link, is owned by somebody else, or may be written by others.
+    /// Fails if the system cannot open the file, and if it is not a regular file, is a link, is
+    /// owned by another user, or may be written to by others.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
-        // Without NONBLOCK, to open a pipe that somebody put there would wait for its other end.
+        // Without NONBLOCK, opening a pipe that somebody put there would wait for its other end.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&*self.dir, name, flags, Mode::empty())?);
         let metadata = file.metadata()?;
@@ -203,9 +212,10 @@ impl CacheDir {
     ///
     /// # Errors
     ///
-    /// What the system says: see [`is_unwritable`].
+    /// The errors of the system: see [`is_unwritable`].
     pub fn begin_file(&self) -> io::Result<Unfinished<'_>> {
-        // Of its own also where two hosts in containers, whose processes have the same id, share the directory.
+        // A random name is unique also where two hosts in containers, whose processes have the same
+        // id, share the directory.
         let name = format!("{UNFINISHED}{:016x}", rand::random::<u64>());
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -213,7 +223,8 @@ impl CacheDir {
         Ok(Unfinished { file: file.into(), name, dir: &self.dir })
     }
 
-    /// Whether a file of this name is one that [`CacheDir::begin_file`] made, and that was not finished (yet).
+    /// Returns whether a file of this name was made by [`CacheDir::begin_file`] and is not finished
+    /// (yet).
     pub fn is_unfinished(name: &str) -> bool {
         name.starts_with(UNFINISHED)
     }
@@ -222,16 +233,17 @@ impl CacheDir {
 // === impl Unfinished ===
 
 impl Unfinished<'_> {
-    /// What is written to.
+    /// Returns the file to write to.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// Puts it into its place, instead of what is there: who has opened that goes on reading it.
+    /// Gives the file its final name, in place of the file that is there. A process that has opened
+    /// the old file goes on reading it.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The errors of the system.
     pub fn finish(self, name: &str) -> io::Result<()> {
         // Dropping it afterwards finds nothing to remove.
         Ok(rustix::fs::renameat(self.dir, &self.name, self.dir, name)?)
@@ -240,12 +252,12 @@ impl Unfinished<'_> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        // What cannot be removed is left: who looks after the directory removes it later.
+        // A file that cannot be removed is left: the cleanup of the directory removes it later.
         let _ = rustix::fs::unlinkat(self.dir, &self.name, AtFlags::empty());
     }
 }
 
-/// The user that this program acts as.
+/// Returns the id of the user that this program acts as.
 fn our_id() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -259,7 +271,7 @@ fn cannot_make(path: &Path, source: io::Error) -> Error {
     }
 }
 
-/// Why a directory that is there cannot be opened; most likely since it is not ours.
+/// Returns why a directory that is there cannot be opened; most likely another user owns it.
 fn closed(path: &Path, source: io::Error) -> Error {
     let (path, us) = (path.to_owned(), our_id());
     match std::fs::metadata(&path).map(|metadata| metadata.uid()) {
@@ -333,7 +345,7 @@ mod tests {
     #[test]
     fn a_directory_of_somebody_else_is_refused() {
         let (_folder, path) = folder();
-        // Who is not root cannot give a directory away, but does not own root's either.
+        // Only root can give a directory away; any other user finds one of root's.
         let theirs = if our_id() == 0 {
             CacheDir::open(&path).unwrap();
             chown(&path, Some(12_345), None).unwrap();

@@ -1,16 +1,18 @@
-//! An error and what caused it, as one line.
+//! Error chains: an error and its causes, on one line.
 
 use std::error::Error;
 
 use anyhow::Chain;
 
-/// Each with its cause behind it. For our own errors, whose messages do not repeat their causes.
+/// Joins an error and its causes with `: `. For our own errors, whose messages do not repeat their
+/// causes.
 pub(crate) fn whole(error: &(dyn Error + 'static)) -> String {
     let texts: Vec<String> = Chain::new(error).map(ToString::to_string).collect();
     texts.join(": ")
 }
 
-/// The same, without the causes that were named already. For the errors of libraries, some of which name their causes themselves.
+/// Joins an error and its causes, without those that are named already. For the errors of
+/// libraries, some of which name their causes themselves.
 pub(crate) fn without_repeats(error: &(dyn Error + 'static)) -> String {
     let add = |text: String, cause: String| {
         if text.contains(&cause) { text } else { format!("{text}: {cause}") }

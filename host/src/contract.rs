@@ -10,8 +10,8 @@ pub use crate::processor::bindings::mortise::host::types::{
     Kind, Object, ObjectRef, ReadError, Selection,
 };
 
-// The generated flags can neither be hashed nor serialized, so the macro cannot derive that for all types. The first two are keys
-// of maps, and kinds stand in records.
+// The generated flags can neither be hashed nor serialized, so the macro cannot derive that for all
+// types. `Kind` and `ObjectRef` are keys of maps, and kinds stand in records.
 
 impl std::hash::Hash for Kind {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
@@ -25,7 +25,7 @@ impl std::hash::Hash for ObjectRef {
     }
 }
 
-/// As in a sentence: `apply of …`.
+/// Names the action as in a sentence: `apply of …`.
 impl std::fmt::Display for Action {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.write_str(match self {
@@ -40,7 +40,7 @@ impl std::fmt::Display for Action {
     }
 }
 
-/// How a kind is written down.
+/// The serialized form of a kind.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(remote = "Kind")]
 struct Written {

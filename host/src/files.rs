@@ -1,4 +1,5 @@
-//! Kubernetes objects from files: YAML with many documents, JSON objects, and lists of either.
+//! Loads Kubernetes objects from files: YAML with many documents, JSON objects, and lists of
+//! either.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,10 +12,10 @@ use walkdir::{DirEntry, WalkDir};
 #[cfg(test)]
 mod tests;
 
-/// How the names of files of objects end.
+/// The extensions of the names of files that hold objects.
 pub(crate) const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Why a file gave no objects.
+/// The reason why a file gave no objects.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
@@ -49,37 +50,38 @@ pub enum Error {
 pub struct Object {
     /// The file.
     pub file: Arc<Path>,
-    /// Which document of it, from 1.
+    /// The number of the document in the file, from 1.
     pub document: usize,
     /// The object.
     pub value: Value,
 }
 
-/// The objects of a file, or of all `.yaml`, `.yml` and `.json` files in a folder and the folders in it, by name. What begins with
-/// a dot is left out.
+/// Loads the objects of a file, or of all `.yaml`, `.yml` and `.json` files in a folder and the
+/// folders in it, by name. Files and folders whose name begins with a dot are left out.
 ///
 /// # Errors
 ///
-/// What cannot be read, does not parse, or is no Kubernetes object, with its place.
+/// Fails if something cannot be read, does not parse, or is no Kubernetes object, and names its
+/// place. Fails if a folder holds no such file.
 pub fn load(path: &Path) -> Result<Vec<Value>, Error> {
     Ok(open(path)?.into_iter().map(|object| object.value).collect())
 }
 
-/// The objects of several files or folders, in the order given.
+/// Loads the objects of several files or folders, in the order given.
 ///
 /// # Errors
 ///
-/// As [`load`].
+/// The errors of [`load`].
 pub fn load_all(paths: &[PathBuf]) -> Result<Vec<Value>, Error> {
     let objects: Result<Vec<Vec<Value>>, _> = paths.iter().map(|path| load(path)).collect();
     Ok(objects?.concat())
 }
 
-/// As [`load`], with the place of each object.
+/// Loads objects as [`load`] does, with the place of each.
 ///
 /// # Errors
 ///
-/// As [`load`].
+/// The errors of [`load`].
 pub fn open(path: &Path) -> Result<Vec<Object>, Error> {
     let unreadable = |cause| unreadable(path, cause);
     if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
@@ -127,11 +129,12 @@ fn unreadable(path: &Path, cause: std::io::Error) -> Error {
     Error::Unreadable { path: path.to_owned(), expected, cause }
 }
 
-/// A processor's configuration: a file of one document, an object. Where nothing is in it, that is an empty one.
+/// Loads a processor's configuration: a file of one document, an object. An empty file is an empty
+/// configuration.
 ///
 /// # Errors
 ///
-/// What cannot be read, does not parse, or is something else.
+/// Fails if the file cannot be read, does not parse, or is not one document with an object.
 pub fn load_config(path: &Path) -> Result<Map<String, Value>, Error> {
     let text = std::fs::read_to_string(path).map_err(|cause| Error::Unreadable {
         path: path.to_owned(),
@@ -157,11 +160,11 @@ pub fn load_config(path: &Path) -> Result<Map<String, Value>, Error> {
     Err(Error::NotAConfiguration { path: path.to_owned(), found })
 }
 
-/// The objects of a text; `path` is named in errors.
+/// Parses the objects of a text. Errors name `path`, and its extension tells JSON from YAML.
 ///
 /// # Errors
 ///
-/// As [`load`].
+/// The errors of [`load`].
 pub fn parse(path: &Path, text: &str) -> Result<Vec<Object>, Error> {
     let file: Arc<Path> = path.into();
     let mut objects = Vec::new();
@@ -179,7 +182,8 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Object>, Error> {
     Ok(objects)
 }
 
-/// JSON is YAML as well, but its own parser is quicker and its messages fit better.
+/// Parses the documents of a text. JSON is YAML as well, but its own parser is quicker and its
+/// messages fit better.
 fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     if is_json {
@@ -197,7 +201,8 @@ fn documents(path: &Path, text: &str) -> Result<Vec<Value>, Error> {
         .map_err(|error| syntax(path, text, &error))
 }
 
-/// The parser's default budget is meant for texts of strangers; these are the user's own files.
+/// Returns the options of the YAML parser, without its default budget: that is meant for texts of
+/// strangers; these are the user's own files.
 fn yaml_options() -> serde_saphyr::Options {
     serde_saphyr::options! { budget: None, with_snippet: false }
 }

@@ -1,4 +1,4 @@
-//! What the tests of several modules are made of.
+//! Fixtures that the tests of several modules share.
 
 use serde_json::{Value, json};
 
@@ -24,12 +24,12 @@ pub(crate) fn key(name: &str) -> Key {
     Key::new(&"p".into(), &"r".into(), Some("default"), name)
 }
 
-/// All objects of a kind of the group `g`, whole.
+/// Selects all objects of a kind of the group `g`, whole.
 pub(crate) fn all(name: &str) -> Selection {
     whole(kind(name))
 }
 
-/// All objects of a kind, whole.
+/// Selects all objects of a kind, whole.
 pub(crate) fn whole(kind: Kind) -> Selection {
     Selection {
         cluster: String::new(),
@@ -60,12 +60,12 @@ pub(crate) fn matching(mut of: Selection, path: &str, value: &str) -> Selection 
     of
 }
 
-/// An object in the namespace `default`.
+/// A reference to an object in the namespace `default`.
 pub(crate) fn reference(kind_name: &str, name: &str) -> ObjectRef {
     object_ref(kind(kind_name), Some("default"), name)
 }
 
-/// An object.
+/// A reference to an object.
 pub(crate) fn object_ref(kind: Kind, namespace: Option<&str>, name: &str) -> ObjectRef {
     ObjectRef {
         cluster: String::new(),
@@ -75,12 +75,12 @@ pub(crate) fn object_ref(kind: Kind, namespace: Option<&str>, name: &str) -> Obj
     }
 }
 
-/// What may be written of a selection.
+/// A rule by which the objects of a selection may be written.
 pub(crate) fn write_rule(of: Selection, verbs: Verbs, fields: &[&str]) -> WriteRule {
     WriteRule { of, verbs, fields: fields.iter().map(|&field| field.into()).collect() }
 }
 
-/// An outcome in which there is nothing.
+/// An empty outcome.
 pub(crate) fn outcome() -> Outcome {
     Outcome {
         apply: Vec::new(),
@@ -150,7 +150,7 @@ pub(crate) fn with(mut object: Value, place: &str, value: Value) -> Value {
     object
 }
 
-/// Lists a kind: these objects.
+/// Lists these objects of a kind into its store.
 pub(crate) fn list(stores: &Stores, name: &str, scope: &Scope, objects: &[Value]) {
     stores.feed(&kind(name), scope).unwrap().begin_list();
     for object in objects {

@@ -1,4 +1,4 @@
-//! A guest's folder: what its Cargo.toml says of it, and how its component is built.
+//! A guest's folder: the metadata in its Cargo.toml, and how its component is built.
 
 use std::{
     io::BufRead as _,
@@ -14,7 +14,7 @@ mod tests;
 /// The target that guests are built for.
 pub const TARGET: &str = "wasm32-wasip2";
 
-/// Why a guest could not be opened or built.
+/// The reason why a guest could not be opened or built.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
@@ -24,7 +24,7 @@ pub enum Error {
     )]
     NoPackage { folder: PathBuf },
 
-    /// Neither a guest nor a component.
+    /// The path does not exist.
     #[error("there is no `{path}`: a guest's folder or a component's .wasm file is expected")]
     Nothing { path: PathBuf },
 
@@ -77,10 +77,10 @@ pub struct Guest {
     library: String,
 }
 
-/// Where a component comes from.
+/// The source of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A guest's folder: it is built.
+    /// A guest's folder, from which the component is built.
     Guest(Box<Guest>),
     /// The component's file.
     File(PathBuf),
@@ -89,11 +89,11 @@ pub enum Source {
 // === impl Source ===
 
 impl Source {
-    /// The guest in a folder, or a file.
+    /// Opens the guest in a folder, or a component's file.
     ///
     /// # Errors
     ///
-    /// Nothing is there, or a folder that holds no guest.
+    /// Fails if nothing is at the path, or if it is a folder that holds no guest.
     pub fn open(path: &Path) -> Result<Self, Error> {
         if path.is_dir() {
             return Ok(Self::Guest(Box::new(Guest::open(path)?)));
@@ -104,7 +104,7 @@ impl Source {
         Ok(Self::File(path.to_owned()))
     }
 
-    /// The guest; none of a file.
+    /// Returns the guest; `None` if the source is a file.
     pub fn guest(&self) -> Option<&Guest> {
         match self {
             Self::Guest(guest) => Some(guest),
@@ -112,16 +112,16 @@ impl Source {
         }
     }
 
-    /// The folders of the CRDs that are known to be needed.
+    /// Returns the folders of the CRDs that are known to be needed.
     pub fn crds(&self) -> &[PathBuf] {
         self.guest().map_or(&[], |guest| &guest.crds)
     }
 
-    /// The component's file; a guest is built first.
+    /// Returns the component's file; a guest is built first.
     ///
     /// # Errors
     ///
-    /// The guest does not build.
+    /// Fails if the guest does not build.
     pub fn component(&self) -> Result<PathBuf, Error> {
         match self {
             Self::Guest(guest) => guest.build(),
@@ -137,7 +137,7 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// No such file, or one that Cargo or mortise does not understand.
+    /// Fails if there is no such file, or if Cargo or mortise does not understand it.
     pub fn open(folder: &Path) -> Result<Self, Error> {
         let manifest = folder.join("Cargo.toml");
         if !manifest.is_file() {
@@ -191,12 +191,14 @@ impl Guest {
         })
     }
 
-    /// Builds the component, adding the target through rustup where it is missing. The compiler's messages go to standard
-    /// error. Returns the .wasm file.
+    /// Builds the component and returns its .wasm file.
+    ///
+    /// Adds the target through rustup if it is missing. The compiler's messages go to standard
+    /// error.
     ///
     /// # Errors
     ///
-    /// What is missing, or that the guest does not build.
+    /// Fails if something that building needs is missing, or if the guest does not build.
     pub fn build(&self) -> Result<PathBuf, Error> {
         self.add_target()?;
         let mut build = self
@@ -217,7 +219,8 @@ impl Guest {
         component.ok_or_else(|| Error::NoComponent { package: self.package.clone() })
     }
 
-    /// What builds the component, with messages of this format on standard output.
+    /// Returns the command that builds the component, with messages of this format on standard
+    /// output.
     pub(crate) fn cargo(&self, messages: &str) -> Command {
         let mut cargo = Command::new("cargo");
         cargo
@@ -227,12 +230,12 @@ impl Guest {
         cargo
     }
 
-    /// The .wasm file that a line of Cargo's messages says was built.
+    /// Returns the .wasm file that a line of Cargo's messages says was built, if any.
     pub(crate) fn component_in(&self, line: &str) -> Option<PathBuf> {
         component_of(line, &self.library)
     }
 
-    /// The guest's folder.
+    /// Returns the guest's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -243,7 +246,7 @@ impl Guest {
     }
 }
 
-/// What Cargo says of the package in `folder` and of those in its workspace.
+/// Returns Cargo's metadata of the package in `folder` and of those in its workspace.
 pub(crate) fn metadata(folder: &Path) -> Result<Value, Error> {
     let output = Command::new("cargo")
         .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
@@ -257,7 +260,8 @@ pub(crate) fn metadata(folder: &Path) -> Result<Value, Error> {
     serde_json::from_slice(&output.stdout).map_err(|error| failed(error.to_string()))
 }
 
-/// The name of a package's target that is built as a dynamic library: a component, for the guests' target.
+/// Returns the name of a package's target that is built as a dynamic library: a component, for the
+/// guests' target.
 fn library(package: &Value) -> Option<String> {
     let is_component = |target: &&Value| {
         let kinds = target.get("crate_types").and_then(Value::as_array).into_iter().flatten();
@@ -267,7 +271,8 @@ fn library(package: &Value) -> Option<String> {
     Some(target.get("name")?.as_str()?.to_owned())
 }
 
-/// The .wasm file that a line of Cargo's messages says was built for the target `library`.
+/// Returns the .wasm file that a line of Cargo's messages says was built for the target `library`,
+/// if any.
 fn component_of(line: &str, library: &str) -> Option<PathBuf> {
     let message: Value = serde_json::from_str(line).ok()?;
     let named = message.pointer("/target/name")?.as_str()? == library;

@@ -1,4 +1,5 @@
-//! Label selectors in kubectl's syntax: `app=web,tier in (a,b),!old`. Owns the syntax and what it selects.
+//! Label selectors in kubectl's syntax: `app=web,tier in (a,b),!old`. Owns the syntax, and which
+//! labels a selector matches.
 
 #[cfg(test)]
 mod tests;
@@ -13,42 +14,42 @@ pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
-/// One requirement on one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
     /// The label's key.
     pub key: Box<str>,
-    /// What its value must be.
+    /// The test that the label's value must pass.
     pub test: Test,
 }
 
-/// What a label's value must be.
+/// The test that a label's value must pass.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Test {
-    /// Any, but the label must be there.
+    /// The label must be there, with any value.
     Exists,
     /// The label must not be there.
     Absent,
-    /// One of these.
+    /// The value must be one of these.
     In(BTreeSet<Box<str>>),
-    /// None of these; or the label is not there.
+    /// The value must be none of these, or the label must not be there.
     NotIn(BTreeSet<Box<str>>),
 }
 
-/// Why a text is not a label selector.
+/// The error for a text that is not a label selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("label selector `{selector}`: {problem}")]
 pub struct Invalid {
     /// The text.
     pub selector: String,
-    /// What is wrong.
+    /// The reason why the text is not a label selector.
     pub problem: String,
 }
 
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Reads a selector in kubectl's syntax.
+    /// Parses a selector in kubectl's syntax.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let mut parser = Parser { rest: text.trim_start() };
         let mut requirements = Vec::new();
@@ -64,28 +65,30 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
-    /// Whether everything is selected.
+    /// Returns whether everything is selected.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// All that must hold.
+    /// Returns the requirements, all of which must hold.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    /// Whether an object with these labels is selected.
+    /// Returns whether an object with these labels is selected; `label` returns the value of a
+    /// label.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.test.holds(label(&requirement.key)))
     }
 
-    /// Whether an object is selected by its `metadata.labels`.
+    /// Returns whether an object is selected by its `metadata.labels`.
     pub fn matches_object(&self, object: &Value) -> bool {
         let labels = object.pointer("/metadata/labels");
         self.matches(|key| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str))
     }
 
-    /// Whether all that `other` selects is selected, as far as single requirements show it.
+    /// Returns whether everything that `other` selects is selected too, as far as single
+    /// requirements show it.
     pub fn covers(&self, other: &Self) -> bool {
         let implied = |mine: &Requirement| {
             let implies =
@@ -201,7 +204,7 @@ impl<'a> Parser<'a> {
         true
     }
 
-    /// A key, a value or an operator's name; may be empty.
+    /// Reads a key, a value or an operator's name; may be empty.
     fn word(&mut self) -> &'a str {
         let ends = |char: char| {
             char.is_whitespace() || matches!(char, ',' | '(' | ')' | '=' | '!' | '<' | '>')

@@ -1,8 +1,11 @@
-//! Values of Secrets in what a processor says: `***` stands for them in failures, notes, logs and denials.
+//! Masks the values of Secrets in the texts of a processor: `***` stands for them in failures,
+//! notes, logs and denials.
 //!
-//! Found is a value as it stands in `data`, the same decoded, one of `stringData`, and each line of one of several. Not found are
-//! values of less than six bytes, parts of a value or of a line, and what was made of one: another encoding, quotes, a digest. Who
-//! reads a Secret can hide it in what it says; this is for what is said by mistake.
+//! The mask finds a value as it stands in `data`, the same value decoded, a value of `stringData`,
+//! and each line of a value of several lines. It does not find values of less than six bytes, parts
+//! of a value or of a line, and what was made of a value: another encoding, quotes, a digest. A
+//! processor that reads a Secret can hide the value in its texts; the mask is for what is said by
+//! mistake.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -11,34 +14,36 @@ use serde_json::Value;
 
 use crate::store::Entry;
 
-/// Shorter values are not masked: `true` and `8080` are in every other text.
+/// The fewest bytes of a value that is masked: shorter ones, as `true` and `8080`, are in every
+/// other text.
 const SHORTEST: usize = 6;
-/// How many bytes of Secrets are looked through for one run. Where it has read more, nothing of what it says is shown.
+/// The most bytes of Secrets that are looked through for one run. If the run has read more, none of
+/// its texts is shown.
 const LOOKED_THROUGH: usize = 4 << 20;
-/// How many different values may stand in what one run says, before nothing of it is shown.
+/// The most different values that may stand in the texts of one run, before none of them is shown.
 const VALUES: usize = 256;
-/// What stands for a value.
+/// The text in the place of a value.
 const MASK: &str = "***";
-/// What stands for a whole text.
+/// The text in the place of a whole text.
 const WITHHELD: &str =
     "*** (withheld: the run has read more of Secrets than can be looked for in what it says)";
 
 /// The first bytes of a value.
 type Start = [u8; SHORTEST];
 
-/// What is to be masked in the texts of a run.
+/// The values to be masked in the texts of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Mask {
     /// These values, if any.
     Values(BTreeSet<String>),
-    /// Everything.
+    /// Every text as a whole.
     All,
 }
 
 // === impl Mask ===
 
 impl Mask {
-    /// The values of Secrets that may stand in texts.
+    /// Finds the values of Secrets that may stand in the texts.
     pub(crate) fn new<'a>(
         secrets: impl Iterator<Item = &'a Entry>,
         texts: impl Iterator<Item = &'a str>,
@@ -66,7 +71,7 @@ impl Mask {
         Self::Values(values)
     }
 
-    /// The text without the values; none where it holds none.
+    /// Returns the text without the values; `None` if it holds none.
     pub(crate) fn masked(&self, text: &str) -> Option<String> {
         let values = match self {
             Self::All => return Some(WITHHELD.to_owned()),
@@ -97,7 +102,7 @@ fn starts_of(text: &str) -> impl Iterator<Item = Start> {
     text.as_bytes().windows(SHORTEST).filter_map(|window| window.try_into().ok())
 }
 
-/// Calls with each text that counts as a value of a Secret, as far as it is text.
+/// Calls `each` with every text that counts as a value of a Secret.
 fn each_value(secret: &Value, mut each: impl FnMut(&str)) {
     let values = |field: &str| {
         let values = secret.get(field).and_then(Value::as_object);
@@ -111,7 +116,7 @@ fn each_value(secret: &Value, mut each: impl FnMut(&str)) {
     values("stringData").for_each(|value| each_line(value, &mut each));
 }
 
-/// The whole text, and each of its lines.
+/// Calls `each` with the whole text, and with each of its lines.
 fn each_line(text: &str, each: &mut impl FnMut(&str)) {
     each(text);
     text.lines().for_each(|line| each(line.trim()));
