@@ -1,10 +1,12 @@
-//! Watches the Processor resources, and sees that what runs is what they ask for.
+//! Watches the Processor resources and runs a controller (`Keeper`) for each of them.
 //!
-//! *Guarantees.* One Processor's fault stops nothing else: each has a keeper of its own. Where a new spec cannot be put to work, the
-//! former version goes on, and the conditions say so; a version whose account does not consent any more is taken out. A status
-//! is written at most about once a second, and only where it differs.
+//! *Guarantees.* A fault of one Processor stops no other, since each has a controller of its own.
+//! If a new spec cannot be loaded or swapped in, the former version keeps running, and the
+//! conditions say so; a version whose account withdraws its consent is removed. A status is written
+//! at most about once a second, and only if it differs from the last one.
 //!
-//! *Assumption.* The cluster acts with the host's own rights, and the host runs no processors but these.
+//! *Assumption.* The cluster acts with the host's own rights, and the host runs no other
+//! processors.
 
 mod accounts;
 mod claims;
@@ -56,36 +58,37 @@ use crate::{
 #[cfg(any(test, fuzzing))]
 use crate::{cluster::Account, processor::Digest};
 
-/// How long the last statuses may take.
+/// The time limit for the last statuses, which are written when the supervisor stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// How Processors are looked after.
+/// The settings of a [`Supervisor`].
 #[derive(Clone)]
 pub struct Options {
-    /// The namespace whose Processors are run; none: all.
+    /// The namespace whose Processors are run; `None`: all namespaces.
     pub namespace: Option<String>,
-    /// The folder of modules.
+    /// The folder of module files.
     pub modules: PathBuf,
-    /// The time.
+    /// The clock for the times in conditions.
     pub now: Clock,
-    /// Whether this host writes. One that does not loads what it would run, and says nothing.
+    /// The guard that says whether this host may write. A standby loads the same versions as the
+    /// leader, and writes no statuses.
     pub lease: Guard,
-    /// The most that a Processor gets.
+    /// The upper bounds on the limits of a Processor.
     pub largest: Largest,
 }
 
-/// Looks after the Processors.
+/// The owner of the controllers of all Processors.
 pub struct Supervisor {
     shared: Arc<Shared>,
     namespace: Option<String>,
     keepers: JoinSet<Arc<str>>,
     kept: BTreeMap<Arc<str>, latest::Sender<Newest>>,
-    /// Those of the list that is coming in.
+    /// The Processors of the list that the watch is delivering.
     coming: Vec<Arc<str>>,
     is_listed: bool,
 }
 
-/// What the keepers share.
+/// The state that all controllers share.
 struct Shared {
     cluster: Cluster,
     engine: Engine,
@@ -97,18 +100,18 @@ struct Shared {
     accounts: Accounts,
     claims: Claims,
     progress: Arc<Phases>,
-    /// Cancelled when the keepers are to end.
+    /// Cancelled to end the controllers.
     stop: CancellationToken,
 }
 
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Opens the folder of modules, and asks the API server who the host is.
+    /// Opens the folder of modules, and asks the API server for the user name of the host.
     ///
     /// # Errors
     ///
-    /// A folder that cannot be opened; an API server that does not say who the host is.
+    /// The folder cannot be opened, or the API server does not say who the host is.
     pub async fn open(
         cluster: &Cluster,
         engine: &Engine,
@@ -139,16 +142,17 @@ impl Supervisor {
         })
     }
 
-    /// How far the Processors are.
+    /// Returns a receiver of the progress of all Processors.
     pub fn progress(&self) -> latest::Receiver<Progress> {
         self.shared.progress.subscribe()
     }
 
-    /// Looks after the Processors until it is told to stop. What runs, runs on.
+    /// Runs the controllers until `stop` is cancelled. Versions that run then keep running.
     ///
     /// # Errors
     ///
-    /// What makes the host of no use: it may not watch Processors or accounts, or a part of it has failed.
+    /// The host is of no use: it may not watch Processors or accounts, one of these watches ended,
+    /// or a controller panicked.
     pub async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
         let (shared, namespace) = (Arc::clone(&self.shared), self.namespace.clone());
         let ended = tokio::select! {
@@ -161,7 +165,7 @@ impl Supervisor {
         ended
     }
 
-    /// Every keeper says how its Processor stands, unless that takes too long.
+    /// Ends the controllers, and waits at most [`FAREWELL`] until each has written its last status.
     async fn farewell(&mut self) {
         self.shared.stop.cancel();
         let said = async { while self.keepers.join_next().await.is_some() {} };
@@ -175,7 +179,7 @@ impl Supervisor {
         self.shared.accounts.listed().await;
         let resource = ApiResource::erase::<Processor>(&());
         let client = crate::cluster::guarded(self.shared.cluster.client());
-        // Not typed: one that does not fit the type would hide all others.
+        // Untyped: one Processor that does not fit the type would hide all others.
         let api: Api<DynamicObject> = match &self.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
@@ -224,7 +228,8 @@ impl Supervisor {
         let name = name_of(&object);
         let processor = Arc::new(read(object));
         self.shared.claims.note(&name, &processor);
-        // One whose keeper is about to leave is followed by another: the former has taken out what it ran by then.
+        // A Processor whose controller is about to end gets another one, which starts after the
+        // former one has removed its version.
         let alive =
             self.kept.get(&name).filter(|sender| !sender.is_closed() && sender.borrow().is_some());
         if let Some(sender) = alive {
@@ -249,8 +254,9 @@ fn name_of(object: &DynamicObject) -> Arc<str> {
     format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()).into()
 }
 
-/// A Processor as it is stored. One that was stored under another definition of the kind may not fit the type: then its status counts
-/// as none, or its spec says why it cannot be read.
+/// Reads a Processor as it is stored. A Processor that was stored under another definition of the
+/// kind may not fit the type: then its status is read as `None`, or its spec says in `unreadable`
+/// why it cannot be read.
 fn read(object: DynamicObject) -> Processor {
     let metadata = object.metadata.clone();
     let mut value = object.data;
@@ -265,7 +271,7 @@ fn read(object: DynamicObject) -> Processor {
     Processor { metadata, spec, status }
 }
 
-/// Reads a Processor as it is stored, and what its spec asks for.
+/// Reads a Processor as it is stored, and builds the recipe and settings of its spec.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn look_at(object: DynamicObject) {
     let processor = read(object);
@@ -279,7 +285,8 @@ pub(crate) fn look_at(object: DynamicObject) {
     }
 }
 
-/// What of a spec does not fit the type, where it is one field: without that, the fault is another one.
+/// Names the field of a spec that does not fit the type: without that field, the fault is a
+/// different one. Names the whole spec if there is no such field.
 fn unreadable(spec: &Value, fault: &serde_json::Error) -> String {
     let fault = fault.to_string();
     let is_at = |key: &&String| {
@@ -291,7 +298,8 @@ fn unreadable(spec: &Value, fault: &serde_json::Error) -> String {
     field.map_or_else(|| format!("`spec`: {fault}"), |field| format!("`spec.{field}`: {fault}"))
 }
 
-/// A watch that fails is tried again, unless it has never worked and may not.
+/// Logs the failure of a watch, which is retried. Fails if the watch has never listed anything, and
+/// the API server answers 401 or 403.
 fn failed(what: &str, error: &watcher::Error, is_listed: bool) -> anyhow::Result<()> {
     let (watcher::Error::InitialListFailed(cause)
     | watcher::Error::WatchStartFailed(cause)

@@ -1,4 +1,4 @@
-//! Which `ServiceAccounts` there are, and which Processors they let act as them.
+//! The known `ServiceAccount`s, and the Processors that each lets act as it.
 
 use std::collections::BTreeMap;
 
@@ -22,32 +22,32 @@ use crate::{
     cluster::{Account, Cluster, Method, Outgoing},
 };
 
-/// Stands for every Processor of the namespace.
+/// The consent to every Processor of the namespace.
 const ANY: &str = "*";
 const SELF: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
-/// What is known of the accounts.
+/// The known accounts, and the changes of their consent.
 #[derive(Debug)]
 pub(super) struct Accounts {
-    /// Who the host is to the API server.
+    /// The user name of the host at the API server.
     me: String,
     known: Mutex<Known>,
     changes: latest::Sender<u64>,
 }
 
-/// By account: the Processors that it names, in a label and in an annotation.
+/// The Processors that each account names, in a label and in an annotation.
 #[derive(Debug, Default)]
 struct Known {
     listed: bool,
     accounts: BTreeMap<Account, Vec<String>>,
-    /// The accounts of the list that is coming in.
+    /// The accounts of the list that the watch is delivering.
     coming: BTreeMap<Account, Vec<String>>,
 }
 
 // === impl Accounts ===
 
 impl Accounts {
-    /// Asks the API server who the host is. No account is known yet.
+    /// Asks the API server for the user name of the host. No account is known yet.
     pub(super) async fn build(cluster: &Cluster) -> anyhow::Result<Self> {
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
         let asked = Outgoing::new(Method::Post, SELF.to_owned(), Some(review));
@@ -59,12 +59,12 @@ impl Accounts {
         Ok(Self { me, known: Mutex::default(), changes: latest::Sender::new(0) })
     }
 
-    /// Moves when accounts come and go, or consent otherwise.
+    /// Returns a number that changes when an account is added or removed, or changes its consent.
     pub(super) fn changes(&self) -> latest::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Waits until all accounts are known.
+    /// Waits until the first list of accounts is complete.
     pub(super) async fn listed(&self) {
         let mut changes = self.changes();
         while !self.known.lock().listed {
@@ -74,7 +74,8 @@ impl Accounts {
         }
     }
 
-    /// Whether a Processor may act as an account.
+    /// Fails if a Processor may not act as an account: the account is the host's own, does not
+    /// exist, or does not consent.
     pub(super) fn check(&self, account: &Account, processor: &str) -> Result<(), Fault> {
         let Account { namespace, name } = account;
         if account.user() == self.me {
@@ -99,7 +100,7 @@ impl Accounts {
         Err(Fault::new("AccountDoesNotConsent", message))
     }
 
-    /// Watches accounts. Ends only with an error: the host may not.
+    /// Watches accounts. Ends only with an error: the host may not watch them, or the watch ended.
     pub(super) async fn watch(
         &self,
         cluster: &Cluster,
@@ -154,7 +155,7 @@ impl Accounts {
     }
 }
 
-/// An account, and the Processors that it names.
+/// Returns an account and the Processors that it names.
 fn read(object: &PartialObjectMeta<ServiceAccount>) -> Option<(Account, Vec<String>)> {
     let account = Account { namespace: object.namespace()?, name: object.name_any() };
     let named = [object.labels().get(CONSENT), object.annotations().get(CONSENT)];

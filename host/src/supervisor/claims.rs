@@ -1,12 +1,14 @@
-//! Which Processors hold which finalizers. Two that hold one finalizer on one object would take it from each other: the one whose work
-//! is done lets the object go, and the other's is never done. So the first that claims it has it.
+//! The finalizers that each Processor claims. Two Processors that hold one finalizer on one object
+//! would take it from each other: the one that is done releases the object, and the other is never
+//! done. So the first Processor that claims a finalizer holds it.
 //!
-//! *Guarantees.* A claim holds until its Processor gives it up, loses the right to patch the objects or is gone; a later one changes
-//! nothing for it. It holds over restarts and changes of the leader: it is in the status of the Processor, and what statuses say is
-//! noted before anything is claimed.
+//! *Guarantees.* A claim holds until its Processor gives it up, loses the right to patch the
+//! objects, or is deleted; a later claim of another Processor changes nothing. A claim holds over
+//! restarts and changes of the leader: it is stored in the status of the Processor, and the
+//! statuses of all Processors are read before anything is claimed.
 //!
-//! *Assumption.* Nobody but hosts writes the statuses of Processors. Even so, what one says counts only as far as the account of
-//! the Processor may patch the objects.
+//! *Assumption.* Only hosts write the statuses of Processors. Even so, a claim in a status counts
+//! only as far as the account of the Processor may patch the objects.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,28 +23,29 @@ use crate::{
     lease::Guard,
 };
 
-/// The reason of a Processor whose finalizer another one holds.
+/// The reason of the condition of a Processor whose finalizer another Processor holds.
 pub(super) const SHARED: &str = "FinalizerShared";
 
-/// All that is held.
+/// The finalizers that all Processors hold.
 #[derive(Debug)]
 pub(super) struct Claims {
-    /// Only the host that leads claims. The others know what its statuses say.
+    /// The guard of the Lease. Only the leader decides claims; a standby follows the statuses.
     lease: Guard,
     all: Mutex<BTreeMap<Arc<str>, Entry>>,
     changes: latest::Sender<u64>,
     listed: latest::Sender<bool>,
 }
 
-/// What one Processor holds.
+/// The finalizers that one Processor holds.
 #[derive(Debug, Default)]
 struct Entry {
     held: Vec<HeldFinalizer>,
-    /// Whether this host has decided so. Then the status follows, and not the other way round.
+    /// True if this host has decided the claim. Then the status follows the claim, and not the
+    /// reverse.
     is_decided: bool,
 }
 
-/// What one version claims.
+/// The finalizers that one version claims.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Claim(Vec<HeldFinalizer>);
 
@@ -58,12 +61,13 @@ impl Claims {
         }
     }
 
-    /// Moves when something is not held any more, or another host has let a Processor hold something.
+    /// Returns a number that changes when a finalizer is released, or when a status brings claims
+    /// that another host has decided.
     pub(super) fn changes(&self) -> latest::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Notes what the status of a Processor says that it holds.
+    /// Takes over the claims in the status of a Processor, unless this host has decided them.
     pub(super) fn note(&self, name: &Arc<str>, processor: &Processor) {
         let held = processor.status.as_ref().map(|status| status.finalizers.clone());
         let held = held.unwrap_or_default();
@@ -79,19 +83,20 @@ impl Claims {
         self.tell();
     }
 
-    /// The statuses of all Processors are noted.
+    /// Marks the statuses of all Processors as read.
     pub(super) fn all_noted(&self) {
         self.listed.send_replace(true);
     }
 
-    /// Waits until the statuses of all Processors are noted.
+    /// Waits until the statuses of all Processors have been read.
     pub(super) async fn listed(&self) {
         let mut listed = self.listed.subscribe();
-        // The sender lives as long as this does.
+        // The sender lives as long as `self`.
         let _ = listed.wait_for(|listed| *listed).await;
     }
 
-    /// Lets a Processor hold this and no more, unless another one holds a part of it already. Where it is refused, nothing changes.
+    /// Replaces the claims of a Processor by `wanted`; on a standby, only checks them. Fails, and
+    /// changes nothing, if another Processor holds a part of `wanted` that is new.
     pub(super) fn claim(&self, name: &Arc<str>, wanted: &[HeldFinalizer]) -> Result<(), Fault> {
         let mut all = self.all.lock();
         let own = all.get(name).map_or(&[][..], |entry| &entry.held);
@@ -115,12 +120,12 @@ impl Claims {
         Ok(())
     }
 
-    /// What a Processor holds.
+    /// Returns the finalizers that a Processor holds.
     pub(super) fn of(&self, name: &str) -> Vec<HeldFinalizer> {
         self.all.lock().get(name).map(|entry| entry.held.clone()).unwrap_or_default()
     }
 
-    /// A Processor holds nothing else any more.
+    /// Releases the finalizers of a Processor that are not in `kept`. Does nothing on a standby.
     pub(super) fn keep_only(&self, name: &str, kept: &[HeldFinalizer]) {
         if !self.lease.is_held() {
             return;
@@ -137,7 +142,7 @@ impl Claims {
         }
     }
 
-    /// A Processor is gone.
+    /// Releases all finalizers of a Processor that is gone.
     pub(super) fn forget(&self, name: &Arc<str>) {
         if self.all.lock().remove(name).is_some_and(|entry| !entry.held.is_empty()) {
             self.tell();
@@ -160,7 +165,8 @@ fn refused(other: &str, wanted: &HeldFinalizer) -> Fault {
 // === impl Claim ===
 
 impl Claim {
-    /// The finalizers that a version declares, each with the objects that it may be put on.
+    /// Builds the claim of a version: each finalizer that it declares, with the objects that the
+    /// finalizer may be put on.
     pub(super) fn of(description: &Description) -> Self {
         let held = description.reconcilers.iter().flat_map(|reconciler| {
             reconciler
@@ -171,7 +177,7 @@ impl Claim {
         Self(held.collect())
     }
 
-    /// What either claims.
+    /// Returns the union of both claims.
     pub(super) fn and(mut self, other: &Self) -> Self {
         for held in &other.0 {
             if !self.0.contains(held) {
@@ -205,12 +211,12 @@ impl HeldFinalizer {
     }
 }
 
-/// Whether both are the same finalizer on an object that may be in both selections.
+/// Returns whether both are the same finalizer, on selections that may overlap.
 fn shared(one: &HeldFinalizer, other: &HeldFinalizer) -> bool {
     one.finalizer == other.finalizer && overlap(one, other)
 }
 
-/// Whether an object may be in both selections, as far as they show it.
+/// Returns whether an object may be in both selections, as far as the selections show it.
 fn overlap(one: &HeldFinalizer, other: &HeldFinalizer) -> bool {
     let agree = |one: &Option<String>, other: &Option<String>| {
         one.is_none() || other.is_none() || one == other
@@ -221,7 +227,8 @@ fn overlap(one: &HeldFinalizer, other: &HeldFinalizer) -> bool {
         && !are_apart(&one.labels, &other.labels)
 }
 
-/// Whether no labels fit both selectors: some label would have to have two values.
+/// Returns whether no labels match both selectors, because one label would need two values. Returns
+/// false for a selector that cannot be parsed.
 fn are_apart(one: &str, other: &str) -> bool {
     let (Ok(one), Ok(other)) = (LabelSelector::parse(one), LabelSelector::parse(other)) else {
         return false;
@@ -263,7 +270,7 @@ mod tests {
         ("b/first".into(), "a/later".into())
     }
 
-    /// A Processor of which the status says that it holds this.
+    /// Returns a Processor whose status holds these finalizers.
     fn holding(held: &[HeldFinalizer]) -> Processor {
         let status =
             crate::api::ProcessorStatus { finalizers: held.to_vec(), ..Default::default() };
@@ -298,7 +305,7 @@ mod tests {
         claims.claim(&later, &[held("Rule", Some("b"), "")]).unwrap();
         claims.claim(&later, &[held("Other", None, ""), all_rules()]).unwrap_err();
         assert_eq!(claims.of(&later), [held("Rule", Some("b"), "")]);
-        // What one holds already is no matter of others.
+        // A finalizer that a Processor holds already is not compared with the claims of others.
         claims.claim(&first, &[held("Rule", Some("a"), "class=a")]).unwrap();
     }
 

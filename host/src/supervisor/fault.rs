@@ -1,4 +1,5 @@
-//! Why a Processor is not run as its spec asks, in words for the one who can mend it.
+//! Faults: reasons why a Processor does not run as its spec asks, in words for the person who can
+//! fix them.
 
 use crate::{
     chain,
@@ -7,51 +8,53 @@ use crate::{
     run::{NotExchanged, Verdict},
 };
 
-/// Why what a spec asks for is not at work.
+/// The reason why a Processor does not run as its spec asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// In one word: the reason of the condition.
+    /// The reason of the condition, in one word.
     pub reason: &'static str,
-    /// In one sentence: what is wrong, and what would be accepted.
+    /// The message of the condition, in one sentence: the fault, and the values that would be
+    /// accepted.
     pub message: String,
-    /// What becomes of the version that runs.
+    /// The effect on the running version.
     pub former: Former,
-    /// Whether trying again can help though nothing is changed that the host is told of.
+    /// True if a retry can help although nothing changes that the host watches.
     pub passes: bool,
 }
 
-/// What becomes of the version that runs.
+/// The effect of a fault on the running version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Former {
-    /// It goes on.
+    /// The version keeps running.
     GoesOn,
-    /// It is taken out: it may not run any more.
+    /// The version is removed, since it may not run any longer.
     Ends,
 }
 
-/// The reason of a fault that is not shown.
+/// The reason of a fault that is not shown in a condition.
 const SUPERSEDED: &str = "Superseded";
 
 // === impl Fault ===
 
 impl Fault {
-    /// One that only another spec mends, or another module.
+    /// Creates a fault that only a change of the spec or of the module fixes.
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), former: Former::GoesOn, passes: false }
     }
 
-    /// One that may be over when it is tried again.
+    /// Creates a fault that a retry may fix.
     pub(super) fn passing(reason: &'static str, message: impl Into<String>) -> Self {
         Self { passes: true, ..Self::new(reason, message) }
     }
 
-    /// The same, and what runs ends.
+    /// Makes the fault remove the running version, unless a retry may fix the fault.
     pub(super) fn ending_what_runs(self) -> Self {
         let former = if self.passes { Former::GoesOn } else { Former::Ends };
         Self { former, ..self }
     }
 
-    /// The host may not act as an account, as the API server says; or it does not say (none).
+    /// Creates the fault of a host that may not act as an account. `granted` is the API server's
+    /// answer; `None` if it does not answer.
     pub(super) fn not_granted(account: &Account, granted: Option<bool>) -> Self {
         let Account { namespace, name } = account;
         if granted.is_none() {
@@ -66,7 +69,8 @@ impl Fault {
         Self::new("AccountNotGranted", message)
     }
 
-    /// Of a load that was given up, because the Processor asks for something else by now.
+    /// Creates the fault of a load that was cancelled, because the Processor asks for something
+    /// else by now.
     pub(super) fn superseded() -> Self {
         let message = "the Processor was changed while its module was loaded: what it asks for now is loaded next";
         Self::passing(SUPERSEDED, message)
@@ -91,7 +95,7 @@ impl Fault {
         Self { passes, ..Self::new(reason, chain::whole(error)) }
     }
 
-    /// Of a version that is not put in the place of the one that works.
+    /// Creates the fault of a version that is not swapped in.
     pub(super) fn of_exchange(refused: &NotExchanged) -> Self {
         let message = chain::whole(refused);
         match refused {
@@ -104,7 +108,7 @@ impl Fault {
         }
     }
 
-    /// Of a version that was put to work and taken back.
+    /// Creates the fault of a version that was swapped in and rolled back.
     pub(super) fn rolled_back(version: &str, verdict: &Verdict) -> Self {
         let Verdict { objects, broke, first } = verdict;
         let (key, why) = (&first.key, &first.message);
@@ -114,7 +118,7 @@ impl Fault {
         Self::new("RolledBack", message)
     }
 
-    /// Of a component that does not describe itself.
+    /// Creates the fault of a component that does not describe itself.
     pub(super) fn of_describe(error: &processor::Error) -> Self {
         match error {
             processor::Error::ConfigRefused { message, .. } => Self::new(

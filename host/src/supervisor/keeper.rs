@@ -1,5 +1,6 @@
-//! Sees that what runs is what one Processor asks for, and says how it stands. One thing after the other; each Processor has a
-//! keeper of its own, so that none waits for another.
+//! The controller of one Processor: runs the version that its spec asks for, and writes its status.
+//! A controller does one thing after the other; each Processor has a controller of its own, so that
+//! none waits for another.
 
 mod claim;
 mod end;
@@ -31,62 +32,66 @@ use crate::{
     cluster::Account,
 };
 
-/// The shortest time between two looks at how a processor stands, and so between two writes of a status.
+/// The shortest time between two computations of a status, and so between two writes of it.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
-/// When what failed is tried again the first time; twice as long after each more time.
+/// The wait before the first retry of a failed attempt. It doubles with each further retry.
 const FIRST_AGAIN: Duration = Duration::from_secs(5);
 const LAST_AGAIN: Duration = Duration::from_mins(5);
-/// How long a spec must be stable before a changed one is loaded: who changes it several times in a row is after the last one.
+/// The time that a spec must be stable before its version is swapped in: of several changes in a
+/// row, only the last one is wanted.
 const QUIET: Duration = Duration::from_millis(200);
-/// How long that is waited for.
+/// The longest wait for a stable spec.
 const LONGEST: Duration = Duration::from_secs(2);
-/// The longest rest after a load. A rest is as long as the load was: a module that is replaced all the time is compiled half of the time.
+/// The longest rest after a load. A rest is as long as the load was, so that a module that is
+/// replaced all the time is compiled half of the time.
 const LONGEST_REST: Duration = Duration::from_mins(1);
 
-/// The newest state of a resource; none once it is gone.
+/// The newest state of a Processor resource; `None` once it is gone.
 pub(super) type Newest = Option<Arc<Processor>>;
 
 pub(super) struct Keeper {
     shared: Arc<Shared>,
-    /// As the host knows it: `namespace/name`.
+    /// The name of the processor in the host: `namespace/name`.
     name: Arc<str>,
     account_namespace: String,
     own_name: String,
     resource: Resource,
-    /// Whether the host may act as the account that the spec names.
+    /// The host's right to act as the account of the spec, if it was asked for. The right is
+    /// renewed as long as this value is held.
     acting: Option<Arc<Acting>>,
-    /// What the processor claims, with the rights that this needs.
+    /// The claim of the processor, and the rights that the claim needs, if any.
     stake: Option<Stake>,
     newest: latest::Receiver<Newest>,
     running: Option<Running>,
-    /// The version that was taken back.
+    /// The version that was rolled back, if any.
     refused: Option<Refused>,
-    /// When the version that runs will have been good for long enough.
+    /// The end of the running version's probation; `None` if it is not on probation, or not called
+    /// yet.
     proven_at: Option<Instant>,
-    /// The module's file as it was read last; none where that failed.
+    /// The stamp of the module's file when it was last read; `None` if that failed.
     read: Option<Stamp>,
     fault: Option<Fault>,
-    /// Why the deletion of the Processor is not done yet.
+    /// The reason why the deletion of the Processor is not done yet, if it is being deleted.
     waits: Option<String>,
-    /// What was looked at last.
+    /// The resource state that was last acted on.
     seen: Option<Seen>,
-    /// With what the version was put to work that sees to what is held.
+    /// The resource state for which the finalizing version was started.
     ends_as: Option<Seen>,
-    /// How often in a row it was tried in vain.
+    /// The number of failed attempts in a row.
     attempts: u32,
     again: Option<Instant>,
-    /// Until then another module in the place of the one that was loaded last is not looked at.
+    /// The end of the rest after a load. Until then, a change of the module's file is not acted on.
     rests_until: Option<Instant>,
     said: ProcessorStatus,
-    /// When it may be looked how it stands.
+    /// The earliest time of the next status computation.
     may_say: Instant,
-    /// It was too early to look.
+    /// True if a status write is due that came too early or was refused.
     owes: bool,
-    /// How often in a row its status was refused.
+    /// The number of refused status writes in a row.
     refusals: u32,
 }
 
-/// What of a resource asks for something to be done.
+/// The fields of a resource whose changes need an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Seen {
     uid: Option<String>,
@@ -95,35 +100,35 @@ struct Seen {
     has_finalizer: bool,
 }
 
-/// A version at work.
+/// A running version.
 struct Running {
     served: Served,
     pace: Pace,
-    /// What it has taken the place of, as long as that may come back.
+    /// The version that this one has replaced, as long as it may come back.
     former: Option<Box<Served>>,
-    /// Whether the first runs are still to be made.
+    /// True until the first runs are made.
     is_new: bool,
-    /// Whether the objects that hold a finalizer were told that the processor is to go.
+    /// True if the objects that hold a finalizer have been queued because the processor ends.
     told_to_end: bool,
 }
 
-/// Why the keeper looks up.
+/// The reason why the controller woke.
 enum Woken {
     /// The resource is gone.
     Gone,
-    /// The host ends.
+    /// The host stops.
     Stopped,
-    /// What is asked for may not be what runs.
+    /// The spec may ask for another version than the one that runs.
     Look,
-    /// A module may be another.
+    /// A module's file may have changed.
     Files,
-    /// The account may patch other objects than before.
+    /// The account may have got or lost the right to patch objects.
     Rights,
-    /// It is time to say something, or to see whether the resource is another.
+    /// A status write may be due, or the resource may have changed.
     Rest,
 }
 
-/// What wakes a keeper.
+/// The receivers that wake a controller.
 struct Wakers {
     accounts: latest::Receiver<u64>,
     acting: latest::Receiver<u64>,
@@ -134,7 +139,7 @@ struct Wakers {
     activity: latest::Receiver<u64>,
     stores: latest::Receiver<u64>,
     delays: latest::Receiver<u64>,
-    /// Whether this host has led.
+    /// True if this host has led since the controller started.
     leads: bool,
 }
 
@@ -175,7 +180,8 @@ impl Keeper {
         }
     }
 
-    /// Keeps until the resource is gone.
+    /// Runs the controller until the resource is gone or the host stops. Returns the name of the
+    /// Processor.
     pub(super) async fn run(mut self) -> Arc<str> {
         let mut wakers = Wakers::new(&self.shared);
         let mut look = true;
@@ -186,7 +192,7 @@ impl Keeper {
                     Some(rested) => newest = rested,
                     None => break,
                 }
-                // What has changed until now is looked at now.
+                // All changes up to now are handled now.
                 wakers.circumstances.mark_unchanged();
                 self.seen = Some(Seen::of(&newest));
                 self.attend(&newest).await;
@@ -196,7 +202,7 @@ impl Keeper {
             look = match self.wake(&mut wakers).await {
                 Woken::Gone => break,
                 Woken::Stopped => {
-                    // What runs, runs on: only what is owed is said.
+                    // The version keeps running: only a status that is due is written.
                     self.may_say = Instant::now();
                     self.say(&newest).await;
                     return self.name;
@@ -211,7 +217,7 @@ impl Keeper {
         self.name
     }
 
-    /// Waits until there is something to be seen to.
+    /// Waits for the next reason to act.
     async fn wake(&mut self, wakers: &mut Wakers) -> Woken {
         let Wakers { accounts, acting, claims, files, circumstances, verdicts, .. } = wakers;
         let Wakers { activity, stores, delays, leads, .. } = wakers;
@@ -240,7 +246,8 @@ impl Keeper {
         }
     }
 
-    /// The resource as it is once its spec stays as it is; none if it is gone. The first one is not waited for.
+    /// Waits until the spec is stable, and returns the resource; `None` if it is gone. Does not
+    /// wait for the first spec, nor for the spec of a resource that is being deleted.
     async fn come_to_rest(&mut self, newest: Arc<Processor>) -> Newest {
         let is_deleting = newest.metadata.deletion_timestamp.is_some();
         if is_deleting || self.seen.as_ref().is_none_or(|seen| *seen == Seen::of(&newest)) {
@@ -264,13 +271,13 @@ impl Keeper {
         }
     }
 
-    /// Whether the module's file is another than the one that was read.
+    /// Returns whether the module's file differs from the one that was read.
     async fn module_has_moved(&self, newest: &Processor) -> bool {
         let Ok(path) = check_supported(&newest.spec) else { return false };
         self.shared.modules.stamp(path).await != self.read
     }
 
-    /// The resource is gone: nothing of it runs any more.
+    /// Removes the version, the metrics and the claims of a resource that is gone.
     async fn leave(&mut self) {
         self.take_out().await;
         self.shared.host.forget_metrics(&self.name);
@@ -278,7 +285,8 @@ impl Keeper {
         self.shared.progress.gone(&self.name);
     }
 
-    /// Does what the spec asks for, and notes why it cannot.
+    /// Runs the version that the spec asks for, or ends a Processor that is deleted. Records the
+    /// fault if that fails.
     async fn attend(&mut self, newest: &Processor) {
         self.check_running_account().await;
         self.give_up_claims(newest).await;
@@ -290,11 +298,12 @@ impl Keeper {
         };
         let fault = done.err();
         if self.stake.is_none() {
-            // What is held by what runs, though another version was refused.
+            // The running version may still hold finalizers, though another version was refused.
             self.give_up_claims(newest).await;
         }
         if fault.as_ref().is_some_and(Fault::is_superseded) {
-            // What has come meanwhile is seen to next. Who changes a Processor all the time does not keep the host from being ready.
+            // The newer spec is handled next. The phase is not `Pending`: a Processor that is
+            // changed all the time must not keep the host from being ready.
             self.shared.progress.set(&self.name, Phase::Faulty);
             return;
         }
@@ -307,7 +316,7 @@ impl Keeper {
         self.note(fault);
     }
 
-    /// What is asked for is at work, or is not, for this reason.
+    /// Records the fault of the spec, if any, and the phase. Logs a fault that is new.
     fn note(&mut self, fault: Option<Fault>) {
         if let Some(fault) = fault.as_ref().filter(|fault| self.fault.as_ref() != Some(fault)) {
             tracing::warn!(processor = %self.name, reason = fault.reason, message = fault.message, "not run as asked for");
@@ -317,19 +326,20 @@ impl Keeper {
         self.fault = fault;
     }
 
-    /// Takes out what runs if it may not act as its account any more, whatever the spec says by now.
+    /// Removes the running version if it may not act as its account any longer, whatever the spec
+    /// says by now.
     async fn check_running_account(&mut self) {
         let Some(running) = &self.running else { return };
         let account = &running.served.recipe.account;
         let consents = self.shared.accounts.check(account, &self.own_name).is_ok();
-        // While the API server does not answer, what it said before stands.
+        // While the API server does not answer, its last answer stands.
         let is_revoked = self.shared.host.acting_as(account).is_granted() == Some(false);
         if !consents || is_revoked {
             self.take_out().await;
         }
     }
 
-    /// Refuses an account that does not consent, or that the host may not act as.
+    /// Fails if an account does not consent, or if the host may not act as it.
     async fn check_account(&mut self, account: &Account) -> Result<(), Fault> {
         self.shared.accounts.check(account, &self.own_name)?;
         let acting = self.shared.host.acting_as(account);
@@ -357,7 +367,7 @@ impl Keeper {
     }
 }
 
-/// Whether the resource holds the host's finalizer.
+/// Returns whether the resource holds the host's finalizer.
 fn holds(newest: &Processor) -> bool {
     newest.metadata.finalizers.iter().flatten().any(|name| name == FINALIZER)
 }

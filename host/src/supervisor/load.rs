@@ -1,4 +1,4 @@
-//! From the bytes of a module to a version that can be put to work.
+//! Loads the bytes of a module as a version that can be swapped in.
 
 use bytes::Bytes;
 
@@ -13,7 +13,8 @@ use crate::{
     run::Loaded,
 };
 
-/// Loads a component and asks it for its description; its configuration is checked against the schema that it declares.
+/// Loads a component, asks it for its description, and checks its configuration against the schema
+/// that it declares.
 pub(super) async fn load(
     engine: &Engine,
     module: &str,
@@ -38,8 +39,9 @@ pub(super) async fn load(
     }
 }
 
-/// A configuration that the processor does not accept may break its schema, which says more than the processor does. The schema is
-/// known where the processor describes itself without any.
+/// Returns the fault of a processor that does not describe itself. A configuration that it refuses
+/// may break its schema, which says more than the processor does; the schema is known if the
+/// processor describes itself with an empty configuration.
 async fn refused(
     engine: &Engine,
     processor: &Processor,
@@ -56,7 +58,7 @@ async fn refused(
     Fault::of_describe(error)
 }
 
-/// Checks a configuration against the schema that the processor declares for it, if there is one.
+/// Checks a configuration against the schema that the processor declares for it, if any.
 async fn check_config(engine: &Engine, schema: Option<&str>, recipe: &Recipe) -> Result<(), Fault> {
     let Some(schema) = schema else { return Ok(()) };
     let tenant = recipe.account.namespace.as_str();

@@ -1,6 +1,8 @@
-//! Modules as files below one folder, which nothing leads out of, and which others change while the host runs.
+//! Module files below one folder, which others change while the host runs. No path and no link
+//! leads out of the folder.
 //!
-//! *Guarantee.* What is read of a module was all in its file at one moment: one that is being written is not read.
+//! *Guarantee.* The bytes of a module were all in its file at one moment: a file that is being
+//! written is not read.
 
 mod news;
 #[cfg(test)]
@@ -26,18 +28,20 @@ use tokio::sync::{Semaphore, watch as latest};
 use super::fault::Fault;
 use crate::processor::Digest;
 
-/// Larger modules are not read. Go's guests have 10 to 20 MiB; to compile one takes some ten times its size of memory.
+/// The largest module that is read, in bytes. Go guests have 10 to 20 MiB; compiling a module takes
+/// some ten times its size of memory.
 pub(super) const LARGEST: u64 = 64 << 20;
-/// How specs call the folder, wherever it really is.
+/// The name of the folder in specs, wherever the folder is.
 const FOLDER: &str = "/modules/";
-/// How many names a message lists.
+/// The number of modules that a message lists.
 const LISTED: usize = 10;
-/// A file that was changed less than this ago may be changed again without another time on it: systems count these in steps of up
-/// to 10 ms.
+/// The age from which a change time can be relied on: a file that changed more recently may change
+/// again and keep its change time, since systems count these times in steps of up to 10 ms.
 const SETTLED: Duration = Duration::from_millis(20);
-/// How many threads look into the folder at the same time. Where its disk hangs, others are left for all else: see `cli`.
+/// The number of threads that read the folder at the same time. If its disk hangs, other threads
+/// are left for the rest of the host: see `cli`.
 const READERS: usize = 2;
-/// How often a file is read that is changed meanwhile.
+/// The number of attempts to read a file that is changed meanwhile.
 const ROUNDS: usize = 10;
 
 /// The folder of modules. Cheap to clone.
@@ -47,39 +51,38 @@ pub(super) struct Modules(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     dir: Dir,
-    /// Where it was opened.
+    /// The path of the folder.
     folder: PathBuf,
-    /// One permit for each thread that looks into it.
+    /// The permits of the threads that read the folder, one for each.
     readers: Arc<Semaphore>,
-    /// Moves when something below the folder may be another.
+    /// A number that changes when a file below the folder may have changed.
     moved: latest::Sender<u64>,
 }
 
-/// A module that was read.
+/// The bytes of a module's file.
 #[derive(Debug, Clone)]
 pub(super) struct Module {
     pub(super) bytes: Bytes,
     pub(super) digest: Digest,
-    /// What it was read from.
+    /// The stamp of the file that the bytes were read from.
     pub(super) stamp: Stamp,
 }
 
-/// A file as it stands. Of one whose bytes have changed it is another.
+/// The identity of a file's content: if the bytes change, the stamp changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stamp {
     /// Device and inode.
     identity: (u64, u64),
     length: u64,
-    /// When its bytes were changed, as anybody can set it.
+    /// The modification time, which anybody can set. Seconds and nanoseconds of Unix time.
     modified: (i64, i64),
-    /// When anything of it was changed, as the system has it. Seconds and nanoseconds of Unix time.
+    /// The change time, which the system sets at any change. Seconds and nanoseconds of Unix time.
     changed: (i64, i64),
 }
 
 // === impl Modules ===
 
 impl Modules {
-    /// Opens the folder.
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
         let dir = Dir::open_ambient_dir(folder, ambient_authority()).with_context(|| {
             format!(
@@ -92,12 +95,12 @@ impl Modules {
         Ok(Self(Arc::new(Shared { dir, folder, readers, moved })))
     }
 
-    /// Moves when a module may be another, while [`Modules::watch`] runs.
+    /// Returns a number that changes when a module may have changed, while [`Modules::watch`] runs.
     pub(super) fn moves(&self) -> latest::Receiver<u64> {
         self.0.moved.subscribe()
     }
 
-    /// Reads a module: its file, by the path in a spec.
+    /// Reads the file of a module, by the path in a spec.
     pub(super) async fn read(&self, path: &str) -> Result<Module, Fault> {
         self.with_dir(path, |dir, name| {
             let (bytes, stamp) = read(dir, name)?;
@@ -106,7 +109,7 @@ impl Modules {
         .await
     }
 
-    /// The module's file as it stands; none if it cannot be read.
+    /// Returns the stamp of the module's file; `None` if the file cannot be read.
     pub(super) async fn stamp(&self, path: &str) -> Option<Stamp> {
         let stamp = |dir: &Dir, name: &str| {
             let metadata = dir.metadata(name).map_err(|error| cannot(dir, name, &error))?;
@@ -115,7 +118,7 @@ impl Modules {
         self.with_dir(path, stamp).await.ok()
     }
 
-    /// Does what may block.
+    /// Runs `work` on a thread where it may block.
     async fn with_dir<T: Send + 'static>(
         &self,
         path: &str,
@@ -125,7 +128,7 @@ impl Modules {
         let name = path.strip_prefix(FOLDER).unwrap_or(path).to_owned();
         let place = Arc::clone(&shared.readers).acquire_owned().await;
         let place = place.expect("the places are never closed");
-        // A thread that hangs holds its place, though nobody waits for it any more.
+        // A thread that hangs keeps its permit, though nobody waits for it any more.
         let worked = tokio::task::spawn_blocking(move || {
             let _place = place;
             work(&shared.dir, &name)
@@ -137,7 +140,8 @@ impl Modules {
     }
 }
 
-/// Reads a file that nobody has changed meanwhile. One that takes another's place under the same name is another file.
+/// Reads a file that is not changed meanwhile. A file that is renamed into its place is another
+/// file.
 fn read(dir: &Dir, name: &str) -> Result<(Bytes, Stamp), Fault> {
     for round in 0..ROUNDS {
         if round > 0 {
@@ -163,8 +167,8 @@ fn read(dir: &Dir, name: &str) -> Result<(Bytes, Stamp), Fault> {
     Err(Fault::passing("ModuleChanging", message))
 }
 
-/// Opens a file. What else may be there under its name is opened without waiting for anybody, and then seen for what it is: looked at
-/// before, it could be another by now.
+/// Opens a regular file. Anything else of that name is opened without waiting, and refused by its
+/// type afterwards: if the type were checked first, the file could be replaced in between.
 fn open(dir: &Dir, name: &str) -> Result<(File, Metadata), Fault> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
@@ -181,19 +185,19 @@ fn open(dir: &Dir, name: &str) -> Result<(File, Metadata), Fault> {
 fn read_whole(file: &mut File, metadata: &Metadata) -> io::Result<Vec<u8>> {
     let length = usize::try_from(metadata.len().min(LARGEST)).unwrap_or_default();
     let mut bytes = Vec::with_capacity(length);
-    // It may grow while it is read.
+    // The file may grow while it is read.
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Whether each change from now on gives the file another time.
+/// Returns whether each change from now on gives the file a new change time.
 fn has_settled(metadata: &Metadata) -> bool {
     #[expect(clippy::disallowed_methods, reason = "it is compared with what the system writes")]
     let now = std::time::SystemTime::now();
     let now = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let seconds = u64::try_from(metadata.ctime()).unwrap_or_default();
     let nanoseconds = u32::try_from(metadata.ctime_nsec()).unwrap_or_default();
-    // A clock that is far off, as that of a file server can be, tells nothing.
+    // A clock that is far off, such as that of a file server, proves nothing.
     now.abs_diff(Duration::new(seconds, nanoseconds)) >= SETTLED
 }
 
@@ -212,7 +216,7 @@ fn cannot(dir: &Dir, name: &str, error: &io::Error) -> Fault {
             format!("there is no module `{name}` in the folder of modules; {}", held(dir));
         return Fault::passing("ModuleNotFound", message);
     }
-    // What the system itself refuses has a number.
+    // A refusal by the system has an error number; one by `cap_std` has none.
     if error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
         let message = format!(
             "the module `{name}` leads out of the folder of modules: a path and a link may lead to what is below it"
@@ -222,7 +226,7 @@ fn cannot(dir: &Dir, name: &str, error: &io::Error) -> Fault {
     Fault::passing("ModuleUnreadable", format!("cannot read the module `{name}`: {error}"))
 }
 
-/// What the folder holds, for the one who looks for a name.
+/// Lists the modules in the folder, for a person who looks for a name.
 fn held(dir: &Dir) -> String {
     let entries = dir.entries().into_iter().flatten().filter_map(Result::ok);
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,22 +1,22 @@
-//! How far all Processors are, for who waits for them.
+//! The progress of all Processors, for callers that wait for them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio::sync::watch as latest;
 
-/// How far the Processors are.
+/// The progress of all Processors.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Whether the first list of Processors is complete.
+    /// True if the first list of Processors is complete.
     pub listed: bool,
-    /// Processors that are neither at work nor found faulty yet.
+    /// The number of Processors that neither run nor have a fault yet.
     pub pending: usize,
-    /// Processors of which what their spec asks for is not at work.
+    /// The number of Processors that do not run as their spec asks.
     pub faulty: usize,
 }
 
-/// How far one Processor is.
+/// The progress of one Processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Pending,
@@ -59,7 +59,8 @@ impl Phases {
         self.tell(&all);
     }
 
-    /// Under the lock, so that an older count never follows a newer one.
+    /// Publishes the counts. The lock is held meanwhile, so that an older count never follows a
+    /// newer one.
     fn tell(&self, all: &BTreeMap<Arc<str>, Phase>) {
         let count = |phase: Phase| all.values().filter(|held| **held == phase).count();
         let (pending, faulty) = (count(Phase::Pending), count(Phase::Faulty));

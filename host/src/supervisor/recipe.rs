@@ -1,4 +1,5 @@
-//! What a spec asks for, in the host's own terms: what decides whether a version has to be loaded anew.
+//! The parts of a spec that decide whether a version has to be loaded anew, in the host's own
+//! types.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,25 +12,25 @@ use crate::{
 };
 
 const LEAST_MEMORY: u64 = 1 << 20;
-/// What 32 bits address.
+/// The memory that 32 bits address.
 const MOST_MEMORY: u64 = 4 << 30;
 const LONGEST_DEADLINE: Duration = Duration::from_mins(10);
 
-/// The most that a Processor gets, whatever it asks for.
+/// The upper bounds on the limits of a Processor, whatever its spec asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Largest {
-    /// Memory of a call, in MiB.
+    /// The memory of one call, in MiB.
     pub memory_mib: u32,
-    /// How long a call may take.
+    /// The longest duration of one call.
     pub deadline: Duration,
-    /// How many calls run at the same time.
+    /// The number of calls that run at the same time.
     pub concurrency: u32,
 }
 
-/// What a version is made from. Two that are equal make the same version.
+/// The inputs from which a version is made. Equal recipes make the same version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Recipe {
-    /// Of the module.
+    /// The digest of the module.
     pub(super) digest: Digest,
     pub(super) config: Arc<str>,
     pub(super) account: Account,
@@ -39,14 +40,16 @@ pub(super) struct Recipe {
     pub(super) ending: Option<Ending>,
 }
 
-/// How much of a version runs. A change of it needs no other version.
+/// The number of calls at the same time, and of runs in a second. A change of the pace needs no
+/// other version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pace {
     pub(super) concurrency: usize,
     pub(super) rate: Option<u32>,
 }
 
-/// Refuses what the host cannot do yet.
+/// Returns the path of the module. Fails if the spec cannot be read, names no module, or uses a
+/// field that the host does not support yet.
 pub(super) fn check_supported(spec: &ProcessorSpec) -> Result<&str, Fault> {
     let fault = |what: &str, accepted: &str| {
         Err(Fault::new("NotSupported", format!("{what} is not supported yet: {accepted}")))
@@ -87,7 +90,7 @@ impl Recipe {
         ending: Option<Ending>,
         largest: &Largest,
     ) -> Result<Self, Fault> {
-        // Where there is none, the processor is given an empty object, as at the desk.
+        // Without a configuration, the processor gets an empty object, as in `mortise dev`.
         let config = serde_json::Value::Object(spec.config.clone().unwrap_or_default());
         Ok(Self {
             digest,
@@ -103,7 +106,7 @@ impl Recipe {
         })
     }
 
-    /// As the reconciler wants them.
+    /// Returns the settings for the reconciler.
     pub(super) fn settings(&self, name: &str, pace: Pace) -> Settings {
         Settings {
             name: Some(name.into()),
@@ -121,7 +124,8 @@ impl Recipe {
 // === impl Pace ===
 
 impl Pace {
-    /// The deletion of a Processor is carried out though it is suspended.
+    /// Reads the pace of a spec. The deletion of a suspended Processor is carried out all the same,
+    /// so its calls run.
     pub(super) fn new(spec: &ProcessorSpec, is_ending: bool, largest: &Largest) -> Self {
         let concurrency = spec.limits.concurrency.min(largest.concurrency) as usize;
         let concurrency = if spec.suspend && !is_ending { 0 } else { concurrency };
@@ -132,8 +136,8 @@ impl Pace {
 // === impl Largest ===
 
 impl Default for Largest {
-    /// Memory for a large Go guest and what it works on; a minute for the longest reconcile; as many calls at the same time as no slow API
-    /// server needs more of.
+    /// Returns memory for a large Go guest and the data that it works on, a minute for the longest
+    /// reconcile, and as many calls at the same time as a slow API server ever needs.
     fn default() -> Self {
         Self { memory_mib: 256, deadline: Duration::from_mins(1), concurrency: 16 }
     }
@@ -150,7 +154,8 @@ impl Largest {
         processor::Limits { memory, deadline, ..limits.clone() }
     }
 
-    /// What a spec asks for and does not get; none where it gets all, or is not valid.
+    /// Returns the limits that a spec asks for and does not get; `None` if it gets all of them, or
+    /// if its limits are not valid.
     pub(super) fn lowered(&self, spec: &ProcessorSpec) -> Option<LimitMet> {
         let of = &spec.limits;
         let asked = limits(of).ok()?;
@@ -188,7 +193,7 @@ fn invalid(field: &str, value: &str, accepted: &str) -> Fault {
     Fault::new("LimitsInvalid", format!("spec.limits.{field} is `{value}`; {accepted} is accepted"))
 }
 
-/// A quantity of bytes as Kubernetes writes them.
+/// Parses a quantity of bytes, as Kubernetes writes it.
 fn bytes(text: &str) -> Option<u64> {
     let units = [
         ("Ki", 1 << 10),

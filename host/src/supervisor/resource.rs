@@ -7,19 +7,19 @@ use crate::{
     cluster::{Cluster, Method, Outgoing, Refusal, encoded},
 };
 
-/// The host's own field manager.
+/// The field manager of the host itself.
 const MANAGER: &str = "mortise";
-/// How often a change of the finalizers is tried anew because somebody else has changed the object.
+/// The number of attempts to change the finalizers while others change the object.
 const ROUNDS: usize = 5;
 
-/// One Processor resource in the cluster.
+/// A Processor resource in the cluster.
 #[derive(Debug, Clone)]
 pub(super) struct Resource {
     namespace: String,
     name: String,
 }
 
-/// Whether the host's finalizer is to be there.
+/// The wanted state of the host's finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finalizer {
     There,
@@ -38,7 +38,7 @@ impl Resource {
         format!("/apis/mortise.dev/v1alpha1/namespaces/{namespace}/processors/{name}{subresource}")
     }
 
-    /// Applies the status. One that is gone has nobody to tell.
+    /// Applies the status. Succeeds if the resource is gone: there is no status to write.
     pub(super) async fn write_status(
         &self,
         cluster: &Cluster,
@@ -56,8 +56,8 @@ impl Resource {
         }
     }
 
-    /// Puts the host's finalizer on the resource, or takes it away, unless it is so already. One that is gone, or another one by now,
-    /// is left as it is.
+    /// Adds the host's finalizer to the resource or removes it, unless that is done already. A
+    /// resource that is gone, or has another UID by now, is left as it is.
     pub(super) async fn set_finalizer(
         &self,
         cluster: &Cluster,
@@ -108,7 +108,7 @@ impl Resource {
     }
 }
 
-/// The finalizers that are to be written; none if all is so already.
+/// Returns the finalizers to write; `None` if nothing has to change.
 fn next(held: &[String], wanted: Finalizer) -> Option<Vec<String>> {
     let is_there = held.iter().any(|name| name == FINALIZER);
     match wanted {

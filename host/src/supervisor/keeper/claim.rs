@@ -1,4 +1,4 @@
-//! What a Processor claims: finalizers, as far as its account may patch the objects.
+//! The claim of one Processor: finalizers, as far as its account may patch the objects.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::{
     },
 };
 
-/// What a Processor claims, or would if its account had the rights.
+/// The finalizers that a Processor wants to claim, and the rights of its account to patch the
+/// objects.
 pub(super) struct Stake {
     account: Account,
     wanted: Claim,
@@ -25,7 +26,7 @@ pub(super) struct Stake {
 // === impl Stake ===
 
 impl Stake {
-    /// What may be claimed: the account may patch the objects.
+    /// Returns the finalizers that may be claimed: the account may patch their objects.
     fn backed(&self) -> Vec<HeldFinalizer> {
         let may = |held: &&HeldFinalizer| self.may_patch(held) == Some(true);
         self.wanted.held().iter().filter(may).cloned().collect()
@@ -40,8 +41,9 @@ impl Stake {
 // === impl Keeper ===
 
 impl Keeper {
-    /// Claims finalizers, as far as the account may patch the objects: who may not cannot put one on them, and takes nothing from
-    /// others. What is held is in the status before anything runs, so that it holds over a restart.
+    /// Claims finalizers, as far as the account may patch the objects: an account without that
+    /// right cannot put a finalizer on them, and takes nothing from other Processors. The claim is
+    /// written into the status before the version runs, so that it holds over a restart.
     pub(super) async fn claim(
         &mut self,
         newest: &Processor,
@@ -72,7 +74,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Asks for the rights that a claim needs. Returns whether all was answered.
+    /// Asks for the rights that a claim needs. Returns whether every question was answered.
     async fn stake_in(&self, account: &Account, wanted: Claim) -> (Stake, bool) {
         let rights = self.shared.host.rights_of(account);
         let places: Vec<_> = wanted
@@ -84,7 +86,8 @@ impl Keeper {
         (Stake { account: account.clone(), wanted, rights }, is_answered)
     }
 
-    /// Gives up claims that the account has no right to any more. So does one that cannot be loaded after a restart.
+    /// Gives up the claims that the account has no right to any longer. A Processor that cannot be
+    /// loaded after a restart gives them up too.
     pub(super) async fn give_up_claims(&mut self, newest: &Processor) {
         let held = self.shared.claims.of(&self.name);
         if held.is_empty() {
@@ -111,7 +114,8 @@ impl Keeper {
         self.stake = Some(stake);
     }
 
-    /// Whether what is claimed is what may be. What is not known is to be asked: a kind may be served by now.
+    /// Returns whether the claim is all that the rights allow. An unknown right is to be asked for
+    /// again, since its kind may be served by now.
     pub(super) fn is_claim_settled(&self) -> bool {
         let Some(stake) = &self.stake else { return true };
         let is_known = |held: &HeldFinalizer| stake.may_patch(held).is_some();
@@ -119,10 +123,10 @@ impl Keeper {
             && stake.backed() == self.shared.claims.of(&self.name)
     }
 
-    /// Whether another claim than its own decides what runs.
+    /// Returns whether the claims of other Processors decide what this Processor runs.
     pub(super) fn waits_for_claim(&self) -> bool {
         let is_refused = self.fault.as_ref().is_some_and(|fault| fault.reason == SHARED);
-        // Who leads decides; the others hear of it.
+        // The leader decides; a standby follows.
         is_refused || (self.stake.is_some() && !self.shared.lease.is_held())
     }
 }

@@ -1,4 +1,4 @@
-//! How a Processor that is deleted ends: what it holds is seen to first.
+//! The deletion of a Processor: the finalizers that it holds on other objects are handled first.
 
 use super::{Keeper, holds};
 use crate::{
@@ -9,7 +9,8 @@ use crate::{
 };
 
 impl Keeper {
-    /// The Processor is being deleted: sees to what it holds, then lets it go.
+    /// Ends a Processor that is being deleted: handles the finalizers that it holds on other
+    /// objects, then removes the host's finalizer from the Processor.
     pub(super) async fn end(&mut self, newest: &Processor) -> Result<(), Fault> {
         if !holds(newest) {
             self.take_out().await;
@@ -32,10 +33,10 @@ impl Keeper {
         Ok(())
     }
 
-    /// Puts the version to work that sees to what is held.
+    /// Starts the version that finalizes or releases the objects.
     async fn prepare_end(&mut self, newest: &Processor) -> Result<(), Fault> {
         let ending = match (newest.spec.mode, newest.spec.on_delete) {
-            // Nothing is written of what it wants, so nothing can be given up either.
+            // No outcome is written in this mode, so no finalizer can be released either.
             (api::Mode::Observe, _) => None,
             (api::Mode::Reconcile, OnDelete::Finalize) => Some(Ending::Finalize),
             (api::Mode::Reconcile, OnDelete::Release) => Some(Ending::Release),
@@ -49,7 +50,7 @@ impl Keeper {
         if is_prepared {
             return Ok(());
         }
-        // A module that works is the one to end what it holds, not one that was refused.
+        // If the version of the spec was refused, the running version finalizes the objects.
         if self.running.is_some() && self.fault.is_some() {
             self.end_with_running(newest, ending).await?;
         } else {
@@ -59,7 +60,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Whether no object holds a finalizer of the processor any more; notes what is waited for.
+    /// Returns whether no object holds a finalizer of the processor any more. Sets `waits`
+    /// otherwise.
     fn is_ended(&mut self) -> bool {
         let Some(running) = &mut self.running else { return true };
         let Some(held) = self.shared.host.holding(&self.name) else {

@@ -1,4 +1,4 @@
-//! How a Processor stands, in its status.
+//! Writes the status of one Processor.
 
 use std::time::Duration;
 
@@ -10,11 +10,13 @@ use crate::{
     run, status,
 };
 
-/// The longest time between two attempts to write a status that is refused again and again: who mends it sees that soon.
+/// The longest time between two attempts to write a status that is refused again and again, so that
+/// a repair shows soon.
 const LAST_SAID: Duration = Duration::from_mins(1);
 
 impl Keeper {
-    /// Writes how it stands, if that differs from what was said last, and not too often.
+    /// Writes the status if it differs from the last one, at most once in [`BETWEEN_LOOKS`]. Does
+    /// nothing on a standby.
     pub(super) async fn say(&mut self, newest: &Processor) {
         if !self.shared.lease.is_held() {
             return;

@@ -1,7 +1,9 @@
-//! One version after the other: what the spec asks for is loaded, looked at, tried and exchanged, and taken back where it turns out bad.
+//! Swaps of versions: loads the version that the spec asks for, checks it, tries it and swaps it
+//! in, and rolls it back if it turns out bad.
 //!
-//! *Guarantee.* What works is replaced by a version that was fit to when it was looked at, and comes back if more than half of that one's
-//! calls break in its first minute. A version that was taken back is not tried again until the spec or the module is another.
+//! *Guarantee.* A running version is replaced only by one that passed its checks, and comes back if
+//! more than half of the calls of that one break in its first minute. A version that was rolled
+//! back is not tried again until the spec or the module changes.
 
 use std::{future::pending, sync::Arc};
 
@@ -22,26 +24,26 @@ use crate::{
     },
 };
 
-/// A version as it can be put to work, again too.
+/// A loaded version that can be swapped in, more than once if it has to come back.
 #[derive(Debug, Clone)]
 pub(super) struct Served {
     pub(super) recipe: Recipe,
     pub(super) loaded: Loaded,
-    /// What it claims.
+    /// The finalizers that the version claims.
     claim: Claim,
 }
 
-/// A version that was taken back.
+/// A version that was rolled back.
 #[derive(Debug)]
 pub(super) struct Refused {
     recipe: Recipe,
     generation: Option<i64>,
-    /// Why.
+    /// The reason of the rollback.
     fault: Fault,
 }
 
 impl Keeper {
-    /// Loads what the spec asks for, unless that is at work, and exchanges it.
+    /// Loads the version that the spec asks for and swaps it in, unless it runs already.
     pub(super) async fn put_to_work(
         &mut self,
         newest: &Processor,
@@ -50,7 +52,8 @@ impl Keeper {
         let spec = &newest.spec;
         let path = check_supported(spec)?;
         let pace = Pace::new(spec, ending.is_some(), &self.shared.largest);
-        // What runs is suspended at once, however long what is asked for takes to load.
+        // The running version is suspended at once, however long the version of the spec takes to
+        // load.
         self.keep_pace(pace);
         let account = self.account(newest);
         self.check_account(&account).await?;
@@ -68,7 +71,7 @@ impl Keeper {
         }
         let loaded = self.load(newest, module.bytes, &recipe, pace).await?;
         let claim = Claim::of(&loaded.description);
-        // Beside what runs claims: that may go on.
+        // The claims of the running version are added, since it may keep running.
         let all = self.running.iter().fold(claim.clone(), |all, running| all.and(&running.claim()));
         let before = self.shared.claims.of(&self.name);
         self.claim(newest, &account, all).await?;
@@ -78,14 +81,14 @@ impl Keeper {
             Err(fault) => Err(fault),
         };
         if done.is_err() {
-            // What is not put to work claims nothing.
+            // A version that is not swapped in claims nothing.
             self.shared.claims.keep_only(&self.name, &before);
             self.stake = None;
         }
         done
     }
 
-    /// The account that the spec names.
+    /// Returns the account that the spec names.
     pub(super) fn account(&self, newest: &Processor) -> Account {
         Account {
             namespace: self.account_namespace.clone(),
@@ -93,7 +96,8 @@ impl Keeper {
         }
     }
 
-    /// Loads a module, unless something else is asked for meanwhile: then the child that compiles it is ended.
+    /// Loads a module. If the Processor changes meanwhile, an account withdraws its consent or the
+    /// host stops, the load is cancelled, and the child process that compiles the module is ended.
     async fn load(
         &mut self,
         newest: &Processor,
@@ -116,7 +120,8 @@ impl Keeper {
         loaded
     }
 
-    /// Waits until an account consents no more that the processor acts as, or would act as.
+    /// Waits until an account withdraws its consent: `account`, or the account of the running
+    /// version.
     async fn consent_withdrawn(&self, account: &Account) {
         let running = self.running.as_ref().map(|running| &running.served.recipe.account);
         let mut changes = self.shared.accounts.changes();
@@ -128,8 +133,9 @@ impl Keeper {
         }
     }
 
-    /// Exchanges a version after its trial, which takes as long as the processor wants; unless the Processor is deleted, suspended or resumed
-    /// meanwhile, an account consents no more, or the host ends.
+    /// Swaps a version in after its trial, which takes as long as the processor takes. Cancels the
+    /// trial if the Processor is deleted, suspended or resumed, an account withdraws its consent,
+    /// or the host stops.
     async fn try_exchange(&self, served: &Served) -> Result<Result<(), NotExchanged>, Fault> {
         let (loaded, mut newest) = (served.loaded.clone(), self.newest.clone());
         let suspends = |newest: &Newest| newest.as_ref().map(|newest| newest.spec.suspend);
@@ -141,14 +147,14 @@ impl Keeper {
         tokio::select! {
             biased;
             exchanged = Box::pin(self.shared.host.exchange_tried(loaded)) => Ok(exchanged),
-            // An error says that nobody tells of it any more: it is gone.
+            // An error means that the sender was dropped: the Processor is gone.
             _ = newest.wait_for(is_over) => Err(Fault::superseded()),
             () = self.consent_withdrawn(&served.recipe.account) => Err(Fault::superseded()),
             () = self.shared.stop.cancelled() => Err(Fault::superseded()),
         }
     }
 
-    /// Sets how much of what runs may run.
+    /// Sets the concurrency and the rate of the running version.
     fn keep_pace(&mut self, pace: Pace) {
         if let Some(running) = self.running.as_mut().filter(|running| running.pace != pace) {
             self.shared.host.set_pace(&self.name, pace.concurrency, pace.rate);
@@ -156,7 +162,7 @@ impl Keeper {
         }
     }
 
-    /// What is asked for is at work already.
+    /// Renews the claims and the finalizer of a Processor whose version runs already.
     async fn keep_at_work(
         &mut self,
         newest: &Processor,
@@ -165,12 +171,14 @@ impl Keeper {
         let Some(running) = &self.running else { return Ok(()) };
         let (claim, account) = (running.claim(), running.served.recipe.account.clone());
         let claimed = self.claim(newest, &account, claim).await;
-        // Another holds what it gave up, or what it could not claim before: it must not run beside that.
+        // Another Processor holds a finalizer that this one gave up, or could not claim before:
+        // this version must not run beside that one.
         claimed.map_err(Fault::ending_what_runs)?;
         self.hold(newest, ending).await
     }
 
-    /// Before something of it runs, the resource has to stay until what was left on other objects is seen to.
+    /// Puts the host's finalizer on the resource before a version runs, so that the resource stays
+    /// until the finalizers on other objects are handled.
     async fn hold(&self, newest: &Processor, ending: Option<Ending>) -> Result<(), Fault> {
         match ending {
             None if newest.metadata.deletion_timestamp.is_none() && self.shared.lease.is_held() => {
@@ -180,7 +188,8 @@ impl Keeper {
         }
     }
 
-    /// Puts a version to work. One that takes the place of another is tried first, unless it is to end the processor.
+    /// Swaps a version in. A version that replaces another is tried first, unless it is to end the
+    /// processor.
     async fn exchange(&mut self, served: Served, pace: Pace) -> Result<(), Fault> {
         let host = &self.shared.host;
         let trust = host.trust(&self.name);
@@ -198,13 +207,14 @@ impl Keeper {
         Ok(())
     }
 
-    /// What runs, or may come back, holds what it has held, and no more.
+    /// Limits the claims to those of the running version and of the one that may come back.
     fn claim_for_running(&self) {
         let Some(running) = &self.running else { return };
         self.shared.claims.keep_only(&self.name, running.claim().held());
     }
 
-    /// Looks how the version does that has taken the place of another.
+    /// Rolls the running version back if it has failed its probation. Lets go of the former version
+    /// if the running one is proven.
     pub(super) async fn judge(&mut self) {
         self.proven_at = None;
         let Some(running) = &mut self.running else { return };
@@ -221,7 +231,7 @@ impl Keeper {
         }
     }
 
-    /// Puts the former version to work again.
+    /// Swaps the former version in again.
     async fn roll_back(&mut self, verdict: &Verdict) {
         let Some(running) = &mut self.running else { return };
         let Some(former) = running.former.take() else { return };
@@ -246,7 +256,7 @@ impl Keeper {
         self.note(Some(fault));
     }
 
-    /// Lets the version that runs see to what it holds, where what the spec asks for is not at work.
+    /// Lets the running version finalize its objects, if the version of the spec does not run.
     pub(super) async fn end_with_running(
         &mut self,
         newest: &Processor,
@@ -261,7 +271,8 @@ impl Keeper {
     }
 }
 
-/// Waits until a resource asks for another module or account than it did, is suspended or resumed, is being deleted, or is gone.
+/// Waits until a resource asks for another module or account, is suspended or resumed, is being
+/// deleted, or is gone.
 async fn superseded(mut newest: latest::Receiver<Newest>, loading: &Processor) {
     let asks = |of: &Processor| {
         let spec = &of.spec;
@@ -271,7 +282,7 @@ async fn superseded(mut newest: latest::Receiver<Newest>, loading: &Processor) {
     };
     let asked = asks(loading);
     let changed = newest.wait_for(|newest| newest.as_deref().map(asks).as_ref() != Some(&asked));
-    // Nobody tells of it any more: it is gone.
+    // An error means that the sender was dropped: the Processor is gone.
     let _ = changed.await;
 }
 
@@ -283,13 +294,14 @@ impl Running {
         Self { served, pace, former, is_new: true, told_to_end: false }
     }
 
-    /// What it claims, and what comes back if it is no good.
+    /// Returns the claims of this version, and of the one that comes back if this one fails.
     fn claim(&self) -> Claim {
         let own = self.served.claim.clone();
         self.former.iter().fold(own, |all, former| all.and(&former.claim))
     }
 
-    /// What comes back if what takes its place now is no good: it, unless it is not known yet and has itself replaced another.
+    /// Returns the version that comes back if the next one fails: this one, unless it is not known
+    /// to work yet and has itself replaced another.
     fn last_good(self, trust: &Trust) -> Served {
         let is_known = match trust {
             Trust::Proven => true,
@@ -306,7 +318,7 @@ impl Running {
 // === impl Served ===
 
 impl Served {
-    /// The same, of which so much runs.
+    /// Returns the same version with another concurrency and rate.
     fn at_pace(mut self, pace: Pace) -> Self {
         self.loaded.settings.concurrency = Some(pace.concurrency);
         self.loaded.settings.rate = pace.rate;
@@ -317,7 +329,7 @@ impl Served {
 // === impl Refused ===
 
 impl Refused {
-    /// Whether this is asked for again, by the same spec.
+    /// Returns whether the same spec asks for this version again.
     fn is(&self, recipe: &Recipe, newest: &Processor) -> bool {
         self.recipe == *recipe && self.generation == newest.metadata.generation
     }

@@ -1,4 +1,4 @@
-//! Tells when a module may be another.
+//! Watches the folder of modules for changes.
 
 use std::{future::pending, path::Path, time::Duration};
 
@@ -8,12 +8,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Modules;
 use crate::burst::{self, Burst};
 
-/// How often the files are looked at though nobody tells of a change: not every system does, of files that come over a network.
+/// The time between two checks of the files without a notification: not every system notifies of
+/// changes on network file systems.
 pub(super) const LOOK: Duration = Duration::from_secs(10);
 
 impl Modules {
-    /// Tells [`Modules::moves`] of what happens below the folder, as long as it is awaited. Folders are watched, not files: a volume of
-    /// Kubernetes is changed by another target of one symbolic link.
+    /// Notifies [`Modules::moves`] of changes below the folder, as long as it is awaited. Folders
+    /// are watched, not files: a Kubernetes volume changes by a new target of one symbolic link.
     pub(in crate::supervisor) async fn watch(&self) {
         let folder = &self.0.folder;
         let mut told = match told(folder) {
@@ -36,7 +37,8 @@ impl Modules {
 }
 
 fn told(folder: &Path) -> notify::Result<(RecommendedWatcher, Burst)> {
-    // What a link leads to below the folder is watched there; what is outside is none of our business.
+    // Links are not followed: a target below the folder is watched there, and targets outside do
+    // not concern the host.
     let (mut watcher, burst) = burst::watcher(Config::default().with_follow_symlinks(false))?;
     watcher.watch(folder, RecursiveMode::Recursive)?;
     Ok((watcher, burst))

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
 
-/// A folder of modules, and a secret beside it.
+/// Creates a folder of modules, and a secret beside it.
 fn folder() -> (tempfile::TempDir, Modules) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("secret"), "s").unwrap();
@@ -33,7 +33,7 @@ async fn a_module_is_read_by_its_path_below_the_folder() {
         ("/modules/a.wasm", "a"),
         ("team/b.wasm", "b"),
         ("/modules/team/b.wasm", "b"),
-        // As kubelet lays out a volume.
+        // The layout of a kubelet volume.
         ("current.wasm", "a"),
     ];
     for (path, expected) in cases {
@@ -98,7 +98,7 @@ fn what_is_no_file_is_opened_without_waiting_for_anybody() {
     ] {
         let (tell, told) = mpsc::channel();
         let modules = modules.clone();
-        // It may hang: then the thread is left behind.
+        // The read may hang: then its thread is left behind.
         thread::spawn(move || tell.send(read(&modules.0.dir, name)));
         let fault = told.recv_timeout(Duration::from_secs(30)).expect(name).expect_err(name);
         assert_eq!(fault.reason, "ModuleUnreadable", "{name}");
@@ -116,7 +116,8 @@ fn a_folder_that_is_not_there_is_named_with_its_flag() {
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 256;
 
-/// A file that is written in place, again and again, until it is told to stop: each block says in which round it was written.
+/// Writes a file in place, again and again, until `stop` is set. Each block holds the round in
+/// which it was written.
 fn rewrite(path: &Path, stop: &AtomicBool) {
     let mut file = fs::File::options().write(true).open(path).unwrap();
     for round in 1_u64.. {
@@ -130,7 +131,8 @@ fn rewrite(path: &Path, stop: &AtomicBool) {
     }
 }
 
-/// Whether a file has looked like this: up to where it was written it is of this round, and from there on of the one before.
+/// Returns whether a file has once held these bytes: blocks of one round up to the place where it
+/// was written, and blocks of the round before from there on.
 fn has_been(bytes: &[u8]) -> bool {
     let rounds = bytes.chunks(8).map(|round| u64::from_be_bytes(round.try_into().unwrap()));
     let rounds: Vec<u64> = rounds.collect();
@@ -150,7 +152,7 @@ async fn a_file_that_is_being_written_is_never_read_in_part() {
     };
     for _ in 0..10 {
         match modules.read("a.wasm").await {
-            // Where the one who writes was held up, the file stood like this for a while.
+            // If the writer was held up, the file held these bytes for a while.
             Ok(module) => assert!(has_been(&module.bytes)),
             Err(fault) => {
                 assert_eq!(fault.reason, "ModuleChanging", "{}", fault.message);
@@ -166,7 +168,8 @@ async fn a_file_that_is_being_written_is_never_read_in_part() {
     assert_eq!(modules.stamp("a.wasm").await, Some(module.stamp));
 }
 
-/// What is done to the folder of modules, in which `a.wasm` is read by each of these names.
+/// A change of the folder of modules, and the name under which a module is read before and after
+/// it.
 struct Change {
     what: &'static str,
     name: &'static str,
@@ -234,7 +237,8 @@ async fn a_module_that_is_another_is_told_of() {
         let stamp = before.map(|before| before.stamp);
         let mut moves = modules.moves();
         let told = async {
-            // Once the folder is watched; from then on only what is done to it tells, or the next look.
+            // The folder is watched from here on: the next notification comes from `make`, or from
+            // the next check.
             moves.changed().await.unwrap();
             assert_eq!(modules.stamp(name).await, stamp, "{what}: nothing was done yet");
             make(&inside);
@@ -268,6 +272,6 @@ async fn what_happens_below_the_folder_is_told_at_once() {
         () = told => {}
         () = modules.watch() => unreachable!("it never ends"),
     }
-    // Else it would have been noticed by the looks, one every ten seconds.
+    // Otherwise the changes would have been noticed by the checks, one every ten seconds.
     assert!(start.elapsed() < news::LOOK * 4, "{:?}", start.elapsed());
 }
