@@ -1,7 +1,7 @@
-//! How a Processor stands, in the conditions of its resource. Pure: computed here, written by the supervisor.
+//! The status and the conditions of a Processor. Pure: computed here, written by the supervisor.
 //!
-//! *Loaded*: what the spec asks for is at work. *Synced*: all objects are as the processor wants them. *Ready*: the processor runs,
-//! and has what it needs.
+//! *Loaded*: the version that the spec asks for runs. *Synced*: all objects are as the processor
+//! wants them. *Ready*: the processor runs, and has what it needs.
 
 use jiff::Timestamp;
 
@@ -19,68 +19,68 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The condition of limits of the host.
+/// The type of the condition about the limits of the host.
 const LIMITED: &str = "Limited";
-/// What the status of a condition can be.
+/// The values that the status of a condition can have.
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
-/// How many things a message lists.
+/// The number of items that a message lists.
 const LISTED: usize = 5;
-/// How long a message is at most: an etcd object holds many, and people read one.
+/// The longest message, in characters: an object in etcd holds many, and people read one.
 const LONGEST: usize = 2000;
 
-/// What is known of a Processor.
+/// The inputs from which the status of a Processor is computed.
 #[derive(Debug)]
 pub struct Known<'a> {
-    /// Of its spec.
+    /// The generation of the spec.
     pub generation: Option<i64>,
-    /// Why what the spec asks for is not at work.
+    /// The reason why the Processor does not run as its spec asks, if any.
     pub fault: Option<&'a Fault>,
-    /// What of its limits is more than the host gives.
+    /// The limits of the spec that are higher than the host allows, if any.
     pub lowered: Option<run::LimitMet>,
-    /// What is at work.
+    /// The running version, if any.
     pub running: Option<Running<'a>>,
     /// The finalizers that no other Processor may put on these objects.
     pub finalizers: Vec<HeldFinalizer>,
-    /// What of it is suspended, observed or about to go.
+    /// The state of the Processor: running, observing, suspended or ending.
     pub state: State<'a>,
-    /// What was said last.
+    /// The last status that was written.
     pub before: &'a ProcessorStatus,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// A version at work.
+/// A running version.
 #[derive(Debug, Clone, Copy)]
 pub struct Running<'a> {
-    /// What it said of itself.
+    /// The description that the version gave of itself.
     pub description: &'a Description,
-    /// What the host says of it.
+    /// The status of the version in the host.
     pub status: &'a run::ProcessorStatus,
-    /// Whether its first runs are still to be made.
+    /// True until the version has made its first runs.
     pub is_new: bool,
 }
 
-/// What a spec says of how much of a version runs.
+/// The state of a Processor, as its spec or its deletion asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State<'a> {
-    /// All.
+    /// The version runs, and its outcomes are written.
     Runs,
-    /// It runs, and nothing is written.
+    /// The version runs, and nothing is written.
     Observes,
     /// No run begins.
     Suspended,
-    /// The Processor is being deleted: what is waited for.
+    /// The Processor is being deleted. The text says what the deletion waits for.
     Ends(&'a str),
 }
 
-/// What a condition says, without its type and times.
+/// The status, reason and message of a condition.
 struct Said {
     status: &'static str,
     reason: String,
     message: String,
 }
 
-/// The status of a Processor.
+/// Computes the status of a Processor.
 pub fn compute(known: &Known<'_>) -> ProcessorStatus {
     let said = [("Loaded", loaded(known)), ("Synced", synced(known)), ("Ready", ready(known))];
     let said = said.into_iter().chain(limited(known).map(|said| (LIMITED, said)));
@@ -195,8 +195,8 @@ fn not_watched(unwatched: &[String]) -> String {
     )
 }
 
-/// What was said of the same version and spec by a host that ran before: until the first runs are made, nothing is known to be
-/// otherwise.
+/// Returns the last written `Synced` if a former host wrote it about the same version and spec:
+/// until the first runs are made, nothing is known to have changed.
 fn repeated(known: &Known<'_>, running: &Running<'_>) -> Option<Said> {
     let before = known.before.conditions.iter().find(|before| before.type_ == "Synced")?;
     let status = STATUSES.into_iter().find(|status| before.status == *status)?;
@@ -239,7 +239,7 @@ fn ready(known: &Known<'_>) -> Said {
     works(known, running, &other)
 }
 
-/// Of a version that does what it can.
+/// Returns `Ready` of a version that runs as far as it can.
 fn works(known: &Known<'_>, running: &Running<'_>, missing: &[String]) -> Said {
     let mut message = match known.state {
         State::Observes => "runs, and nothing is written: spec.mode is Observe".to_owned(),
@@ -262,7 +262,8 @@ fn works(known: &Known<'_>, running: &Running<'_>, missing: &[String]) -> Said {
     Said::yes(reason, message)
 }
 
-/// Which limits of the host the processor meets. Said once one was met; before that there is no such condition.
+/// Returns `Limited`, with the limits of the host that the processor meets; `None` as long as it
+/// has never met one.
 fn limited(known: &Known<'_>) -> Option<Said> {
     let met = known.running.as_ref().map_or(&[][..], |running| &running.status.limits_met);
     let met: Vec<&run::LimitMet> = met.iter().chain(&known.lowered).collect();
@@ -274,7 +275,7 @@ fn limited(known: &Known<'_>) -> Option<Said> {
     was_met.then(|| Said::no("WithinLimits", "no limit of the host is met"))
 }
 
-/// The kinds that are not served: those that are reconciled, and others.
+/// Returns the kinds that the cluster does not serve: those that are reconciled, and the others.
 fn missing(running: &Running<'_>) -> (Vec<String>, Vec<String>) {
     let is_reconciled = |kind: &&Kind| {
         running.description.reconcilers.iter().any(|reconciler| reconciler.of.kind == **kind)

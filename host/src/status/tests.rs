@@ -81,7 +81,7 @@ fn fault() -> Fault {
     }
 }
 
-/// What is computed of a Processor that runs, with something changed.
+/// Computes the status of a Processor that runs, after `change`.
 fn computed(
     change: impl FnOnce(&mut run::ProcessorStatus),
     fault: Option<&Fault>,
@@ -102,7 +102,7 @@ fn computed(
     })
 }
 
-/// Status, reason and message of a condition.
+/// Returns the status, reason and message of a condition.
 fn said<'a>(status: &'a ProcessorStatus, kind: &str) -> (&'a str, &'a str, &'a str) {
     let condition = status.conditions.iter().find(|condition| condition.type_ == kind).unwrap();
     (&condition.status, &condition.reason, &condition.message)
@@ -134,7 +134,7 @@ fn a_processor_that_runs_says_what_and_how_many() {
 
 type Change = Box<dyn FnOnce(&mut run::ProcessorStatus)>;
 
-/// A condition's type, and what it says: status, reason and message.
+/// The type of a condition, and its status, reason and message.
 type Expected = (&'static str, (&'static str, &'static str, &'static str));
 
 #[test]
