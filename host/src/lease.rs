@@ -1,15 +1,19 @@
-//! Which of several hosts writes: the one that holds a Lease.
+//! Leader election: of several hosts, the one that holds a Lease writes.
 //!
-//! The protocol is that of client-go's leader election: the holder writes the time into the Lease again and again; who finds that nobody
-//! has done so for the Lease's duration takes it. All writes carry the `resourceVersion` of what was read, so that of two that take it
-//! at once one is refused.
+//! The protocol is that of client-go's leader election. The holder writes the time into the Lease
+//! again and again; a host that finds that nobody has done so for the Lease's duration takes the
+//! Lease. All writes carry the `resourceVersion` that was read, so that of two hosts that take the
+//! Lease at once, one is refused.
 //!
-//! *Guarantees*: of hosts that ask their [`Guard`] before each write, no two write at once, whatever their clocks say: how long a Lease
-//! has not been renewed is measured by who looks at it, from when it saw the last renewal; how long it is held, by its holder, from
-//! before the renewal was sent. *Assumption*: their clocks run equally fast, and a request is carried out within [`Times::left`].
+//! *Guarantees*: of hosts that ask their [`Guard`] before each write, no two write at once,
+//! whatever their clocks say. A waiting host measures the time without a renewal from when it saw
+//! the last renewal; the holder measures the time that it holds the Lease from before it sent the
+//! renewal. *Assumption*: the clocks of the hosts run equally fast, and a request is carried out
+//! within [`Times::left`].
 //!
-//! Who waits for a Lease watches it, as client-go does not: it so sees a renewal when it happens and not at its next attempt, and
-//! takes a Lease when that has run out, or at once when it is given back. The watch says when to look, and decides nothing.
+//! A waiting host watches the Lease, which client-go does not do. So it sees a renewal when it
+//! happens and not at its next attempt, and takes a Lease when the Lease expires, or at once when
+//! it is released. The watch says when to look at the Lease, and decides nothing.
 
 use std::{future::pending, time::Duration};
 
@@ -31,29 +35,29 @@ use crate::{cluster, run::Clock};
 #[cfg(test)]
 mod tests;
 
-/// Which Lease, and how it is held.
+/// The name of a Lease, and how it is held.
 #[derive(Clone)]
 pub struct Settings {
     /// The namespace of the Lease.
     pub namespace: String,
-    /// Its name.
+    /// The name of the Lease.
     pub name: String,
-    /// What this host calls itself in it; no two hosts may have the same.
+    /// The identity of this host in the Lease. No two hosts may have the same one.
     pub identity: String,
-    /// How long what takes.
+    /// The durations of the leader election.
     pub times: Times,
-    /// The time that is written into it, for people.
+    /// The clock for the times in the Lease, which are for people.
     pub now: Clock,
 }
 
-/// How long what takes.
+/// The durations of the leader election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// After this long without a renewal others take it. Whole seconds.
+    /// The time without a renewal after which other hosts take the Lease. Whole seconds.
     pub duration: Duration,
-    /// After this long without a renewal its holder writes nothing any more.
+    /// The time without a renewal after which the holder stops writing.
     pub renew: Duration,
-    /// How long after one attempt to get or to renew it the next one comes.
+    /// The time between two attempts to get or to renew the Lease.
     pub retry: Duration,
 }
 
@@ -61,62 +65,62 @@ pub struct Times {
 #[derive(Debug, Clone, Default)]
 pub struct Guard(Option<latest::Receiver<Option<Instant>>>);
 
-/// A Lease that this host holds, or wants to.
+/// A Lease that this host holds, or tries to get.
 pub struct Lease {
     api: Api<Object>,
     settings: Settings,
-    /// As it was answered last; none where it has to be read again.
+    /// The Lease of the last answer; `None` if it has to be read again.
     current: Option<Object>,
     seen: Option<Seen>,
-    /// Until when this host may write.
+    /// The time until which this host may write; `None` if it does not hold the Lease.
     until: latest::Sender<Option<Instant>>,
 }
 
-/// A Lease of another, and when it runs out if it stays as it is.
+/// The Lease of another host, and the time when it expires if it is not renewed.
 #[derive(Debug)]
 struct Seen {
     spec: LeaseSpec,
     runs_out: Instant,
 }
 
-/// Tells when a Lease is written.
+/// The watch for writes of a Lease.
 struct Writes {
     api: Api<Object>,
     name: String,
     open: Option<BoxStream<'static, kube::Result<WatchEvent<Object>>>>,
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 #[derive(Debug, PartialEq, Eq)]
 enum Attempt {
-    /// It is ours, or ours for longer.
+    /// This host got or renewed the Lease.
     Held,
-    /// Another holds it.
+    /// The host of this identity holds the Lease.
     Taken(String),
-    /// Somebody wrote it at the same time.
+    /// Another client wrote the Lease at the same time.
     Conflict,
 }
 
-/// The Lease is not ours any more.
+/// The error of a host that has lost its Lease.
 #[derive(Debug, thiserror::Error)]
 pub enum Lost {
-    /// Another host took it.
+    /// Another host took the Lease.
     #[error("the Lease `{lease}` was taken by `{by}`")]
     Taken {
-        /// Namespace and name.
+        /// The namespace and name of the Lease.
         lease: String,
-        /// What the other calls itself.
+        /// The identity of the other host.
         by: String,
     },
 
-    /// It could not be renewed in time.
+    /// The Lease could not be renewed in time.
     #[error("the Lease `{lease}` could not be renewed within {within:?}: {why}")]
     NotRenewed {
-        /// Namespace and name.
+        /// The namespace and name of the Lease.
         lease: String,
-        /// [`Times::renew`].
+        /// The time limit: [`Times::renew`].
         within: Duration,
-        /// Of the last attempt.
+        /// The error of the last attempt.
         why: String,
     },
 }
@@ -124,7 +128,7 @@ pub enum Lost {
 // === impl Times ===
 
 impl Default for Times {
-    /// Those of Kubernetes' own components.
+    /// Returns the durations that Kubernetes' own components use.
     fn default() -> Self {
         Self {
             duration: Duration::from_secs(15),
@@ -135,7 +139,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// How long after the last write of this host another one may begin to write.
+    /// Returns how long after the last write of this host another host may begin to write.
     pub fn left(&self) -> Duration {
         self.duration.saturating_sub(self.renew)
     }
@@ -144,12 +148,13 @@ impl Times {
 // === impl Guard ===
 
 impl Guard {
-    /// Of a host that needs no Lease.
+    /// Returns the guard of a host that needs no Lease.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Whether this host may write now: it holds the Lease, and there is enough time left for a request.
+    /// Returns whether this host may write now: it holds the Lease, with enough time left for a
+    /// request.
     pub fn is_held(&self) -> bool {
         let held = |until: &latest::Receiver<Option<Instant>>| {
             until.borrow().is_some_and(|until| Instant::now() < until)
@@ -157,18 +162,18 @@ impl Guard {
         self.0.as_ref().is_none_or(held)
     }
 
-    /// One of a Lease that is not held, as long as the sender says so.
+    /// Returns the guard of a Lease that is not held, as long as the sender says so.
     #[cfg(test)]
     pub(crate) fn not_held() -> (latest::Sender<Option<Instant>>, Self) {
         let (until, guard) = latest::channel(None);
         (until, Self(Some(guard)))
     }
 
-    /// Waits until this host may write for the first time; at once where no Lease is needed.
+    /// Waits until this host may write for the first time. Returns at once if no Lease is needed.
     pub async fn held(&self) {
         let Some(until) = &self.0 else { return };
         if until.clone().wait_for(Option::is_some).await.is_err() {
-            // Who strives for the Lease has ended: it never comes.
+            // The task that acquires the Lease has ended: the Lease never comes.
             pending::<()>().await;
         }
     }
@@ -177,18 +182,19 @@ impl Guard {
 // === impl Lease ===
 
 impl Lease {
-    /// A Lease that is not asked for yet, and what says whether it is held.
+    /// Creates a Lease that is not requested yet, and its guard.
     pub fn new(client: Client, settings: Settings) -> (Self, Guard) {
         let (until, guard) = latest::channel(None);
         let api = Api::namespaced(client, &settings.namespace);
         (Self { api, settings, current: None, seen: None, until }, Guard(Some(guard)))
     }
 
-    /// Strives for the Lease and holds it until it is told to stop; then gives it back.
+    /// Acquires the Lease and holds it until `stop` is cancelled, then releases it.
     ///
     /// # Errors
     ///
-    /// It was held and is not any more: this host must end, since it cannot know what others have done since.
+    /// The Lease was held and is lost: this host must end, since it cannot know what other hosts
+    /// have done since.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), Lost> {
         tokio::select! {
             () = stop.cancelled() => {}
@@ -207,7 +213,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Tries until it is ours.
+    /// Tries until this host holds the Lease.
     async fn acquire(&mut self) {
         info!(lease = self.title(), identity = self.settings.identity, "waiting for the Lease");
         let mut writes = Writes::new(self.api.clone(), &self.settings.name);
@@ -232,7 +238,7 @@ impl Lease {
         }
     }
 
-    /// Renews it until that does not succeed any more.
+    /// Renews the Lease until that does not succeed any more.
     async fn keep(&mut self) -> Lost {
         let Times { renew, retry, .. } = self.settings.times;
         let mut why = "no attempt was answered".to_owned();
@@ -254,12 +260,13 @@ impl Lease {
         }
     }
 
-    /// One attempt to get it or to renew it, with a time limit that leaves room for another one.
+    /// Makes an attempt to get or to renew the Lease, with a time limit that leaves room for
+    /// another one.
     async fn attempt(&mut self) -> Result<Attempt, String> {
         let limit = self.settings.times.renew / 2;
         let attempted = tokio::time::timeout(limit, async {
             match self.attempt_once().await? {
-                // Read anew, it tells who holds it.
+                // Read again, the Lease shows who holds it.
                 Attempt::Conflict => self.attempt_once().await,
                 attempt => Ok(attempt),
             }
@@ -295,7 +302,7 @@ impl Lease {
         }
     }
 
-    /// Who holds it, if that is another, who has renewed it in time.
+    /// Returns the holder of the Lease, if it is another host that has renewed it in time.
     fn other_holder(&mut self, found: &Object) -> Option<String> {
         let spec = found.spec.as_ref()?;
         let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
@@ -312,7 +319,7 @@ impl Lease {
         (Instant::now() < runs_out).then(|| holder.to_owned())
     }
 
-    /// The Lease as it is to be: ours, from now on.
+    /// Returns the Lease as this host writes it: held by this host from now on.
     fn ours(&self, found: Option<&Object>) -> Object {
         let now = MicroTime((self.settings.now)());
         let former = found.and_then(|found| found.spec.clone()).unwrap_or_default();
@@ -333,9 +340,9 @@ impl Lease {
         Object { metadata, spec: Some(spec) }
     }
 
-    /// Gives it back, so that another one need not wait until it runs out.
+    /// Releases the Lease, so that another host need not wait until it expires.
     async fn release(&mut self) {
-        // From now on, whatever the answer.
+        // This host stops writing now, whatever the answer is.
         self.until.send_replace(None);
         let limit = self.settings.times.renew / 2;
         match tokio::time::timeout(limit, self.give_back()).await {
@@ -349,9 +356,9 @@ impl Lease {
         }
     }
 
-    /// Whether there was something to give back.
+    /// Releases the Lease if this host holds it. Returns whether it did.
     async fn give_back(&mut self) -> kube::Result<bool> {
-        // Read anew: an attempt may have been given up whose answer nobody has seen.
+        // Read again: an earlier attempt may have been cancelled before its answer came.
         let Some(mut found) = self.api.get_opt(&self.settings.name).await? else {
             return Ok(false);
         };
@@ -379,8 +386,8 @@ impl Writes {
         Self { api, name: name.to_owned(), open: None }
     }
 
-    /// Waits until the Lease has been written, or may have been. Where it cannot be watched, for ever: who waits has other reasons to
-    /// look, and asks again.
+    /// Waits until the Lease has been written, or may have been. Never returns if the Lease cannot
+    /// be watched: the caller also waits for the time of its next attempt, and calls again.
     async fn next(&mut self) {
         if self.next_event().await.is_none() {
             self.open = None;

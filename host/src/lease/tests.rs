@@ -12,7 +12,7 @@ const TIMES: Times = Times {
     retry: Duration::from_secs(2),
 };
 
-/// A host that strives for the Lease `default/mortise`.
+/// A host that tries to get the Lease `default/mortise`.
 struct Host {
     guard: Guard,
     stop: CancellationToken,
@@ -52,7 +52,7 @@ fn holder(api: &EmbeddedApi) -> Value {
     lease["spec"]["holderIdentity"].clone()
 }
 
-/// How long something takes, in the time of the test.
+/// Returns how long a future takes, in the time of the test.
 async fn time(what: impl Future<Output = ()>) -> Duration {
     let began = Instant::now();
     what.await;
@@ -79,7 +79,8 @@ async fn one_of_two_hosts_leads_until_it_is_told_to_stop_and_then_the_other_does
     second.stop().await.unwrap();
 }
 
-/// How long after the end of one host, which has renewed its Lease meanwhile, another one has it.
+/// Returns how long after the end of a host, which has renewed its Lease meanwhile, another host
+/// has the Lease.
 async fn taken_over_after(api: &EmbeddedApi) -> Duration {
     let first = Host::start(api, "first");
     first.guard.held().await;
