@@ -1,11 +1,13 @@
-//! One cluster: its client, and what kinds it serves.
+//! A cluster: its client, and the kinds that it serves.
 //!
-//! Discovery is asked per group and version, when a kind of it is first looked for, and remembered. [`Cluster::forget`] drops what is
-//! remembered of a group: whoever sees a `CustomResourceDefinition` change calls it. That a kind is *not* served is believed for
-//! [`UNKNOWN_FOR`] only, so that a kind that comes without anyone telling is found too.
+//! Discovery is requested per group and version, when one of its kinds is first looked up, and
+//! remembered. [`Cluster::forget`] drops what is remembered of a group: whoever sees a
+//! `CustomResourceDefinition` change calls it. The answer that a kind is *not* served counts for
+//! [`UNKNOWN_FOR`] only, so that a new kind is found without a notification too.
 //!
-//! Kinds are named by strangers, and discovery is a request of the host's own. So it is asked for groups and versions only that the
-//! server lists itself: no text of a stranger gets into a path, and what is remembered is bounded by what the server serves.
+//! The names of kinds are untrusted, and discovery is a request with the host's own rights. So
+//! discovery is requested only for groups and versions that the server lists itself: no untrusted
+//! text gets into a path, and what is remembered is bounded by what the server serves.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -38,17 +40,18 @@ pub(crate) use request::{Answer, Method, Outgoing, Refusal, encoded};
 #[cfg(test)]
 mod tests;
 
-/// How long it is believed that a kind is not served.
+/// The time for which a kind counts as not served after the server said so.
 pub const UNKNOWN_FOR: Duration = Duration::from_secs(5);
 
-/// How many groups and versions that are not there are looked for within [`UNKNOWN_FOR`]: more than come at once, and few requests.
+/// The number of groups and versions that are looked up within [`UNKNOWN_FOR`] though the server
+/// does not list them: more than are needed at once, and few requests.
 const MISSING: usize = 8;
 
 /// A cluster that objects are read from and written to. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
-    /// None: the same.
+    /// The client for watches; `None`: `client`.
     watching: Option<Client>,
     policy: Policy,
     lease: Guard,
@@ -56,22 +59,22 @@ pub struct Cluster {
     listed: Arc<Listed>,
 }
 
-/// One kind as the cluster serves it.
+/// A kind as the cluster serves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// The kind.
+    /// The group, version and kind.
     pub kind: Kind,
-    /// The name in URLs.
+    /// The plural name, which URLs use.
     pub plural: String,
-    /// Whether its objects live in namespaces.
+    /// True if the objects of the kind live in namespaces.
     pub namespaced: bool,
-    /// Whether it has the subresource `status`.
+    /// True if the kind has the subresource `status`.
     pub status: bool,
-    /// What can be done with it: `get`, `list`, `watch`, `create`, …
+    /// The verbs that the kind supports: `get`, `list`, `watch`, `create`, …
     pub verbs: Vec<String>,
 }
 
-/// What kinds are, as far as they are known: the answer to all kinds of an outcome at once.
+/// The known kinds, and how they are served: the answer to all kinds of an outcome at once.
 #[derive(Clone, Debug, Default)]
 pub struct Kinds(HashMap<Kind, Arc<Resource>>);
 
@@ -86,28 +89,28 @@ struct Served {
     kinds: HashMap<String, Arc<Resource>>,
 }
 
-/// The groups and versions that the server says it has.
+/// The groups and versions that the server lists.
 #[derive(Default)]
 struct Listed {
-    /// Locked while the server is asked, so that it is asked once by all who wait.
+    /// Locked while the server is asked, so that all callers that wait share one request.
     versions: tokio::sync::Mutex<Versions>,
-    /// Groups of which a definition has changed since the list was made.
+    /// The groups of which a `CustomResourceDefinition` has changed since the list was made.
     forgotten: Mutex<HashSet<String>>,
 }
 
 #[derive(Default)]
 struct Versions {
-    /// Where the time began in which so many missing ones are looked for.
+    /// The start of the period in which at most [`MISSING`] unlisted versions are looked up.
     since: Option<Instant>,
     all: HashSet<GroupVersion>,
-    /// Looked for in that time, and not there.
+    /// The groups and versions that were looked up in that period and are not listed.
     missing: HashSet<GroupVersion>,
 }
 
-/// The cluster has to be asked.
+/// The remembered answers do not say: the cluster has to be asked.
 struct Unasked;
 
-/// The cluster did not say what it serves.
+/// The cluster did not say whether it serves a kind.
 #[derive(Debug, thiserror::Error)]
 #[error("could not ask the cluster whether it serves `{kind}` of `{group}/{version}`: {message}")]
 pub struct Unavailable {
@@ -126,12 +129,13 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// A cluster behind a client, with the usual [`Policy`] for requests that find it busy or away.
+    /// Creates a cluster behind a client, with the default [`Policy`] for requests that find it
+    /// busy or down.
     pub fn new(client: Client) -> Self {
         Self::with_policy(client, Policy::default())
     }
 
-    /// A cluster with a policy of one's own.
+    /// Creates a cluster behind a client, with this policy.
     pub fn with_policy(client: Client, policy: Policy) -> Self {
         Self {
             client,
@@ -143,39 +147,42 @@ impl Cluster {
         }
     }
 
-    /// The same cluster, where nothing is written but while a Lease is held; what is known of its kinds is shared.
+    /// Returns the same cluster, with writes only while a Lease is held. The known kinds are
+    /// shared.
     #[must_use]
     pub fn guarded(&self, lease: &Guard) -> Self {
         Self { lease: lease.clone(), ..self.clone() }
     }
 
-    /// The same cluster, where every request is made as an account; what is known of its kinds is shared.
+    /// Returns the same cluster, with every request made as an account. The known kinds are shared.
     #[must_use]
     pub fn acting_as(&self, account: &Account) -> Self {
         let watching = self.watching.as_ref().map(|client| account.client(client));
         Self { client: account.client(&self.client), watching, ..self.clone() }
     }
 
-    /// The same cluster, with another client for what runs where watches do: a connection belongs to the threads that have opened
-    /// it, and clients do not share any. What is known of its kinds is shared.
+    /// Returns the same cluster, with another client for the code that runs on the thread of the
+    /// watches: a connection belongs to the threads that opened it, and clients share none. The
+    /// known kinds are shared.
     #[must_use]
     pub fn watched_by(&self, client: Client) -> Self {
         Self { watching: Some(client), ..self.clone() }
     }
 
-    /// The same cluster, for what runs where watches do.
+    /// Returns the same cluster, for the code that runs on the thread of the watches.
     #[must_use]
     pub fn for_watches(&self) -> Self {
         let client = self.watching.as_ref().unwrap_or(&self.client).clone();
         Self { client, ..self.clone() }
     }
 
-    /// The client.
+    /// Returns the client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// How the cluster serves a kind; none if it does not, or if no cluster could serve a kind of that name.
+    /// Returns how the cluster serves a kind; `None` if it does not, or if no cluster could serve a
+    /// kind of that name.
     pub async fn resolve(&self, kind: &Kind) -> Result<Option<Arc<Resource>>, Unavailable> {
         if !text::is_kind(kind) {
             return Ok(None);
@@ -199,13 +206,13 @@ impl Cluster {
         Ok(found)
     }
 
-    /// How the cluster serves a kind, if that is remembered: without asking.
+    /// Returns how the cluster serves a kind, if that is remembered. Sends no request.
     pub(crate) fn known(&self, kind: &Kind) -> Option<Arc<Resource>> {
         let of = GroupVersion { group: kind.group.clone(), version: kind.version.clone() };
         self.remembered(&of, &kind.kind).ok().flatten()
     }
 
-    /// Looks up several kinds; those that are not served are not in the answer.
+    /// Looks up several kinds. The answer lacks the kinds that are not served.
     pub async fn resolve_all<'a>(
         &self,
         kinds: impl IntoIterator<Item = &'a Kind>,
@@ -219,16 +226,16 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Forgets what a group serves: one of its `CustomResourceDefinition`s has changed.
+    /// Forgets the kinds of a group: one of its `CustomResourceDefinition`s has changed.
     pub fn forget(&self, group: &str) {
         self.served.lock().retain(|of, _| of.group != group);
         self.listed.forgotten.lock().insert(group.to_owned());
     }
 
-    /// Whether the server lists a group and version. One that is missing is looked for again after [`UNKNOWN_FOR`], or when its group
-    /// was forgotten.
+    /// Returns whether the server lists a group and version. A missing one is looked up again after
+    /// [`UNKNOWN_FOR`], or when its group was forgotten.
     async fn lists(&self, of: &GroupVersion) -> Result<bool, Refusal> {
-        // Every server has it, and no list of groups names it.
+        // Every server has the core group, and no list of groups names it.
         if of.group.is_empty() {
             return Ok(of.version == "v1");
         }
@@ -244,7 +251,7 @@ impl Cluster {
         if !is_new && !self.listed.forgotten.lock().contains(&of.group) {
             return Ok(false);
         }
-        // What is forgotten from now on may not be in the answer.
+        // A change from now on may not be in the answer.
         let forgotten = std::mem::take(&mut *self.listed.forgotten.lock());
         let answer = self.send(&Outgoing::get("/apis".to_owned())).await;
         let answer = answer.inspect_err(|_| self.listed.forgotten.lock().extend(forgotten))?;
@@ -273,7 +280,7 @@ impl Cluster {
             Ok(answer) => {
                 let kind = answer.body.get("kind").and_then(Value::as_str).unwrap_or_default();
                 if kind != "APIResourceList" {
-                    // Else all kinds of the group would be taken for gone.
+                    // Otherwise all kinds of the group would count as gone.
                     let message = format!("the answer is of kind `{kind}`, not `APIResourceList`");
                     return Err(Refusal { message, ..Refusal::default() });
                 }
@@ -285,8 +292,8 @@ impl Cluster {
     }
 }
 
-/// What a failed request of kube's says to a person: the API server's own words, else the innermost cause; those around it say in
-/// which layer it happened.
+/// Returns the message of a failed request for people: the API server's own words, else the
+/// innermost cause. The outer causes only say in which layer the request failed.
 pub(crate) fn said(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("{} ({})", status.message, status.code);
@@ -294,7 +301,7 @@ pub(crate) fn said(error: &kube::Error) -> String {
     anyhow::Chain::new(error).last().map(ToString::to_string).unwrap_or_default()
 }
 
-/// `/api/v1`, `/apis/apps/v1`.
+/// Returns the path of a group and version: `/api/v1`, `/apis/apps/v1`.
 fn api_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
@@ -346,7 +353,7 @@ fn parse(of: &GroupVersion, list: &Value) -> HashMap<String, Arc<Resource>> {
 // === impl Resource ===
 
 impl Resource {
-    /// As kube has it, for watches.
+    /// Returns the resource as kube's type, for watches.
     pub fn api_resource(&self) -> kube::core::ApiResource {
         let Kind { group, version, kind } = &self.kind;
         kube::core::ApiResource::from_gvk_with_plural(
@@ -355,7 +362,7 @@ impl Resource {
         )
     }
 
-    /// The path of its objects, in one namespace or in all.
+    /// Returns the path of the objects, in one namespace or in all.
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
         let base = api_path(&self.kind.group, &self.kind.version);
         match namespace {
@@ -366,12 +373,13 @@ impl Resource {
         }
     }
 
-    /// The path of one object.
+    /// Returns the path of one object.
     pub(crate) fn path_of(&self, namespace: Option<&str>, name: &str) -> String {
         format!("{}/{}", self.path(namespace), request::encoded(name))
     }
 
-    /// What a `CustomResourceDefinition` defines, one for each served version.
+    /// Returns the resources that a `CustomResourceDefinition` defines, one for each served
+    /// version.
     pub fn of_definition(definition: &Value) -> Vec<Self> {
         let text = |pointer: &str| {
             definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -414,12 +422,12 @@ impl Resource {
 // === impl Kinds ===
 
 impl Kinds {
-    /// How a kind is served, if it is.
+    /// Returns how a kind is served, if it is known.
     pub fn get(&self, kind: &Kind) -> Option<&Arc<Resource>> {
         self.0.get(kind)
     }
 
-    /// Adds a kind.
+    /// Adds a kind, or replaces what is known of it.
     pub fn insert(&mut self, resource: Arc<Resource>) {
         self.0.insert(resource.kind.clone(), resource);
     }

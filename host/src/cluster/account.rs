@@ -1,31 +1,32 @@
-//! With whose rights a request is made.
+//! The `ServiceAccount` whose rights a request has.
 
 use std::fmt;
 
 use http::{HeaderValue, Request, header::HeaderName};
 use kube::{Client, client::Body};
 
-/// Names who a request is to be judged as; see Kubernetes' user impersonation.
+/// The header that names the user whose rights a request has; see Kubernetes' user impersonation.
 pub(super) const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 
-/// A `ServiceAccount`.
+/// The namespace and name of a `ServiceAccount`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Account {
-    /// Its namespace.
+    /// The namespace of the account.
     pub namespace: String,
-    /// Its name.
+    /// The name of the account.
     pub name: String,
 }
 
 // === impl Account ===
 
 impl Account {
-    /// The user that the API server knows it as.
+    /// Returns the user name of the account at the API server.
     pub fn user(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.name)
     }
 
-    /// The groups that the API server gives it: those of every `ServiceAccount`, of those in its namespace, of everybody known.
+    /// Returns the groups that the API server gives the account: all `ServiceAccount`s, those in
+    /// its namespace, and all authenticated users.
     pub fn groups(&self) -> [String; 3] {
         [
             "system:serviceaccounts".to_owned(),
@@ -34,8 +35,9 @@ impl Account {
         ]
     }
 
-    /// A client that makes its requests as this account. No groups are named: the API server adds those of a `ServiceAccount` by
-    /// itself, and a right to impersonate groups is not needed.
+    /// Returns a client that makes its requests as this account. It names no groups: the API server
+    /// adds those of a `ServiceAccount` by itself, and the host needs no right to impersonate
+    /// groups.
     pub(super) fn client(&self, client: &Client) -> Client {
         let namespace = client.default_namespace().to_owned();
         let (client, user) = (client.clone(), self.user());

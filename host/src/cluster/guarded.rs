@@ -1,4 +1,5 @@
-//! Answers of an API server within bounds, however much it sends, and however often it breaks off.
+//! Limits for an API server: how large its answers may be, and how soon a watch that ends begins
+//! again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,50 +11,54 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
-/// One object, or one event of a watch. etcd takes none above 1.5 MiB; as JSON it is larger.
+/// The largest object, or event of a watch, in bytes. etcd takes none above 1.5 MiB, which is
+/// larger as JSON.
 const OBJECT: usize = 8 << 20;
-/// A page of a list.
+/// The largest page of a list, in bytes.
 const PAGE: usize = 64 << 20;
-/// An answer that is a refusal.
+/// The largest answer that is a refusal, in bytes.
 const REFUSAL: usize = 1 << 20;
 
-/// So many requests that begin a watch are sent without a wait: a server without streaming lists is asked for three, and each change of
-/// what is kept begins another.
+/// The number of requests that begin a watch without a wait: a server without streaming lists gets
+/// three, and each change of the fields that the store keeps begins another watch.
 const AT_ONCE: u32 = 8;
-/// The wait before the next one, doubled with each.
+/// The wait before the next request that begins a watch, doubled with each.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A watch that has gone on for this long is as it should be.
+/// The duration after which a watch counts as healthy.
 const LASTED: Duration = Duration::from_mins(1);
 
-/// How much of an answer is taken.
+/// The limit on the size of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Most {
     bytes: usize,
-    /// Of each line, not of all: events of a watch.
+    /// True if the limit is for each line, as for the events of a watch, and not for the whole
+    /// answer.
     of_line: bool,
 }
 
-/// An answer is larger than any that is expected.
+/// The error of an answer that is larger than its limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the API server sends more than {mib} MiB at once")]
 pub(crate) struct TooMuch {
     mib: usize,
 }
 
-/// When a watch may be begun again. kube's watcher does not wait where a stream comes to its end without an error, be it at once.
+/// The pace at which a watch begins again. kube's watcher does not wait if a stream ends without an
+/// error, even if it ends at once.
 #[derive(Debug, Default)]
 struct Pace(Mutex<Begun>);
 
 #[derive(Debug, Default)]
 struct Begun {
     last: Option<Instant>,
-    /// How often in a row it did not last.
+    /// The number of watches in a row that did not last.
     times: u32,
 }
 
-/// A client for one watch: it takes in no more than is expected of an answer, and begins again ever later where the watch does not last.
+/// Returns a client for one watch, which limits the size of answers, and waits ever longer before
+/// it begins a watch that does not last.
 pub(crate) fn guarded(client: &Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let (client, pace) = (client.clone(), Arc::new(Pace::default()));
@@ -61,7 +66,7 @@ pub(crate) fn guarded(client: &Client) -> Client {
         let (client, pace) = (client.clone(), Arc::clone(&pace));
         async move {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            // The further pages of a list belong to the first one.
+            // Further pages of a list belong to its first request.
             if !query.contains("continue=") {
                 sleep(pace.begin(Instant::now())).await;
             }
@@ -81,7 +86,7 @@ impl Most {
     const PAGE: Self = Self { bytes: PAGE, of_line: false };
     const REFUSAL: Self = Self { bytes: REFUSAL, of_line: false };
 
-    /// Of the answer to a request that is no watch.
+    /// Returns the limit of the answer to a request that is no watch.
     pub(super) fn of_answer(status: http::StatusCode, path: &str) -> Self {
         if !status.is_success() {
             Self::REFUSAL
@@ -92,7 +97,7 @@ impl Most {
         }
     }
 
-    /// A body that fails where it is larger.
+    /// Returns a body that fails if it exceeds the limit.
     pub(super) fn of(self, body: Body) -> Answered {
         let mut held = 0_usize;
         let chunks = Answered::new(body).into_data_stream().map(move |chunk| {
@@ -111,7 +116,7 @@ impl Most {
 // === impl TooMuch ===
 
 impl TooMuch {
-    /// Whether an error comes of it.
+    /// Returns whether this error is a cause of `error`.
     pub(crate) fn is_cause_of(error: &(dyn std::error::Error + 'static)) -> bool {
         anyhow::Chain::new(error).any(<dyn std::error::Error>::is::<Self>)
     }
@@ -120,7 +125,7 @@ impl TooMuch {
 // === impl Pace ===
 
 impl Pace {
-    /// Notes that a watch begins. Says how long it has to wait.
+    /// Records that a watch begins. Returns how long it has to wait.
     fn begin(&self, now: Instant) -> Duration {
         let mut begun = self.0.lock();
         if begun.last.is_none_or(|last| now.saturating_duration_since(last) >= LASTED) {

@@ -1,7 +1,8 @@
 //! The requests that a host makes with its own rights: a fixed list.
 //!
-//! Text of a guest, a Processor or an object that gets into a path must not turn into a request of the host, which may read all
-//! `ServiceAccount`s and roles. So every request without the name of an account is compared with this list before it is sent.
+//! Text of a guest, a Processor or an object that gets into a path must not turn into a request of
+//! the host, which may read all `ServiceAccount`s and roles. So every request that impersonates no
+//! account is compared with this list before it is sent.
 
 use http::{HeaderMap, Method, Request, Uri, header::ACCEPT};
 use kube::{Client, client::Body};
@@ -9,8 +10,8 @@ use kube::{Client, client::Body};
 use super::account::IMPERSONATE_USER;
 use crate::processor::bounds::text::is_label;
 
-/// Methods and paths. Words in capitals stand for a segment of that form. Where a `?` follows, the request may have a query; where a
-/// `#` follows, it may, and has to ask for metadata alone.
+/// The allowed methods and paths. A word in capitals stands for a segment of that form. A path with
+/// `?` may have a query; so may a path with `#`, which has to ask for metadata alone.
 const ALLOWED: [(&[Method], &str); 22] = [
     (&[Method::GET], "/version"),
     (&[Method::GET], "/readyz"),
@@ -35,7 +36,7 @@ const ALLOWED: [(&[Method], &str); 22] = [
     (&[Method::GET, Method::POST], "/apis/coordination.k8s.io/v1/namespaces/NAME/leases?"),
     (&[Method::GET, Method::PUT], "/apis/coordination.k8s.io/v1/namespaces/NAME/leases/NAME?"),
 ];
-/// What a query of the host's may hold: of lists and watches, and of patches.
+/// The keys that a query of the host may have: those of lists and watches, and of patches.
 const QUERY: [&str; 12] = [
     "allowWatchBookmarks",
     "continue",
@@ -50,7 +51,7 @@ const QUERY: [&str; 12] = [
     "timeoutSeconds",
     "watch",
 ];
-/// The longest DNS subdomain, as Kubernetes takes it for groups and names.
+/// The longest DNS subdomain, which is what Kubernetes accepts for groups and names.
 const LONGEST_NAME: usize = 253;
 
 /// A request with the host's own rights that is not on the list. It was not sent.
@@ -61,7 +62,8 @@ pub(super) struct NotOwn {
     path: String,
 }
 
-/// A client of `mortise run`: a request that names no account is sent only if it is on the list.
+/// Returns a client for `mortise run`, which sends a request that impersonates no account only if
+/// it is on the list.
 #[must_use]
 pub fn only_own(client: &Client) -> Client {
     let namespace = client.default_namespace().to_owned();
@@ -135,7 +137,7 @@ fn is_subdomain(text: &str) -> bool {
 
 impl NotOwn {
     fn of(request: &Request<Body>) -> Self {
-        /// A path may be as long as a guest's text.
+        /// The characters of the path that are shown: a path may be as long as a guest's text.
         const SHOWN: usize = 200;
         let path = request.uri().path_and_query().map(http::uri::PathAndQuery::as_str);
         let path = path.unwrap_or_default().chars().take(SHOWN).collect();
@@ -157,7 +159,7 @@ mod tests {
         contract::Kind,
     };
 
-    /// A cluster that counts what gets to it, behind the guard.
+    /// Returns a cluster behind the list, and the number of requests that got through.
     fn counted() -> (Cluster, Arc<AtomicUsize>) {
         let sent = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&sent);
@@ -211,7 +213,7 @@ mod tests {
         let group = "rbac.authorization.k8s.io/v1/clusterroles?watch=true&x=";
         let kind = Kind { group: group.into(), version: "v1".into(), kind: "ClusterRole".into() };
         assert_eq!(cluster.resolve(&kind).await.unwrap(), None);
-        // Nor where somebody forgets to look at it before it is a path.
+        // Nor does a path get through that was not checked before.
         for path in [
             "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true&x=/v1",
             "/apis/rbac.authorization.k8s.io/v1/clusterroles?watch=true&labelSelector=/v1",

@@ -1,4 +1,4 @@
-//! Whether the API server can do its work, as those are told who ask the host.
+//! The readiness of the API server, as the host reports it to its own callers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +11,12 @@ use tokio::{
 
 use super::{guarded::Most, said};
 
-/// How long an answer is waited for. A kubelet has to wait longer.
+/// The time limit for an answer. A kubelet has to wait longer.
 const ANSWER: Duration = Duration::from_secs(3);
-/// How long an answer counts: who asks often does not burden the API server.
+/// The time for which an answer is reused, so that frequent questions do not burden the API server.
 const COUNTS_FOR: Duration = Duration::from_secs(1);
 
-/// Asks the API server whether it is ready; all clones share its answer.
+/// The check whether the API server is ready. All clones share its last answer.
 #[derive(Clone)]
 pub struct Reach {
     client: Client,
@@ -31,16 +31,16 @@ struct Last {
 // === impl Reach ===
 
 impl Reach {
-    /// Nothing is asked before somebody wants to know.
+    /// Creates a check. The first request is sent by the first [`Reach::check`].
     pub fn new(client: &Client) -> Self {
         Self { client: client.clone(), last: Arc::default() }
     }
 
-    /// Whether it answers that it is ready, now or a moment ago; else what it says.
+    /// Asks the API server whether it is ready, or reuses an answer of a moment ago.
     ///
     /// # Errors
     ///
-    /// It does not answer, or answers that a part of it fails: its store, mostly.
+    /// The API server does not answer, or says that a part of it fails, mostly its store.
     pub async fn check(&self) -> Result<(), String> {
         let mut last = self.last.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < COUNTS_FOR) {
@@ -53,12 +53,12 @@ impl Reach {
     }
 
     async fn ask(&self) -> Result<(), String> {
-        // All who are known may ask for it, by a role that Kubernetes itself makes.
+        // All authenticated users may ask for `/readyz`, by a role that Kubernetes itself makes.
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = http::Uri::from_static("/readyz");
         let answer = self.client.send(request).await.map_err(|error| said(&error))?;
         let status = answer.status();
-        // Where that role was taken away, a refusal is an answer, too.
+        // If that role was taken away, a refusal is an answer too.
         let is_refusal = matches!(status.as_u16(), 401 | 403 | 404);
         if status.is_success() || is_refusal {
             return Ok(());
@@ -69,7 +69,8 @@ impl Reach {
     }
 }
 
-/// The checks that fail, of what the API server answers: a line for each check, and `[-]` before those.
+/// Returns the failing checks in an answer of the API server, which has a line for each check, with
+/// `[-]` before those that fail; `None` if none fails.
 fn failing(text: &str) -> Option<String> {
     let failing: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("[-]")).collect();
     (!failing.is_empty()).then(|| failing.join(", "))
@@ -84,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that answers so, and how often it was asked.
+    /// Returns the check of an API server with this answer, and the number of requests that it got.
     fn answering(code: u16, text: &'static str) -> (Reach, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);

@@ -1,4 +1,4 @@
-//! One request to the API server and its answer, asked again while the server is busy or away.
+//! A request to the API server and its answer, with retries while the server is busy or down.
 
 use std::{
     fmt::{self, Write},
@@ -14,35 +14,37 @@ use tokio::time;
 use super::{Cluster, guarded::Most, own::NotOwn};
 use crate::chain;
 
-/// The reason of a write that was not sent since the host does not hold its Lease.
+/// The reason of a write that was not sent because the host does not hold its Lease.
 const LEASE_NOT_HELD: &str = "LeaseNotHeld";
 
-/// What the API server says with a 500 and would say again: an apply does not fit the schema; an object is too large for etcd, or for a
-/// message to it.
+/// The messages of a 500 that the API server would repeat: an apply does not fit the schema; an
+/// object is too large for etcd, or for a message to etcd.
 const LASTING: [&str; 3] = [
     "failed to create typed patch object",
     "etcdserver: request is too large",
     "trying to send message larger than max",
 ];
 
-/// How many characters of a refusal's message are kept; of a body that is none of the API server's, fewer.
+/// The number of characters that are kept of a refusal's message; fewer of a body that is not the
+/// API server's own.
 const MESSAGE: usize = 8192;
 const MESSAGE_OF_NONE: usize = 1000;
-/// How many of its causes.
+/// The number of causes that are kept of a refusal.
 const CAUSES: usize = 64;
 
-/// How long a request is tried.
+/// The retries and time limits of requests.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// How often at most, the first time included.
+    /// The highest number of attempts, the first one included.
     pub attempts: u32,
-    /// The wait after the first try where the server names none; doubled each time.
+    /// The wait after the first attempt if the server names none. It doubles each time.
     pub first_wait: Duration,
-    /// The longest wait. A server that asks for a longer one is not tried again here: who sent the request comes back later.
+    /// The longest wait. A request for which the server asks for a longer wait is not retried here:
+    /// its sender comes back later.
     pub longest_wait: Duration,
-    /// How long an answer is waited for.
+    /// The time limit for an answer.
     pub answer: Duration,
-    /// How long a `CustomResourceDefinition` may take to be established.
+    /// The time limit for a `CustomResourceDefinition` to be established.
     pub established: Duration,
 }
 
@@ -58,7 +60,7 @@ impl Default for Policy {
     }
 }
 
-/// What is done with an object.
+/// The HTTP method of a request, and the content type of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     Get,
@@ -69,16 +71,16 @@ pub(crate) enum Method {
     MergePatch,
 }
 
-/// A request to be sent.
+/// A request to the API server.
 #[derive(Clone, Debug)]
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
-    /// With the query.
+    /// The path, with the query.
     pub(crate) path: String,
     pub(crate) body: Option<Value>,
-    /// Ask for metadata only.
+    /// True if only metadata is asked for.
     pub(crate) metadata_only: bool,
-    /// Take a 404 for a server that does not serve a new kind yet.
+    /// True if a 404 is retried, since the server may not serve a new kind yet.
     pub(crate) retry_not_found: bool,
 }
 
@@ -89,7 +91,7 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
-/// An answer that is a refusal, or none at all (`code` 0).
+/// A refused request, or one without an answer (`code` 0).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: u16,
@@ -99,7 +101,7 @@ pub(crate) struct Refusal {
     pub(crate) retry_after: Option<Duration>,
 }
 
-/// One of `details.causes`.
+/// An entry of `details.causes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cause {
     pub(crate) reason: String,
@@ -118,7 +120,7 @@ impl Outgoing {
         Self::new(Method::Get, path, None)
     }
 
-    /// Whether it changes something. Reviews are questions, though they are posted.
+    /// Returns whether the request changes something. Reviews are posted, but change nothing.
     fn is_write(&self) -> bool {
         let reviews = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"];
         let is_review = reviews.iter().any(|group| self.path.starts_with(group));
@@ -155,7 +157,8 @@ impl Outgoing {
 // === impl Cluster ===
 
 impl Cluster {
-    /// Sends a request, and again after a 429, a 5xx or no answer, as long as the policy allows.
+    /// Sends a request, and retries it after a 429, a 5xx or no answer, as long as the policy
+    /// allows.
     pub(crate) async fn send(&self, outgoing: &Outgoing) -> Result<Answer, Refusal> {
         let mut wait = self.policy.first_wait;
         let mut attempt = 1;
@@ -205,7 +208,6 @@ impl Cluster {
         read_answer(&head, &bytes)
     }
 
-    /// How long requests are tried.
     pub(crate) fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -274,8 +276,8 @@ impl Refusal {
         Self { message: chain::without_repeats(error), ..Self::default() }
     }
 
-    /// A request that cannot be written down, as a name that no URL can hold, or that the host does not make. Trying again does not
-    /// help.
+    /// Creates the refusal of a request that cannot be encoded, as with a name that no URL can
+    /// hold, or that the host does not make. A retry does not help.
     fn unsendable(error: &dyn std::error::Error) -> Self {
         Self {
             code: 400,
@@ -285,7 +287,8 @@ impl Refusal {
         }
     }
 
-    /// A write of a host that may not write: another one leads, or is about to.
+    /// Creates the refusal of a write by a host that may not write: another host leads, or is about
+    /// to.
     fn not_held() -> Self {
         Self {
             reason: LEASE_NOT_HELD.to_owned(),
@@ -294,12 +297,12 @@ impl Refusal {
         }
     }
 
-    /// Whether the same request may be taken later on.
+    /// Returns whether the same request may succeed later.
     pub(crate) fn is_passing(&self) -> bool {
         match self.code {
-            // Once it is lost, it never comes back to this host.
+            // A lost Lease never comes back to this host.
             0 => self.reason != LEASE_NOT_HELD,
-            // A disruption budget is an answer; it does not change within a moment.
+            // A disruption budget is an answer, which does not change within a moment.
             429 => !self.has_cause("DisruptionBudget"),
             500 => !LASTING.iter().any(|of| self.message.contains(of)),
             501 | 505 => false,
@@ -323,7 +326,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A text as part of a URL's path or query.
+/// Encodes a text as part of a URL's path or query.
 pub(crate) fn encoded(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
     for byte in text.bytes() {

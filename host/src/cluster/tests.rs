@@ -75,7 +75,7 @@ async fn a_kind_that_comes_is_found_when_its_group_is_forgotten_or_after_a_while
     assert!(!asked(&api, &cluster, &other).await.unwrap().namespaced);
 }
 
-/// A cluster, and how many requests were made of it.
+/// Returns a cluster that counts the requests it gets.
 fn counted() -> (EmbeddedApi, Cluster, Arc<std::sync::atomic::AtomicUsize>) {
     let api = EmbeddedApi::new(Options::default());
     let requests = Arc::<std::sync::atomic::AtomicUsize>::default();
@@ -88,7 +88,8 @@ fn counted() -> (EmbeddedApi, Cluster, Arc<std::sync::atomic::AtomicUsize>) {
     (api, Cluster::new(Client::new(service, "default")), requests)
 }
 
-/// A path, a watch and another resource as a group: the host would send them with its own token.
+/// Groups that hold a path, a watch or another resource: the host would send them with its own
+/// token.
 #[tokio::test]
 async fn a_name_that_no_kind_can_have_is_asked_for_by_no_request() {
     let (_api, cluster, requests) = counted();
@@ -107,7 +108,7 @@ async fn a_name_that_no_kind_can_have_is_asked_for_by_no_request() {
     }
 }
 
-/// 9,000 kinds that the server does not list: a few lists of groups, and nothing remembered.
+/// 9,000 kinds that the server does not list cost a few lists of groups, and nothing is remembered.
 #[tokio::test(start_paused = true)]
 async fn kinds_that_the_server_does_not_list_cost_few_requests() {
     let (_api, cluster, requests) = counted();
@@ -288,7 +289,7 @@ async fn a_client_of_an_account_says_so_with_each_request_and_names_no_groups() 
     let painter = vec!["impersonate-user: system:serviceaccount:shop:painter".to_owned()];
     assert_eq!(users, [painter.clone(), vec![]]);
 
-    // Where its watches have another client, that one says so too.
+    // A separate client for watches names the account too.
     let other = Cluster::new(Client::new(EmbeddedApi::new(Options::default()).router(), "default"));
     let acting = other.watched_by(own.client().clone()).acting_as(&"shop/painter".parse().unwrap());
     let ask = async |cluster: &Cluster| {
@@ -299,7 +300,7 @@ async fn a_client_of_an_account_says_so_with_each_request_and_names_no_groups() 
     assert_eq!(ask(&acting.for_watches()).await, [painter]);
 }
 
-/// A server whose answers have no end, and how much of them was taken.
+/// Returns a server whose answers have no end, and the number of bytes that were taken of them.
 fn endless(code: u16) -> (Cluster, Arc<std::sync::atomic::AtomicUsize>) {
     use std::sync::atomic::Ordering;
 
