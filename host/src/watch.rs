@@ -1,7 +1,9 @@
-//! Watches: one for each kind and scope that some processor asked for. They feed the store and nothing else.
+//! The watches: one for each kind and scope that a processor needs. They feed the store and nothing
+//! else.
 //!
-//! kube's watcher carries what is hard (resuming, bookmarks, 410 Gone, back-off). Here is what it does not know: kinds that the
-//! cluster does not serve yet, and servers without streaming lists.
+//! kube's watcher does the hard part (resuming, bookmarks, 410 Gone, back-off). This module adds
+//! what kube's watcher does not know: kinds that the cluster does not serve yet, and servers
+//! without streaming lists.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,51 +36,52 @@ mod tests;
 
 use raw::Raw;
 
-/// How long after a failed attempt a kind that is not served is asked for again, though no CRD has changed. Aggregated APIs
-/// and servers that answer late come without such a change.
+/// The time after a failed attempt until a kind that is not served is looked up again, though no
+/// CRD has changed. Aggregated APIs and servers that answer late come without such a change.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// How many objects are in a page where a larger one was too large: each is some MiB at most.
+/// The number of objects in a page after a larger page was too large. Each object has a few MiB at
+/// most.
 const SMALL_PAGE: u32 = 16;
 
-/// How objects are listed.
+/// The way in which objects are listed.
 #[derive(Debug, Clone, Copy)]
 enum Lists {
-    /// As events of the watch.
+    /// Objects come as events of the watch.
     Streaming,
-    /// Page by page.
+    /// Objects come page by page.
     Pages,
-    /// The same, of few objects.
+    /// Objects come in pages of [`SMALL_PAGE`].
     SmallPages,
 }
 
-/// One watch.
+/// A watch of the objects of one kind within a scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watch {
-    /// What is watched.
+    /// The kind that is watched.
     pub kind: Kind,
-    /// Which objects of it.
+    /// The objects of the kind that are watched.
     pub scope: Scope,
 }
 
-/// What a watch needs of the host.
+/// The parts of the host that a watch needs.
 #[derive(Clone)]
 pub struct Context {
-    /// Where the objects come from.
+    /// The cluster that the objects come from.
     pub cluster: Cluster,
-    /// Where they go.
+    /// The stores that the objects go to.
     pub stores: Stores,
-    /// Told at each change of a CRD.
+    /// A number that changes with each change of a CRD.
     pub crds: latest::Receiver<u64>,
-    /// Where failures are counted.
+    /// The metrics in which failures are counted.
     pub metrics: Metrics,
-    /// Told that an account was refused a watch.
+    /// The rights, which are renewed when an account was refused a watch.
     pub access: Access,
-    /// Told that a store has grown by a good deal.
+    /// Called when a store has grown: see [`Feed::has_grown`].
     pub grown: Arc<dyn Fn(&Watch) + Send + Sync>,
 }
 
-/// Why a stream of events came to its end.
+/// The reason why a stream of events ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The cluster does not serve the kind.
@@ -87,14 +90,14 @@ enum End {
     NoStreamingLists,
     /// A page of a list is too large.
     LargePage,
-    /// What came was no object of the kind.
+    /// The watch delivered an object of another kind.
     Foreign,
 }
 
 // === impl Watch ===
 
 impl Watch {
-    /// Watches until nobody needs what it fills any more: whatever fails is tried again.
+    /// Watches until the feed is over. Whatever fails is retried.
     pub async fn run(self, feed: Feed, context: Context) {
         tokio::select! {
             () = feed.over() => {}
@@ -114,13 +117,13 @@ impl Watch {
                     match followed.instrument(span).await {
                         End::NoStreamingLists => lists = Lists::Pages,
                         End::LargePage => lists = Lists::SmallPages,
-                        // It is begun again, ever later where it goes on so.
+                        // The watch begins again, ever later if that goes on.
                         End::Foreign => {}
                         End::NotServed => context.cluster.forget(&self.kind.group),
                     }
                 }
                 Ok(None) => {
-                    // Said once, and not each time that it is asked for again.
+                    // Logged once, and not at each new lookup.
                     if !context.stores.is_unknown(&self.kind) {
                         info!(kind = %self.kind.kind, group = %self.kind.group, "not served, waiting for its CRD");
                     }
@@ -136,12 +139,13 @@ impl Watch {
         }
     }
 
-    /// Whether it sees all objects of a kind within a scope.
+    /// Returns whether the watch sees all objects of a kind within a scope.
     pub(crate) fn covers(&self, kind: &Kind, scope: &Scope) -> bool {
         self.kind == *kind && self.scope.covers_scope(scope)
     }
 
-    /// Namespace, name and resourceVersion of an object that this watch sees; none if it does not.
+    /// Returns the namespace, name and `resourceVersion` of an object that this watch sees; `None`
+    /// if it does not see the object.
     pub fn version_of(&self, object: &Value) -> Option<(Option<String>, String, String)> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let group = text("/apiVersion")?.rsplit_once('/').map_or("", |(group, _)| group);
@@ -214,7 +218,8 @@ impl Watch {
         let (kind, stores) = (&self.kind, &context.stores);
         while let Some(event) = events.next().await {
             if let Some(foreign) = event.as_ref().ok().and_then(|event| foreign(event, kind)) {
-                // A list that had it is not whole: what it lacks is not taken for gone.
+                // The list that held the object is not complete: objects that it lacks do not count
+                // as gone.
                 context.metrics.watch_restarted(kind);
                 warn!(kind = %kind.kind, group = %kind.group, error = foreign, "watch failed, trying again");
                 stores.set_unavailable(kind, &foreign);
@@ -231,7 +236,8 @@ impl Watch {
                         return end;
                     }
                     if is_forbidden(&error) {
-                        // Where the account has lost the right, another one's takes over.
+                        // If the account has lost the right, the watch of another account takes
+                        // over.
                         context.access.renew_soon();
                     }
                     context.metrics.watch_restarted(kind);
@@ -247,7 +253,7 @@ impl Watch {
     }
 }
 
-/// The API server's refusal of a list or watch.
+/// Returns the API server's refusal of a list or watch, if the error is one.
 pub(crate) fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
     let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) =
         error
@@ -262,7 +268,7 @@ fn is_forbidden(error: &watcher::Error) -> bool {
     refusal(error).is_some_and(|status| status.code == 403)
 }
 
-/// What an event brings instead of an object of the kind.
+/// Returns the error of an event that brings an object of another kind.
 fn foreign(event: &Event<Raw>, kind: &Kind) -> Option<String> {
     match event {
         Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) => {
@@ -272,7 +278,8 @@ fn foreign(event: &Event<Raw>, kind: &Kind) -> Option<String> {
     }
 }
 
-/// What a failure says of the kind or the server; none if it passes.
+/// Returns the end that an error means for the stream, as it concerns the kind or the server;
+/// `None` if the error passes.
 fn end(error: &watcher::Error) -> Option<End> {
     if matches!(error, watcher::Error::InitialListFailed(cause) if TooMuch::is_cause_of(cause)) {
         return Some(End::LargePage);
@@ -287,26 +294,26 @@ fn end(error: &watcher::Error) -> Option<End> {
     }
 }
 
-/// As kubectl takes it: `virtualservices.networking.istio.io`.
+/// Returns the name that kubectl takes: `virtualservices.networking.istio.io`.
 fn name(resource: &ApiResource) -> String {
     let dot = if resource.group.is_empty() { "" } else { "." };
     format!("{}{dot}{}", resource.plural, resource.group)
 }
 
-/// Waits for a change of a CRD, or until it is time to ask again.
+/// Waits for a change of a CRD, at most [`ASK_AGAIN`].
 async fn wait(crds: &mut latest::Receiver<u64>) {
-    // An end of the sender is the end of the host, which ends this task as well.
+    // The sender ends only with the host, which ends this task as well.
     let _ = tokio::time::timeout(ASK_AGAIN, crds.changed()).await;
 }
 
-/// Tells of each change of a CRD, until the task is ended.
+/// Counts `changes` up with each change of a CRD, until the task is ended.
 pub async fn run_crds(cluster: Cluster, changes: latest::Sender<u64>) {
     let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(guarded(cluster.client()));
     let mut events = watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Apply(definition) | Event::Delete(definition)) => {
-                // A CRD is called `plural.group`.
+                // A CRD is named `plural.group`.
                 if let Some((_, group)) =
                     definition.metadata.name.as_deref().and_then(|name| name.split_once('.'))
                 {

@@ -1,4 +1,4 @@
-//! An object as a watch brings it.
+//! An object as a watch delivers it.
 
 use std::{borrow::Cow, fmt};
 
@@ -14,8 +14,8 @@ use crate::{
     json::{Document, Json, Node},
 };
 
-/// An object as it came: the store wants its JSON, kube's watcher its resourceVersion. Boxed, since kube's streams hand an event on by
-/// value many times.
+/// An object as it was received: the store needs its JSON, kube's watcher its `resourceVersion`.
+/// Boxed, since kube's streams pass an event on by value many times.
 #[derive(Clone)]
 pub(super) struct Raw(Box<Came>);
 
@@ -23,7 +23,7 @@ pub(super) struct Raw(Box<Came>);
 struct Came {
     metadata: ObjectMeta,
     document: Document,
-    /// Of one of which there is metadata only.
+    /// The type that an object with metadata only names, if it names one.
     types: Option<TypeMeta>,
 }
 
@@ -43,17 +43,18 @@ impl Raw {
     }
 
     pub(super) fn from_metadata(partial: &PartialObjectMeta<Self>) -> Self {
-        // ObjectMeta is made of texts, numbers and maps of texts: there is nothing in it that JSON cannot hold.
+        // `ObjectMeta` consists of texts, numbers and maps of texts: JSON can hold all of it.
         let metadata = serde_json::to_value(&partial.metadata).unwrap_or_default();
         let object = serde_json::json!({ "metadata": metadata });
-        // Nor is it as large as what a document does not hold.
+        // Nor is it too large for a document.
         let mut raw = Self::new(Document::of(&object).unwrap_or_default());
-        // By its name an object that a watch of metadata brings is none of the kind.
+        // A watch of metadata delivers objects of the kind `PartialObjectMetadata`, whatever their
+        // own kind is.
         raw.0.types = partial.types.clone().filter(|types| types.kind != "PartialObjectMetadata");
         raw
     }
 
-    /// The kind that it says to be, where that is another one. What comes in a list may not say it.
+    /// Returns the error of an object that names another kind. An object of a list may name none.
     pub(super) fn foreign(&self, kind: &Kind) -> Option<String> {
         let types = self.0.types.as_ref();
         let text = |field: &str| self.object().get(field).and_then(Json::text);
@@ -63,7 +64,7 @@ impl Raw {
         let is_it =
             group.is_none_or(|of| of == kind.group) && named.is_none_or(|name| name == kind.kind);
         (!is_it).then(|| {
-            // As much as names a kind.
+            // No name of a kind is longer.
             let of: String = named.unwrap_or_default().chars().take(63).collect();
             format!("the API server sent an object of kind `{of}` in its place")
         })
@@ -74,7 +75,7 @@ impl Raw {
     }
 }
 
-/// Which object it is, and no more: the object may be a Secret.
+/// Shows which object it is, and no more: the object may be a Secret.
 impl fmt::Debug for Raw {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ObjectMeta { namespace, name, resource_version, .. } = self.meta();

@@ -73,8 +73,8 @@ mod hostile {
 
     const HOSTILE: usize = 20;
 
-    /// A server of config maps that gives these answers to lists and watches, in this order, and the last one from then on; and the
-    /// queries that it is asked.
+    /// Returns a server of config maps that answers lists and watches with these answers, in this
+    /// order, and with the last one from then on; and the queries that it gets.
     fn server(answers: Vec<Answer>) -> (Cluster, Arc<Mutex<Vec<String>>>) {
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let queries = Arc::clone(&asked);
@@ -104,7 +104,7 @@ mod hostile {
         format!("{}\n", json!({"type": what, "object": object}))
     }
 
-    /// A list as events, whole.
+    /// A complete list, as events.
     fn listed(kind: &str, names: &[&str], version: &str) -> String {
         let objects = names.iter().map(|name| event("ADDED", &object(kind, name, version)));
         let mut end = object("ConfigMap", "", version);
@@ -112,12 +112,12 @@ mod hostile {
         objects.chain([event("BOOKMARK", &end)]).collect()
     }
 
-    /// An answer that comes to its end behind this text.
+    /// An answer that ends after this text.
     fn text(text: String) -> Answer {
         Arc::new(move || Response::new(Body::from(text.clone())))
     }
 
-    /// A watch that goes on behind this text.
+    /// A watch that stays open after this text.
     fn lasting(text: String) -> Answer {
         Arc::new(move || {
             let begun = stream::iter([Ok::<_, Infallible>(Bytes::from(text.clone()))]);
@@ -125,7 +125,7 @@ mod hostile {
         })
     }
 
-    /// A GiB without an end of a line; counts what of it is taken.
+    /// An answer of 1 GiB without a line end. Counts the bytes that are taken of it.
     fn endless(taken: &Arc<AtomicUsize>) -> Answer {
         let taken = Arc::clone(taken);
         Arc::new(move || {
@@ -155,7 +155,7 @@ mod hostile {
         }
     }
 
-    /// Watches config maps until this one is known. Says how long that took.
+    /// Watches config maps until this one is known. Returns the stores, and how long that took.
     async fn until_known(cluster: &Cluster, name: &str) -> (Stores, Duration) {
         let (stores, begun) = (Stores::new(), Instant::now());
         let wanted = Wanted { fields: Fields::whole(), matching: BTreeSet::new(), written: false };
@@ -204,7 +204,7 @@ mod hostile {
             }),
         ];
         for (case, hostile) in cases {
-            // It was well before, and is again after.
+            // The server was healthy before, and is again afterwards.
             let mut answers = vec![text(listed("ConfigMap", &["a"], "5"))];
             answers.extend(std::iter::repeat_n(hostile, HOSTILE));
             answers.push(lasting(listed("ConfigMap", &["a", "b"], "9")));
