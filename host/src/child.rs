@@ -1,6 +1,7 @@
-//! Child processes of the host: the same program, within limits, for work on input that strangers wrote.
+//! Child processes of the host: the same program, within limits, for work on untrusted input.
 //!
-//! The parent's side is here: [`run`] starts a child, waits for it and finds out how it ended. The child's side is [`confine()`].
+//! This module is the parent's side: [`run`] starts a child, waits for it and finds out how it
+//! ended. The child's side is [`confine()`].
 
 mod confine;
 
@@ -24,7 +25,7 @@ pub(crate) use confine::confine;
 
 /// The bytes of a child's standard error that are read.
 const SAID: u64 = 16 << 10;
-/// How Rust's library ends a program that gets no memory.
+/// The message with which Rust's library ends a program that gets no memory.
 const NO_MEMORY: &str = "memory allocation of ";
 
 /// Environment of the child. mimalloc, in the static program and in the one that tests start, begins
@@ -32,14 +33,14 @@ const NO_MEMORY: &str = "memory allocation of ";
 /// empty: see host/decisions/0027.
 const OF_ALLOCATOR: &[(&str, &str)] = &[("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
 
-/// What a child may use.
+/// The resources that a child may use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Memory, in MiB.
+    /// The memory, in MiB.
     pub(crate) memory_mib: u32,
-    /// CPU time of all its threads together, in seconds.
+    /// The CPU time of all its threads together, in seconds.
     pub(crate) seconds: u32,
-    /// Real time.
+    /// The real time.
     pub(crate) patience: Duration,
 }
 
@@ -49,35 +50,36 @@ pub(crate) struct Canceller {
     _writer: PipeWriter,
 }
 
-/// Tells when nobody waits for a child any more: the pipe is closed then.
+/// The end of the pipe that shows that nobody waits for a child any more: the pipe is closed then.
 #[derive(Debug)]
 pub(crate) struct Cancelled(PipeReader);
 
-/// Why a child did not do its work.
+/// The reason why a child did not do its work.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It passed the limit on memory.
+    /// The child exceeded the limit on memory.
     Memory,
-    /// It passed the limit on CPU time.
+    /// The child exceeded the limit on CPU time.
     Time,
-    /// It was killed by somebody else.
+    /// The child was killed, and not by the host.
     Killed(ExitStatus),
-    /// It did not end in the limit's real time.
+    /// The child did not end within the limit on real time.
     Starved,
-    /// Nobody waits for it any more.
+    /// The [`Canceller`] was dropped: nobody waits for the child any more.
     Cancelled,
-    /// It ended by itself, or crashed.
+    /// The child ended by itself, or crashed.
     Other {
-        /// How it ended.
+        /// The exit status.
         status: ExitStatus,
-        /// The start of what it wrote to standard error.
+        /// The start of the child's standard error.
         said: String,
     },
 }
 
-/// Runs `PROGRAM COMMAND` on an input. Its standard output is in a file that has no name.
+/// Runs `PROGRAM COMMAND` on an input. Returns its standard output, in a file that has no name.
 ///
-/// The child is told to end with the thread that has started it, so that thread stays here until the child has ended.
+/// The child is told to end with the thread that has started it, so that thread stays here until
+/// the child has ended.
 pub(crate) fn run(
     program: &Path,
     command: &str,
@@ -98,8 +100,8 @@ pub(crate) fn run(
         .arg(format!("--memory-mib={}", limits.memory_mib))
         .arg(format!("--seconds={}", limits.seconds))
         .arg(format!("--parent={}", getpid()))
-        // Nothing of the host's: no environment, no folder, no signals of its terminal. Descriptors are closed by themselves, all but
-        // these three.
+        // The child inherits nothing of the host: no environment, no folder, no signals of its
+        // terminal. All descriptors but these three are closed by themselves.
         .env_clear()
         .envs(OF_ALLOCATOR.iter().copied())
         .current_dir("/")
@@ -118,7 +120,7 @@ pub(crate) fn run(
     }
 }
 
-/// A pair of which one end tells the other that it was dropped.
+/// Creates a [`Canceller`] and the [`Cancelled`] that shows when it was dropped.
 ///
 /// # Errors
 ///
@@ -128,12 +130,13 @@ pub(crate) fn canceller() -> io::Result<(Canceller, Cancelled)> {
     Ok((Canceller { _writer: writer }, Cancelled(reader)))
 }
 
-/// A file in memory: it needs no folder that can be written to, and is gone when nobody has it open.
+/// Creates a file in memory, which needs no writable folder, and is gone when nobody has it open.
 fn memory_file(name: &str) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 
-/// Waits for the end of a child, and ends one that is too late or that nobody waits for. It has ended in any case.
+/// Waits for the end of a child. Kills a child that is late, or that nobody waits for. The child
+/// has ended in any case.
 fn wait(
     child: &mut Child,
     patience: Duration,
@@ -171,7 +174,7 @@ fn has_ended(
     }
 }
 
-/// What the child wrote to standard error.
+/// Reads the start of the child's standard error.
 fn read(mut said: File) -> io::Result<String> {
     let mut text = Vec::new();
     said.rewind()?;
@@ -193,7 +196,7 @@ fn failure(status: ExitStatus, said: String) -> Failure {
     }
 }
 
-/// The first line that a child has said, as the end of a message.
+/// Returns the first line of a child's standard error, as the end of a message.
 pub(crate) fn first_line(said: &str) -> String {
     let line = said.lines().map(str::trim).find(|line| !line.is_empty());
     line.map(|line| format!(": {line}")).unwrap_or_default()
@@ -206,7 +209,7 @@ impl Cancelled {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&now)) {
             Ok(ready) => Ok(ready > 0),
-            // A signal came: the wait for the child looks again.
+            // A signal interrupted the call: the wait for the child looks again.
             Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
