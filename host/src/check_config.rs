@@ -1,7 +1,8 @@
-//! `mortise check-config`: checks a configuration against the JSON schema that a processor declares for it, within limits.
+//! `mortise check-config`: checks a configuration against the JSON schema that a processor declares
+//! for it, within limits.
 //!
-//! A schema comes from strangers, and a small one can take for ever to evaluate. `mortise run` starts this command for each version that
-//! declares one; see `processor/config.rs`.
+//! A schema is untrusted, and a small one can take for ever to evaluate. `mortise run` starts this
+//! command for each version that declares a schema; see `processor/config.rs`.
 
 use std::{
     borrow::Cow,
@@ -16,11 +17,11 @@ use serde_json::Value;
 
 use crate::{args::ChildArgs, chain, child, processor::bounds::text::shortened_to_characters};
 
-/// Steps of a regular expression in a schema, after which it counts as one that does not match.
+/// The steps of a regular expression in a schema after which it counts as not matching.
 const BACKTRACKS: usize = 100_000;
-/// Faults of a configuration that a message names.
+/// The number of faults of a configuration that a message names.
 const NAMED: usize = 3;
-/// Characters of each: the fault of a large value would show all of it.
+/// The longest text of a fault, in characters: the fault of a large value would show all of it.
 const LONGEST: usize = 1024;
 
 /// A configuration and the schema that it is checked against, both as JSON.
@@ -39,11 +40,12 @@ pub(crate) enum Verdict {
     Valid,
     /// The configuration breaks the schema, for these reasons.
     Invalid(String),
-    /// The schema is none.
+    /// The schema cannot be used, for this reason.
     SchemaInvalid(String),
 }
 
-/// Reads a [`Question`] from standard input and writes the [`Verdict`] to standard output, both as JSON.
+/// Reads a [`Question`] from standard input and writes the [`Verdict`] to standard output, both as
+/// JSON.
 pub(crate) fn run(args: &ChildArgs) -> anyhow::Result<ExitCode> {
     child::confine(args)?;
     let mut input = Vec::new();
@@ -60,7 +62,7 @@ pub(crate) fn answer(question: &[u8]) -> serde_json::Result<Verdict> {
     serde_json::from_slice(question).map(|question| check(&question))
 }
 
-/// Checks a configuration. May take for ever, and all memory: who asks sees to limits.
+/// Checks a configuration. May take for ever, and all memory: the caller has to set limits.
 fn check(question: &Question<'_>) -> Verdict {
     try_check(question).unwrap_or_else(Verdict::SchemaInvalid)
 }

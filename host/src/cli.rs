@@ -12,15 +12,16 @@ use crate::{
     serve, simulate, test,
 };
 
-/// How many threads wait for disks, children and names: two for as many compilers and two for checks of configurations (see `processor`),
-/// two that look into the folder of modules (see `supervisor`), and four for code that is kept and for name servers. Each keeps memory of
-/// its own; one for each module took more than all their code does.
+/// The number of threads that wait for disks, children and names: two for as many compilers and two
+/// for checks of configurations (see `processor`), two that read the folder of modules (see
+/// `supervisor`), and four for the code cache and for name servers. Each thread keeps memory of its
+/// own; a thread for each module took more memory than the code of all modules.
 const BLOCKING: usize = 10;
 
-/// Runs the command and prints what went wrong, once, as a chain of causes.
+/// Runs the command and prints an error once, as an error chain.
 pub fn run(args: &Args) -> ExitCode {
     let code = try_run(args).unwrap_or_else(|error| {
-        // Who reads the log as JSON reads this line, too.
+        // Readers of the log as JSON read this line too.
         log::write_error(&error, args.log_format());
         ExitCode::FAILURE
     });
@@ -28,15 +29,16 @@ pub fn run(args: &Args) -> ExitCode {
     code
 }
 
-/// Prints what the command line asks for, help for instance, or what is wrong with it. Bad input of any sort ends with 1.
+/// Prints the answer of the argument parser: the help that was asked for, or a usage error. Bad
+/// input of any sort exits with 1.
 pub fn print_usage(answer: &clap::Error) -> ExitCode {
-    // Where the terminal is gone there is nobody to tell.
+    // If the terminal is gone, nobody reads the answer.
     let _ = answer.print();
     if answer.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
-    // Before there is any thread.
+    // These commands run before any thread is started.
     match &args.command {
         Command::Compile(args) => return compile::run(args),
         Command::CheckConfig(args) => return check_config::run(args),
@@ -72,13 +74,14 @@ fn try_run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::New(new) => runtime.block_on(new::run(new)),
         Command::Test(test) => runtime.block_on(test::run(test, args.cache().as_deref())),
     };
-    // What is still being compiled or read need not be waited for: nothing that it does is kept.
+    // Nothing waits for compilations and reads that still run: their results are not kept.
     runtime.shutdown_background();
     code
 }
 
-/// Has the kernel give this process its memory in small pages only, whoever asks for large ones. A host keeps many small things, and gives
-/// back what a load or a burst has taken; of a page of 2 MiB nothing goes back while anything in it is in use (host/decisions/0030).
+/// Makes the kernel give this process its memory in small pages only, whoever asks for large ones.
+/// A host keeps many small things, and gives back the memory that a load or a burst has taken; of a
+/// page of 2 MiB nothing is given back while anything in it is in use (host/decisions/0030).
 pub fn keep_pages_small() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {

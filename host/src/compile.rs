@@ -1,5 +1,5 @@
-//! `mortise compile`: makes machine code of one component, within limits, and ends. It is what `mortise run` starts for each module
-//! that is not in its cache.
+//! `mortise compile`: compiles a component to machine code, within limits, and ends. `mortise run`
+//! starts this command for each module that is not in its cache.
 
 use std::{
     io::{self, IsTerminal as _, Read as _, Write as _},
@@ -14,18 +14,18 @@ use crate::{
     processor::{self, CompileError},
 };
 
-/// What the message starts with when it is the module that is wrong.
+/// The start of the message if the module itself is at fault.
 pub(crate) const REFUSED: &str = "cannot compile the module: ";
-/// The exit code then.
+/// The exit code if the module itself is at fault.
 pub(crate) const BAD_INPUT: i32 = 1;
 
 /// Reads a module from standard input and writes its code to standard output.
 ///
-/// Nothing else of the program may have been started: see [`child::confine()`].
+/// No other part of the program may have been started: see [`child::confine()`].
 ///
 /// # Errors
 ///
-/// Limits that cannot be set, a module that is none, code that cannot be written.
+/// A limit cannot be set, the input is no module, or the code cannot be written.
 pub fn run(args: &ChildArgs) -> anyhow::Result<ExitCode> {
     child::confine(args)?;
     let mut output = io::stdout().lock();

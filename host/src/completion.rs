@@ -1,4 +1,4 @@
-//! `mortise completion`: a script with which a shell completes the command line.
+//! `mortise completion`: prints a script with which a shell completes the command line.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -7,13 +7,10 @@ use clap::CommandFactory as _;
 
 use crate::args::{Args, CompletionArgs};
 
-/// Runs the command.
-///
-/// # Errors
-///
-/// Standard output cannot be written.
+/// Prints the completion script.
 pub fn run(args: &CompletionArgs) -> anyhow::Result<ExitCode> {
-    // Generated as a whole first: the generator takes a pipe that is closed for a fault of its own.
+    // The script is generated as a whole first: the generator takes a closed pipe for a fault of
+    // its own.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Args::command(), "mortise", &mut script);
     std::io::stdout().write_all(&script).context("cannot write to standard output")?;

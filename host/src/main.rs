@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// Of the static program alone: see host/decisions/0030.
+/// The allocator of the static program only: see host/decisions/0030.
 #[cfg(target_feature = "crt-static")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
