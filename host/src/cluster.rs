@@ -1,8 +1,8 @@
 //! A cluster: its client, and the kinds that it serves.
 //!
 //! Discovery is requested per group and version, when one of its kinds is first looked up, and
-//! remembered. [`Cluster::forget`] drops what is remembered of a group: whoever sees a
-//! `CustomResourceDefinition` change calls it. The answer that a kind is *not* served counts for
+//! remembered. [`Cluster::forget`] drops what is remembered of a group, and is to be called when a
+//! `CustomResourceDefinition` changes. The answer that a kind is *not* served counts for
 //! [`UNKNOWN_FOR`] only, so that a new kind is found without a notification too.
 //!
 //! The names of kinds are untrusted, and discovery is a request with the host's own rights. So
@@ -51,7 +51,7 @@ const MISSING: usize = 8;
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
-    /// The client for watches; `None`: `client`.
+    /// The client for watches; `None` if they use `client`.
     watching: Option<Client>,
     policy: Policy,
     lease: Guard,
@@ -107,7 +107,7 @@ struct Versions {
     missing: HashSet<GroupVersion>,
 }
 
-/// The remembered answers do not say: the cluster has to be asked.
+/// No valid answer is remembered: the cluster has to be asked.
 struct Unasked;
 
 /// The cluster did not say whether it serves a kind.
