@@ -1,13 +1,15 @@
-//! What the `ServiceAccount`s of processors may do.
+//! The access rights of processors' `ServiceAccount`s.
 //!
-//! The API server is asked, by `SubjectAccessReview`s with the host's own account; there is no second opinion on rights in here.
-//! Answers are kept for each processor ([`Rights`]) and renewed when something changes that rights are made of, and after a minute
-//! in any case: other authorizers than RBAC tell nobody of their changes. Where the API server does not answer, what it said
-//! before stands.
+//! The API server alone decides on rights: the host asks it with `SubjectAccessReview`s, sent with
+//! its own account. Answers are kept for each processor ([`Rights`]). They are renewed when an
+//! object that grants rights changes, and after a minute in any case: authorizers other than RBAC
+//! do not announce their changes. If the API server does not answer, its previous answer stays.
 //!
-//! Writes are not asked for: they are sent as the account ([`Rights::cluster`]), and the API server decides.
+//! Writes are not asked for: they are sent as the account ([`Rights::cluster`]), and the API server
+//! decides.
 //!
-//! Before all that, the API server is asked whether the host may act as the account at all ([`Acting`]).
+//! Before all that, the API server is asked whether the host may act as the account at all
+//! ([`Acting`]).
 
 mod acting;
 mod answers;
@@ -44,50 +46,52 @@ use crate::{
     contract::Description,
 };
 
-/// Changes within this time are taken together: who applies a role and its binding makes two.
+/// The debounce time of changes: applying a role and its binding makes two changes.
 const TOGETHER: Duration = Duration::from_millis(250);
-/// Where changes come without a pause, renewals take no more than a fifth of the time; but none waits longer than this.
+/// The longest wait for further changes. If changes never pause, a renewal waits four times as long
+/// as the previous one took, so that renewals take at most a fifth of the time.
 const LONGEST: Duration = Duration::from_secs(2);
-/// After a change the answers are renewed once more: an API server may hear of it later than we do.
+/// The delay until answers are renewed once more after a change: an API server may learn of the
+/// change later than the host.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long answers are believed without any change.
+/// The maximum age of answers if no change is seen.
 const BELIEVED: Duration = Duration::from_mins(1);
 
-/// The rights of all processors of a host. Clones are handles of the same.
+/// The rights of all processors of a host. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Access(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Acting as the host itself.
+    /// The cluster, accessed with the host's own account.
     own: Cluster,
     rights: All,
-    /// A permit for each question that is on its way.
+    /// Limits the questions in flight: one permit each.
     asking: Arc<Semaphore>,
     acting: AllActing,
-    /// Answers may be others now: which, and that somebody is to look.
+    /// The answers to ask for again; `news` wakes the task that asks.
     stale: Mutex<Stale>,
     news: Notify,
-    /// Whether there were rights ever.
+    /// True once an account is known, so that there are rights to ask for.
     arrived: watch::Sender<bool>,
 }
 
-/// Renews answers when it is time.
+/// Renews answers when they are due or stale.
 #[derive(Debug)]
 pub struct Renewals {
     access: Access,
-    /// When all answers are asked for again, whatever happens.
+    /// The time at which all answers are asked for again, whatever happens.
     due: Instant,
-    /// When some are before that.
+    /// The time of an earlier renewal, if any, and the answers to ask for again then.
     again: Option<(Instant, Stale)>,
-    /// How long the last one took.
+    /// The duration of the last renewal.
     took: Duration,
 }
 
 // === impl Access ===
 
 impl Access {
-    /// Asks a cluster with the host's own account.
+    /// Returns access that asks a cluster with the host's own account.
     pub fn new(own: &Cluster) -> Self {
         Self(Arc::new(Shared {
             own: own.clone(),
@@ -100,7 +104,8 @@ impl Access {
         }))
     }
 
-    /// The rights of a processor's account, of which nothing was asked yet. Renewed until they are dropped.
+    /// Returns the rights of a processor's account, without any answer yet. The rights are renewed
+    /// until they are dropped.
     pub fn of(&self, account: &Account, description: &Arc<Description>) -> Arc<Rights> {
         let rights = Arc::new(Rights::new(
             &self.0.own,
@@ -114,17 +119,19 @@ impl Access {
         rights
     }
 
-    /// Asks for a renewal: any answer may be another by now.
+    /// Requests a renewal of all answers: any answer may have changed.
     pub fn renew_soon(&self) {
         self.ask_again(Stale::ALL);
     }
 
-    /// Asks for what is needed by now and was not asked for: other kinds are served.
+    /// Requests a renewal of the questions that are needed now and were never asked: other kinds
+    /// are served than before.
     pub fn complete_soon(&self) {
         self.ask_again(Stale::default());
     }
 
-    /// What rights are made of is watched from now on: what was asked for before may have changed unseen.
+    /// Requests a renewal of all answers older than now: the watch of rights starts here, and
+    /// changes before it were not seen.
     fn watched_from_now(&self) {
         self.ask_again(Stale { before: Some(Instant::now()), ..Stale::default() });
     }
@@ -135,20 +142,21 @@ impl Access {
         self.0.news.notify_one();
     }
 
-    /// Waits until some processor has an account. Until then, nothing is asked and nothing watched.
+    /// Waits until some processor has an account. Nothing is asked and nothing watched before that.
     pub async fn needed(&self) {
         let mut arrived = self.0.arrived.subscribe();
-        // The sender lives as long as this does.
+        // `self` holds the sender, so this cannot fail.
         let _ = arrived.wait_for(|arrived| *arrived).await;
     }
 
-    /// Keeps the answers fresh; see [`Renewals::next`].
+    /// Returns the renewals that keep the answers fresh; see [`Renewals::next`].
     pub fn renewals(&self) -> Renewals {
         let due = Instant::now() + BELIEVED;
         Renewals { access: self.clone(), due, again: None, took: Duration::ZERO }
     }
 
-    /// Renews the answers that are stale. Says which rights have changed, and whether some answers are missing.
+    /// Renews the stale answers. Returns the rights that have changed, and whether some answers are
+    /// missing.
     async fn renew(&self, stale: Stale) -> (Vec<Arc<Rights>>, bool) {
         let acting = self.0.acting.renew().await;
         let (mut differ, mut is_open) = (Vec::new(), acting.unanswered);
@@ -177,8 +185,9 @@ impl Access {
 // === impl Renewals ===
 
 impl Renewals {
-    /// Waits until it is time for the next renewal, and makes it: soon after a change of what rights are made of, again a little
-    /// later, and after a minute. Says whose answers have changed.
+    /// Waits until the next renewal is due, makes the renewal, and returns the rights whose answers
+    /// have changed. A renewal is due soon after a change of an object that grants rights, again a
+    /// little later, and after a minute in any case.
     pub async fn next(&mut self) -> Vec<Arc<Rights>> {
         let again = self.again.map_or(self.due, |(at, _)| at.min(self.due));
         let is_news = tokio::select! {
@@ -196,7 +205,7 @@ impl Renewals {
         changed
     }
 
-    /// What is asked again now.
+    /// Takes the answers that are to be asked for again now.
     fn take_stale(&mut self, is_news: bool) -> Stale {
         let now = Instant::now();
         let mut stale = if is_news {
@@ -213,13 +222,14 @@ impl Renewals {
         stale
     }
 
-    /// When what is asked next, after this was.
+    /// Sets the times of the renewals that follow the one just made.
     fn plan(&mut self, stale: Stale, is_news: bool, is_open: bool) {
         let now = Instant::now();
         if stale.all {
             self.due = now + BELIEVED;
         }
-        // After the first list of what rights are made of, an API server may have yet to hear of what was granted just before.
+        // After the first list, an API server may not know yet of rights that were granted just
+        // before.
         let later = Stale { all: stale.all, denied: stale.before.is_some(), before: None };
         let mut again = if is_news { later } else { Stale::default() };
         if is_open {

@@ -1,7 +1,8 @@
-//! Whether the host may act as an account: the verb `impersonate` on the `ServiceAccount`.
+//! The host's right to act as an account: the verb `impersonate` on the `ServiceAccount`.
 //!
-//! Writes and watches are sent as the account, so the API server judges them. Reads are answered from stores that all processors
-//! share: without this question, an account that consents would be read for though nobody has let the host be it.
+//! Writes and watches are sent as the account, so the API server decides on them. Reads are
+//! answered from stores that all processors share: without this question, the host would read for
+//! any account that consents, even if nobody has granted the host the right to act as that account.
 
 use std::{
     collections::BTreeMap,
@@ -17,31 +18,32 @@ use crate::cluster::{Account, Cluster, Method, Outgoing};
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// Whether the host may act as one account, as the API server said last. Renewed with the rights of accounts, until it is dropped.
+/// The host's right to act as one account, as the API server answered last. Renewed with the rights
+/// of accounts, until it is dropped.
 #[derive(Debug)]
 pub struct Acting {
     account: Account,
-    /// Acting as the host itself.
+    /// The cluster, accessed with the host's own account.
     own: Cluster,
-    /// None: it was never answered.
+    /// The last answer; `None` before the first one.
     told: Mutex<Option<bool>>,
-    /// Of one question at a time.
+    /// Held while a question is in flight: one at a time.
     asking: tokio::sync::Mutex<()>,
 }
 
-/// All accounts that were asked for.
+/// The host's rights to act as all accounts that were asked for.
 #[derive(Debug)]
 pub(super) struct AllActing {
     by_account: Mutex<BTreeMap<Account, Weak<Acting>>>,
     changes: latest::Sender<u64>,
 }
 
-/// What came of a renewal.
+/// The result of a renewal.
 #[derive(Debug, Default)]
 pub(super) struct RenewedActing {
-    /// The accounts for which the answer is another.
+    /// The accounts whose answer has changed.
     pub(super) changed: Vec<Account>,
-    /// Whether the API server has left something open.
+    /// True if the API server left a question unanswered.
     pub(super) unanswered: bool,
 }
 
@@ -53,12 +55,12 @@ impl Acting {
         Self { account, own, told: Mutex::default(), asking: tokio::sync::Mutex::default() }
     }
 
-    /// The last answer; none where there was none yet.
+    /// Returns the last answer; `None` before the first one.
     pub fn is_granted(&self) -> Option<bool> {
         *self.told.lock()
     }
 
-    /// The last answer; asks where there was none yet.
+    /// Returns the last answer; asks for it if there is none yet.
     pub async fn ask(&self) -> Option<bool> {
         let _turn = self.asking.lock().await;
         if self.is_granted().is_none()
@@ -69,7 +71,8 @@ impl Acting {
         self.is_granted()
     }
 
-    /// Asks again. Without an answer, the former one stands. Returns the answers before and now.
+    /// Asks again. Without an answer, the previous one stays. Returns the previous and the new
+    /// answer.
     async fn renew(&self) -> (Option<bool>, Option<bool>) {
         let _turn = self.asking.lock().await;
         let answer = self.answer().await;
@@ -103,7 +106,7 @@ impl Acting {
         }
     }
 
-    /// Has an answer without asking.
+    /// Stores an answer without asking.
     #[cfg(test)]
     pub(crate) fn tell(&self, is_granted: bool) {
         *self.told.lock() = Some(is_granted);
@@ -151,13 +154,13 @@ impl AllActing {
 }
 
 impl Access {
-    /// Whether the host may act as an account. Renewed until it is dropped.
+    /// Returns the host's right to act as an account. It is renewed until it is dropped.
     pub fn acting(&self, account: &Account) -> Arc<Acting> {
         self.0.arrived.send_replace(true);
         self.0.acting.of(&self.0.own, account)
     }
 
-    /// A number that moves when the host may act as other accounts than before.
+    /// Returns a counter that increases when the host's right to act as some account has changed.
     pub fn acting_changes(&self) -> latest::Receiver<u64> {
         self.0.acting.changes.subscribe()
     }

@@ -1,4 +1,4 @@
-//! The answers that one processor relies on, and what follows from them for reads. Pure.
+//! The answers that one processor relies on, and the permits for reads that follow from them. Pure.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,98 +11,101 @@ use crate::{
     record::Digest,
 };
 
-/// How many answers are kept for a processor: some MiB at most, and as many questions each minute. One that may do things to single
-/// objects only has a question for each of them; past this number those for single objects are forgotten, and asked again by the next
-/// run.
+/// The maximum number of answers kept for a processor: some MiB, and as many questions each minute.
+/// An account with rights to single objects only needs a question for each object; past this number
+/// the answers for single objects that the description does not need are forgotten, and the next
+/// run asks again.
 const MOST: usize = 10_000;
-/// What the host does for a processor to read a kind from the store: a get for each object, a list for selections, and the watch.
+/// The verbs that the host uses to read a kind from the store for a processor: a get for each
+/// object, a list for selections, and the watch.
 pub(super) const GET: [&str; 3] = ["get", "list", "watch"];
 pub(super) const LIST: [&str; 2] = ["list", "watch"];
 
-/// The answers.
+/// The API server's answers about one account.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     pub(super) known: BTreeMap<Question, Told>,
-    /// Kinds of which every object may be read: what most reads are answered by.
+    /// The kinds of which every object may be read: most reads are permitted by this set alone.
     pub(super) whole: HashSet<Kind>,
-    /// What the description needs, of the kinds that are served.
+    /// The questions that the description needs, for the kinds that are served.
     pub(super) needed: Vec<Question>,
-    /// Of the answers to that.
+    /// The digest of the answers to `needed`; `None` before the first answers.
     pub(super) digest: Option<Digest>,
 }
 
-/// What the API server has said.
+/// An answer of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Allowed,
     Denied,
-    /// The API server did not say; asked again soon.
+    /// The API server did not answer; the question is asked again soon.
     Unanswered,
 }
 
-/// An answer, and when it was asked for.
+/// An answer, and the time at which it was asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     pub(super) answer: Answer,
     pub(super) at: Instant,
 }
 
-/// Which answers are asked for again. What was not answered always is.
+/// The answers to ask for again. Questions without an answer are always asked again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stale {
     pub(super) all: bool,
     pub(super) denied: bool,
-    /// What was asked for before this.
+    /// Answers that were asked for before this time.
     pub(super) before: Option<Instant>,
 }
 
-/// What was answered in one renewal, for all accounts: nothing is asked twice in it.
+/// The answers of one renewal, for all accounts: no question is asked twice in a renewal.
 pub(super) type Fresh = HashMap<(Account, Question), Told>;
 
-/// How a read may be answered.
+/// The way in which a read may be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Permit {
-    /// From the store.
+    /// Answered from the store.
     Stored,
-    /// By a request as the account: it may get the object, but not list or watch it.
+    /// Answered by a request as the account: the account may get the object, but not list or watch
+    /// it.
     Live,
-    /// Not at all.
+    /// Refused: the account lacks this right.
     Denied(Question),
     /// The cluster does not serve the kind.
     Unserved,
 }
 
-/// What is read.
+/// The target of a read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
-    /// None: of all namespaces, or of what has none.
+    /// The namespace; `None`: all namespaces, or a cluster-scoped object.
     pub(crate) namespace: Option<&'a str>,
-    /// None: every object.
+    /// The object's name; `None`: every object.
     pub(crate) name: Option<&'a str>,
     pub(crate) read: Read,
 }
 
-/// How something is read.
+/// The type of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
-    /// One object; live where it cannot be watched.
+    /// A get of one object; answered live if the account may not list or watch the object.
     Get,
-    /// A list.
     List,
-    /// The object that a call is about: its changes must be seen.
+    /// A get of the reconciled object of a call: its changes must be seen.
     Reconciled,
 }
 
-/// What came of a renewal.
+/// The result of a renewal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Renewed {
-    /// Whether an answer differs from the one before.
+    /// True if an answer differs from the previous one.
     pub(super) changed: bool,
-    /// Whether the API server has left something open.
+    /// True if the API server left a question unanswered.
     pub(super) unanswered: bool,
 }
 
-/// Where a right to something may come from, the widest first: to all, to those in the namespace, to the object alone.
+/// Returns the scopes from which a right may come, the widest first: all objects, the objects of
+/// the namespace, the object alone.
 pub(super) fn rungs<'a>(
     resource: &Resource,
     namespace: Option<&'a str>,
@@ -121,7 +124,7 @@ impl Answers {
         self.known.get(question).is_some_and(|told| told.answer == answer)
     }
 
-    /// What is to be asked again, and what is needed and was never asked.
+    /// Returns the questions to ask again, and the needed questions that were never asked.
     pub(super) fn stale(&self, stale: Stale, needed: &[Question]) -> Vec<Question> {
         let known = self.known.iter().filter(|(_, told)| stale.is(**told));
         let known = known.map(|(question, _)| question);
@@ -129,7 +132,8 @@ impl Answers {
         known.chain(new).cloned().collect()
     }
 
-    /// Takes the answers of a renewal.
+    /// Stores the answers of a renewal. A question that was left unanswered keeps its previous
+    /// answer.
     pub(super) fn take(&mut self, told: Vec<(Question, Told)>, needed: Vec<Question>) -> Renewed {
         let mut renewed = Renewed { changed: self.needed != needed, unanswered: false };
         for (question, told) in told {
@@ -149,7 +153,8 @@ impl Answers {
         renewed
     }
 
-    /// Whether something may be done: by a right to it, or to more. An error names the question that is open.
+    /// Returns whether a verb is allowed, by a right to this scope or to a wider one; the inner
+    /// error is the question that was denied. Fails with the question that has no answer yet.
     pub(super) fn may(
         &self,
         resource: &Resource,
@@ -163,7 +168,7 @@ impl Answers {
                 return Ok(Ok(()));
             }
         }
-        // The API server's answer for the narrowest takes rights to more into account.
+        // The API server's answer for the narrowest scope takes wider rights into account.
         let narrowest = of((namespace, name));
         if self.is(&narrowest, Answer::Denied) { Ok(Err(narrowest)) } else { Err(narrowest) }
     }
@@ -183,14 +188,16 @@ impl Answers {
         GET.iter().all(|verb| self.is(&Question::of(resource, verb, None, None), Answer::Allowed))
     }
 
-    /// Checks again under the lock: the answers may have been renewed since they were looked at.
+    /// Adds a kind of which every object may be read. Checks again under the lock: the answers may
+    /// have been renewed since the caller checked.
     pub(super) fn insert_whole(&mut self, resource: &Resource) {
         if self.may_read_all(resource) {
             self.whole.insert(resource.kind.clone());
         }
     }
 
-    /// After a change: what follows from the answers, and, where they are too many, those for single objects are forgotten.
+    /// Updates the digest after a change and, if there are too many answers, forgets those for
+    /// single objects that the description does not need.
     pub(super) fn settle(&mut self) {
         if self.known.len() > MOST {
             let needed: HashSet<&Question> = self.needed.iter().collect();
@@ -224,7 +231,7 @@ impl Stale {
             || self.before.is_some_and(|before| told.at < before)
     }
 
-    /// What one of the two is about.
+    /// Returns the union of the two.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             all: self.all || other.all,
@@ -237,17 +244,15 @@ impl Stale {
 // === impl Place ===
 
 impl<'a> Place<'a> {
-    /// One object.
     pub(crate) fn object(namespace: Option<&'a str>, name: &'a str) -> Self {
         Self { namespace, name: Some(name), read: Read::Get }
     }
 
-    /// A list.
     pub(crate) fn list(namespace: Option<&'a str>, name: Option<&'a str>) -> Self {
         Self { namespace, name, read: Read::List }
     }
 
-    /// The object that a call is about.
+    /// Returns the read of the object that a call is about.
     pub(crate) fn reconciled(namespace: Option<&'a str>, name: &'a str) -> Self {
         Self { namespace, name: Some(name), read: Read::Reconciled }
     }

@@ -1,4 +1,5 @@
-//! What processors were refused, for want of a right or of a declaration: said once in the log, counted, and kept as long as it holds.
+//! The denials of processors, for want of a right or of a declaration: logged once, counted, and
+//! kept as long as they hold.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,35 +12,36 @@ use parking_lot::Mutex;
 use super::Question;
 use crate::{cluster::Account, contract::Kind, queue::Key};
 
-/// Something that a run was refused.
+/// A read or write that a run was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// What it was refused for want of.
+    /// The missing right or declaration.
     pub lack: Lack,
     /// The kind that was to be read or written.
     pub kind: Kind,
 }
 
-/// What is lacking where something is refused.
+/// The missing right or declaration of a denial.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lack {
-    /// The account may not do this.
+    /// The account lacks this right.
     Right(Question),
-    /// The processor's description does not declare it.
+    /// The processor's description does not declare the read or write.
     Declaration {
-        /// What was to be done, as a role has it: `get`.
+        /// The verb that was refused, as a role names it: `get`.
         verb: &'static str,
-        /// What the processor was told: it names what is declared.
+        /// The message that the processor got: it names the declarations that there are.
         message: Box<str>,
     },
 }
 
-/// How many different denials are kept of a processor, and told. Whoever reads them mends the first few; a guest can make up any number.
+/// The maximum number of distinct denials kept and reported for a processor. A reader mends the
+/// first few; a guest can make up any number.
 const KEPT: usize = 64;
-/// How many of them are kept of one key: there may be many keys.
+/// The maximum number of denials kept for one key: there may be many keys.
 const OF_KEY: usize = 16;
 
-/// The denials that hold now, by processor and by the keys whose last run met them.
+/// The current denials, by processor and by the keys whose last run met them.
 #[derive(Debug, Default)]
 pub struct Denials(Mutex<HashMap<Arc<str>, OfProcessor>>);
 
@@ -50,37 +52,37 @@ struct OfProcessor {
     by_key: HashMap<Key, OfKey>,
 }
 
-/// A denial that holds.
+/// A current denial.
 #[derive(Debug)]
 struct Held {
     denial: Denial,
-    /// How many keys hold it.
+    /// The number of keys whose last run met the denial.
     keys: usize,
 }
 
-/// What the last run of a key was refused.
+/// The denials of a key's last run.
 #[derive(Debug, Default)]
 struct OfKey {
     held: Vec<Arc<Lack>>,
-    /// How many more it was refused that are not kept.
+    /// The number of denials of that run that are not kept.
     more: usize,
 }
 
 // === impl Denial ===
 
 impl Denial {
-    /// The account lacks a right.
+    /// Returns the denial for an account that lacks a right.
     pub(crate) fn of_right(question: Question, kind: &Kind) -> Self {
         Self { lack: Lack::Right(question), kind: kind.clone() }
     }
 
-    /// The description lacks a declaration.
+    /// Returns the denial for a description that lacks a declaration.
     pub(crate) fn of_declaration(verb: &'static str, kind: &Kind, message: &str) -> Self {
         let lack = Lack::Declaration { verb, message: message.into() };
         Self { lack, kind: kind.clone() }
     }
 
-    /// The texts of it that a processor may have chosen.
+    /// Returns the texts of the denial that a processor may have chosen.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
         let chosen = match &self.lack {
             Lack::Right(question) => question.name.as_deref(),
@@ -89,7 +91,7 @@ impl Denial {
         chosen.into_iter().chain([self.kind.group.as_str(), self.kind.kind.as_str()])
     }
 
-    /// Changes each of these.
+    /// Applies `change` to each text that a processor may have chosen.
     pub(crate) fn each_text(&mut self, mut change: impl FnMut(&mut String)) {
         let chosen = match &mut self.lack {
             Lack::Right(question) => question.name.as_mut(),
@@ -104,7 +106,8 @@ impl Denial {
         change(&mut self.kind.kind);
     }
 
-    /// `may not get secrets in namespace …`, ``v1 Secret `a` is not declared; …``.
+    /// Returns the denial in words: `may not get secrets in namespace …`,
+    /// ``v1 Secret `a` is not declared; …``.
     pub fn in_words(&self) -> String {
         self.lack.to_string()
     }
@@ -113,7 +116,7 @@ impl Denial {
 // === impl Lack ===
 
 impl Lack {
-    /// What was to be done, as a role has it: `get`, `patch`.
+    /// Returns the verb that was refused, as a role names it: `get`, `patch`.
     pub fn verb(&self) -> &str {
         match self {
             Self::Right(question) => &question.verb,
@@ -134,12 +137,13 @@ impl fmt::Display for Lack {
 // === impl Denials ===
 
 impl Denials {
-    /// Keeps what a run of a key was refused in the place of what the one before was; says in the log what is new to the processor.
+    /// Replaces the denials of a key's previous run by those of its last one; logs those that are
+    /// new to the processor.
     pub(crate) fn keep(&self, key: &Key, account: &Account, denials: &[Denial]) {
         let distinct: BTreeMap<&Lack, &Denial> =
             denials.iter().map(|denial| (&denial.lack, denial)).collect();
         let new = self.exchange(key, &distinct);
-        // Outside of the lock: whoever reads the log may be slow.
+        // Outside of the lock: the log's reader may be slow.
         for Denial { lack, kind } in new {
             let (verb, kind) = (lack.verb(), &kind.kind);
             tracing::warn!(processor = %key.processor(), %account, verb, kind, %key, "denied: {lack}");
@@ -156,7 +160,8 @@ impl Denials {
         of.exchange(key, denials)
     }
 
-    /// What the keys of a processor are refused now, each once, as far as that is kept; and how many more.
+    /// Returns the current denials of a processor's keys, each once, as far as they are kept; and
+    /// the number of those that are not kept.
     pub fn of_processor(&self, processor: &str) -> (Vec<Denial>, usize) {
         let all = self.0.lock();
         let Some(of) = all.get(processor) else { return (Vec::new(), 0) };
@@ -164,12 +169,12 @@ impl Denials {
         (held, of.by_key.values().map(|of| of.more).sum())
     }
 
-    /// Forgets a key.
+    /// Forgets the denials of a key.
     pub(crate) fn forget(&self, key: &Key) {
         forget(&mut self.0.lock(), key);
     }
 
-    /// Forgets all keys of a processor.
+    /// Forgets the denials of all keys of a processor.
     pub(crate) fn forget_processor(&self, processor: &str) {
         self.0.lock().remove(processor);
     }
@@ -187,7 +192,7 @@ fn forget(all: &mut HashMap<Arc<str>, OfProcessor>, key: &Key) {
 // === impl OfProcessor ===
 
 impl OfProcessor {
-    /// Puts these in the place of what a key held. Returns those that no key held before.
+    /// Replaces the denials of a key. Returns those that no key held before and that are kept now.
     fn exchange(&mut self, key: &Key, denials: &BTreeMap<&Lack, &Denial>) -> Vec<Denial> {
         let (mut held, mut unknown) = (Vec::new(), Vec::new());
         for (lack, denial) in denials {
@@ -278,7 +283,7 @@ mod tests {
         let key =
             |name: &str| Key::new(&"shop/painter".into(), &"rules".into(), Some("shop"), name);
         denials.keep(&key("a"), &account, &[denial("s")]);
-        // Neither what was said of this key before nor what is said of another one is said again.
+        // A denial is logged once: not again for the same key, and not for another one.
         denials.keep(&key("a"), &account, &[denial("s")]);
         denials.keep(&key("b"), &account, &[denial("s")]);
         let lines = log.lines();
@@ -297,7 +302,7 @@ mod tests {
         assert_eq!(lines[0]["key"], key("a").to_string());
         denials.keep(&key("b"), &account, &[denial("another")]);
         assert_eq!(log.lines().len(), 2);
-        // What holds no longer is said when it holds again.
+        // A denial that ended is logged when it holds again.
         for key in [key("a"), key("b")] {
             denials.keep(&key, &account, &[]);
         }
@@ -321,7 +326,7 @@ mod tests {
         let (held, more) = denials.of_processor("shop/loud");
         assert_eq!((held.len(), more), (KEPT, 100_000 - KEPT));
         assert_eq!(log.lines().len(), KEPT, "what is not kept is not said");
-        // There is room again, and nothing is left of what was.
+        // Runs without denials leave no trace, and there is room again.
         for run in 0..100 {
             denials.keep(&key(&run.to_string()), &account, &[]);
         }

@@ -1,5 +1,5 @@
-//! Tells that somebody's rights may have changed: watches, with the host's own rights and of metadata alone, of what they are made
-//! of.
+//! Requests renewals when rights may have changed: watches the metadata of the objects that grant
+//! rights, with the host's own account.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use tracing::{debug, warn};
 use super::Access;
 use crate::cluster::{Cluster, guarded};
 
-/// What rights are made of: group, kind, plural.
+/// The kinds of objects that grant rights: group, kind, plural.
 const SOURCES: [(&str, &str, &str); 5] = [
     ("rbac.authorization.k8s.io", "Role", "roles"),
     ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles"),
@@ -30,7 +30,8 @@ const SOURCES: [(&str, &str, &str); 5] = [
 type Metadata = PartialObjectMeta<DynamicObject>;
 
 impl Access {
-    /// Asks for a renewal at each change of what rights are made of, until it is dropped.
+    /// Requests a renewal at each change of an object that grants rights, until the future is
+    /// dropped.
     pub async fn watch_sources(&self) {
         let sources = SOURCES.map(|(group, kind, plural)| {
             let of = GroupVersionKind::gvk(group, "v1", kind);
@@ -46,7 +47,7 @@ impl Access {
                     }
                 }
                 Ok(Event::InitDone) if listed.insert(kind.clone()) => self.watched_from_now(),
-                // After an interruption: what happened meanwhile is not told one by one.
+                // After an interruption: the changes during it are not reported one by one.
                 Ok(Event::InitDone) => self.renew_soon(),
                 Ok(Event::Init | Event::InitApply(_)) => {}
                 Err(watcher::Error::InitialListFailed(error)) => late(&kind, &error),
@@ -58,7 +59,7 @@ impl Access {
         }
     }
 
-    /// Whether a `ServiceAccount` is one of a processor.
+    /// Returns whether a `ServiceAccount` is one of a processor.
     fn concerns(&self, of: &Metadata) -> bool {
         let (namespace, name) = (of.metadata.namespace.as_deref(), of.metadata.name.as_deref());
         let is_it = |rights: &std::sync::Arc<super::Rights>| {
@@ -73,7 +74,7 @@ fn late(kind: &str, error: &kube::Error) {
     warn!(kind, %error, "changes of rights are noticed late, after a minute");
 }
 
-/// Whether the host may not.
+/// Returns whether the host lacks the right to watch.
 fn is_refused(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }

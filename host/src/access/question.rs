@@ -1,4 +1,4 @@
-//! One thing that an account may or may not do, as the API server is asked for it.
+//! A right that an account may have or not, as the API server is asked for it.
 
 use std::{borrow::Cow, fmt};
 
@@ -6,25 +6,26 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Account, Resource};
 
-/// Something that an account may or may not do.
+/// A right that an account may have or not: a verb on a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Question {
-    /// The group; empty: the core group.
+    /// The API group; empty: the core group.
     pub group: Box<str>,
     /// The name in URLs, with the subresource: `pods/eviction`.
     pub resource: Box<str>,
-    /// The word of a rule: `get`, `patch`.
+    /// The verb of an RBAC rule: `get`, `patch`.
     pub verb: Cow<'static, str>,
-    /// None: in all, and of what has none.
+    /// The namespace; `None`: all namespaces, or a cluster-scoped resource.
     pub namespace: Option<Box<str>>,
-    /// None: every object.
+    /// The object's name; `None`: every object.
     pub name: Option<Box<str>>,
 }
 
 // === impl Question ===
 
 impl Question {
-    /// Whether objects of a kind may be read or watched.
+    /// Returns the question whether a verb is allowed on objects of a kind. The namespace is
+    /// ignored for cluster-scoped kinds.
     pub(super) fn of(
         resource: &Resource,
         verb: &'static str,
@@ -40,7 +41,7 @@ impl Question {
         }
     }
 
-    /// Whether somebody may act as a `ServiceAccount`.
+    /// Returns the question whether a `ServiceAccount` may be impersonated.
     pub(super) fn impersonate(account: &Account) -> Self {
         Self {
             group: "".into(),
@@ -51,8 +52,8 @@ impl Question {
         }
     }
 
-    /// What an answer of the API server says that an account may not do. None of a 403 with another reason: a quota, an admission
-    /// policy.
+    /// Parses the right that an account lacks from the message of a 403. `None` for a 403 with
+    /// another reason: a quota, an admission policy.
     pub(crate) fn refused(message: &str, account: &Account) -> Option<Self> {
         let (_, told) = message.split_once(&format!("User \"{}\" cannot ", account.user()))?;
         let (verb, told) = told.split_once(" resource \"")?;
@@ -69,7 +70,8 @@ impl Question {
         })
     }
 
-    /// The `SubjectAccessReview` that asks for it. These derive no groups, so the account's are sent along.
+    /// Returns the `SubjectAccessReview` that asks the question. The API server derives no groups
+    /// from the user of a review, so the account's groups are sent along.
     pub(super) fn review(&self, account: &Account) -> Value {
         let (resource, subresource) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
         json!({
@@ -92,7 +94,8 @@ impl Question {
     }
 }
 
-/// `get secrets`, ``patch virtualservices.networking.istio.io in namespace `shop` ``.
+/// Formats the right: `get secrets in all namespaces`,
+/// ``patch virtualservices.networking.istio.io in namespace `shop` ``.
 impl fmt::Display for Question {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (resource, below) = self.resource.split_once('/').unwrap_or((&self.resource, ""));

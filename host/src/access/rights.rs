@@ -1,4 +1,5 @@
-//! What one processor's account may do: asks for it, and keeps the answers that the processor relies on.
+//! The rights of one processor's account: asks for them and keeps the answers that the processor
+//! relies on.
 
 use std::{
     collections::HashMap,
@@ -23,42 +24,45 @@ use crate::{
 };
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// How many questions are on their way at once, of all processors: whoever declares much asks much.
+/// The maximum number of questions in flight, of all processors: a processor that declares much
+/// asks much.
 pub(super) const AT_ONCE: usize = 16;
 
-/// What one processor's account may do, as far as that was asked. One for each loaded version of the processor.
+/// The rights of one processor's account, as far as they were asked for. One for each loaded
+/// version of the processor.
 #[derive(Debug)]
 pub struct Rights {
     account: Account,
-    /// Whether the host may act as the account.
+    /// The host's right to act as the account.
     acting: Arc<Acting>,
-    /// The host's own.
+    /// The cluster, accessed with the host's own account.
     own: Cluster,
-    /// Acting as the account.
+    /// The cluster, accessed as the account.
     cluster: Cluster,
     description: Arc<Description>,
     answers: RwLock<Answers>,
-    /// Of all processors: what one with the same account was answered is not asked again.
+    /// The rights of all processors: a question that was answered for another processor with the
+    /// same account is not asked again.
     all: All,
-    /// Of all processors: a permit for each question that is on its way.
+    /// Limits the questions in flight of all processors: one permit each.
     asking: Arc<Semaphore>,
 }
 
 /// The rights of all processors of a host.
 pub(super) type All = Arc<Mutex<Vec<Weak<Rights>>>>;
 
-/// The API server did not say what an account may do.
+/// The API server did not say whether an account has a right.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unanswered {
-    /// It does not say how the kind is served.
+    /// The API server does not say how the kind is served.
     #[error(transparent)]
     Kind(#[from] Unavailable),
 
-    /// It does not say whether the host may act as the account.
+    /// The API server does not say whether the host may act as the account.
     #[error("could not ask whether this host may act as the ServiceAccount `{0}`")]
     Acting(Account),
 
-    /// It does not say whether this is allowed.
+    /// The API server does not say whether the account has this right.
     #[error("could not ask whether `{account}` may {question}")]
     Question { account: Account, question: Question },
 }
@@ -86,18 +90,18 @@ impl Rights {
         }
     }
 
-    /// Whose they are.
+    /// Returns the account that the rights belong to.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// The cluster, where every request is made as the account.
+    /// Returns the cluster; every request to it is made as the account.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// What the description needs and the account may not do, each in words: `may not patch services in all namespaces`. Of kinds
-    /// that are not served nothing is said.
+    /// Returns the rights that the description needs and the account lacks, each in words:
+    /// `may not patch services in all namespaces`. Kinds that are not served are not reported.
     pub fn missing(&self) -> Vec<String> {
         let answers = self.answers.read();
         let is_denied = |question: &&Question| answers.is(question, Answer::Denied);
@@ -105,12 +109,12 @@ impl Rights {
         missing.map(|question| format!("may not {question}")).collect()
     }
 
-    /// The identity of what the account may do of that which the description needs.
+    /// Returns the digest of the answers to the questions that the description needs.
     pub(crate) fn digest(&self) -> Option<Digest> {
         self.answers.read().digest
     }
 
-    /// Asks for all that the description needs.
+    /// Asks for all rights that the description needs.
     pub(crate) async fn ask_needed(&self) {
         self.acting.ask().await;
         let needed = self.needed().await;
@@ -120,11 +124,11 @@ impl Rights {
         answers.settle();
     }
 
-    /// What the description needs, of the kinds that are served.
+    /// Returns the questions that the description needs, for the kinds that are served.
     async fn needed(&self) -> Vec<Question> {
         let mut description = Description::clone(&self.description);
         let kinds = crate::run::declared_kinds(&description);
-        // What the cluster does not answer for now is asked for with the next renewal.
+        // Kinds for which the cluster gives no answer now are asked for with the next renewal.
         let mut served = HashMap::new();
         for kind in kinds {
             let is_any = kind.kind == "*" || kind.group == "*";
@@ -139,7 +143,7 @@ impl Rights {
         Roles::needed(&description, served).questions()
     }
 
-    /// How a read may be answered, if that is known without asking.
+    /// Returns how a read may be answered, if that is known without asking.
     pub(crate) fn known(&self, kind: &Kind, place: Place<'_>) -> Option<Permit> {
         if !self.acting.is_granted()? {
             return Some(Permit::Denied(Question::impersonate(&self.account)));
@@ -158,7 +162,7 @@ impl Rights {
         Some(permit)
     }
 
-    /// How a read may be answered; asks the API server where it has to.
+    /// Returns how a read may be answered; asks the API server if necessary.
     pub(crate) async fn permit(&self, kind: &Kind, place: Place<'_>) -> Result<Permit, Unanswered> {
         if self.acting.ask().await.is_none() {
             return Err(Unanswered::Acting(self.account.clone()));
@@ -180,7 +184,8 @@ impl Rights {
         permit.map_err(|question| Unanswered::Question { account, question })
     }
 
-    /// Whether a scope may be watched: listed, too. None where that was not asked yet, or could not be.
+    /// Returns whether a scope may be watched, which includes a list. `None` if that was not asked
+    /// yet, or could not be.
     pub(crate) fn may_watch(&self, kind: &Kind, scope: &Scope) -> Option<bool> {
         if !self.acting.is_granted()? {
             return Some(false);
@@ -196,8 +201,8 @@ impl Rights {
         }
     }
 
-    /// Whether objects of a kind may be patched, in a namespace and of a name. None where that was not answered, or the kind is not
-    /// served.
+    /// Returns whether objects of a kind may be patched, in a namespace and with a name. `None` if
+    /// the question has no answer, or the kind is not served.
     pub(crate) fn may_patch(
         &self,
         kind: &Kind,
@@ -209,8 +214,8 @@ impl Rights {
         may.ok().map(|may| may.is_ok())
     }
 
-    /// Asks whether objects of kinds may be patched, in a namespace and of a name. Returns whether all was answered; of a kind that
-    /// is not served nothing is asked.
+    /// Asks whether objects of kinds may be patched, in a namespace and with a name. Returns
+    /// whether all questions were answered; kinds that are not served are not asked for.
     pub(crate) async fn ask_patches(
         &self,
         places: &[(Kind, Option<String>, Option<String>)],
@@ -237,17 +242,18 @@ impl Rights {
         self.acting.ask().await;
         let mut questions = Vec::new();
         for (kind, scope) in scopes {
-            // A kind that is not served is asked for when it is.
+            // A kind that is not served is asked for once it is served.
             let Ok(Some(resource)) = self.own.resolve(kind).await else { continue };
             let (namespace, name) = (scope.namespace.as_deref(), scope.name.as_deref());
-            // The answer for a part takes rights to the whole into account.
+            // The answer for a narrow scope takes wider rights into account.
             let of = |verb| Question::of(&resource, verb, namespace, name);
             questions.extend(LIST.map(of));
         }
         self.ask(&questions).await;
     }
 
-    /// Notes that the API server has refused something, so that the answer is renewed with the others.
+    /// Records that the API server has refused a request, so that the answer is renewed with the
+    /// others.
     pub(crate) fn relies_on(&self, refused: &Question) {
         let mut answers = self.answers.write();
         answers.known.insert(refused.clone(), Told::now(Answer::Denied));
@@ -255,7 +261,8 @@ impl Rights {
         answers.settle();
     }
 
-    /// Has an answer to whether objects of a kind of the core group may be listed and watched.
+    /// Stores an answer to the questions whether objects of a kind of the core group may be listed
+    /// and watched.
     #[cfg(test)]
     pub(crate) fn tell(&self, kind: &str, namespace: Option<&str>, is_allowed: bool) {
         self.acting.tell(true);
@@ -266,7 +273,7 @@ impl Rights {
         self.answers.write().known.extend(told);
     }
 
-    /// Asks what is not known yet.
+    /// Asks the questions that have no answer yet.
     async fn ask(&self, questions: &[Question]) {
         let unknown: Vec<Question> = {
             let answers = self.answers.read();
@@ -285,7 +292,9 @@ impl Rights {
         answers.settle();
     }
 
-    /// What other processors with the same account were told: the former version of this one is such. It is renewed with theirs.
+    /// Splits questions into those that were answered for other processors with the same account,
+    /// such as the former version of this one, and the open ones. Shared answers are renewed
+    /// together.
     fn told_to_others(&self, questions: Vec<Question>) -> (Vec<(Question, Told)>, Vec<Question>) {
         let all: Vec<Arc<Self>> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
         let is_other =
@@ -317,7 +326,7 @@ impl Rights {
     }
 
     async fn answer(&self, question: Question) -> (Question, Answer) {
-        // It is never closed.
+        // The semaphore is never closed.
         let _permit = self.asking.acquire().await;
         let body = question.review(&self.account);
         let answer = match self
@@ -337,8 +346,8 @@ impl Rights {
         (question, answer)
     }
 
-    /// Asks again what is stale, and what is needed by now. Where the API server does not answer, the former answer stands. Says
-    /// whether one differs.
+    /// Asks the stale questions again, and the needed ones that were never asked. If the API server
+    /// does not answer, the previous answer stays. Returns whether an answer has changed.
     pub(super) async fn renew(&self, stale: Stale, fresh: &mut Fresh) -> Renewed {
         let needed = self.needed().await;
         let questions = self.answers.read().stale(stale, &needed);

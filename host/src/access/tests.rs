@@ -13,19 +13,20 @@ use crate::{
     store::Scope,
 };
 
-/// Answers reviews from a table, and all else from the API in memory.
+/// Answers reviews from a table, and all other requests from the API in memory.
 #[derive(Clone, Default)]
 struct Judge(Arc<Mutex<Table>>);
 
 #[derive(Default)]
 struct Table {
-    /// `verb resource[.group]`, then, where it is no more than that, `namespace` or `namespace/name`.
+    /// Rights as `verb resource[.group]`, followed by `namespace` or `namespace/name` if limited to
+    /// it.
     allowed: Vec<&'static str>,
     reviews: Vec<serde_json::Value>,
     is_away: bool,
 }
 
-/// What is allowed and read, and the permit, or what is missing for it.
+/// A case's name, the rights, the read, and the permit or the missing right.
 type Case = (&'static str, &'static [&'static str], Place<'static>, Result<Permit, &'static str>);
 
 const ALL_OF_PODS: [&str; 3] = ["get pods", "list pods", "watch pods"];
@@ -98,7 +99,8 @@ fn scene() -> (EmbeddedApi, Judge, Access) {
     (api, judge, access)
 }
 
-/// Of a processor that reconciles config maps, reads pods and writes services.
+/// Returns the description of a processor that reconciles config maps, reads pods and writes
+/// services.
 fn painter() -> Arc<Description> {
     let mut description =
         description(whole(v1("", "ConfigMap")), vec![fields(whole(v1("", "Pod")), &["spec"])]);
@@ -248,7 +250,8 @@ async fn what_is_declared_and_not_allowed_is_missing() {
     assert!(!rights.missing().iter().any(|line| line.contains("create events")));
 }
 
-/// What is renewed until the time comes, in milliseconds.
+/// Returns the rights that have changed after the first renewal that changes any, or none once the
+/// time is over, in milliseconds.
 async fn renewed(access: &Access, within: u64) -> Vec<Arc<Rights>> {
     let mut renewals = access.renewals();
     let next = async {
