@@ -1,10 +1,11 @@
-//! What a processor may write: what its description declares, as questions.
+//! The writes that a processor's description declares, as questions.
 //!
-//! A description is checked once, when the processor is loaded ([`Grant::new`]); from then on every write of an outcome is asked
-//! of the grant. A question names what it wants, the answer is what it may have or [`Denied`], whose message names what would have
-//! been accepted. Reads are asked of [`crate::view`].
+//! A description is checked once, when the processor is loaded ([`Grant::new`]); from then on every
+//! write of an outcome is checked against the grant. A question names the wanted write; the answer
+//! is the rules that allow it, or [`Denied`], whose message names what would have been accepted.
+//! Reads are checked by [`crate::view`].
 //!
-//! Pure: no I/O, no clock. Cutting the declaration down to what a `ServiceAccount` may do is not done here.
+//! Pure: no I/O, no clock. Does not cut the declaration down to the rights of a `ServiceAccount`.
 
 use std::{
     fmt::{self, Display},
@@ -35,7 +36,7 @@ pub(crate) use within::Outside;
 #[cfg(test)]
 mod tests;
 
-/// What a description declares.
+/// The parsed declarations of a description.
 #[derive(Debug)]
 pub struct Grant {
     reconcilers: Vec<Reconciled>,
@@ -50,7 +51,7 @@ pub struct Reconciled {
     pub name: String,
     /// The objects.
     pub of: Declared,
-    /// The finalizers that it may hold on them.
+    /// The finalizers that the reconciler may hold on these objects.
     pub finalizers: Vec<String>,
 }
 
@@ -58,11 +59,11 @@ pub struct Reconciled {
 struct Rule {
     of: Declared,
     verbs: Verbs,
-    /// Limits apply and patch; empty: not limited.
+    /// The fields that apply and patch may write; empty: all fields.
     fields: Vec<Path>,
 }
 
-/// The rules by which something may be written. Cheap to clone.
+/// The rules that allow a write. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Writable {
     rules: Vec<Arc<Rule>>,
@@ -75,43 +76,43 @@ pub enum Invalid {
     /// A path, selector or name that does not parse.
     #[error("`{place}`: `{value}`: {reason}")]
     Malformed {
-        /// Where in the description: `reads[2].labels`.
+        /// The place in the description: `reads[2].labels`.
         place: String,
-        /// What stands there.
+        /// The value at that place.
         value: String,
-        /// What is wrong with it.
+        /// The reason why the value is malformed.
         reason: String,
     },
-    /// Something that a later version of the host will do.
+    /// A cluster other than the home cluster, which a later version of the host will support.
     #[error(
         "`{place}`: cluster `{cluster}`: only the home cluster \"\" is supported by this version of the host"
     )]
     OtherCluster {
-        /// Where in the description.
+        /// The place in the description.
         place: String,
         /// The cluster's name.
         cluster: String,
     },
 }
 
-/// Something that the description does not declare.
+/// A write or event that the description does not declare.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{wanted} is not declared; {accepted}")]
 pub struct Denied {
-    /// What was asked for.
+    /// The write or object that was asked for, in words.
     wanted: String,
-    /// What would have been accepted.
+    /// The declarations that would have been accepted, in words.
     accepted: String,
-    /// What of it is not declared; of what an event is to be on, `CREATE`.
+    /// The verbs that are not declared; `CREATE` for the object of an event.
     missing: Verbs,
-    /// The kind of what was asked for.
+    /// The kind of the object that was asked for.
     pub(crate) kind: Box<Kind>,
 }
 
 // === impl Denied ===
 
 impl Denied {
-    /// The first verb that is not declared, as a declaration has it.
+    /// Returns the first verb that is not declared, as a declaration names it.
     pub(crate) fn verb(&self) -> &'static str {
         text::names(self.missing).next().unwrap_or_default()
     }
@@ -120,7 +121,7 @@ impl Denied {
 // === impl Grant ===
 
 impl Grant {
-    /// Parses all that a description declares.
+    /// Parses the declarations of a description.
     pub fn new(description: &Description) -> Result<Self, Invalid> {
         let mut reconcilers = Vec::new();
         for (index, reconciler) in description.reconcilers.iter().enumerate() {
@@ -162,12 +163,13 @@ impl Grant {
         Ok(Self { reconcilers, reads, writes })
     }
 
-    /// The reconciler of that name.
+    /// Returns the reconciler of that name, if any.
     pub fn reconciler(&self, name: &str) -> Option<&Reconciled> {
         self.reconcilers.iter().find(|reconciler| reconciler.name == name)
     }
 
-    /// The rules by which one object may be written with all of these verbs; each verb may come from another rule.
+    /// Returns the rules by which one object may be written with all of these verbs; each verb may
+    /// come from another rule.
     pub fn may_write(&self, verbs: Verbs, wanted: &ObjectRef) -> Result<Writable, Denied> {
         let rules = self
             .writes
@@ -178,7 +180,7 @@ impl Grant {
         self.write(rules, verbs, || display_ref(wanted), &wanted.kind)
     }
 
-    /// The rules by which all objects of a selection may be deleted.
+    /// Returns the rules by which all objects of a selection may be deleted.
     pub fn may_prune(&self, wanted: &Selection) -> Result<Writable, Denied> {
         let labels = LabelSelector::parse(&wanted.labels);
         let covers =
@@ -209,7 +211,8 @@ impl Grant {
         Ok(Writable { rules })
     }
 
-    /// Whether an object is among those that the processor has to do with, so that an event may be put on it.
+    /// Fails unless the object is one that the processor reconciles, reads or writes, so that an
+    /// event may be put on it.
     pub fn may_mention(&self, wanted: &ObjectRef) -> Result<(), Denied> {
         let known = self
             .readable()
@@ -230,7 +233,7 @@ impl Grant {
         })
     }
 
-    /// Whether objects of a kind are declared at all, to be read, reconciled or written.
+    /// Returns whether objects of a kind are declared at all, to be read, reconciled or written.
     pub(crate) fn names(&self, kind: &Kind) -> bool {
         let writes = self.writes.iter().map(|rule| &rule.of);
         self.readable().chain(writes).any(|declared| declared.is_of(kind))
@@ -244,7 +247,7 @@ impl Grant {
 // === impl Writable ===
 
 impl Writable {
-    /// The first field of a manifest that no rule with this verb lets be written, if there is one.
+    /// Returns the first field of a manifest that no rule with this verb lets be written, if any.
     pub(crate) fn outside(&self, verb: Verbs, fields: &Value) -> Option<Outside> {
         if self.is_unlimited(verb) {
             return None;
@@ -252,19 +255,19 @@ impl Writable {
         outside(fields, self.with(verb).flat_map(|rule| &rule.fields))
     }
 
-    /// Whether a rule with this verb lets every field be written.
+    /// Returns whether a rule with this verb lets every field be written.
     pub(crate) fn is_unlimited(&self, verb: Verbs) -> bool {
         self.with(verb).any(|rule| rule.fields.is_empty())
     }
 
-    /// Whether a path lies within what may be written.
+    /// Returns whether a rule, with any verb, lets a path be written.
     pub(crate) fn allows(&self, path: &Path) -> bool {
         self.rules.iter().any(|rule| {
             rule.fields.is_empty() || rule.fields.iter().any(|field| field.covers(path))
         })
     }
 
-    /// The paths that may be written, for messages.
+    /// Returns the paths that may be written, for messages.
     pub(crate) fn accepted_fields(&self) -> String {
         accepted(
             "fields",
@@ -272,17 +275,17 @@ impl Writable {
         )
     }
 
-    /// Whether every object of that name may be written, whatever its labels and fields.
+    /// Returns whether a rule with this verb has no condition on labels and fields.
     pub(crate) fn unconditional(&self, verb: Verbs) -> bool {
         self.with(verb).any(|rule| rule.of.unconditional())
     }
 
-    /// Whether an object with these labels and fields may be written.
+    /// Returns whether a rule with this verb holds for an object with these labels and fields.
     pub(crate) fn holds(&self, verb: Verbs, object: &Value) -> bool {
         self.with(verb).any(|rule| rule.of.holds(object))
     }
 
-    /// The declarations, for messages.
+    /// Returns the declarations, for messages.
     pub(crate) fn accepted(&self) -> String {
         accepted("writes", self.rules.iter().map(ToString::to_string))
     }

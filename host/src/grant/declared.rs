@@ -21,12 +21,12 @@ pub struct Declared {
     namespace: Option<String>,
     name: Option<String>,
     labels: LabelSelector,
-    /// As it was written.
+    /// The label selector as it was written.
     shown_labels: String,
     matching: Vec<(Path, String)>,
 }
 
-/// What stands for every kind of a group, for every group, and in `matching` for any value.
+/// The wildcard for every kind of a group, for every group, and in `matching` for any value.
 pub(crate) const ANY: &str = "*";
 
 impl Declared {
@@ -69,12 +69,12 @@ impl Declared {
         })
     }
 
-    /// Whether it declares objects of a kind.
+    /// Returns whether the selection is of a kind.
     pub(crate) fn is_of(&self, kind: &Kind) -> bool {
         matches_kind(&self.kind, kind)
     }
 
-    /// Whether the object is in the selection as far as kind and names tell.
+    /// Returns whether the object is in the selection as far as kind and names tell.
     pub fn could_hold(&self, object: &ObjectRef) -> bool {
         object.cluster.is_empty()
             && matches_kind(&self.kind, &object.kind)
@@ -85,21 +85,23 @@ impl Declared {
             && self.name.as_ref().is_none_or(|name| *name == object.name)
     }
 
-    /// Whether kind and names tell all.
+    /// Returns whether kind and names alone decide: there is no condition on labels and fields.
     pub(crate) fn unconditional(&self) -> bool {
         self.labels.is_empty() && self.matching.is_empty()
     }
 
-    /// Whether an object of a fitting kind and name has the labels and fields of the selection.
+    /// Returns whether an object of a fitting kind and name has the labels and fields of the
+    /// selection.
     pub(crate) fn holds(&self, object: &Value) -> bool {
         self.labels.matches_object(object)
             && self.matching.iter().all(|(path, wanted)| path.holds(object, wanted))
     }
 
-    /// Whether every object of `narrower` is in this selection, as far as can be told from the two alone: labels and matching
-    /// of this one must stand in the other too. `labels` are those of `narrower`.
+    /// Returns whether every object of `narrower` is in this selection, as far as the two
+    /// selections alone tell: the labels and the matching of this one must stand in `narrower` too.
+    /// `labels` are those of `narrower`.
     pub(crate) fn covers(&self, narrower: &Selection, labels: &LabelSelector) -> bool {
-        // What is quickly told comes first: most declarations are of another kind.
+        // The cheapest checks come first: most declarations are of another kind.
         narrower.cluster.is_empty()
             && matches_kind(&self.kind, &narrower.kind)
             && self
@@ -130,7 +132,7 @@ impl Display for Declared {
 }
 
 pub(crate) fn matches_kind(declared: &Kind, kind: &Kind) -> bool {
-    // The name comes first: it tells most kinds apart.
+    // The kind's name comes first: it tells most kinds apart.
     (declared.kind == kind.kind || declared.kind == ANY)
         && (declared.group == kind.group || declared.group == ANY)
         && (declared.version == kind.version || declared.version == ANY || declared.group == ANY)

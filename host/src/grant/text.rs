@@ -1,10 +1,10 @@
-//! How kinds, objects and verbs are named in messages.
+//! The names of kinds, objects and verbs in messages.
 
 use std::fmt::{self, Display};
 
 use crate::contract::{Kind, ObjectRef, Selection, Verbs};
 
-/// The names of verbs, as a declaration has them.
+/// Returns the names of verbs, as a declaration spells them.
 pub(crate) fn names(verbs: Verbs) -> impl Iterator<Item = &'static str> {
     let names = [
         (Verbs::CREATE, "create"),
@@ -21,7 +21,7 @@ pub(crate) fn display_verbs(verbs: Verbs) -> String {
     if held.is_empty() { "no verb".to_owned() } else { held.join(", ") }
 }
 
-/// `ConfigMap v1`, `VirtualService networking.istio.io/v1`.
+/// Formats a kind: `ConfigMap v1`, `VirtualService networking.istio.io/v1`.
 pub(crate) fn display_kind(kind: &Kind) -> String {
     match kind.group.as_str() {
         "" => format!("{} {}", kind.kind, kind.version),
@@ -29,7 +29,7 @@ pub(crate) fn display_kind(kind: &Kind) -> String {
     }
 }
 
-/// A kind with namespace and name.
+/// Formats a kind with namespace and name.
 pub(crate) fn display_ref(object: &ObjectRef) -> String {
     let place = object
         .namespace
@@ -71,7 +71,7 @@ pub(crate) fn write_place(
 }
 
 pub(crate) fn accepted(what: &str, all: impl Iterator<Item = String>) -> String {
-    /// Longer lists help nobody.
+    /// The maximum number of declarations that a message lists: longer lists are of no use.
     const SHOWN: usize = 10;
     let mut all: Vec<String> = all.collect();
     all.dedup();

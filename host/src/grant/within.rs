@@ -1,4 +1,4 @@
-//! Whether all that a manifest holds lies within a set of paths.
+//! The check that all fields of a manifest lie within a set of paths.
 
 use std::fmt::Write;
 
@@ -6,28 +6,28 @@ use serde_json::Value;
 
 use crate::path::{Path, Segment};
 
-/// Steps of paths that one manifest is compared with, some milliseconds' worth. Thousands of declared paths and an object of a hundred
-/// thousand fields would take seconds.
+/// The maximum number of path steps that one manifest is compared with, some milliseconds' worth.
+/// Thousands of declared paths and an object of a hundred thousand fields would take seconds.
 const STEPS: usize = 4_000_000;
 
-/// A place in a manifest.
+/// A place in a manifest at which the check failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
-    /// None of the paths covers it.
+    /// A field that no path covers.
     Field(String),
-    /// All that comes from here on was not compared: there are too many fields and paths.
+    /// A field from which on nothing was compared: there are too many fields and paths.
     NotCompared(String),
 }
 
-/// The walk through a manifest.
+/// The state of the walk through a manifest.
 struct Walk {
-    /// Where it is.
+    /// The current place in the manifest.
     place: String,
     steps_left: usize,
 }
 
-/// The first place in `fields` that none of the paths covers, if there is one. The key by which a path selects a list's
-/// element may be sent along.
+/// Returns the first place in `fields` that no path covers, if any. The key by which a path selects
+/// a list's element may be sent along.
 pub(super) fn outside<'a>(
     fields: &Value,
     allowed: impl IntoIterator<Item = &'a Path>,
@@ -41,7 +41,7 @@ pub(super) fn outside<'a>(
     Some(if steps_left > 0 { Outside::Field(place) } else { Outside::NotCompared(place) })
 }
 
-/// Whether something is outside; `at` then says where.
+/// Returns whether a field is outside of the paths; `at` then holds its place.
 fn walk(value: &Value, allowed: &[&[Segment]], at: &mut Walk) -> bool {
     if allowed.iter().any(|path| path.is_empty()) {
         return false;
@@ -85,7 +85,7 @@ fn item_outside(item: &Value, allowed: &[&[Segment]], at: &mut Walk) -> bool {
 // === impl Walk ===
 
 impl Walk {
-    /// Whether one more place may be compared with so many paths.
+    /// Returns whether one more place may be compared with so many paths, and counts the steps.
     fn can_compare(&mut self, paths: usize) -> bool {
         self.steps_left = self.steps_left.saturating_sub(paths);
         self.steps_left > 0
