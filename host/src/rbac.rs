@@ -1,7 +1,8 @@
-//! The Roles that a processor needs, from its description: what the `ServiceAccount` of a processor must be allowed so that all
-//! that is declared can be done, and no more.
+//! The Roles that a processor needs, derived from its description: the rights with which the
+//! `ServiceAccount` of a processor can do all that is declared, and no more.
 //!
-//! Pure: no I/O, no clock. The verbs are those of the requests that the host sends on a processor's behalf.
+//! Pure: no I/O, no clock. The verbs are those of the requests that the host sends on a processor's
+//! behalf.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,26 +18,27 @@ mod tests;
 const GROUP: &str = "rbac.authorization.k8s.io";
 const READ: [&str; 3] = ["get", "list", "watch"];
 const WATCH: [&str; 2] = ["list", "watch"];
-/// Where events on objects without a namespace live.
+/// The namespace of events on cluster-scoped objects.
 const EVENTS_OF_CLUSTER: &str = "default";
-/// In a declaration and in a rule: all.
+/// The wildcard in a declaration and in a rule.
 const ANY: &str = "*";
 
-/// How a kind is served, as far as it is known.
+/// The way in which a kind is served, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Served {
     /// The name in URLs.
     pub plural: String,
-    /// Whether its objects live in namespaces.
+    /// True if its objects live in namespaces.
     pub namespaced: bool,
-    /// Whether it has the subresource `status`.
+    /// True if it has the subresource `status`.
     pub status: bool,
 }
 
 // === impl Served ===
 
 impl Served {
-    /// Of kind `*`, which stands for many: what some of them need.
+    /// Returns the properties of kind `*`, which stands for many kinds: those that need the most
+    /// rights.
     pub fn of_any() -> Self {
         Self { plural: ANY.to_owned(), namespaced: true, status: true }
     }
@@ -49,31 +51,33 @@ impl From<&Resource> for Served {
     }
 }
 
-/// What is allowed, by where: in one namespace, or (none) in all and outside of them.
+/// The rights by namespace; under the key `None` those for all namespaces and for cluster-scoped
+/// objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roles(BTreeMap<Option<String>, BTreeSet<Allowed>>);
 
-/// One thing that is allowed. The order is that in which rules are printed.
+/// A right: one verb on a resource. The order is that in which rules are printed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Allowed {
     group: String,
-    /// With the subresource: `pods/eviction`.
+    /// The resource with its subresource: `pods/eviction`.
     resource: String,
-    /// None: every object.
+    /// The object's name; `None`: every object.
     name: Option<String>,
     verb: &'static str,
 }
 
-/// One rule of a role: the verbs that hold for all of these resources and names.
+/// A rule of a role: the verbs that hold for all of these resources and names.
 type Rule = (String, BTreeSet<String>, BTreeSet<String>, Vec<&'static str>);
 
 // === impl Roles ===
 
 impl Roles {
-    /// All that a description may be used for. `served` says how its kinds are served.
+    /// Returns the roles for all that a description declares. `served` says how its kinds are
+    /// served.
     pub fn of(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
         let mut roles = Self::needed(description, &served);
-        // Without an object that is reconciled, nothing is ever said of others.
+        // Without a reconciled object there are no runs, and so no events on other objects.
         if !description.reconcilers.is_empty() {
             let read = description.reads.iter();
             for of in read.chain(description.writes.iter().map(|rule| &rule.of)) {
@@ -84,8 +88,8 @@ impl Roles {
         roles
     }
 
-    /// The same without the events on objects that it reads or writes and does not reconcile: a processor that makes none of those
-    /// lacks nothing without them.
+    /// Returns the same roles without the events on objects that the processor reads or writes and
+    /// does not reconcile: a processor that makes no such events lacks nothing without them.
     pub fn needed(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
         let mut roles = Self::default();
         for reconciler in &description.reconcilers {
@@ -101,7 +105,8 @@ impl Roles {
         roles
     }
 
-    /// What is reconciled is read, its status and finalizers are written, and events are put on it.
+    /// Allows reading the reconciled objects, writing their status and finalizers, and putting
+    /// events on them.
     fn reconcile(&mut self, reconciler: &Reconciler, served: &Served) {
         let of = &reconciler.of;
         self.allow(of, served, "", &READ);
@@ -114,7 +119,8 @@ impl Roles {
         self.events(of, served);
     }
 
-    /// Events on objects. They are made, and counted when they come again; their names are not known beforehand.
+    /// Allows events on objects. Events are created, and patched when they occur again; their names
+    /// are not known beforehand.
     fn events(&mut self, of: &Selection, served: &Served) {
         let namespace =
             if served.namespaced { of.namespace.clone() } else { Some(EVENTS_OF_CLUSTER.into()) };
@@ -131,11 +137,12 @@ impl Roles {
         } else if verbs.contains(Verbs::CREATE) {
             self.allow(of, served, "", &["create"]);
         }
-        // What is written is watched, so that it can be mended.
+        // Written objects are watched, so that changes by others can be undone.
         self.allow(of, served, "", &WATCH);
         let looked_at = Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE | Verbs::EVICT;
         let others: [(Verbs, &str, &[&'static str]); 5] = [
-            // An object that is not watched yet, or was changed by others meanwhile, is read before or after it is written.
+            // An object that is not watched yet, or was changed by others meanwhile, is read before
+            // or after it is written.
             (looked_at, "", &["get"]),
             (Verbs::UPDATE, "", &["patch"]),
             (Verbs::DELETE, "", &["delete"]),
@@ -170,7 +177,7 @@ impl Roles {
         self.0.entry(namespace).or_default().insert(allowed);
     }
 
-    /// Drops what is allowed by something wider too.
+    /// Drops the rights that a wider right includes.
     fn drop_covered(&mut self) {
         let all = self.0.clone();
         for (namespace, allowed) in &mut self.0 {
@@ -187,7 +194,7 @@ impl Roles {
         self.0.retain(|_, allowed| !allowed.is_empty());
     }
 
-    /// What must be asked to know whether an account has all of it.
+    /// Returns the questions that tell whether an account has all of these rights.
     pub fn questions(&self) -> Vec<Question> {
         let of_place = self.0.iter().flat_map(|(namespace, allowed)| {
             allowed.iter().map(move |one| Question {
@@ -201,7 +208,7 @@ impl Roles {
         of_place.collect()
     }
 
-    /// The roles as objects, each with its binding if there is somebody to bind it to.
+    /// Returns the roles as objects, each with its binding if there is an account to bind it to.
     pub fn objects(&self, processor: &str, account: Option<&Account>) -> Vec<Value> {
         let name = format!("mortise-{processor}");
         let mut objects = Vec::new();
@@ -234,10 +241,10 @@ impl Allowed {
         Self { group: group.to_owned(), resource: resource.to_owned(), name, verb }
     }
 
-    /// Whether all that the other allows is allowed by this one, where both hold.
+    /// Returns whether this right includes the other one, where both hold.
     fn covers(&self, other: &Self) -> bool {
         let group = self.group == other.group || self.group == ANY;
-        // `*` stands for all resources with all that is below them, `*/status` for the status of all.
+        // `*` stands for all resources with their subresources, `*/status` for the status of all.
         let below = |resource: &str| resource.split_once('/').map(|(_, below)| below.to_owned());
         let is_of_any = self.resource.starts_with("*/");
         let resource = self.resource == ANY
@@ -248,7 +255,8 @@ impl Allowed {
     }
 }
 
-/// As few rules as say it: names with the same verbs together, then resources with the same verbs and names.
+/// Returns the fewest rules that express the rights: names with the same verbs are put together,
+/// then resources with the same verbs and names.
 fn rules(allowed: &BTreeSet<Allowed>) -> Vec<Rule> {
     let mut verbs: BTreeMap<(&str, &str, Option<&str>), Vec<&'static str>> = BTreeMap::new();
     for one in allowed {

@@ -47,7 +47,7 @@ fn description(
     }
 }
 
-/// Config maps have no status, zones no namespace.
+/// Returns how a kind is served: config maps have no status, zones no namespace.
 fn served(kind: &Kind) -> Served {
     Served {
         plural: format!("{}s", kind.kind.to_lowercase()),
@@ -60,7 +60,7 @@ fn objects(description: &Description, account: Option<&Account>) -> Vec<Value> {
     Roles::of(description, served).objects(&description.name, account)
 }
 
-/// The rules, each in one line, under the role that holds them.
+/// Returns the rules, each in one line, prefixed with the namespace of the role that holds them.
 fn text(description: &Description) -> Vec<String> {
     let mut lines = Vec::new();
     for role in objects(description, None) {
@@ -291,19 +291,19 @@ const KINDS: [&str; 4] = ["ConfigMap", "Pod", "Widget", "Zone"];
 const VERBS: [&str; 7] = ["get", "list", "watch", "create", "patch", "delete", "update"];
 const SUBRESOURCES: [&str; 3] = ["", "status", "eviction"];
 
-/// A request as the API server asks whether it is allowed.
+/// A request that the authorizer decides on.
 #[derive(Debug, Clone, PartialEq)]
 struct Asked {
     group: String,
     resource: String,
     verb: &'static str,
-    /// None: of all namespaces, or of what has none.
+    /// The namespace; `None`: all namespaces, or a cluster-scoped resource.
     namespace: Option<&'static str>,
-    /// None: a list without a name, or a POST.
+    /// The object's name; `None`: a list without a name, or a POST.
     name: Option<&'static str>,
 }
 
-/// As the authorizer of Kubernetes decides.
+/// Returns whether a request is allowed, as the authorizer of Kubernetes decides it.
 fn is_allowed(roles: &[Value], asked: &Asked) -> bool {
     roles.iter().any(|role| {
         let namespace = role["metadata"]["namespace"].as_str();
@@ -325,7 +325,7 @@ fn is_allowed(roles: &[Value], asked: &Asked) -> bool {
     })
 }
 
-/// Whether a declaration needs it, said without regard to how roles are made.
+/// Returns whether a declaration needs the request, computed without regard to how roles are made.
 fn is_needed(description: &Description, asked: &Asked) -> bool {
     let (plural, below) = asked.resource.split_once('/').unwrap_or((&asked.resource, ""));
     let is_of = |of: &Selection| {
@@ -374,7 +374,7 @@ fn is_needed(description: &Description, asked: &Asked) -> bool {
     says || reconciles || writes || (reads && description.reads.iter().any(selects))
 }
 
-/// Every request that there is in a small world.
+/// Returns every request of a small world.
 fn requests() -> Vec<Asked> {
     let mut all = Vec::new();
     let resources = KINDS.iter().flat_map(|name| {
