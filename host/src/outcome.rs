@@ -1,11 +1,13 @@
-//! What a processor returned, checked against its grant: outcome → [`Plan`].
+//! The check of an outcome against its processor's grant: outcome → [`Plan`].
 //!
-//! An outcome is refused whole or becomes a plan that `write` carries out. The message of a refusal names the object and the
-//! field.
+//! An outcome is refused whole or becomes a plan that `write` carries out. The message of a refusal
+//! names the object and the field.
 //!
-//! *Guarantees*: every object in a plan has a name and a declared kind; what it holds lies within the declared fields; nothing
-//! stands in it twice; its owners are known to exist or stand in the plan. *Assumptions*: what is asked of the live object
-//! (labels of what is patched or deleted, owners made by this very plan) is checked by the writer.
+//! *Guarantees*: every object in a plan has a name and a declared kind; its fields lie within the
+//! declared fields; no list holds an object twice, and no object of `apply` is also patched,
+//! evicted or deleted; its owners are known to exist or stand in the plan. *Assumptions*:
+//! conditions on the live object (labels of patched or deleted objects, uids of owners that this
+//! very plan creates) are checked by the writer.
 //!
 //! Pure: no I/O, no clock.
 
@@ -39,38 +41,40 @@ mod tests;
 /// The checked list of writes made from an outcome.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The finalizers wanted now; none: as they are.
+    /// The finalizers wanted now; `None`: they stay as they are.
     pub finalizers: Option<Finalizers>,
-    /// In the order of writing: by class, within a class as given.
+    /// The objects to apply, in the order of writing: by class, within a class as given.
     pub apply: Vec<Manifest>,
-    /// Parts of objects of others.
+    /// The patches: parts of objects of others.
     pub patch: Vec<Manifest>,
-    /// Pods to be evicted.
+    /// The pods to be evicted.
     pub evict: Vec<Deletion>,
-    /// Objects to be deleted.
+    /// The objects to be deleted.
     pub delete: Vec<Deletion>,
-    /// What of former applies is to go.
+    /// The selections to prune: matching objects that were applied before and are not in `apply`
+    /// any more are deleted.
     pub prune: Vec<Prune>,
-    /// What stands under `status`.
+    /// The value of the field `status`, if it is written.
     pub status: Option<Value>,
-    /// What is to be said.
+    /// The events to be written.
     pub events: Vec<Event>,
-    /// When to be called again.
+    /// The time of the next call.
     pub requeue: PlannedRequeue,
-    /// It only tells how it went: what it does not hold is not given up.
+    /// True if the plan only reports how a run went: objects that it does not hold are not given
+    /// up.
     pub(crate) is_report: bool,
 }
 
-/// [`contract::Requeue`], by default by default.
+/// A [`contract::Requeue`] whose default is [`Requeue::ByDefault`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedRequeue(pub Requeue);
 
 /// The finalizers of the reconciled object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finalizers {
-    /// To be there.
+    /// The finalizers that are to be there.
     pub wanted: Vec<String>,
-    /// Declared by the reconciler, and not to be there.
+    /// The finalizers that the reconciler declares and that are not to be there.
     pub released: Vec<String>,
 }
 
@@ -79,21 +83,24 @@ pub struct Finalizers {
 pub struct Manifest {
     /// The object.
     pub to: ObjectRef,
-    /// Its place in the order.
+    /// The class, which gives the place in the order.
     pub class: Class,
-    /// What is sent: JSON with apiVersion, kind and name, and a namespace where the kind has one.
+    /// The JSON to send, with `apiVersion`, kind and name, and a namespace if the kind has one.
     pub object: Value,
-    /// Whether an object that exists is left alone.
+    /// True if an object that exists is left alone.
     pub create_only: bool,
-    /// Whether `object` holds the uid that the run has read: what has gone since is not to be made again from what was read.
+    /// True if `object` holds the uid that the run has read: an object that is gone since is not
+    /// created again from what was read.
     pub pinned: bool,
-    /// Sent when the object is made, left alone afterwards.
+    /// The fields that are sent when the object is created and left alone afterwards.
     pub leave: Vec<Path>,
-    /// Removed, whoever owns them.
+    /// The fields that are removed, whoever owns them.
     pub absent: Vec<Path>,
-    /// Owners without uid, which this plan makes: index in `metadata.ownerReferences` and the object.
+    /// The owners without uid that this plan creates: index in `metadata.ownerReferences` and the
+    /// object.
     pub(crate) made_owners: Vec<(usize, ObjectRef)>,
-    /// Must hold of the live object, where the declaration asks for labels or fields.
+    /// The rules that the live object must match, if the declaration has conditions on labels or
+    /// fields.
     pub(crate) within: Option<Writable>,
 }
 
@@ -102,52 +109,54 @@ pub struct Manifest {
 pub struct Deletion {
     /// The object.
     pub of: ObjectRef,
-    /// Only the one with this uid.
+    /// The uid of the only object that may be deleted; `None`: any.
     pub uid: Option<String>,
-    /// What becomes of its dependents.
+    /// The policy for its dependents.
     pub propagation: Propagation,
-    /// Seconds; none: the kind's default.
+    /// The grace period in seconds; `None`: the kind's default.
     pub grace_period: Option<u32>,
-    /// Must hold of the live object.
+    /// The rules that the live object must match, if the declaration has conditions on labels or
+    /// fields.
     pub(crate) within: Option<Writable>,
 }
 
-/// What of former applies is to go.
+/// A selection of objects to prune.
 #[derive(Debug)]
 pub struct Prune {
-    /// As the processor gave it.
+    /// The selection as the processor gave it.
     pub of: contract::Selection,
-    /// Its `labels`.
+    /// The parsed `labels` of the selection.
     pub(crate) labels: crate::labels::LabelSelector,
-    /// Its `matching`.
+    /// The parsed `matching` of the selection.
     pub(crate) matching: Vec<(Path, String)>,
 }
 
-/// An event.
+/// An event to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// None: on the reconciled object.
+    /// The object that the event is about; `None`: the reconciled object.
     pub on: Option<ObjectRef>,
-    /// Normal or a warning.
+    /// The type: normal or a warning.
     pub event_type: EventType,
-    /// One word.
+    /// The reason, one word.
     pub reason: String,
-    /// A sentence.
+    /// The message, a sentence.
     pub message: String,
 }
 
 /// The object that was reconciled.
 #[derive(Clone, Debug)]
 pub struct Reconciled {
-    /// Its name.
+    /// The reference to the object.
     pub reference: ObjectRef,
-    /// Itself, whole, as it was given to the processor; none when it is gone or has left the selection.
+    /// The whole object as it was given to the processor; `None` if it is gone or has left the
+    /// selection.
     pub object: Option<Value>,
 }
 
-/// What an outcome is checked against.
+/// The context that an outcome is checked against.
 pub struct Against<'a> {
-    /// What the description declares.
+    /// The processor's grant: the declarations of its description.
     pub grant: &'a Grant,
     /// The reconciler that ran.
     pub reconciler: &'a str,
@@ -155,20 +164,21 @@ pub struct Against<'a> {
     pub reconciled: &'a Reconciled,
     /// The kinds of [`kinds`] that the cluster knows.
     pub kinds: &'a Kinds,
-    /// The uid of an object that was read in this run.
+    /// Returns the uid of an object that was read in this run.
     pub read: &'a dyn Fn(&ObjectRef) -> Option<String>,
-    /// How large an outcome may be.
+    /// The maximum size of an outcome.
     pub limits: Limits,
 }
 
-/// How large an outcome may be.
+/// The maximum size of an outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of one object. Somewhat more than etcd takes (1.5 MiB), so that the API server's own message is seen near the border.
+    /// Bytes of one object. Somewhat more than etcd takes (1.5 MiB), so that the API server's own
+    /// message is seen near the limit.
     pub object: usize,
-    /// Bytes of all.
+    /// Bytes of the whole outcome.
     pub outcome: usize,
-    /// Writes and events.
+    /// The number of writes and events.
     pub entries: usize,
 }
 
@@ -187,12 +197,12 @@ impl Default for PlannedRequeue {
 // === impl Reconciled ===
 
 impl Reconciled {
-    /// Its uid, where it is there.
+    /// Returns the object's uid, if the object exists.
     pub fn uid(&self) -> Option<&str> {
         self.object.as_ref()?.pointer("/metadata/uid")?.as_str()
     }
 
-    /// Whether it is being deleted.
+    /// Returns whether the object is being deleted.
     pub(crate) fn is_deleting(&self) -> bool {
         self.object.as_ref().is_some_and(|object| {
             object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
@@ -203,7 +213,7 @@ impl Reconciled {
 // === impl Plan ===
 
 impl Plan {
-    /// Checks an outcome.
+    /// Checks an outcome and makes the plan of its writes.
     pub fn build(outcome: &Outcome, against: &Against<'_>) -> Result<Self, Invalid> {
         refuse_unsupported(outcome)?;
         against.limits.check(outcome)?;
@@ -234,7 +244,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Checks what comes with a failure: a status and events.
+    /// Checks the status and the events that come with a failure.
     pub fn build_of_failure(
         failure: &contract::Failure,
         against: &Against<'_>,
@@ -249,7 +259,8 @@ impl Plan {
         })
     }
 
-    /// What is carried out of the answer to failed writes: status, events and requeue.
+    /// Returns the part of the plan that is carried out of the answer to failed writes: status,
+    /// events and requeue.
     #[must_use]
     pub fn only_report(self) -> Self {
         let Self { status, events, requeue, .. } = self;
@@ -277,10 +288,10 @@ impl Plan {
     }
 }
 
-/// The same object in whatever version of its kind.
+/// The identity of an object, the same in every version of its kind.
 pub(crate) type Identity<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, &'a str);
 
-/// What makes two references the same object.
+/// Returns the identity of the object that a reference names.
 pub(crate) fn identity(of: &ObjectRef) -> Identity<'_> {
     (&of.cluster, &of.kind.group, &of.kind.kind, of.namespace.as_deref(), &of.name)
 }
@@ -295,8 +306,8 @@ fn unique(all: &[(String, ObjectRef)]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// The kinds that an outcome names, to be looked up before [`Plan::build`]. Objects that cannot be read are passed over: they are
-/// refused later on.
+/// Returns the kinds that an outcome names, to be looked up before [`Plan::build`]. Objects that
+/// cannot be parsed are ignored: [`Plan::build`] refuses them.
 pub fn kinds(outcome: &Outcome, reconciled: &ObjectRef) -> HashSet<Kind> {
     let manifests = outcome
         .apply
@@ -345,7 +356,7 @@ impl Limits {
             outcome.apply.iter().chain(&outcome.patch).map(|manifest| manifest.object.len());
         let events = outcome.events.iter().map(|event| event.reason.len() + event.message.len());
         let status = outcome.status.as_ref().map_or(0, String::len);
-        // One object that is too large is refused by its name, later on.
+        // An object that is too large is refused by its name, later on.
         let bytes = manifests.map(|bytes| bytes.min(self.object)).chain(events).sum::<usize>()
             + status.min(self.object);
         if bytes > self.outcome {
@@ -359,13 +370,14 @@ impl Limits {
 /// The checks of one outcome.
 struct Check<'a> {
     against: &'a Against<'a>,
-    /// With those that this outcome defines.
+    /// The kinds that the cluster knows, with those that this outcome defines.
     kinds: &'a Kinds,
-    /// What this outcome applies.
+    /// The objects that this outcome applies.
     applied: Applied<'a>,
 }
 
-/// What an outcome applies, by name, with its place in the order given. Of one that stands twice, the first.
+/// The objects that an outcome applies, by identity, with their place in the order given. Of
+/// duplicates, the first.
 #[derive(Default)]
 struct Applied<'a>(HashMap<Identity<'a>, (usize, &'a ObjectRef)>);
 
@@ -380,7 +392,7 @@ impl<'a> Applied<'a> {
         Self(all)
     }
 
-    /// The first of these that is applied.
+    /// Returns the one of these objects that the outcome applies first.
     fn first(&self, of: &[ObjectRef]) -> Option<&'a ObjectRef> {
         let found = of.iter().filter_map(|of| self.0.get(&identity(of)));
         found.min_by_key(|(index, _)| *index).map(|(_, of)| *of)
@@ -418,7 +430,7 @@ impl Check<'_> {
         Ok(Some(Finalizers { wanted: wanted.to_vec(), released }))
     }
 
-    /// The status alone, or an object with it that names the reconciled object.
+    /// Checks a status that comes alone, or in an object that names the reconciled object.
     fn status(&self, status: Option<&str>) -> Result<Option<Value>, Invalid> {
         let Some(text) = status else { return Ok(None) };
         let reconciled = self.against.reconciled;
@@ -459,7 +471,7 @@ impl Check<'_> {
     }
 
     fn events(&self, events: &[contract::Event]) -> Result<Vec<Event>, Invalid> {
-        /// The API server's own limit.
+        /// The API server's own limit, in bytes.
         const LONGEST_REASON: usize = 128;
         let mut checked = Vec::with_capacity(events.len());
         for (index, event) in events.iter().enumerate() {
@@ -489,7 +501,8 @@ impl Check<'_> {
         Ok(checked)
     }
 
-    /// Whether a reference can be one of an object: its cluster, its names, and a namespace just where the kind has one.
+    /// Checks that a reference can name an object: its cluster, its names, and a namespace if and
+    /// only if the kind has one.
     fn check_reference(&self, of: &ObjectRef, place: &str) -> Result<(), Invalid> {
         let refuse = |fault: Fault| fault.on(place, of);
         if !of.cluster.is_empty() {
@@ -517,7 +530,7 @@ impl Check<'_> {
     }
 }
 
-/// What is accepted as a name, and as a kind.
+/// The accepted form of a name and of a kind, for messages.
 const NAME: &str =
     "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
 const KIND: &str = "a kind is named as Kubernetes names it: a group that is a DNS subdomain or \"\", a version and a kind of at most 63 \

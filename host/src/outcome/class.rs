@@ -2,7 +2,8 @@
 
 use crate::contract::Kind;
 
-/// What is applied together: all of one class is tried before the next one begins.
+/// A group of objects that are applied together: every object of a class is tried before the next
+/// class begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Namespaces.
@@ -11,16 +12,16 @@ pub enum Class {
     Definition,
     /// Roles, bindings and `ServiceAccount`s.
     Access,
-    /// What workloads read when they start.
+    /// Objects that workloads read when they start.
     Configuration,
-    /// What runs pods.
+    /// Objects that run pods.
     Workload,
-    /// Everything else.
+    /// Every other kind.
     Other,
 }
 
 impl Class {
-    /// The class of a kind.
+    /// Returns the class of a kind.
     pub fn of(kind: &Kind) -> Self {
         match (kind.group.as_str(), kind.kind.as_str()) {
             ("", "Namespace") => Self::Namespace,

@@ -1,4 +1,4 @@
-//! `evict`, `delete` and `prune`.
+//! Checks `evict`, `delete` and `prune` of an outcome.
 
 use std::collections::HashMap;
 

@@ -1,56 +1,56 @@
-//! Why an outcome is refused: always with the object and the field.
+//! The reasons why an outcome is refused, each with the object and the field.
 
 use crate::{
     contract::{Kind, ObjectRef},
     grant::{Denied, display_ref},
 };
 
-/// An outcome that is not carried out. Nothing of it was written.
+/// A refused outcome. No part of it was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{place}`{}: {fault}", of(.object.as_ref()))]
 pub struct Invalid {
-    /// Where in the outcome: `apply[2].object`, `evict[0].ref`.
+    /// The place in the outcome: `apply[2].object`, `evict[0].ref`.
     pub place: String,
     /// The object, as far as it could be read: kind, namespace and name.
     pub object: Option<String>,
-    /// Its kind, if that is known.
+    /// The object's kind, if it is known.
     pub kind: Option<Box<Kind>>,
-    /// What is wrong.
+    /// The fault at that place.
     pub fault: Fault,
 }
 
-/// What is wrong with a part of an outcome.
+/// A fault in a part of an outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
     /// A text that is no JSON.
     #[error("not JSON: {0}")]
     NotJson(String),
-    /// JSON of another form than is asked for.
+    /// JSON of another form than the contract asks for.
     #[error("`{field}`: {wanted}")]
     Malformed {
-        /// The field, empty for the whole.
+        /// The field; empty: the whole JSON.
         field: String,
-        /// What should stand there.
+        /// The accepted form.
         wanted: String,
     },
     /// More bytes than are allowed.
     #[error("{bytes} bytes are too large, at most {limit} are allowed")]
     TooLarge {
-        /// How many there are.
+        /// The number of bytes.
         bytes: usize,
-        /// How many there may be.
+        /// The maximum number of bytes.
         limit: usize,
     },
     /// More entries than are allowed.
     #[error("{count} entries are too many, at most {limit} are allowed")]
     TooMany {
-        /// How many there are.
+        /// The number of entries.
         count: usize,
-        /// How many there may be.
+        /// The maximum number of entries.
         limit: usize,
     },
-    /// The description does not declare it.
+    /// A write or event that the description does not declare.
     #[error(transparent)]
     NotDeclared(#[from] Denied),
     /// A field that no write rule lets be written.
@@ -58,15 +58,15 @@ pub enum Fault {
     FieldNotDeclared {
         /// The field.
         field: String,
-        /// What would be.
+        /// The fields that would be accepted, in words.
         accepted: String,
     },
-    /// A field that may not stand here.
+    /// A field that must not stand here.
     #[error("`{field}` is refused: {reason}")]
     FieldRefused {
         /// The field.
         field: String,
-        /// Why, and what to do.
+        /// The reason, and what to do instead.
         reason: String,
     },
     /// An owner that the processor cannot know to exist.
@@ -77,16 +77,16 @@ pub enum Fault {
     Owner {
         /// The owner.
         owner: String,
-        /// Why it is refused.
+        /// The reason why the owner is refused.
         reason: String,
     },
-    /// The same object stands twice in the outcome.
+    /// An object that stands twice in the outcome.
     #[error("the object stands in `{other}` already")]
     Duplicate {
-        /// Where it stands too.
+        /// The other place at which the object stands.
         other: String,
     },
-    /// Something that this version of the host does not do.
+    /// A feature that this version of the host does not support.
     #[error("{0} are not supported by this version of the host")]
     NotSupported(&'static str),
 }
@@ -115,7 +115,8 @@ impl Fault {
 }
 
 impl Invalid {
-    /// The verb, as a declaration has it, and the kind of what the description would have to declare.
+    /// Returns the verb, as a declaration names it, and the kind that the description would have to
+    /// declare, if a declaration is missing.
     pub(crate) fn undeclared(&self) -> Option<(&'static str, &Kind)> {
         match &self.fault {
             Fault::NotDeclared(denied) => Some((denied.verb(), &denied.kind)),

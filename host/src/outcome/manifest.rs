@@ -1,4 +1,4 @@
-//! The manifests of `apply` and `patch`.
+//! Checks the manifests of `apply` and `patch`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,14 +12,14 @@ use crate::{
     processor::bounds::FIELDS,
 };
 
-/// Where a manifest stands.
+/// The list of an outcome in which a manifest stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Apply,
     Patch,
 }
 
-/// A manifest of which the name is known.
+/// A parsed manifest with the reference to its object.
 pub(super) struct Head {
     pub(super) to: ObjectRef,
     pub(super) object: Value,
@@ -31,7 +31,7 @@ pub(super) struct Heads {
     pub(super) patch: Vec<Head>,
 }
 
-/// Reads what names the objects.
+/// Parses the manifests and the references to their objects.
 pub(super) fn heads(outcome: &Outcome, limits: &Limits) -> Result<Heads, Invalid> {
     let read = |list: &'static str, manifests: &[contract::Manifest]| {
         let numbered = manifests.iter().enumerate();
@@ -60,7 +60,7 @@ fn head(manifest: &contract::Manifest, limits: &Limits) -> Result<Head, (Option<
     Ok(Head { to: ObjectRef { cluster: manifest.cluster.clone(), ..to }, object })
 }
 
-/// What a JSON object says of its kind and name.
+/// Parses the reference to an object from its JSON: kind, namespace and name.
 pub(crate) fn reference(object: &Value) -> Result<ObjectRef, Fault> {
     if !object.is_object() {
         return Err(Fault::malformed("", "a Kubernetes object is a JSON object"));
@@ -96,7 +96,7 @@ fn parse_kind(api_version: &str, kind: &str) -> Option<Kind> {
     })
 }
 
-/// No more than what names an object, read without keeping the rest.
+/// The fields that name an object, parsed without keeping the rest.
 #[derive(Deserialize)]
 struct Name {
     #[serde(rename = "apiVersion")]
@@ -121,7 +121,7 @@ pub(super) fn kind_of(text: &str) -> Option<Kind> {
     parse_name(text).map(|(kind, _)| kind)
 }
 
-/// For messages.
+/// Returns the object's name for messages.
 fn name_of(text: &str) -> Option<String> {
     let (kind, metadata) = parse_name(text)?;
     let name = metadata.name.unwrap_or_else(|| "(no name)".to_owned());
@@ -133,7 +133,8 @@ fn name_of(text: &str) -> Option<String> {
     }))
 }
 
-/// Writes down which object is meant, where that is known and not said.
+/// Inserts the uid of the object that is meant, if it is known and not given. Returns whether it
+/// was inserted.
 fn pin(object: &mut Value, uid: impl FnOnce() -> Option<String>) -> bool {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let Some(metadata) = metadata.filter(|metadata| !metadata.contains_key("uid")) else {
@@ -207,7 +208,7 @@ impl Check<'_> {
         })
     }
 
-    /// `leave` and `absent`, parsed.
+    /// Parses `leave` and `absent`.
     #[expect(clippy::type_complexity, reason = "two lists, or which of them is at fault")]
     fn paths(
         &self,
@@ -267,7 +268,8 @@ fn verbs_hold(writable: &Writable, verbs: Verbs, object: &Value) -> bool {
     each(verbs).all(|verb| writable.holds(verb, object))
 }
 
-/// What may not stand in a manifest, and where it belongs.
+/// The fields that must not stand in a manifest: JSON pointer, field, and the place where they
+/// belong.
 const REFUSED: [(&str, &str, &str); 5] = [
     (
         "/status",

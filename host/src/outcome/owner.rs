@@ -1,4 +1,5 @@
-//! Owner references: an owner that does not exist would have the garbage collector delete the object.
+//! Checks owner references: if an owner did not exist, the garbage collector would delete the
+//! object.
 
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use crate::{
 };
 
 impl Check<'_> {
-    /// The owners that this outcome makes, whose uid the writer has to fill in.
+    /// Returns the owners that this outcome creates: the writer has to fill in their uids.
     pub(super) fn owners(
         &self,
         to: &ObjectRef,
@@ -37,7 +38,7 @@ impl Check<'_> {
         Ok(made)
     }
 
-    /// An owner that this outcome makes; none for one that is there.
+    /// Returns the owner if this outcome creates it; `None` if it exists already.
     fn owner(
         &self,
         to: &ObjectRef,

@@ -1,10 +1,11 @@
-//! Walking a JSON value along the contract's paths: what `leave` and `absent` need.
+//! Cuts a JSON value in two along the contract's paths, as the writer needs it for `leave`.
 
 use serde_json::{Map, Value};
 
 use crate::path::{Path, Segment};
 
-/// Takes away what the paths select, and maps and lists that became empty by it.
+/// Returns `value` without the fields that the paths select, and without maps and lists that became
+/// empty by their removal.
 pub(crate) fn without(mut value: Value, paths: &[Path]) -> Value {
     for path in paths {
         remove(&mut value, path.segments());
@@ -12,7 +13,7 @@ pub(crate) fn without(mut value: Value, paths: &[Path]) -> Value {
     value
 }
 
-/// Whether nothing is left of `value`.
+/// Removes the selected fields from `value`. Returns whether nothing is left of it.
 fn remove(value: &mut Value, segments: &[Segment]) -> bool {
     let Some((first, rest)) = segments.split_first() else {
         return true;
@@ -31,7 +32,8 @@ fn remove(value: &mut Value, segments: &[Segment]) -> bool {
     }
 }
 
-/// Only what the paths select, and the keys by which they select the elements of lists.
+/// Returns only the fields that the paths select, and the keys by which the paths select elements
+/// of lists.
 pub(crate) fn only(value: &Value, paths: &[Path]) -> Value {
     let segments: Vec<&[Segment]> = paths.iter().map(Path::segments).collect();
     pick(value, &segments).unwrap_or_else(|| Value::Object(Map::new()))

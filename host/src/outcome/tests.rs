@@ -1,4 +1,4 @@
-//! Every field of an outcome against a declaration that lacks it: nothing gets through.
+//! Tests every field of an outcome against a declaration that lacks it: each is refused.
 
 mod bounds;
 
@@ -35,8 +35,9 @@ fn reconciler() -> Reconciler {
     }
 }
 
-/// `ConfigMap`s in namespace `a` may be written at `data` and `metadata`, and, if `app=x`, deleted; deployments may be
-/// created only; pods may be evicted; namespaces may be applied.
+/// Returns a grant: `ConfigMap`s in namespace `a` may be written at `data` and `metadata`, and, if
+/// `app=x`, deleted; deployments may be created only; pods may be evicted; namespaces may be
+/// applied.
 fn grant() -> Grant {
     let config_maps = || Selection { namespace: Some("a".into()), ..whole(v1("", "ConfigMap")) };
     let description = Description {
@@ -175,7 +176,8 @@ fn owner(kind: &str, api_version: &str, name: &str, uid: &str) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid})
 }
 
-/// What is refused, and what the message must say: the place, the object, the field, or what would have been accepted.
+/// Returns refused outcomes, and the parts that each message must hold: the place, the object, the
+/// field, or the declarations that would have been accepted.
 fn refused() -> Vec<(&'static str, Outcome, &'static [&'static str])> {
     [refused_manifests(), refused_paths(), refused_owners(), refused_removals(), refused_reports()]
         .into_iter()

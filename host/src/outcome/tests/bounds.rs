@@ -1,11 +1,11 @@
-//! Outcomes that are many, long or oddly named: a check costs no more than their size.
+//! Outcomes with many entries, long texts or odd names: a check costs no more than their size.
 
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::{contract::Failure, processor::bounds};
 
-/// With room for what the host takes.
+/// Checks an outcome with the host's own limits.
 fn check(outcome: &Outcome) -> Result<Plan, Invalid> {
     let (reconciled, kinds, grant) = (reconciled(), known_kinds(), wide_grant());
     let against = Against {
@@ -41,7 +41,7 @@ fn removing(of: Vec<Removal>) -> Outcome {
     Outcome { delete: of, ..outcome() }
 }
 
-/// Owned by this many, all made by the same outcome.
+/// Returns a `ConfigMap` with that many owners, all of them made by the same outcome.
 fn owned(name: &str, owners: usize) -> Value {
     let owner =
         |number| json!({"apiVersion": "v1", "kind": "ConfigMap", "name": format!("c{number}")});
@@ -64,7 +64,8 @@ fn owners_of_an_object_are_bounded_in_number() {
     );
 }
 
-/// Each of these was compared with each: 50 million comparisons, or 64 owners with each of 5,000 manifests.
+/// Entries must not be compared with each other: that would be 50 million comparisons, or 64 owners
+/// with each of 5,000 manifests.
 #[test]
 fn a_large_outcome_is_checked_in_time() {
     let begun = Instant::now();
