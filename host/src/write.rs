@@ -1,11 +1,15 @@
-//! Carries out a [`Plan`]: server-side apply, one field manager per reconciled object.
+//! Carries out a [`Plan`]: server-side apply, with field managers of their own for each reconciled
+//! object.
 //!
-//! The order is: finalizers to be added; `apply`, by class; `patch`; `evict`; `delete`; `prune`; `status`; `events`; finalizers to be
-//! taken away. All of one class is tried; if something failed, what comes after it is not done.
+//! The order is: finalizers to be added; `apply`, by class; `patch`; `evict`; `delete`; `prune`;
+//! `status`; `events`; finalizers to be removed. Every write of a step (in `apply`: of a class) is
+//! tried; if one has failed, no later step is begun.
 //!
-//! *Guarantees*: what is so already is not sent. A plan that is carried out again, after a crash at any place too, leads to the
-//! same state. What the API server answered is in the store before the next write is sent. Fields of another `mortise/` manager are
-//! never taken. *Assumptions*: the plan comes from [`Plan::build`]; one key is carried out once at a time.
+//! *Guarantees*: a write whose result is there already is not sent. A plan that is carried out
+//! again, also after a crash at any point, leads to the same state. The API server's answer is in
+//! the store before the next write is sent. Fields of another `mortise/` manager are never taken.
+//! *Assumptions*: the plan comes from [`Plan::build`]; at most one plan of a key is carried out at
+//! a time.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -55,10 +59,10 @@ use memory::{Identity, Memory, Place};
 #[cfg(test)]
 mod tests;
 
-/// What the time is, for events.
+/// The source of the current time, for events.
 pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
-/// Writes for all processors.
+/// Carries out the plans of all processors.
 pub struct Writer {
     stores: Stores,
     memory: Memory,
@@ -67,7 +71,7 @@ pub struct Writer {
     recorder: Recorder,
 }
 
-/// On whose behalf a plan is carried out.
+/// The key, the processor and the object for which a plan is carried out.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     /// The key that ran.
@@ -78,106 +82,113 @@ pub struct Context<'a> {
     pub processor: &'a str,
     /// The object that was reconciled.
     pub reconciled: &'a Reconciled,
-    /// The field managers whose fields become ours when an object is applied the first time.
+    /// The field managers whose fields the host takes over when it applies an object the first
+    /// time.
     pub take_over: &'a [String],
-    /// What the processor's account may do; none: with the host's own rights.
+    /// The rights of the processor's account; `None`: writes use the host's own rights.
     pub rights: Option<&'a Rights>,
 }
 
-/// What became of a plan.
+/// The result of carrying out a plan.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// What was changed, in order.
+    /// The changes that were made, in order.
     pub changes: Vec<Change>,
-    /// How many writes were not sent because all was so already.
+    /// The number of writes that were not sent because their result was there already.
     pub skipped: usize,
-    /// What was refused. If there is something, the processor is called once more at once with it.
+    /// The refused writes. If there are any, the processor is called once more at once with them.
     pub failures: Vec<WriteFailure>,
-    /// Objects that are gone, or others by now, since they were read. Nothing later was done: the key has to read them again.
+    /// Objects that are gone, or replaced by others, since they were read. No later write was made:
+    /// the key has to read them again.
     pub stale: Vec<ObjectRef>,
-    /// Namespaces that have to be gone first. That is no failure, but nothing later was done: the key has to run again.
+    /// Terminating namespaces that have to be gone first. That is no failure, but no later step was
+    /// begun: the key has to run again.
     pub waits: Vec<String>,
     /// The kinds of objects of which fields were taken from others, one for each such write.
     pub forced: Vec<Kind>,
-    /// What a person should know.
+    /// Warnings for a person.
     pub warnings: Vec<String>,
-    /// What was answered with 403: the kind, and the message.
+    /// The requests that were answered with 403: the kind, and the message.
     pub forbidden: Vec<(Kind, String)>,
-    /// How long the API server asked to be left alone with what it refused.
+    /// The longest time that the API server asked to wait before a refused write is sent again, if
+    /// any.
     pub retry_after: Option<Duration>,
-    /// What counts as read because it was written.
+    /// The writes that count as reads of their objects.
     pub wrote: Vec<Wrote>,
-    /// What counts as read because it was pruned: the selection, and the manager of what has to go.
+    /// The prunes that count as reads: the selection, and the manager of the objects to be deleted.
     pub pruned: Vec<(contract::Selection, String)>,
-    /// The manager of the status, and what is its own of it now; none where there was none to write.
+    /// The manager of the status, and the digests of its own fields now; `None` if no status was
+    /// written.
     pub status: Option<(String, Option<Pair>)>,
 }
 
 /// A change in the cluster.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// What was done.
+    /// The action that was taken.
     pub action: Action,
     /// The object.
     pub of: ObjectRef,
-    /// As the API server answered; of a deletion what was there last, as far as it is known.
+    /// The object as the API server answered; for a deletion its last state, as far as it is known.
     pub object: Arc<Value>,
 }
 
-/// A write that is not made, of a processor that only observes.
+/// A write that is not made, since the processor only observes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withheld {
-    /// What would be done.
+    /// The action that would be taken.
     pub action: Action,
-    /// To which object.
+    /// The object that would be written.
     pub of: ObjectRef,
 }
 
-/// What was done to an object.
+/// An action on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// It was made.
+    /// The object was created.
     Create,
-    /// Some of its fields were changed.
+    /// Some fields of the object were changed.
     Update,
-    /// It was deleted, or is going to be gone when its finalizers are.
+    /// The object was deleted, or will be gone when its finalizers are.
     Delete,
     /// A pod was evicted.
     Evict,
-    /// Its status was changed.
+    /// The object's status was changed.
     Status,
-    /// Its finalizers were changed.
+    /// The object's finalizers were changed.
     Finalizers,
-    /// An event was made or counted.
+    /// An event was created or counted.
     Event,
 }
 
-/// A write that counts as a read: what is changed or deleted by others is to be written again.
+/// A write that counts as a read: if others change or delete the object, the key has to write it
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrote {
     /// The object.
     pub of: ObjectRef,
     /// The field manager.
     pub manager: String,
-    /// What is ours now. None: only whether the object is there counts.
+    /// The digests of the manager's own fields now. `None`: only the existence of the object
+    /// counts.
     pub own: Option<Pair>,
-    /// Whether some of its fields must be absent.
+    /// True if some fields of the object must be absent.
     pub absent: bool,
 }
 
-/// Why a write was not done.
+/// The reason why a write was not done.
 #[derive(Debug)]
 enum Stop {
     Failed {
         refusal: Refusal,
         managers: Vec<String>,
     },
-    /// It is no longer the object that was read.
+    /// The object is no longer the one that was read.
     Stale,
     Terminating(String),
 }
 
-/// One plan that is being carried out.
+/// The state of a plan that is being carried out.
 struct Run<'a> {
     writer: &'a Writer,
     cluster: &'a Cluster,
@@ -186,20 +197,20 @@ struct Run<'a> {
     written: Written,
     /// Kinds that this plan has defined.
     defined: HashMap<Kind, Arc<Resource>>,
-    /// The uids of what this plan has applied.
+    /// The uids of the objects that this plan has applied.
     uids: HashMap<Identity, String>,
     touched: HashSet<Place>,
-    /// The reconciled object as it was answered last.
+    /// The reconciled object as the API server answered last.
     latest: Option<Value>,
     forbidden: Mutex<Vec<(Kind, String)>>,
-    /// Something failed that is not only a refused eviction.
+    /// True if a write has failed, other than a refused eviction.
     failed: bool,
 }
 
 // === impl Writer ===
 
 impl Writer {
-    /// A writer. What the API server answers goes into the stores.
+    /// Returns a writer that puts the API server's answers into the stores.
     pub fn new(stores: Stores, clock: Clock) -> Self {
         Self {
             stores,
@@ -210,8 +221,8 @@ impl Writer {
         }
     }
 
-    /// Carries out a plan, with the rights of whom the cluster is told that it acts for. Never fails as a whole: what was refused is
-    /// in the answer.
+    /// Carries out a plan with the rights of the account that `cluster` acts as. Never fails as a
+    /// whole: refused writes are in the result.
     pub async fn carry_out(
         &self,
         plan: &Plan,
@@ -240,17 +251,19 @@ impl Writer {
         run.written
     }
 
-    /// What the keys of a processor and others want of the same fields.
+    /// Returns the open conflicts between keys of a processor and other keys of this host, in
+    /// words.
     pub fn disputes_of(&self, processor: &str) -> Vec<String> {
         self.disputes.of(processor)
     }
 
-    /// Remembers whose field managers these are, of a key that has not written in this start.
+    /// Records the key behind its field managers, for a key that has not written since the host
+    /// started.
     pub fn introduce(&self, context: &Context<'_>) {
         self.disputes.begin(&field_manager::identity(context), context.key);
     }
 
-    /// Forgets what was remembered of a reconciled object that is gone.
+    /// Forgets the writes and conflicts of a reconciled object that is gone.
     pub fn forget(&self, context: &Context<'_>) {
         let identity = field_manager::identity(context);
         for (of, manager) in self.memory.forget(&identity) {
@@ -275,7 +288,7 @@ impl Run<'_> {
         }
     }
 
-    /// None if it was stopped.
+    /// Carries out the plan; `None` if it was stopped.
     async fn everything(&mut self, plan: &Plan) -> Option<()> {
         self.add_finalizers(plan).await;
         self.go_on()?;
@@ -313,8 +326,9 @@ impl Run<'_> {
         self.go_on()
     }
 
-    /// Whether the next class may be begun. Where a namespace is going, what comes later would tell what is not true; but an
-    /// object that is being deleted itself must not wait for what its own end has to make room for.
+    /// Returns `None` if the next step must not be begun. While a namespace is terminating, later
+    /// writes, such as the status, would tell what is not true; but if the reconciled object is
+    /// itself being deleted, it must not wait for a namespace whose end may wait for that object.
     fn go_on(&self) -> Option<()> {
         let waits = !self.written.waits.is_empty() && !self.context.reconciled.is_deleting();
         (!self.failed && !waits).then_some(())
@@ -346,7 +360,7 @@ impl Run<'_> {
         self.written.changes.push(Change { action, of: of.clone(), object: Arc::new(object) });
     }
 
-    /// Lays the API server's answer into the store.
+    /// Puts the API server's answer into the store.
     fn store(&mut self, of: &ObjectRef, answer: &Value, sent: &Arc<Value>) {
         self.writer.stores.wrote(&of.kind, answer, self.context.key, sent);
         let Some(uid) = live::uid(answer) else { return };
@@ -383,7 +397,8 @@ fn failure(
 // === impl Written ===
 
 impl Written {
-    /// Whether the run has failed. Evictions that a disruption budget refuses are an answer, not a failure.
+    /// Returns whether the run has failed. An eviction that a disruption budget refuses is an
+    /// answer, not a failure.
     pub fn is_failure(&self) -> bool {
         self.failures.iter().any(|failure| !is_refused_eviction(failure))
     }
@@ -396,7 +411,8 @@ fn is_refused_eviction(failure: &WriteFailure) -> bool {
 // === impl Stop ===
 
 impl Stop {
-    /// Of an object in a namespace that is terminating: it has to wait.
+    /// Returns the stop for a refused write: a wait if the object's namespace is terminating, else
+    /// a failure.
     fn of(refusal: Refusal, to: &ObjectRef) -> Self {
         match &to.namespace {
             Some(namespace) if refusal.code == 403 && refusal.has_cause("NamespaceTerminating") => {
@@ -406,7 +422,7 @@ impl Stop {
         }
     }
 
-    /// A fault that is found before something is sent.
+    /// Returns a failure that was found before a request was sent.
     fn unsent(code: u16, reason: &str, message: String) -> Self {
         Self::Failed {
             refusal: Refusal { code, reason: reason.to_owned(), message, ..Refusal::default() },

@@ -1,4 +1,4 @@
-//! Fields that are removed, whoever owns them.
+//! Removes fields, whoever owns them.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -13,15 +13,16 @@ use super::{
 use crate::{contract::ObjectRef, outcome::Manifest, path::Path, store::Known};
 
 impl Run<'_> {
-    /// Removes what must be absent, by JSON patch with a test of what is there. `answer`: the object, if it was just written.
-    /// Where it comes back later, that is a change of what was written.
+    /// Removes the fields that must be absent, by JSON patch with a test of their values. `answer`:
+    /// the object, if it was just written. If a field comes back later, that counts as a change of
+    /// the written object.
     pub(super) async fn remove_absent(
         &mut self,
         target: &Target<'_>,
         manifest: &Manifest,
         answer: Option<Value>,
     ) -> Result<(), Stop> {
-        // Before the object is looked at, so that no change of it is missed.
+        // Before the object is read, so that no change of it is missed.
         self.watch_absence(target.to, target.manager, &manifest.absent);
         if manifest.absent.is_empty() {
             return Ok(());
@@ -29,7 +30,8 @@ impl Run<'_> {
         self.remove_present(target, &manifest.absent, answer).await
     }
 
-    /// From now on it counts whether these fields come back; of none, and where a write has failed, nothing does.
+    /// Makes the store check from now on whether these fields come back. With an empty list, also
+    /// after a failed write, the store checks nothing.
     pub(super) fn watch_absence(&self, to: &ObjectRef, manager: &str, absent: &[Path]) {
         let of = (!absent.is_empty()).then_some(to);
         if self.writer.memory.absent_from(self.managers.identity(), &super::place(manager, to), of)
@@ -85,7 +87,7 @@ impl Run<'_> {
                     self.changed(Action::Update, target.to, answer.body.clone());
                     known = Some(answer.body);
                 }
-                // A test has failed: somebody was faster.
+                // A test has failed: the object was changed meanwhile.
                 Err(refusal) if matches!(refusal.code, 409 | 422) && round < ROUNDS => {}
                 Err(refusal) => return Err(Stop::of(refusal, target.to)),
             }
@@ -94,7 +96,8 @@ impl Run<'_> {
     }
 }
 
-/// What the paths find, later elements of a list first, and nothing that lies within another.
+/// Returns JSON pointers to the fields that the paths select, later elements of a list first, and
+/// no field that lies within another.
 fn pointers(object: &Value, absent: &[Path]) -> Vec<String> {
     let mut pointers: Vec<String> = absent.iter().flat_map(|path| path.pointers(object)).collect();
     pointers.sort_by(|one, other| by_segments(other, one));
@@ -109,8 +112,8 @@ fn pointers(object: &Value, absent: &[Path]) -> Vec<String> {
     pointers
 }
 
-/// What was sent, as it is laid over what was there: null where something is gone. Elements of lists cannot be told so: who reads
-/// them runs once more.
+/// Returns the removal as a manifest that can be laid over the former object: null where a field is
+/// gone. Elements of lists cannot be removed that way: keys that read them run once more.
 fn without(named: Value, pointers: &[String]) -> Value {
     let key = |token: &str| token.replace("~1", "/").replace("~0", "~");
     let gone = |pointer: &String| {
@@ -120,7 +123,7 @@ fn without(named: Value, pointers: &[String]) -> Value {
     pointers.iter().map(gone).fold(named, merged)
 }
 
-/// A JSON patch that removes what is at these places; nothing where there are none.
+/// Returns a JSON patch that removes the fields at these pointers; empty if there are no pointers.
 fn removals(object: &Value, pointers: &[String]) -> Vec<Value> {
     if pointers.is_empty() {
         return Vec::new();
@@ -136,7 +139,7 @@ fn removals(object: &Value, pointers: &[String]) -> Vec<Value> {
     same.into_iter().chain(each).collect()
 }
 
-/// Elements of a list by their number.
+/// Compares two JSON pointers; elements of a list are compared by their number.
 fn by_segments(one: &str, other: &str) -> Ordering {
     let mut others = other.split('/');
     for mine in one.split('/') {

@@ -1,4 +1,5 @@
-//! Server-side apply of one object: skipped if all is so, first without force.
+//! Server-side apply of one object: skipped if its result is there already, first tried without
+//! force.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,7 +20,7 @@ use crate::{
     store::Known,
 };
 
-/// Where an apply goes.
+/// The object, the subresource and the field manager of an apply.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) resource: &'a Resource,
@@ -28,7 +29,8 @@ pub(super) struct Target<'a> {
     pub(super) subresource: &'a str,
 }
 
-/// What is ours after an apply, and the object as it was answered (none: nothing was sent).
+/// The digests of our own fields after an apply, and the object as it was answered; `None` if it
+/// was not sent.
 pub(super) struct Applied {
     pub(super) own: Option<Pair>,
     pub(super) answer: Option<Value>,
@@ -74,7 +76,8 @@ impl Run<'_> {
         Ok(applied.own)
     }
 
-    /// Tells a refusal for the reason that the object is no longer the one that was read from others.
+    /// Returns [`Stop::Stale`] if a write was refused because the object is no longer the one that
+    /// the run has read.
     async fn stale(&self, manifest: &Manifest, stop: Stop) -> Stop {
         let Stop::Failed { refusal, managers } = &stop else { return stop };
         if !manifest.pinned || !matches!(refusal.code, 409 | 422) || !managers.is_empty() {
@@ -88,7 +91,8 @@ impl Run<'_> {
         }
     }
 
-    /// Of an object that was not sent. (Of others, the answer has told it.)
+    /// Remembers the uid of an object from the store, for objects that were not sent: for others,
+    /// the answer has given it.
     fn remember_uid(&mut self, of: &ObjectRef) {
         if let Known::Present(entry) = self.known(of)
             && let Some(uid) = entry.uid()
@@ -97,12 +101,12 @@ impl Run<'_> {
         }
     }
 
-    /// Whether fields were left alone that may have to be given up now.
+    /// Returns whether `/initial` owns fields that may have to be given up now.
     fn may_hold_initial(&self, of: &ObjectRef) -> bool {
         matches!(self.known(of), Known::Present(entry) if entry.own().get(&self.managers.initial, "").is_some())
     }
 
-    /// Applies an object or status unless all is so already.
+    /// Applies an object or status, unless the result is there already.
     pub(super) async fn apply_to(
         &mut self,
         target: Target<'_>,
@@ -114,7 +118,7 @@ impl Run<'_> {
         }
     }
 
-    /// Passes over a manifest that is what is there already.
+    /// Skips a manifest whose result is there already; `None` if the manifest has to be sent.
     pub(super) fn skip(&mut self, target: &Target<'_>, object: &Value) -> Option<Applied> {
         let place = super::place(target.manager, target.to);
         self.touched.insert(place.clone());
@@ -136,7 +140,7 @@ impl Run<'_> {
         is_so.then_some(Applied { own, answer: None })
     }
 
-    /// Applies without asking whether it is so already.
+    /// Applies without checking whether the result is there already.
     pub(super) async fn apply_now(
         &mut self,
         target: Target<'_>,
@@ -157,7 +161,7 @@ impl Run<'_> {
         Ok(Applied { own, answer: Some(answer.body) })
     }
 
-    /// Keeps what an apply led to: in the store, in memory, among the uids.
+    /// Records the result of an apply: in the store, in memory, among the uids.
     fn applied(&mut self, target: &Target<'_>, object: &Value, answer: &Value) -> Option<Pair> {
         let own = own_fields::of(answer).get(target.manager, target.subresource);
         let place = super::place(target.manager, target.to);
@@ -171,7 +175,7 @@ impl Run<'_> {
         own
     }
 
-    /// First without force; on a conflict with people and other controllers, with it.
+    /// Applies without force first; on a conflict with people and other controllers, with force.
     async fn apply_by_force_if_need_be(
         &mut self,
         target: Target<'_>,
@@ -197,7 +201,8 @@ impl Run<'_> {
         Ok(answer)
     }
 
-    /// Another of this host's wants the same object: what is there stays, and both are told.
+    /// Records a conflict with another key of this host: the first value stays, and both keys get a
+    /// message.
     fn disputed(&self, target: &Target<'_>, refusal: Refusal, conflicts: &[Conflict]) -> Stop {
         let place = super::place(target.manager, target.to);
         let others = conflicts.iter().filter(|conflict| self.managers.is_other(&conflict.manager));
@@ -236,7 +241,7 @@ impl Run<'_> {
         self.send(Outgoing::new(Method::Apply, path, Some(object.clone())), target.to).await
     }
 
-    /// Makes an object that is not there, and leaves one alone that is.
+    /// Creates an object; if it exists, leaves it alone.
     async fn create(
         &mut self,
         resource: &Resource,
@@ -259,7 +264,7 @@ impl Run<'_> {
                 self.changed(Action::Create, to, answer.body);
             }
             Err(refusal) if refusal.code == 409 && refusal.reason == "AlreadyExists" => {
-                // Maybe made by us, with the answer lost: what comes after must see it.
+                // Perhaps created by us, with the answer lost: later writes must see it.
                 if let Some(live) = self.live(resource, to).await? {
                     self.store(to, &live, &Arc::new(object.clone()));
                 }
@@ -270,7 +275,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// An apply with a `resourceVersion` would make an object that is not there: a precondition asks for one that is.
+    /// Fails if a manifest with a `resourceVersion` finds no object: an apply would create the
+    /// object.
     async fn check_preconditions(
         &self,
         resource: &Resource,
@@ -287,7 +293,7 @@ impl Run<'_> {
         Err(Stop::unsent(409, "Conflict", message))
     }
 
-    /// The object with the uids of owners that this plan makes.
+    /// Returns the object with the uids of owners that this plan creates.
     fn with_owners<'a>(&self, manifest: &'a Manifest) -> Result<Cow<'a, Value>, Stop> {
         if manifest.made_owners.is_empty() {
             return Ok(Cow::Borrowed(&manifest.object));

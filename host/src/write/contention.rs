@@ -1,4 +1,4 @@
-//! Who takes whose fields, and how often.
+//! Conflicts with other managers: which fields are taken from them, and how often.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -10,9 +10,10 @@ use tokio::time::Instant;
 
 use crate::{cluster::Refusal, contract::ObjectRef, grant::display_ref};
 
-/// How often one field is taken from one manager within [`WITHIN`] before we back off.
+/// The number of times that one field is taken from one manager within [`WITHIN`] before we back
+/// off.
 pub(super) const MOST: usize = 5;
-/// The time in which takings are counted.
+/// The period in which takings are counted.
 pub(super) const WITHIN: Duration = Duration::from_mins(10);
 
 /// A field that another manager holds with another value.
@@ -22,7 +23,7 @@ pub(super) struct Conflict {
     pub(super) manager: String,
 }
 
-/// The forced takings of the last minutes.
+/// The forced takings within [`WITHIN`].
 #[derive(Debug, Default)]
 pub(super) struct Contention(Mutex<HashMap<Taking, VecDeque<Instant>>>);
 
@@ -34,9 +35,11 @@ struct Taking {
 }
 
 impl Contention {
-    /// Counts that these fields are taken now; or tells which of them was taken too often, and counts nothing.
+    /// Counts that these fields are taken now. Fails with the field that was taken too often, and
+    /// counts nothing then.
     pub(super) fn take(&self, object: &ObjectRef, conflicts: &[Conflict]) -> Result<(), Conflict> {
-        /// When to look for what is over; in between the map grows by what is really contended only.
+        /// The number of entries above which outdated ones are removed; in between, the map grows
+        /// by real conflicts only.
         const MANY: usize = 1024;
         let now = Instant::now();
         let is_over = |taken: &Instant| now.duration_since(*taken) >= WITHIN;
@@ -64,7 +67,7 @@ impl Contention {
     }
 }
 
-/// The conflicts that a 409 names; none if it is another 409.
+/// Returns the conflicts that a 409 names; empty if the 409 has another reason.
 pub(super) fn conflicts(refusal: &Refusal) -> Vec<Conflict> {
     let causes = refusal
         .causes
@@ -78,7 +81,7 @@ pub(super) fn conflicts(refusal: &Refusal) -> Vec<Conflict> {
         .collect()
 }
 
-/// The manager in `conflict with "kubectl-edit" using v1`, quoted as Go does.
+/// Parses the manager in `conflict with "kubectl-edit" using v1`, quoted as Go does.
 fn manager_in(message: &str) -> Option<String> {
     let quoted = message.get(message.find('"')?..)?;
     serde_json::Deserializer::from_str(quoted).into_iter::<String>().next()?.ok()

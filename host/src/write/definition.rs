@@ -1,4 +1,4 @@
-//! `CustomResourceDefinition`s: what comes after them waits until they are established.
+//! Waits until the `CustomResourceDefinition`s of a plan are established, before later writes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Run, Stop};
 use crate::{cluster::Resource, contract, grant::display_ref, outcome::Manifest, watch::refusal};
 
 impl Run<'_> {
-    /// Waits for all definitions of this plan.
+    /// Waits until all these definitions are established.
     pub(super) async fn establish(&mut self, definitions: &[Manifest]) {
         for definition in definitions {
             if let Err(stop) = self.established(definition).await {
@@ -84,7 +84,7 @@ impl Run<'_> {
     }
 }
 
-/// The message of a condition, if it has that status.
+/// Returns the message of a condition, if the condition has that status.
 fn is(definition: &CustomResourceDefinition, condition: &str, status: &str) -> Option<String> {
     let conditions = definition.status.as_ref()?.conditions.as_ref()?;
     let found = conditions.iter().find(|held| held.type_ == condition && held.status == status)?;

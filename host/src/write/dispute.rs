@@ -1,6 +1,8 @@
-//! Two keys of this host that want one object: which of them, and for what field, so that both can be told.
+//! Conflicts between two keys of this host over one object: which keys, and which fields, so that
+//! both get a message.
 //!
-//! A field manager's name holds a hash of the key; which key that is, is known of those that have run since the host started.
+//! A field manager's name holds a hash of its key; the key itself is known only of keys that have
+//! run or were introduced since the host started.
 
 use std::collections::HashMap;
 
@@ -9,34 +11,35 @@ use parking_lot::Mutex;
 use super::{contention::Conflict, field_manager::parts, memory::Place};
 use crate::{contract::ObjectRef, grant::display_ref, queue::Key};
 
-/// All disputes that are not settled.
+/// The open conflicts between keys.
 #[derive(Debug, Default)]
 pub(super) struct Disputes(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By what their managers have in common.
+    /// The keys, by the identity of their field managers.
     keys: HashMap<String, Key>,
-    /// By what was wanted and refused.
+    /// The open conflicts, by the manager and the object of the refused write.
     open: HashMap<Place, Dispute>,
 }
 
 #[derive(Debug)]
 struct Dispute {
-    /// Who was refused.
+    /// The key that was refused.
     by: Key,
-    /// Those who have what was wanted, by what their managers have in common.
+    /// The keys that hold the fields, by the identity of their field managers.
     with: Vec<String>,
     object: String,
     fields: String,
-    /// What the one was told that was refused.
+    /// The message for the key that was refused.
     message: String,
 }
 
 // === impl Disputes ===
 
 impl Disputes {
-    /// A key's plan is carried out, under managers of this identity: what it was refused before is open no longer.
+    /// Records a key whose plan is carried out, under the identity of its managers, and closes the
+    /// conflicts in which the key was refused.
     pub(super) fn begin(&self, identity: &str, key: &Key) {
         let mut state = self.0.lock();
         if !state.keys.contains_key(identity) {
@@ -53,7 +56,7 @@ impl Disputes {
         }
     }
 
-    /// Notes that a key was refused what others have; the message is for that key.
+    /// Records that a key was refused fields that others hold. Returns the message for that key.
     pub(super) fn between<'a>(
         &self,
         by: &Key,
@@ -79,7 +82,8 @@ impl Disputes {
         message
     }
 
-    /// What keys of a processor want that others have, and what others want of that which they have.
+    /// Returns the messages for a processor: fields that its keys are refused, and fields of its
+    /// keys that others want.
     pub(super) fn of(&self, processor: &str) -> Vec<String> {
         let state = self.0.lock();
         let is_its = |key: &Key| &**key.processor() == processor;
@@ -95,7 +99,7 @@ impl Disputes {
         told
     }
 
-    /// What others want of that which this key has.
+    /// Returns the messages for a key that holds fields that others want.
     pub(super) fn told_to(&self, hash: &str) -> Vec<String> {
         let state = self.0.lock();
         let concern = |dispute: &&Dispute| dispute.with.iter().any(|with| with == hash);
@@ -109,7 +113,7 @@ impl Disputes {
 // === impl Dispute ===
 
 impl Dispute {
-    /// What those are told who have what was wanted.
+    /// Returns the message for the keys that hold the fields.
     fn told(&self) -> String {
         let Self { by, object, fields, .. } = self;
         format!(

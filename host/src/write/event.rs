@@ -1,8 +1,10 @@
-//! Events: core/v1, counted up where the same is said again, as client-go's recorder does.
+//! Writes events: core/v1, counted up when the same event occurs again, as client-go's recorder
+//! does.
 //!
-//! The same event within [`RECENT`] is counted, not made again. More than [`SIMILAR`] that differ in their message only become one.
-//! Each object has [`BURST`] events at once and one more every [`REFILL`]; what is over is dropped. An event that is refused is no
-//! failure of the run: it is logged.
+//! The same event within [`RECENT`] is counted, not created again. Events beyond [`SIMILAR`] that
+//! differ in their message only become one. Each object has [`BURST`] events at once and one more
+//! every [`REFILL`]; further ones are dropped. A refused event is no failure of the run: it is
+//! logged.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -26,20 +28,20 @@ use crate::{
     store::Known,
 };
 
-/// How long an event is counted up, and similar ones are counted.
+/// The time in which an event is counted up, and similar ones are counted.
 const RECENT: Duration = Duration::from_mins(10);
-/// How many events may differ in their message only.
+/// The number of events that may differ in their message only.
 const SIMILAR: usize = 10;
-/// How many events an object may have at once.
+/// The number of events that an object may have at once.
 const BURST: u32 = 25;
-/// How often an object may have one more.
+/// The interval at which an object may have one more event.
 const REFILL: Duration = Duration::from_mins(5);
-/// How many events and objects are remembered.
+/// The number of events, groups of similar events and objects that are remembered.
 const REMEMBERED: usize = 4096;
 /// The API server's limit for a message.
 const LONGEST_MESSAGE: usize = 1024;
 
-/// What was said lately.
+/// The events that were written lately.
 pub(super) struct Recorder {
     clock: Clock,
     said: Mutex<Said>,
@@ -60,7 +62,7 @@ enum Table {
     Buckets,
 }
 
-/// An event that is in the cluster.
+/// An event that exists in the cluster.
 #[derive(Clone)]
 struct Counted {
     name: String,
@@ -79,7 +81,7 @@ struct Bucket {
     filled: Instant,
 }
 
-/// What is to be sent.
+/// The decision on an event: dropped, created or counted.
 enum Saying {
     Dropped,
     New { key: u128, message: String },
@@ -117,7 +119,7 @@ impl Run<'_> {
             Saying::New { key, message } => self.make_event(key, &involved, event, &message).await,
             Saying::Again { key, name, count, message } => {
                 match self.count_event(key, &involved, &name, count, &message).await {
-                    // It has expired.
+                    // The event has expired.
                     Err(refusal) if refusal.code == 404 => {
                         self.make_event(key, &involved, event, &message).await
                     }
@@ -140,7 +142,7 @@ impl Run<'_> {
         }
     }
 
-    /// An `ObjectReference`.
+    /// Returns an `ObjectReference` to the object of an event.
     fn involved(&self, on: &ObjectRef) -> Value {
         let mut involved =
             json!({"apiVersion": api_version(on), "kind": on.kind.kind, "name": on.name});
@@ -202,7 +204,7 @@ impl Run<'_> {
                 recorder.said.lock().remember(key, name);
                 Ok(Some(answer.body))
             }
-            // Made by a request whose answer was lost.
+            // Created by a request whose answer was lost.
             Err(refusal) if refusal.code == 409 => {
                 recorder.said.lock().remember(key, name);
                 Ok(None)
@@ -240,7 +242,7 @@ impl Run<'_> {
 // === impl Said ===
 
 impl Said {
-    /// What is to be sent, counted as said.
+    /// Decides on an event and counts it as written.
     fn say(&mut self, source: &str, involved: &Value, event: &Event) -> Saying {
         let now = Instant::now();
         let object = json!([
@@ -286,7 +288,7 @@ impl Said {
         self.bound(Table::Events, key);
     }
 
-    /// Whether there are too many already that differ in their message only.
+    /// Returns whether there are too many events already that differ in their message only.
     fn is_one_of_many(&mut self, group: u128, message: u128, now: Instant) -> bool {
         let similar = self.similar.entry(group).or_default();
         let is_new = similar.last.is_none();
@@ -321,7 +323,7 @@ impl Said {
         has
     }
 
-    /// Forgets the oldest beyond what is remembered.
+    /// Remembers a new entry and forgets the oldest ones beyond [`REMEMBERED`].
     fn bound(&mut self, table: Table, key: u128) {
         self.order.push_back((table, key));
         while self.order.len() > REMEMBERED {
@@ -337,7 +339,7 @@ impl Said {
 
 // === texts ===
 
-/// Events on objects without a namespace live in `default`.
+/// Returns the namespace of an event; `default` for events on objects without a namespace.
 fn namespace_of(involved: &Value) -> String {
     involved.get("namespace").and_then(Value::as_str).unwrap_or("default").to_owned()
 }
@@ -359,9 +361,10 @@ fn event_ref(namespace: &str, name: &str) -> ObjectRef {
     }
 }
 
-/// The object's name and a hash of what is said and when it was said first.
+/// Returns the event's name: the object's name and a hash of the event and of the time of its
+/// creation.
 fn event_name(involved: &Value, key: u128, now: jiff::Timestamp) -> String {
-    /// What the API server allows, less a dot and 16 digits.
+    /// The API server's limit for a name, less a dot and 16 digits.
     const ROOM: usize = 253 - 17;
     let name: String = involved
         .get("name")

@@ -1,11 +1,13 @@
 //! The names of our field managers: `mortise/<namespace>/<processor>/<letter><hash>`.
 //!
-//! The hash is of the processor, the reconciler and the reconciled object, the same across versions and restarts; the letter
-//! tells for what the fields are owned. So another's name tells whether it applied an object or only patched it, and whether
-//! it is of the same reconciled object.
+//! The hash covers the processor, the reconciler and the reconciled object, and is the same across
+//! versions and restarts; the letter tells what the fields are owned for. So the name of another
+//! manager tells whether it applied an object or only patched it, and whether it is of the same
+//! reconciled object.
 //!
-//! Managers are compared with namespace and processor, not by the hash alone: tenants choose names, and the fast hash can be made to
-//! collide. Where namespace and processor do not fit and are cut, the hash is a cryptographic one.
+//! Managers are compared with namespace and processor, not by the hash alone: tenants choose names,
+//! and the fast hash can be made to collide. If namespace and processor do not fit and are cut, the
+//! hash is a cryptographic one.
 
 use std::fmt::Write;
 
@@ -15,36 +17,37 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::Context;
 use crate::own_fields::MANAGER_PREFIX;
 
-/// What the API server allows.
+/// The API server's limit for a manager's name, in bytes.
 const LONGEST: usize = 128;
-/// What of a name is not namespace and processor: prefix, slash, letter and hash, `/initial`.
+/// The bytes of a name that are not namespace and processor: prefix, slash, letter and hash,
+/// `/initial`.
 const FIXED: usize = MANAGER_PREFIX.len() + 1 + 33 + INITIAL.len();
 const INITIAL: &str = "/initial";
-/// How much of a name is for namespace and processor.
+/// The bytes of a name that are left for namespace and processor.
 const ROOM: usize = LONGEST - FIXED;
 
 /// The field managers of one reconciled object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldManagers {
-    /// Of `apply`.
+    /// The manager of `apply`.
     pub(crate) apply: String,
-    /// Of the fields that are left alone after the creation.
+    /// The manager of the fields that are left alone after the creation.
     pub(crate) initial: String,
-    /// Of `patch`.
+    /// The manager of `patch`.
     pub(crate) patch: String,
-    /// Of the status.
+    /// The manager of the status.
     pub(crate) status: String,
-    /// Of what is not applied: finalizers, removals, events.
+    /// The manager of writes that are no apply: finalizers, removals, events.
     pub(crate) edit: String,
     identity: String,
 }
 
-/// What a name says.
+/// The parts of a manager's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts<'a> {
-    /// `a`, `p`, `s` or `e`.
+    /// The letter: `a`, `p`, `s` or `e`.
     pub(crate) letter: char,
-    /// Namespace and processor, shortened.
+    /// The namespace and the processor, shortened.
     owner: &'a str,
     hash: &'a str,
 }
@@ -65,18 +68,20 @@ impl FieldManagers {
         }
     }
 
-    /// What all names of the key have in common, and those of no other key.
+    /// Returns the part that all manager names of the key share, and no other key's.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Whether a manager is another's of this host (of another reconciled object, or of another processor).
+    /// Returns whether a manager is another one of this host: of another reconciled object, or of
+    /// another processor.
     pub(crate) fn is_other(&self, manager: &str) -> bool {
         manager.starts_with(MANAGER_PREFIX)
             && parts(manager).is_none_or(|parts| parts.identity() != self.identity)
     }
 
-    /// Whether another of this host's has applied (not only patched) what it manages.
+    /// Returns whether a manager is another one of this host that applies objects (and does not
+    /// only patch them).
     pub(crate) fn is_other_apply(&self, manager: &str) -> bool {
         self.is_other(manager) && parts(manager).is_none_or(|parts| parts.letter == 'a')
     }
@@ -85,13 +90,13 @@ impl FieldManagers {
 // === impl Parts ===
 
 impl Parts<'_> {
-    /// What all names of the key have in common, and those of no other key.
+    /// Returns the part that all manager names of the key share, and no other key's.
     pub(crate) fn identity(&self) -> String {
         format!("{}/{}", self.owner, self.hash)
     }
 }
 
-/// What all names of a key have in common, and those of no other key.
+/// Returns the part that all manager names of a key share, and no other key's.
 pub(super) fn identity(context: &Context<'_>) -> String {
     format!("{}/{}", owner(context), hash(context))
 }
@@ -100,7 +105,7 @@ fn full_owner(context: &Context<'_>) -> String {
     format!("{}/{}", context.namespace, context.processor)
 }
 
-/// Namespace and processor, as far as there is room for them.
+/// Returns namespace and processor, as far as there is room for them.
 fn owner(context: &Context<'_>) -> String {
     shortened(&full_owner(context))
 }
@@ -108,7 +113,7 @@ fn owner(context: &Context<'_>) -> String {
 fn hash(context: &Context<'_>) -> String {
     let object = &context.reconciled.reference;
     let mut text = String::new();
-    // Without the version: the same object in another version of its kind.
+    // Without the version: an object has the same managers in every version of its kind.
     let parts = [
         context.namespace,
         context.processor,
@@ -122,7 +127,8 @@ fn hash(context: &Context<'_>) -> String {
     for part in parts {
         _ = write!(text, "{}:{part}", part.len());
     }
-    // Another hash for all would orphan what former hosts have applied. Only where the owner is cut, it has to tell owners apart.
+    // Another hash for all would orphan the fields that former hosts have applied. Only if the
+    // owner is cut, the hash has to tell owners apart.
     if full_owner(context).len() <= ROOM {
         return format!("{:032x}", xxh3_128(text.as_bytes()));
     }
@@ -131,7 +137,7 @@ fn hash(context: &Context<'_>) -> String {
     hash
 }
 
-/// What a name of ours says; none if it is not of this form.
+/// Parses the name of one of our managers; `None` if it is not of this form.
 pub(crate) fn parts(manager: &str) -> Option<Parts<'_>> {
     let name = manager.strip_prefix(MANAGER_PREFIX)?;
     let name = name.strip_suffix(INITIAL).unwrap_or(name);
@@ -140,7 +146,7 @@ pub(crate) fn parts(manager: &str) -> Option<Parts<'_>> {
     Some(Parts { letter, owner, hash: last.get(1..)? })
 }
 
-/// Cuts the middle away.
+/// Removes the middle of a text that is too long.
 fn shortened(owner: &str) -> String {
     const GAP: &str = "..";
     if owner.len() <= ROOM {
@@ -227,7 +233,7 @@ mod tests {
     #[test]
     fn a_manager_with_the_hash_of_another_s_key_is_not_that_key_s() {
         let victim = managers("shop", "rules", "rule", "v1", "a");
-        // As if somebody had found names whose hash is the same.
+        // The case of names that were found to have the same hash.
         let hash = victim.identity.rsplit_once('/').unwrap().1;
         for owner in ["evil/rules", "shop/other", "shop/rules/x", "shop"] {
             let manager = format!("mortise/{owner}/a{hash}");

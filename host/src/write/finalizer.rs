@@ -1,5 +1,5 @@
-//! The finalizers of the reconciled object: by JSON patch with a test on its `resourceVersion`, never by an apply, which would take
-//! away those of others.
+//! Writes the finalizers of the reconciled object: by JSON patch with a test on its
+//! `resourceVersion`, never by an apply, which would remove the finalizers of others.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Run<'_> {
                     return Ok(());
                 }
                 Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < ROUNDS => {
-                    // Another incarnation is not the object that was reconciled.
+                    // An object with another uid is not the one that was reconciled.
                     let live =
                         self.live(&resource, of).await?.filter(|live| uid(live) == uid(&object));
                     let is_current =

@@ -1,4 +1,5 @@
-//! What carrying out a plan would write, as far as it can be said without asking the API server.
+//! The dry run of a plan: the writes that it would lead to, as far as they are known without asking
+//! the API server.
 
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use crate::{
     store::Known,
 };
 
-/// One plan that is looked at.
+/// The state of the dry run of one plan.
 struct Foreseen<'a> {
     writer: &'a Writer,
     context: &'a Context<'a>,
@@ -19,7 +20,8 @@ struct Foreseen<'a> {
 }
 
 impl Writer {
-    /// The writes that a plan would lead to now, in their order. What the store knows to be so already is not among them.
+    /// Returns the writes that a plan would lead to now, in their order. Writes whose result is
+    /// there already, as far as the store knows, are not among them.
     pub fn foresee(&self, plan: &Plan, context: &Context<'_>) -> Vec<Withheld> {
         let managers = FieldManagers::new(context);
         let mut foreseen = Foreseen { writer: self, context, managers, writes: Vec::new() };

@@ -1,8 +1,10 @@
-//! Fields that are sent when the object is made, and left alone afterwards.
+//! Fields that are sent when an object is created, and left alone afterwards.
 //!
-//! To leave such a field out of a later apply would remove it, since it is ours. So after the creation these fields are applied
-//! once more, with the values that they have by then, under the manager with the ending `/initial`; ours omits them as soon as
-//! they are held so, also after a crash in between. Whoever changes such a field then takes it from `/initial`.
+//! A later apply that omits such a field would remove it, since our manager owns it. So after the
+//! creation these fields are applied once more, with the values that they have by then, under the
+//! manager with the suffix `/initial`; our own manager omits them as soon as `/initial` holds them,
+//! also after a crash in between. A manager that changes such a field later takes it from
+//! `/initial`.
 
 use serde_json::{Map, Value};
 
@@ -20,11 +22,11 @@ use crate::{
     path::Path,
 };
 
-/// How often the live object is read again when others change it at the same time.
+/// The maximum number of reads of the live object when others change it at the same time.
 pub(super) const ROUNDS: usize = 5;
 
 impl Run<'_> {
-    /// Applies an object without the fields that are left alone, if it is there.
+    /// Applies an object; without the fields that are left alone, if the object exists.
     pub(super) async fn apply_leaving(
         &mut self,
         target: Target<'_>,
@@ -63,7 +65,8 @@ impl Run<'_> {
         self.apply_now(target, object).await?.answer.ok_or_else(missing)
     }
 
-    /// Has `/initial` hold what of the fields to be left alone is still ours. Answers the conflict if another was faster.
+    /// Makes `/initial` hold those fields to be left alone that our own manager still owns. Returns
+    /// the conflict if another manager was faster.
     async fn hold_initial(
         &mut self,
         target: Target<'_>,
@@ -85,7 +88,8 @@ impl Run<'_> {
         }
     }
 
-    /// Gives up what `/initial` holds and is not left alone any more; our own manager has it by now, if it wants it.
+    /// Gives up the fields that `/initial` holds and that are not left alone any more; our own
+    /// manager has them by now, if it wants them.
     async fn release_initial(
         &mut self,
         target: Target<'_>,
@@ -103,7 +107,8 @@ impl Run<'_> {
             .map_err(|refusal| Stop::of(refusal, target.to))
     }
 
-    /// Without force: the values are those of the live object, so a conflict tells that they have changed since.
+    /// Applies fields under `/initial`, without force: the values are those of the live object, so
+    /// a conflict means that they have changed since. The inner error is the conflict.
     async fn apply_initial(
         &mut self,
         target: Target<'_>,
@@ -124,13 +129,13 @@ impl Run<'_> {
     }
 }
 
-/// What the object holds at the fields that a manager has applied.
+/// Returns the object's values at the fields that a manager has applied.
 fn held_by(live: &Value, manager: &str) -> Value {
     applied_fields(live, manager)
         .map_or_else(|| Value::Object(Map::new()), |fields| sent_fields(&project(live, fields)))
 }
 
-/// Two parts of one object. Lists are taken whole, from `more`.
+/// Merges two parts of one object. Lists are taken whole, from `more`.
 pub(super) fn merged(part: Value, more: Value) -> Value {
     match (part, more) {
         (Value::Object(mut part), Value::Object(more)) => {

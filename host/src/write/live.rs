@@ -1,4 +1,4 @@
-//! Objects as they are in the cluster now, and how they are addressed.
+//! Reads objects as they are in the cluster now, and builds the paths to them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// How a kind is served: by this plan's own definitions, or as the cluster says.
+    /// Returns how a kind is served: by this plan's own definitions, or as the cluster says. Fails
+    /// if the kind is not served.
     pub(super) async fn resource(&self, of: &ObjectRef) -> Result<Arc<Resource>, Stop> {
         self.resource_of(&of.kind).await?.ok_or_else(|| {
             Stop::unsent(
@@ -25,7 +26,7 @@ impl Run<'_> {
         })
     }
 
-    /// None if the kind is not served.
+    /// Returns how a kind is served; `None` if it is not served.
     pub(super) async fn resource_of(&self, kind: &Kind) -> Result<Option<Arc<Resource>>, Stop> {
         if let Some(defined) = self.defined.get(kind) {
             return Ok(Some(Arc::clone(defined)));
@@ -33,7 +34,8 @@ impl Run<'_> {
         self.cluster.resolve(kind).await.map_err(|error| Stop::unsent(0, "", error.to_string()))
     }
 
-    /// What is known of an object: of one that the account may not read, nothing.
+    /// Returns what the store knows of an object; [`Known::Unwatched`] if the account may not read
+    /// the object.
     pub(super) fn known(&self, of: &ObjectRef) -> Known {
         if self.may(&of.kind, Place::object(of.namespace.as_deref(), &of.name)) {
             self.writer.stores.known(of)
@@ -42,7 +44,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the account may have the objects of a selection from the store.
+    /// Returns whether the account may have the objects of a selection from the store.
     pub(super) fn may_list(&self, of: &Selection) -> bool {
         self.may(&of.kind, Place::list(of.namespace.as_deref(), of.name.as_deref()))
     }
@@ -56,7 +58,7 @@ impl Run<'_> {
         self.ask(&Outgoing { retry_not_found, ..outgoing }, &of.kind).await
     }
 
-    /// Sends a request that concerns objects of a kind.
+    /// Sends a request that concerns objects of a kind. Records a 403.
     pub(super) async fn ask(&self, outgoing: &Outgoing, kind: &Kind) -> Result<Answer, Refusal> {
         let answer = self.cluster.send(outgoing).await;
         if let Err(refusal) = &answer
@@ -67,7 +69,7 @@ impl Run<'_> {
         answer
     }
 
-    /// The object as it is now, whole; none where there is none.
+    /// Returns the whole object as it is now; `None` if it does not exist.
     pub(super) async fn live(
         &self,
         resource: &Resource,
@@ -81,7 +83,8 @@ impl Run<'_> {
         }
     }
 
-    /// The uid of an object: from the store, else from a live GET; none where there is no object.
+    /// Returns the uid of an object: from the store, else from a live GET; `None` if the object
+    /// does not exist.
     pub(super) async fn uid(
         &self,
         resource: &Resource,
@@ -95,7 +98,7 @@ impl Run<'_> {
         Ok(self.live(resource, of).await?.as_ref().and_then(uid).map(str::to_owned))
     }
 
-    /// Whether the live object is one that the declaration lets be written.
+    /// Fails unless the declaration lets the live object be written.
     pub(super) async fn check_within(
         &self,
         resource: &Resource,
@@ -114,7 +117,7 @@ impl Run<'_> {
         ))
     }
 
-    /// A JSON patch under the manager of edits.
+    /// Returns a JSON patch under the manager of edits.
     pub(super) fn json_patch(
         &self,
         resource: &Resource,
@@ -126,7 +129,7 @@ impl Run<'_> {
     }
 }
 
-/// The path to an object or its subresource, with the manager of a write.
+/// Returns the path to an object or its subresource, with the field manager of a write.
 pub(super) fn addressed(
     resource: &Resource,
     of: &ObjectRef,
@@ -147,7 +150,7 @@ pub(super) fn addressed(
     path
 }
 
-/// No more of an object than what names it.
+/// Returns an object with no more than the fields that name it.
 pub(super) fn named(of: &ObjectRef, uid: Option<&str>) -> Value {
     let text = |key: &str, held: Option<&str>| {
         held.map(|held| (key.to_owned(), Value::String(held.to_owned())))

@@ -1,4 +1,5 @@
-//! What is remembered of former writes, so that they are not sent again: per reconciled object, lost at a restart.
+//! The memory of former writes, so that they are not sent again: per reconciled object, lost at a
+//! restart.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,18 +7,18 @@ use parking_lot::Mutex;
 
 use crate::{contract::ObjectRef, own_fields::Pair};
 
-/// The memory of all reconciled objects, by what their managers have in common.
+/// The memory of all reconciled objects, by the identity of their managers.
 #[derive(Debug, Default)]
 pub(super) struct Memory(Mutex<HashMap<String, HashMap<Place, Remembered>>>);
 
-/// One manager on one object.
+/// A field manager on an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Place {
     pub(super) manager: String,
     pub(super) of: Identity,
 }
 
-/// An object, in whatever version of its kind.
+/// The identity of an object, the same in every version of its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     group: String,
@@ -28,11 +29,11 @@ pub(super) struct Identity {
 
 #[derive(Clone, Debug, Default)]
 struct Remembered {
-    /// The digest of a manifest, and what was ours after it was sent.
+    /// The digest of a manifest, and the digests of our own fields after it was sent.
     sent: Option<(u128, Option<Pair>)>,
-    /// The `resourceVersion` at which nothing that must be absent was there.
+    /// The `resourceVersion` at which no field that must be absent was there.
     nothing_present: Option<String>,
-    /// The object of which something must be absent.
+    /// The object of which fields must be absent.
     absent_from: Option<ObjectRef>,
 }
 
@@ -48,7 +49,8 @@ impl From<&ObjectRef> for Identity {
 }
 
 impl Memory {
-    /// Remembers what a manifest led to, where the two cannot be compared.
+    /// Remembers the own fields that a manifest led to, unless their digest equals that of the
+    /// manifest: then a later comparison needs no memory.
     pub(super) fn sent(&self, key: &str, place: Place, manifest: u128, own: Option<Pair>) {
         let mut all = self.0.lock();
         if own.is_some_and(|own| own.values == manifest) {
@@ -61,7 +63,7 @@ impl Memory {
             Some((manifest, own));
     }
 
-    /// Whether a manifest led to just this.
+    /// Returns whether a manifest led to exactly these own fields.
     pub(super) fn led_to(
         &self,
         key: &str,
@@ -72,7 +74,7 @@ impl Memory {
         self.0.lock().get(key).and_then(|of_key| of_key.get(place)?.sent) == Some((manifest, own))
     }
 
-    /// Remembers that nothing was there that must be absent.
+    /// Remembers the `resourceVersion` at which no field that must be absent was there.
     pub(super) fn nothing_present(&self, key: &str, place: Place, resource_version: &str) {
         self.0
             .lock()
@@ -83,7 +85,7 @@ impl Memory {
             .nothing_present = Some(resource_version.to_owned());
     }
 
-    /// Whether nothing was there at that `resourceVersion`.
+    /// Returns whether no field that must be absent was there at that `resourceVersion`.
     pub(super) fn is_nothing_present(
         &self,
         key: &str,
@@ -97,7 +99,8 @@ impl Memory {
             .is_some_and(|known| known == resource_version)
     }
 
-    /// Remembers whether something of an object must be absent. Says whether something must, or had to before.
+    /// Remembers the object of which fields must be absent, or forgets it. Returns whether fields
+    /// must be absent now, or had to be before.
     pub(super) fn absent_from(&self, key: &str, place: &Place, of: Option<&ObjectRef>) -> bool {
         let mut all = self.0.lock();
         if of.is_none() {
@@ -109,7 +112,8 @@ impl Memory {
         true
     }
 
-    /// Forgets what a run did not touch. Gives back from what objects something had to be absent, and for which manager.
+    /// Forgets the entries that a run did not touch. Returns the objects of which fields had to be
+    /// absent, each with the manager.
     pub(super) fn keep_only(
         &self,
         key: &str,
@@ -125,7 +129,7 @@ impl Memory {
         gone
     }
 
-    /// Forgets a reconciled object. Gives back what [`Memory::keep_only`] does.
+    /// Forgets a reconciled object. Returns the same as [`Memory::keep_only`].
     pub(super) fn forget(&self, key: &str) -> Vec<(ObjectRef, String)> {
         self.0.lock().remove(key).into_iter().flatten().filter_map(absence).collect()
     }

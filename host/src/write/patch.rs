@@ -1,4 +1,4 @@
-//! Parts of objects that belong to others. A patch never makes an object.
+//! Patches parts of objects that belong to others. A patch never creates an object.
 
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ impl Run<'_> {
             self.remove_absent(&target, manifest, None).await?;
             return Ok(skipped.own);
         }
-        // Without a uid, an apply would make the object.
+        // Without a uid, an apply would create the object.
         let uid = self
             .uid(&resource, &manifest.to)
             .await?
@@ -47,7 +47,7 @@ impl Run<'_> {
             metadata.entry("uid").or_insert(Value::String(uid));
         }
         let applied = match self.apply_now(target, &object).await {
-            // Gone since the store saw it: the API server speaks of the uid then.
+            // Gone since the store saw it: the 409 is about the uid then.
             Err(Stop::Failed { refusal, managers })
                 if refusal.code == 409 && managers.is_empty() =>
             {

@@ -1,4 +1,4 @@
-//! Deletes what was applied for this object before and is not any more.
+//! Deletes objects that were applied for this reconciled object before and are not any more.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ use crate::{
     own_fields::{self, Digests},
 };
 
-/// Something that may have to go.
+/// An object that may have to be deleted.
 struct Candidate {
     of: ObjectRef,
     uid: String,
@@ -55,7 +55,8 @@ impl Run<'_> {
         }
     }
 
-    /// All that matches the selection: from the store where it is complete, else from a list.
+    /// Returns the objects that match the selection: from the store if it is complete, else from a
+    /// list request.
     async fn candidates(&self, prune: &Prune) -> Result<Vec<Candidate>, Stop> {
         let Some(resource) = self.resource_of(&prune.of.kind).await? else { return Ok(Vec::new()) };
         let stored = self
@@ -73,7 +74,7 @@ impl Run<'_> {
     }
 
     async fn list(&self, resource: &Resource, prune: &Prune) -> Result<Vec<Candidate>, Stop> {
-        /// As client-go's pager has it.
+        /// The page size of client-go's pager.
         const PAGE: usize = 500;
         let mut found = Vec::new();
         let mut token = String::new();
@@ -101,7 +102,7 @@ impl Run<'_> {
                 Outgoing { metadata_only: prune.matching.is_empty(), ..Outgoing::get(path) };
             let list = match self.send(outgoing, &named).await {
                 Ok(answer) => answer.body,
-                // The kind has gone since.
+                // The kind is not served any more.
                 Err(refusal) if refusal.code == 404 => return Ok(Vec::new()),
                 Err(refusal) => return Err(Stop::of(refusal, &named)),
             };
@@ -119,7 +120,7 @@ impl Run<'_> {
         }
     }
 
-    /// Deletes one object, or lets it go where others have applied it too.
+    /// Deletes one object, or gives up its fields if others have applied it too.
     async fn prune_one(&mut self, prune: &Prune, mut candidate: Candidate) -> Result<(), Stop> {
         let resource = self.resource(&candidate.of).await?;
         for round in 1.. {
@@ -148,7 +149,7 @@ impl Run<'_> {
             if refusal.code != 409 || round == ROUNDS {
                 return Err(Stop::of(refusal, &candidate.of));
             }
-            // It was changed since: is it still one that has to go?
+            // The object has changed since: check again whether it has to be deleted.
             let Some(live) = self.live(&resource, &candidate.of).await? else { return Ok(()) };
             let is_same = uid(&live) == Some(&candidate.uid) && matches(prune, &live);
             let of = candidate.of.clone();
@@ -161,7 +162,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives up our fields: what others have applied stays.
+    /// Gives up our fields of an object: the fields that others have applied stay.
     async fn let_go(&mut self, resource: &Resource, candidate: &Candidate) -> Result<(), Stop> {
         let of = &candidate.of;
         let object = named(of, Some(&candidate.uid));

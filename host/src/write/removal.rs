@@ -14,7 +14,7 @@ use crate::{
     store::Known,
 };
 
-/// Which object is meant by a deletion.
+/// The preconditions of a deletion, which identify the object that is meant.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Preconditions<'a> {
     pub(super) uid: Option<&'a str>,
@@ -66,7 +66,7 @@ impl Run<'_> {
 
     async fn try_delete(&mut self, deletion: &Deletion) -> Result<(), Stop> {
         let of = &deletion.of;
-        // What the cluster does not know is gone.
+        // An object of a kind that the cluster does not serve is gone.
         let Some(resource) = self.resource_of(&of.kind).await? else { return Ok(()) };
         if let Some(within) = &deletion.within
             && self.live(&resource, of).await?.is_some()
@@ -81,8 +81,9 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a refusal for a failure, unless what was to go is not there (any more): no such object, or one with another uid.
-    /// A conflict alone does not say that: an object that was changed meanwhile is answered in the same way.
+    /// Returns a refusal as a failure, unless the object to be deleted is gone: no such object, or
+    /// one with another uid. A conflict alone does not prove that: an object that was changed
+    /// meanwhile is answered in the same way.
     async fn unless_gone(
         &self,
         resource: &Resource,
@@ -101,7 +102,7 @@ impl Run<'_> {
         if is_gone { Ok(()) } else { Err(Stop::of(refusal, of)) }
     }
 
-    /// Sends a DELETE and keeps what it led to.
+    /// Sends a DELETE and records its result in the store and in the changes.
     pub(super) async fn send_delete(
         &mut self,
         resource: &Resource,
@@ -111,7 +112,7 @@ impl Run<'_> {
         let known = self.last_known(of);
         let path = resource.path_of(of.namespace.as_deref(), &of.name);
         let answer = self.send(Outgoing::new(Method::Delete, path, Some(options)), of).await?.body;
-        // An object in the answer is on its way; a Status says that it is gone.
+        // An object in the answer is still being deleted; a `Status` says that it is gone.
         if answer.get("kind").and_then(Value::as_str) == Some("Status") {
             let uid = answer
                 .pointer("/details/uid")
@@ -129,7 +130,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The object as the store has it, else its name.
+    /// Returns the object as the store has it, else only the fields that name it.
     fn last_known(&self, of: &ObjectRef) -> Value {
         if let Known::Present(entry) = self.known(of) {
             return entry.value();
@@ -147,7 +148,7 @@ fn options(deletion: &Deletion, preconditions: Preconditions<'_>) -> Value {
     delete_options(policy, deletion.grace_period, preconditions)
 }
 
-/// A `DeleteOptions`.
+/// Returns a `DeleteOptions`.
 pub(super) fn delete_options(
     policy: &str,
     grace_period: Option<u32>,
@@ -173,7 +174,7 @@ pub(super) fn delete_options(
     options
 }
 
-/// For messages of prune.
+/// Returns the failure for a candidate of a prune that has no uid.
 pub(super) fn unreadable(of: &ObjectRef) -> Stop {
     Stop::unsent(0, "", format!("{} has no uid", display_ref(of)))
 }

@@ -1,4 +1,4 @@
-//! The status of the reconciled object.
+//! Writes the status of the reconciled object.
 
 use serde_json::Value;
 
@@ -21,7 +21,8 @@ impl Run<'_> {
     async fn write_status(&mut self, status: &Value) -> Result<(), Stop> {
         let reconciled = self.context.reconciled;
         let of = &reconciled.reference;
-        // The API server does not look at the uid in a status: another incarnation would be told what is not its own.
+        // The API server ignores the uid in a status: a new object of the same name would get the
+        // status of the old one.
         if let Known::Present(entry) = self.known(of)
             && entry.uid() != reconciled.uid()
         {
@@ -44,7 +45,7 @@ impl Run<'_> {
             Err(Stop::Failed { refusal, managers })
                 if matches!(refusal.code, 404 | 409 | 422) && managers.is_empty() =>
             {
-                // There is nobody to tell when the object has gone in between.
+                // If the object has gone in between, no status is needed.
                 let live = self.live(&resource, of).await?;
                 let is_there = live.as_ref().is_some_and(|live| uid(live) == reconciled.uid());
                 if is_there { Err(Stop::Failed { refusal, managers }) } else { Ok(()) }

@@ -1,5 +1,6 @@
-//! Fields of a former operator become ours before our first apply, as client-go's `csaupgrade` does it: what we do not want any
-//! more of them can then be taken away, and nothing that we want as it is counts as a conflict.
+//! Takes over the fields of a former operator before our first apply, as client-go's `csaupgrade`
+//! does: fields that we do not want any more can then be removed, and fields that we want as they
+//! are do not count as conflicts.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +17,8 @@ use crate::{
 };
 
 impl Run<'_> {
-    /// Makes the fields ours that the managers own which are to be taken over, unless we have applied the object before.
+    /// Makes the fields ours that the managers in `take_over` own, unless we have applied the
+    /// object before.
     pub(super) async fn take_over(&mut self, target: &Target<'_>) -> Result<(), Stop> {
         if self.context.take_over.is_empty() || !self.is_first(target) {
             return Ok(());
@@ -31,13 +33,15 @@ impl Run<'_> {
                 {"op": "test", "path": "/metadata/resourceVersion", "value": version},
                 {"op": "replace", "path": "/metadata/managedFields", "value": entries},
             ]);
-            // Of the object itself: what a request to a subresource says of managedFields does not count.
+            // A patch of the object itself: the API server ignores managedFields in a request to a
+            // subresource.
             let path = addressed(target.resource, target.to, "", target.manager, false);
             let taking = Outgoing::new(Method::JsonPatch, path, Some(operations));
             match self.send(taking, target.to).await {
                 Ok(_) => return Ok(()),
                 Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < ROUNDS => {}
-                // A status may be written without the right to the object itself. Then what is not wanted any more stays.
+                // A status may be written without the right to the object itself. The fields of the
+                // former operator that are not wanted any more then stay.
                 Err(refusal) if refusal.code == 403 && !target.subresource.is_empty() => {
                     let object = display_ref(target.to);
                     let warning = format!("the status of {object} is not taken over: {refusal}");
@@ -50,7 +54,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether the object is there and we own nothing of it.
+    /// Returns whether our manager owns nothing of the object, as far as the store knows; false if
+    /// the object does not exist.
     fn is_first(&self, target: &Target<'_>) -> bool {
         match self.writer.stores.known(target.to) {
             Known::Absent => false,
@@ -60,8 +65,9 @@ impl Run<'_> {
     }
 }
 
-/// The object's `managedFields` with what these managers own under our name; none where there is nothing to be taken, or where we
-/// own something already. Entries of one version become one: the fields of another version have other names.
+/// Returns the object's `managedFields` with the fields of these managers under our name; `None` if
+/// there is nothing to take over, or if we own fields already. Only entries of one version become
+/// one: the fields of another version have other names.
 fn taken_over(object: &Value, from: &[String], target: &Target<'_>) -> Option<Value> {
     let text = |entry: &Value, key: &str| {
         entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -94,7 +100,8 @@ fn taken_over(object: &Value, from: &[String], target: &Target<'_>) -> Option<Va
     Some(left.chain([ours]).collect())
 }
 
-/// Two sets of fields as one. A set without members below stands for the field itself, which `.` does beside members.
+/// Merges two sets of fields. An empty set stands for the field itself; beside members, the key `.`
+/// does.
 fn union(one: Value, other: Value) -> Value {
     let fields = |set: Value| match set {
         Value::Object(fields) => fields,

@@ -1,4 +1,4 @@
-//! Each sentence of the design's section on writing, against the embedded API.
+//! Tests each sentence of the design's section on writing, against the embedded API.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -35,10 +35,10 @@ mod skip;
 mod status;
 mod take_over;
 
-/// How many more changes reach the API server; none: all.
+/// The number of further changes that reach the API server; `None`: no limit.
 type Gate = Arc<parking_lot::Mutex<Option<usize>>>;
 
-/// A connection that breaks when the gate is closed.
+/// Returns a connection that breaks when the gate is closed.
 fn gated<S, B>(
     api: S,
     gate: Gate,
@@ -90,7 +90,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// Namespaces `a` and `b`, and the rules `r` and `s` in `a`.
+    /// Returns a cluster with the namespaces `a` and `b`, and the rules `r` and `s` in `a`.
     async fn new() -> Self {
         let time: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let api = EmbeddedApi::new(Options { now: Arc::new(move || time), ..Options::default() });
@@ -122,7 +122,7 @@ impl Bed {
         bed
     }
 
-    /// The host ends and starts again: nothing is remembered, everything is listed anew.
+    /// Ends the host and starts it again: nothing is remembered, everything is listed anew.
     async fn restart(&mut self) {
         (self.stores, self.writer) = fresh();
         self.catch_up().await;
@@ -155,7 +155,8 @@ impl Bed {
         }
     }
 
-    /// A list may be older than a write of ours, so a write that is not in it stays; the watch tells what was deleted.
+    /// Tells the store of deletions: a list may be older than a write of ours, so a write that is
+    /// not in the list stays; the watch tells what was deleted.
     fn tell_deletions(&self, kind: &Kind, list: &Value) {
         let items = list["items"].as_array().unwrap();
         for (namespace, name, _) in self.stores.resource_versions(kind, &Scope::default()) {
@@ -249,18 +250,18 @@ impl Bed {
         self.cluster.send(&Outgoing::get(path)).await.ok().map(|answer| answer.body)
     }
 
-    /// The object, which must be there.
+    /// Returns the object, which must exist.
     async fn object(&self, of: &ObjectRef) -> Value {
         self.get(of).await.unwrap_or_else(|| panic!("{of:?} is not there"))
     }
 
-    /// Somebody else makes an object.
+    /// Creates an object as another client does.
     async fn make(&self, object: &Value) {
         let of = crate::outcome::reference(object).unwrap();
         self.foreign(Method::Post, &of, "", object.clone()).await;
     }
 
-    /// Somebody else changes an object.
+    /// Changes an object as another client does.
     async fn foreign(&self, method: Method, of: &ObjectRef, query: &str, body: Value) -> Value {
         let resource = self.cluster.resolve(&of.kind).await.unwrap().unwrap();
         let path = match method {
@@ -274,12 +275,12 @@ impl Bed {
             .body
     }
 
-    /// A person changes fields of an object.
+    /// Changes fields of an object as a person does.
     async fn edit(&self, of: &ObjectRef, body: Value) -> Value {
         self.foreign(Method::MergePatch, of, "?fieldManager=kubectl-edit", body).await
     }
 
-    /// How often the API server was asked to change something since the last time.
+    /// Returns how many changes the API server was asked for since the last call.
     fn writes(&self) -> u64 {
         let writing =
             [Verb::Create, Verb::Update, Verb::Patch, Verb::Delete, Verb::DeleteCollection];
@@ -314,7 +315,7 @@ fn fresh() -> (Stores, Writer) {
     (stores.clone(), Writer::new(stores, clock))
 }
 
-/// All may be written.
+/// Returns a grant that allows every write.
 fn grant() -> Grant {
     let any = Kind { group: "*".into(), version: "*".into(), kind: "*".into() };
     let verbs = Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE | Verbs::EVICT;
@@ -337,7 +338,7 @@ fn grant() -> Grant {
     Grant::new(&description).unwrap()
 }
 
-/// A definition in group `x.dev` whose objects hold anything.
+/// Returns a definition in group `x.dev` whose objects hold anything.
 fn definition(kind: &str, plural: &str) -> Value {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     json!({
@@ -433,7 +434,7 @@ fn said(reason: &str, message: &str) -> contract::Event {
     }
 }
 
-/// What was done, in order: `create ConfigMap c`.
+/// Returns the changes, in order: `create ConfigMap c`.
 fn actions(written: &Written) -> Vec<String> {
     written
         .changes
@@ -451,7 +452,7 @@ fn actions(written: &Written) -> Vec<String> {
         .collect()
 }
 
-/// Nothing was refused.
+/// Fails if a write was refused.
 fn fine(written: &Written) {
     assert!(
         written.failures.is_empty() && written.waits.is_empty() && written.warnings.is_empty(),
@@ -463,7 +464,7 @@ fn codes(written: &Written) -> Vec<(contract::Action, u16)> {
     written.failures.iter().map(|failure| (failure.action, failure.code)).collect()
 }
 
-/// The managers of an object, with what they did.
+/// Returns the managers of an object, with their operations.
 fn managers_of(object: &Value) -> BTreeMap<String, String> {
     let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
     entries

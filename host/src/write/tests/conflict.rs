@@ -60,13 +60,14 @@ async fn who_wants_what_another_key_holds_is_told_who_that_is_and_the_other_is_t
             "two reconciles want one object: `p/rule:a/s` wants `.data.k` of ConfigMap v1 `a/c` otherwise, and is refused"
         ]
     );
-    // As long as it is so, and no longer.
+    // The warning lasts as long as the conflict.
     assert_eq!(bed.run(apply([&held])).await.warnings.len(), 1);
     fine(&bed.run_for("s", apply([])).await);
     fine(&bed.run(apply([&held])).await);
 }
 
-/// Who does not read again makes anew what somebody else has taken away on purpose.
+/// A run that does not read again must not create anew an object that another client has deleted on
+/// purpose.
 #[tokio::test]
 async fn what_has_gone_since_it_was_read_is_not_made_again_from_what_was_read() {
     let wanted = config_map("c", json!({"k": "ours"}));

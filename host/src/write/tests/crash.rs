@@ -1,8 +1,9 @@
-//! The host is killed after any of its writes: the next start reaches the same state.
+//! Tests that the host may be killed after any of its writes: the next start reaches the same
+//! state.
 
 use super::*;
 
-/// What there was before, by the same host.
+/// Returns the outcome that the same host wrote before.
 fn before() -> Outcome {
     let mut held = deployment(Some(2));
     held["metadata"]["name"] = json!("held");
@@ -17,7 +18,7 @@ fn before() -> Outcome {
     }
 }
 
-/// Every kind of write.
+/// Returns an outcome with every kind of write.
 fn everything() -> Outcome {
     let leaving = |name: &str| {
         let mut object = deployment(Some(3));
@@ -62,7 +63,8 @@ async fn prepared() -> Bed {
     bed
 }
 
-/// All objects and who owns what in them, without what differs from run to run, and without events.
+/// Returns the objects and the owners of their fields, without parts that differ from run to run,
+/// and without events.
 fn state(bed: &Bed) -> Vec<String> {
     let is_of_interest = |object: &Value| {
         matches!(object["kind"].as_str(), Some("ConfigMap" | "Deployment" | "Rule"))

@@ -14,7 +14,7 @@ async fn there(bed: &Bed) -> Vec<String> {
     names
 }
 
-/// A store that has not listed anything: candidates come from the API server.
+/// Replaces the store by one that has not listed anything: candidates come from the API server.
 fn forget_store(bed: &mut Bed) {
     bed.stores = Stores::new();
     bed.writer = Writer::new(bed.stores.clone(), Arc::new(jiff::Timestamp::now));
@@ -179,10 +179,12 @@ async fn a_selection_can_name_fields_instead_of_labels() {
     }
 }
 
-/// More than two pages of config maps that `r` applied; every other one is in the selection. The list would be told in pages.
+/// The number of config maps that `r` applied, more than two pages; every other one is in the
+/// selection. A list comes in pages.
 const MANY: usize = 1100;
 
-/// Makes them as one object is after it was applied: so it takes a moment, where writing each takes minutes.
+/// Loads the config maps as copies of one that was applied: that takes a moment, where writing each
+/// takes minutes.
 async fn apply_many(bed: &Bed) {
     fine(&bed.run(apply([&labelled("many")])).await);
     let applied = bed.object(&config_map_ref("many")).await;
@@ -200,8 +202,8 @@ fn many(number: usize) -> String {
     format!("many-{number:04}")
 }
 
-/// A store whose first list has not ended, before an API server of which the queries of lists are noted. Where it breaks, no
-/// further page arrives.
+/// Sets up a store whose first list has not ended, and a connection that records the queries of
+/// lists. If `breaks`, no further page arrives.
 fn list_live(bed: &mut Bed, breaks: bool) -> Arc<parking_lot::Mutex<Vec<String>>> {
     let queries = Arc::<parking_lot::Mutex<Vec<String>>>::default();
     let (api, notes) = (bed.api.router(), Arc::clone(&queries));
@@ -235,7 +237,7 @@ fn list_live(bed: &mut Bed, breaks: bool) -> Arc<parking_lot::Mutex<Vec<String>>
     queries
 }
 
-/// The config maps that are there.
+/// Returns the config maps that exist.
 async fn all_there(bed: &Bed) -> Vec<String> {
     let list = bed.cluster.send(&Outgoing::get("/api/v1/namespaces/a/configmaps".into())).await;
     let list = list.unwrap().body;

@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is applied, and how often it may be sent again after a restart: once, where the server writes it in another way.
+/// Returns the applied objects, and the number of times that each may be sent again after a
+/// restart: once, if the server writes it in another way.
 fn kinds_of_objects() -> Vec<(&'static str, Value, u64)> {
     let rule = json!({"apiVersion": "x.dev/v1", "kind": "Rule", "metadata": {"name": "new", "namespace": "a"}, "spec": {"hosts": ["a", "b"], "n": 1.0, "deep": [{"x": {}}]}});
     let service = json!({

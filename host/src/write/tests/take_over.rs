@@ -1,10 +1,11 @@
-//! A processor in the place of a former operator, whose fields become its own.
+//! Tests a processor in the place of a former operator, whose fields become its own.
 
 use super::*;
 
 const FORMER: &str = "of-former";
 
-/// A `ConfigMap` as a Go operator left it: made by an update, and a part of it applied; another part is somebody else's.
+/// Creates a `ConfigMap` as a Go operator left it: made by an update, and a part of it applied;
+/// another part belongs to another manager.
 async fn of_former(bed: &Bed) {
     let of = config_map_ref(FORMER);
     let made = config_map(FORMER, json!({"kept": "1", "old": "1"}));
@@ -23,7 +24,7 @@ fn former() -> [String; 2] {
     ["manager".to_owned(), "applier".to_owned()]
 }
 
-/// What the object holds, and whose names are on it.
+/// Returns the values of the object, and the names of its managers.
 async fn left(bed: &Bed) -> (Value, Vec<String>) {
     let object = bed.object(&config_map_ref(FORMER)).await;
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
