@@ -1,5 +1,6 @@
-//! What is told to those who run the host: whether it lives, whether it is ready, and its metrics. Plain HTTP, for a port that
-//! only they reach: whoever does may see how much of which kinds there is, but nothing of an object.
+//! The endpoints for those who run the host: liveness, readiness and metrics. Plain HTTP, for a
+//! port that only they reach: a client sees how many objects of which kinds there are, but nothing
+//! of an object.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -33,56 +34,57 @@ mod tests;
 pub use objects::Objects;
 pub use reports::Reports;
 
-/// What is told of a host.
+/// The parts of a host that the endpoints report on.
 #[derive(Clone)]
 pub struct Admin {
-    /// What is counted.
+    /// The metrics of the host.
     pub metrics: Metrics,
-    /// The keys.
+    /// The queue of keys.
     pub queue: Queue,
-    /// What is known of the cluster's objects.
+    /// The stores of the cluster's objects.
     pub stores: Stores,
-    /// The watches whose first lists make it ready.
+    /// The watches whose first lists must be complete before the host is ready.
     pub watches: Watches,
-    /// The calls that wait for a slot.
+    /// Returns the calls that wait for a slot.
     pub waiting: WaitingCalls,
-    /// Whether it may write.
+    /// The guard of the Lease: held if the host may write.
     pub lease: Guard,
-    /// Whether what it works on answers.
+    /// The check whether the API server answers.
     pub reach: Reach,
-    /// What else it waits for, or why it is not to be asked for anything any more.
+    /// Returns a further reason why the host is not ready, or must not be asked for anything any
+    /// more, if any.
     pub also: Also,
 }
 
-/// What the answers are made of.
+/// The state of the router.
 #[derive(Clone)]
 struct Told {
     admin: Admin,
-    /// The metrics as they were told last.
+    /// The metrics as they were answered last.
     metrics: Arc<Mutex<Option<Last>>>,
 }
 
-/// The metrics at some time.
+/// The metrics at some time, as text.
 struct Last {
     text: Bytes,
     at: Instant,
-    /// How long it took to write them down.
+    /// The time that it took to write the text.
     took: Duration,
 }
 
-/// Tells in words why a host is not ready, besides its watches.
+/// Returns a reason in words why a host is not ready, besides its watches, if any.
 pub type Also = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
 
-/// Tells what is watched at the time: processors come and go while a host runs.
+/// Returns the current watches: processors come and go while a host runs.
 pub type Watches = Arc<dyn Fn() -> Vec<Watch> + Send + Sync>;
 
-/// Tells how many calls of each processor wait for a slot at the time.
+/// Returns the current number of calls of each processor that wait for a slot.
 pub type WaitingCalls = Arc<dyn Fn() -> Vec<(Arc<str>, usize)> + Send + Sync>;
 
 // === impl Admin ===
 
 impl Admin {
-    /// `/livez`, `/readyz` and `/metrics`.
+    /// Returns the router for `/livez`, `/readyz` and `/metrics`.
     pub fn router(self) -> Router {
         Router::new()
             .route("/livez", get(async || "ok\n"))
@@ -91,7 +93,7 @@ impl Admin {
             .with_state(Told { admin: self, metrics: Arc::default() })
     }
 
-    /// Answers until it is told to stop.
+    /// Serves requests until `stop` is cancelled.
     ///
     /// # Errors
     ///
@@ -100,7 +102,7 @@ impl Admin {
         serve(self.router(), listener, stop).await
     }
 
-    /// The kinds of which not all objects are known yet.
+    /// Returns the kinds of which not all objects are known yet.
     fn waits_for(&self) -> Vec<String> {
         let watches = (self.watches)();
         let waits = watches.iter().filter(|of| !self.stores.is_settled(&of.kind, &of.scope));
@@ -120,7 +122,7 @@ impl Admin {
     }
 }
 
-/// Answers until it is told to stop.
+/// Serves requests until `stop` is cancelled.
 ///
 /// # Errors
 ///
@@ -133,8 +135,9 @@ pub async fn serve(
     port::serve(router, listener, stop).await
 }
 
-/// Ready once all first lists are complete: before, reads are answered as unavailable. Not ready as long as the API server does not
-/// answer, or says that it cannot do its work: nothing is seen and nothing is written then.
+/// Answers whether the host is ready: once all first lists are complete (before that, reads are
+/// answered as unavailable), and while the API server answers and says that it can do its work
+/// (otherwise nothing is seen and nothing is written).
 async fn ready(State(Told { admin, .. }): State<Told>) -> Response {
     if let Some(why) = (admin.also)() {
         return (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
@@ -149,7 +152,8 @@ async fn ready(State(Told { admin, .. }): State<Told>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
-/// One after the other, and in no more than a fifth of the time: who asks in between is told what the one before was.
+/// Answers with the metrics. Requests are handled one after the other, in no more than a fifth of
+/// the time: a request in between gets the text of the one before.
 async fn metrics(State(Told { admin, metrics }): State<Told>) -> Response {
     let mut last = metrics.lock().await;
     if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < last.took * 4) {

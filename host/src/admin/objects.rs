@@ -1,14 +1,14 @@
-//! What is told of single objects, as JSON, on a port of its own: who may reach it may see what exists and what becomes of it, but no
-//! value of an object. All of it is read only.
+//! The endpoints for single objects: JSON, on a port of its own. A client sees which objects exist
+//! and the results of their runs, but no value of an object. All endpoints are read only.
 //!
-//! | path | tells |
+//! | path | answer |
 //! | --- | --- |
 //! | `/host` | what this host is, and whether it leads |
-//! | `/processors` | each processor: its version, its counts, its last failure, the kinds that it misses |
-//! | `/keys?processor=&state=` | what waits, and until when: `ready`, `running`, `delayed` or `failing` |
-//! | `/reports?processor=&key=&failed=true` | the last reconciles; or the last one of each key that fails |
-//! | `/records?key=` | what the last run of a key read and wrote |
-//! | `/watches` | what is watched, and how much there is of it |
+//! | `/processors` | each processor: version, counts, last failure, missing kinds |
+//! | `/keys?processor=&state=` | the keys: `ready`, `running`, `delayed` or `failing` |
+//! | `/reports?processor=&key=&failed=true` | the last reconciles, or those of failing keys |
+//! | `/records?key=` | the run record of a key: what its last run read and wrote |
+//! | `/watches` | the watches, and the number and size of their objects |
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -39,26 +39,26 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How many keys are told at once.
+/// The maximum number of keys in one answer.
 const KEYS: usize = 1000;
 
-/// What can be asked of a host about single objects.
+/// The parts of a host that the endpoints for single objects report on.
 #[derive(Clone)]
 pub struct Objects {
     /// The host.
     pub host: Arc<Host>,
-    /// What it has done lately.
+    /// The last reports of the host.
     pub reports: Reports,
-    /// Whether it leads.
+    /// The guard of the Lease: held if the host leads.
     pub lease: Guard,
-    /// What else is told of it: where it runs and as whom.
+    /// Further fields of `/host`: where the host runs and as whom.
     pub about: Map<String, Value>,
 }
 
 /// The parameters of a request.
 struct Query(BTreeMap<String, String>);
 
-/// One of `/processors`.
+/// An entry of `/processors`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Processor {
@@ -78,7 +78,7 @@ struct Processor {
     missing_kinds: Vec<String>,
 }
 
-/// One of `/keys`.
+/// An entry of `/keys`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Waiting {
@@ -97,7 +97,7 @@ type Answer = Result<Value, (StatusCode, String)>;
 // === impl Objects ===
 
 impl Objects {
-    /// All paths.
+    /// Returns the router for all paths.
     pub fn router(self) -> Router {
         let router = Router::new()
             .route("/host", get(async |State(of): State<Self>| answer(Ok(of.host()))))
@@ -199,7 +199,7 @@ impl Objects {
     }
 }
 
-/// What a key looks like.
+/// The form of a key, for messages.
 const KEY: &str = "a key is PROCESSOR/RECONCILER:NAMESPACE/NAME, as /keys tells it";
 
 fn answer(answer: Answer) -> Response {
@@ -252,7 +252,7 @@ impl Waiting {
 // === impl Query ===
 
 impl Query {
-    /// Parameters of these names only.
+    /// Parses a query that may have parameters of these names only.
     fn of(query: Option<&str>, known: &[&str]) -> Result<Self, (StatusCode, String)> {
         let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -282,7 +282,7 @@ impl Query {
     }
 }
 
-/// A text of a query as it was meant. What is no encoding stands for itself.
+/// Decodes a text of a query. Characters that are no valid encoding stand for themselves.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

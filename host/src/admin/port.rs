@@ -1,8 +1,10 @@
-//! A port for probes and scrapers that goes on answering them whoever else connects.
+//! A port for probes and scrapers that keeps answering them, whoever else connects.
 //!
-//! A connection is for one request: [`HEADER`] for all of its header, [`ANSWER`] for the answer to be made and read. So many are open
-//! at once; one more takes the place of the oldest of which no whole request has come, else of the oldest one: whoever holds
-//! connections loses them to whoever asks something. Bodies of requests are never read.
+//! A connection is for one request: [`HEADER`] is the time for all of its header, [`ANSWER`] the
+//! time for the answer to be made and read. At most [`CONNECTIONS`] are open at once; one more
+//! takes the place of the oldest of which no whole request has come, else of the oldest one:
+//! clients that only hold connections lose them to clients that ask. Bodies of requests are never
+//! read.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -20,17 +22,19 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 use tracing::warn;
 
-/// How many connections of a port are open at once. Two kubelets, a few scrapers and people ask.
+/// The maximum number of open connections of a port. Two kubelets, a few scrapers and people ask.
 const CONNECTIONS: usize = 64;
-/// How long a client may take to send the header of its request.
+/// The time that a client has to send the header of its request.
 const HEADER: Duration = Duration::from_secs(5);
-/// How long after that the answer may take to be made, which is 3 s where the API server is asked, and to be read.
+/// The time after that for the answer to be made, which takes up to 3 s if the API server is asked,
+/// and to be read.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long answers that are on their way are waited for when the port is closed.
+/// The time that answers in flight are waited for when the port is closed.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// How long the header of a request is at most, in bytes.
+/// The maximum length of a request's header, in bytes.
 const HEADER_BYTES: usize = 16 * 1024;
-/// When connections are accepted again after the system refused to: it has no descriptors left, mostly.
+/// The delay until connections are accepted again after the system refused one: mostly, it has no
+/// descriptors left.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(500);
 
 /// The connections that are open, the oldest first.
@@ -39,21 +43,21 @@ struct Open(Mutex<Vec<Connection>>);
 
 #[derive(Debug, Clone, Default)]
 struct Connection {
-    /// The header of its request has come.
+    /// Notified when the header of its request has come.
     asked: Arc<Notify>,
     has_asked: bool,
-    /// Its place is needed.
+    /// Cancelled when its place is needed for another connection.
     over: CancellationToken,
     number: u64,
 }
 
-/// The place of a connection, until it is dropped.
+/// The place of a connection among the open ones, until it is dropped.
 struct Place {
     open: Arc<Open>,
     connection: Connection,
 }
 
-/// Answers until it is told to stop.
+/// Serves requests until `stop` is cancelled.
 pub(super) async fn serve(
     router: Router,
     listener: TcpListener,
@@ -105,7 +109,7 @@ async fn answer(stream: TcpStream, router: Router, place: Place, stop: Cancellat
 // === impl Open ===
 
 impl Open {
-    /// Makes a place for one more connection.
+    /// Makes a place for one more connection, if necessary that of another one.
     fn enter(self: &Arc<Self>, number: u64) -> Place {
         let connection = Connection { number, ..Connection::default() };
         let mut open = self.0.lock();
@@ -121,7 +125,7 @@ impl Open {
 // === impl Place ===
 
 impl Place {
-    /// The header of the request has come.
+    /// Records that the header of the request has come.
     fn ask(&self) {
         let mut open = self.open.0.lock();
         if let Some(held) = open.iter_mut().find(|held| held.number == self.connection.number) {
@@ -130,7 +134,7 @@ impl Place {
         self.connection.asked.notify_one();
     }
 
-    /// Waits until the connection has had its time.
+    /// Waits until the time of the connection is over.
     async fn time(&self, stop: &CancellationToken) {
         tokio::select! {
             () = self.connection.asked.notified() => {}
@@ -164,7 +168,7 @@ mod tests {
 
     use super::*;
 
-    /// More than the buffers of a connection take.
+    /// A size that the buffers of a connection cannot hold.
     const LARGE: usize = 64 << 20;
 
     struct Served {
@@ -185,7 +189,7 @@ mod tests {
     }
 
     impl Served {
-        /// A connection on which this was sent.
+        /// Returns a connection on which this text was sent.
         async fn open(&self, text: &str) -> TcpStream {
             let mut stream = TcpStream::connect(self.address).await.unwrap();
             stream.write_all(text.as_bytes()).await.unwrap();
@@ -193,7 +197,7 @@ mod tests {
         }
     }
 
-    /// What comes until the connection is closed.
+    /// Reads until the connection is closed.
     async fn rest(mut stream: TcpStream) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Whether it is closed or cut off is the same to a client.
@@ -270,7 +274,7 @@ mod tests {
         let _idle = served.open("").await;
         let _half = served.open(HALF).await;
         let _large = served.open("GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await;
-        // It has read what was sent.
+        // By then, the server has read what was sent before.
         assert!(rest(served.open(WHOLE).await).await.ends_with(b"ok\n"));
         let start = Instant::now();
         served.stop.cancel();

@@ -11,17 +11,17 @@ use serde::{Serialize, Serializer};
 
 use crate::{grant::display_ref, metrics, processor::Line, queue::Key, reconciler::Report};
 
-/// How many are kept, whatever came of them.
+/// The number of reports that are kept, whatever their result.
 const KEPT: usize = 256;
-/// Of how many keys the last report is kept because it failed.
+/// The number of keys whose last report is kept because it failed.
 const FAILING: usize = 1000;
-/// How many lines of a guest's log are kept of one report, and how many characters of each.
+/// The maximum number of lines that a report keeps of a guest's log, and of characters in each.
 const LINES: usize = 20;
 const LINE: usize = 500;
-/// How many characters are kept of a failure and of a note.
+/// The maximum number of characters that a report keeps of a failure and of a note.
 const TEXT: usize = 1024;
 
-/// The last reports. Clones are the same ones.
+/// The last reports. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Reports(Arc<Mutex<Kept>>);
 
@@ -31,11 +31,11 @@ struct Kept {
     failing: HashMap<Key, Arc<Told>>,
 }
 
-/// What is told of a report.
+/// The part of a report that is shown.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Told {
-    /// When it came.
+    /// The time of the report.
     at: Timestamp,
     #[serde(serialize_with = "as_text")]
     pub(super) key: Key,
@@ -67,7 +67,7 @@ pub(super) struct Names {
     name: String,
 }
 
-/// A key as it is shown, which is how it is asked for.
+/// Serializes a key as it is shown; requests name a key in the same form.
 pub(super) fn as_text<S: Serializer>(key: &Key, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(key)
 }
@@ -75,7 +75,7 @@ pub(super) fn as_text<S: Serializer>(key: &Key, to: S) -> Result<S::Ok, S::Error
 // === impl Reports ===
 
 impl Reports {
-    /// Keeps what can be told of a report.
+    /// Keeps the part of a report that is shown.
     pub fn keep(&self, report: &Report, at: Timestamp) {
         let told = Arc::new(Told::of(report, at));
         let mut kept = self.0.lock();
@@ -90,19 +90,20 @@ impl Reports {
         kept.last.push_back(told);
     }
 
-    /// The last ones, the newest first.
+    /// Returns the last reports, the newest first.
     pub(super) fn last(&self) -> Vec<Arc<Told>> {
         self.0.lock().last.iter().rev().cloned().collect()
     }
 
-    /// Those of keys whose last run failed, the newest first.
+    /// Returns the last reports of keys whose last run failed, the newest first.
     pub(super) fn failing(&self) -> Vec<Arc<Told>> {
         let mut failing: Vec<Arc<Told>> = self.0.lock().failing.values().cloned().collect();
         failing.sort_by_key(|told| std::cmp::Reverse(told.at));
         failing
     }
 
-    /// Forgets the failures of keys that are no longer known to be failing: their processor or object has gone.
+    /// Forgets the failures of keys that are not known to be failing any more: their processor or
+    /// object has gone.
     pub(super) fn forget_failing(&self, is_failing: impl Fn(&Key) -> bool) {
         self.0.lock().failing.retain(|key, _| is_failing(key));
     }

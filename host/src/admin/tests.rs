@@ -12,7 +12,7 @@ use crate::{
     view::Readable,
 };
 
-/// A host that watches a kind of which no list has arrived.
+/// Returns a host that watches a kind of which no list has arrived.
 fn admin() -> Admin {
     let readable = Readable::new(&description(all("Rule"), Vec::new())).unwrap();
     let stores = Stores::new();
