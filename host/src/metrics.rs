@@ -1,7 +1,8 @@
-//! Metrics: every one that the host has, in one list.
+//! The metrics of the host, all in one list.
 //!
-//! Labels are processor, kind, verb, reason and the like, all of them few; never an object's name, of which there is no bound.
-//! What happens is counted where it happens; what is, is sampled when somebody asks.
+//! Labels are processor, kind, verb, reason and the like, each with few values; never an object's
+//! name, of which there is no bound. Events are counted when they happen; states are sampled when
+//! the metrics are asked for.
 
 use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
@@ -44,35 +45,38 @@ use self::{
 /// The media type of [`Metrics::text`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// A reconcile that finds nothing to do takes a millisecond; one that waits for a slow API server some seconds.
+/// The shortest bucket of a duration. A reconcile that finds nothing to do takes a millisecond; one
+/// that waits for a slow API server takes some seconds.
 const SHORTEST_SECONDS: f64 = 0.0005;
-/// Up to 16 s, each bucket twice as long as the one before.
+/// The number of buckets: up to 16 s, each bucket twice as long as the one before.
 const BUCKETS: u16 = 16;
 
-/// To find a slot that is free takes less.
+/// The shortest wait that is counted: finding a free slot takes less.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 
-/// A small module is compiled in a fraction of a second, a large one in minutes.
+/// The shortest bucket of a compilation. A small module is compiled in a fraction of a second, a
+/// large one in minutes.
 const SHORTEST_COMPILE_SECONDS: f64 = 0.05;
 const COMPILE_BUCKETS: u16 = 14;
 
-/// Restarts of how many kinds are told apart. Whose kinds are many are those who write descriptions.
+/// The number of kinds whose restarts are counted separately: authors of descriptions can name many
+/// kinds.
 const RESTARTED: usize = 512;
 
-/// The metrics of a host. Clones are handles of the same ones.
+/// The metrics of a host. Clones share one state.
 #[derive(Clone)]
 pub struct Metrics(Arc<All>);
 
-/// What is, at the moment when somebody asks.
+/// The states that are sampled when the metrics are asked for.
 #[derive(Debug, Default)]
 pub struct Sample {
-    /// The keys of each processor.
+    /// The number of keys of each processor, by state.
     pub queues: Vec<(Arc<str>, queue::State)>,
-    /// The calls of each processor that wait for a slot.
+    /// The number of calls of each processor that wait for a slot.
     pub waiting: Vec<(Arc<str>, usize)>,
-    /// What is kept of each kind.
+    /// The memory that the stored objects of each kind take.
     pub stores: Vec<(Arc<Kind>, Memory)>,
-    /// Whether the host may write.
+    /// True if the host may write.
     pub leads: bool,
 }
 
@@ -96,7 +100,7 @@ struct All {
     store_bytes: Family<Stored, Gauge>,
     denied: Series<Denied, Counter>,
     watch_restarts: Family<Stored, Counter>,
-    /// The kinds that these are told of.
+    /// The kinds whose restarts are counted.
     restarted: Mutex<BTreeSet<String>>,
     log_lines_dropped: Series<OfProcessor, Counter>,
     code_lookups: Family<LookedUp, Counter>,
@@ -113,12 +117,12 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All of them, at zero.
+    /// Returns all metrics, at zero.
     pub fn new() -> Self {
         Self(Arc::new(All::new()))
     }
 
-    /// A reconcile has ended.
+    /// Counts a reconcile that has ended.
     pub fn ran(&self, report: &Report) {
         let Self(all) = self;
         let processor = report.key.processor();
@@ -146,27 +150,27 @@ impl Metrics {
         }
     }
 
-    /// A reconcile was left out, since it is known what would have come of it.
+    /// Counts a reconcile that was skipped, since its result is known.
     pub fn skipped(&self, report: &Report) {
         let processor = Arc::clone(report.key.processor());
         let of_kind = OfKind { processor, kind: shown(&report.kind) };
         self.0.reconciles_skipped.of(of_kind).inc();
     }
 
-    /// A reconcile was made though nothing has changed that the host knows of.
+    /// Counts a due reconcile that could not be skipped, by the reason.
     pub fn not_skipped(&self, key: &Key, why: MustRun) {
         let processor = Arc::clone(key.processor());
         let not_skipped = NotSkipped { processor, reason: why.label() };
         self.0.reconciles_not_skipped.of(not_skipped).inc();
     }
 
-    /// A call has ended without an answer.
+    /// Counts a call that has ended without an answer.
     pub fn trapped(&self, key: &Key, reason: &'static str) {
         let trapped = Trapped { processor: Arc::clone(key.processor()), reason };
         self.0.calls_trapped.of(trapped).inc();
     }
 
-    /// A call has waited so long for a slot.
+    /// Counts the time that a call has waited for a slot.
     pub fn waited(&self, key: &Key, waited: Duration) {
         if waited >= LEAST_WAIT {
             let of = OfProcessor { processor: Arc::clone(key.processor()) };
@@ -174,20 +178,21 @@ impl Metrics {
         }
     }
 
-    /// A guest has said more than is kept.
+    /// Counts the lines of a guest's log that are more than is kept.
     pub fn log_dropped(&self, key: &Key, lines: u32) {
         let of = OfProcessor { processor: Arc::clone(key.processor()) };
         self.0.log_lines_dropped.of(of).inc_by(lines.into());
     }
 
-    /// Fields of others were taken by force.
+    /// Counts a write that took fields of other managers by force.
     pub fn forced(&self, key: &Key, kind: &Kind) {
         let of = OfKind { processor: Arc::clone(key.processor()), kind: shown(kind) };
         self.0.conflicts_forced.of(of).inc();
     }
 
-    /// A processor was refused something that its account may not do, or that it does not declare. Kinds that are not among those
-    /// which it declares are counted together: a guest can name any number.
+    /// Counts a read or write that a processor was refused, since its account may not do it or its
+    /// description does not declare it. Kinds that the description does not declare are counted
+    /// together: a guest can name any number.
     pub fn denied(&self, processor: &Arc<str>, denial: &Denial, declared: &[Kind]) {
         let Kind { group, kind, .. } = &denial.kind;
         let is_declared = declared.iter().any(|of| of.group == *group && of.kind == *kind);
@@ -197,7 +202,7 @@ impl Metrics {
         self.0.denied.of(denied).inc();
     }
 
-    /// A processor is gone, and all that was counted of it.
+    /// Removes all series of a processor that is gone.
     pub fn forget_processor(&self, processor: &str) {
         let Self(all) = self;
         all.reconciles.forget(processor);
@@ -217,13 +222,14 @@ impl Metrics {
         counters::LIMITED.forget(processor);
     }
 
-    /// Removes what is counted of lines about processors that are not among these: a line may come after its processor was forgotten.
+    /// Removes the counts of lines about processors that are unknown and of which no reconcile is
+    /// counted: a line may come after its processor was forgotten.
     pub(crate) fn retain_lines(&self, is_known: impl Fn(&str) -> bool) {
         let is_counted = |processor: &str| self.0.reconciles.knows(processor);
         counters::LIMITED.retain(|processor| is_known(processor) || is_counted(processor));
     }
 
-    /// A watch has failed and is begun again.
+    /// Counts a watch that has failed and is begun again.
     pub fn watch_restarted(&self, kind: &Kind) {
         let kind = shown(kind);
         let mut known = self.0.restarted.lock();
@@ -233,21 +239,23 @@ impl Metrics {
         known.insert(stored.kind);
     }
 
-    /// A module's code was looked for in the cache: `hit`, `miss`, or `refused` if what is there is not to be used.
+    /// Counts a lookup of a module's code in the cache: `hit`, `miss`, or `refused` if the code
+    /// that was found must not be used.
     pub fn looked_for_code(&self, result: &'static str) {
         self.0.code_lookups.get_or_create(&LookedUp { result }).inc();
     }
 
-    /// A module was compiled: `success`, or in one word why it was not.
+    /// Counts a compilation and its duration. `result`: `success`, or one word for the reason of
+    /// the failure.
     pub fn compiled(&self, took: Duration, result: &'static str) {
         let compiled = Compiled { result };
         self.0.compile_duration.get_or_create(&compiled).observe(took.as_secs_f64());
     }
 
-    /// All of them in the text form that Prometheus reads.
+    /// Returns all metrics in the text form that Prometheus reads.
     pub fn text(&self, sample: &Sample) -> Result<String, fmt::Error> {
         let Self(all) = self;
-        // What is gone since the last time is not told any more.
+        // Processors and kinds that are gone since the last time are not reported any more.
         all.queue_keys.clear();
         all.calls_waiting.clear();
         // A line may come after its processor was forgotten.
@@ -324,7 +332,8 @@ impl All {
         all
     }
 
-    /// The list: names (with the ending that the format asks for: `_total` of counters, the unit), and what they mean.
+    /// Registers the metrics: their names (to which the format adds `_total` for counters, and the
+    /// unit) and their meanings.
     fn register(&mut self) {
         let registry = &mut self.registry;
         registry.register("reconciles", "Reconciles by result", self.reconciles.family.clone());
@@ -425,7 +434,7 @@ impl All {
         );
     }
 
-    /// Where restarts of many kinds are told: no more of those that are not watched any more.
+    /// Removes the restarts of kinds that are not watched any more, once many kinds are counted.
     fn forget_restarts(&self, stores: &[(Arc<Kind>, Memory)]) {
         let mut known = self.restarted.lock();
         if known.len() <= RESTARTED / 2 {
@@ -470,7 +479,7 @@ impl All {
     }
 }
 
-/// As `kubectl` names it: `VirtualService.networking.istio.io`.
+/// Returns a kind as `kubectl` names it: `VirtualService.networking.istio.io`.
 pub(crate) fn shown(kind: &Kind) -> String {
     if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
 }

@@ -1,4 +1,4 @@
-//! Series of processors: bounded for each, and gone with it.
+//! The series of processors: bounded for each processor, and removed with it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,18 +10,18 @@ use std::{
 use parking_lot::Mutex;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 
-/// How many series one processor has in one metric: more than any of ours needs. Kinds and verbs are those of its description, which
-/// whoever owns it may exchange as often as they like.
+/// The maximum number of series of one processor in one metric: more than any of ours needs. Kinds
+/// and verbs are those of its description, which its owner may change as often as they like.
 const OF_PROCESSOR: usize = 512;
-/// The kind that stands for those past the limit, and for those that a description does not name.
+/// The kind in series past the limit, and for kinds that a description does not name.
 pub(super) const OTHER: &str = "other";
 
 /// The labels of a series of one processor.
 pub(crate) trait Labels: Clone + Debug + Hash + Eq {
-    /// Of which processor.
+    /// Returns the processor that the series is of.
     fn processor(&self) -> &Arc<str>;
 
-    /// The same of another kind.
+    /// Returns the same labels with the kind [`OTHER`], if they have a kind.
     #[must_use]
     fn other(self) -> Self;
 }
@@ -45,7 +45,7 @@ impl<L: Labels, M: Clone, C: MetricConstructor<M>> Series<L, M, C> {
         Self { family, known: Mutex::default() }
     }
 
-    /// The series of these labels.
+    /// Returns the series of these labels; past the limit, that of the kind [`OTHER`].
     pub(crate) fn of(&self, labels: L) -> M {
         let mut known = self.known.lock();
         let of = known.entry(Arc::clone(labels.processor())).or_default();

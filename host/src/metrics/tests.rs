@@ -10,7 +10,7 @@ use crate::{
     write::Action,
 };
 
-/// A run that changed these.
+/// Returns the report of a run that made these changes.
 fn report(attempt: u32, changes: &[(Action, &str)]) -> Report {
     let run = Run { key: key("hidden"), causes: Vec::new(), more_causes: 0, attempt };
     let mut report = Report::new(&run);
@@ -30,7 +30,7 @@ fn lines(metrics: &Metrics, sample: &Sample) -> Vec<String> {
     metrics.text(sample).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Metrics of which each has something to tell.
+/// Returns metrics each of which has a series.
 fn busy() -> Metrics {
     let metrics = Metrics::new();
     let mut first = report(
@@ -112,13 +112,13 @@ fn what_is_gone_is_told_no_more() {
         assert!(text.iter().any(|held| held == line), "{line} is not in\n{}", text.join("\n"));
     }
     let later = lines(&metrics, &Sample::default());
-    // There is one log in a process, in which other tests say much.
+    // There is one log in a process, and other tests write many lines to it.
     let of_log = |line: &&String| line.starts_with("mortise_log_lines_limited_total");
     let told = |line: &&String| line.contains('{') && !of_log(line);
     assert_eq!(later.iter().find(told), None);
 }
 
-/// A denial of a kind of the group `g`.
+/// Returns a denial for a kind of the group `g`.
 fn denial(of: &str) -> Denial {
     Denial::of_declaration("get", &kind(of), "not declared")
 }
