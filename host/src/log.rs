@@ -1,8 +1,9 @@
-//! The program's own log: what of it is written, how, how much, and where to: to standard error, or for a time to whoever has the
-//! screen.
+//! The program's own log: which lines are written, in which format, how many, and where to: to
+//! standard error, or for a time to the owner of the screen ([`redirect`]).
 //!
-//! No line waits for who reads it (`output`), none holds a control character or is longer than 16 KiB (`text`, `json`), and no
-//! processor has more than its share of them (`limit`).
+//! No thread waits for the reader of the log (`output`). No line holds a control character; a value
+//! of an event takes at most 16 KiB of a line, all values of the event together at most 32 KiB
+//! (`text`, `json`). No processor has more than its share of lines (`limit`).
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -42,16 +43,17 @@ pub(crate) use escape::escaped;
 
 type Take = Box<dyn Fn(String) + Send>;
 
-/// Who takes the lines instead of standard error.
+/// The function that takes the lines instead of standard error, if any.
 static TAKEN: Mutex<Option<Take>> = Mutex::new(None);
 /// The lines for standard error, once there is a thread that writes them.
 static LINES: OnceLock<Lines> = OnceLock::new();
 
-/// It calls each request that was not answered an error; whoever sent it says what becomes of that. An answer that is not JSON it
-/// warns of with all of its text, of Secrets too.
+/// The levels for `kube_client`. It logs each request that was not answered as an error; the sender
+/// of the request decides what becomes of that. It logs an answer that is not JSON as a warning
+/// with the whole text, of Secrets too.
 const QUIET: &str = "kube_client::client::builder=off,kube_client::client=error";
-/// How long the program waits at its end for standard error to take what is still to be said: time enough for who reads, and not
-/// long where nobody does.
+/// The time that the program waits at its end for standard error to take the last lines: enough for
+/// a reader, and not long if nobody reads.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
 /// The log's writer.
@@ -62,11 +64,11 @@ pub struct Output;
 #[derive(Debug)]
 pub struct Redirected(());
 
-/// Begins to log.
+/// Starts the log.
 ///
 /// # Errors
 ///
-/// What is given is no filter; the system makes no thread.
+/// `filter` is no filter; the thread of the log cannot be started; there is a log already.
 pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     let levels = EnvFilter::try_new(format!("{QUIET},{}", own_levels(filter)))
         .map_err(|_| {
@@ -88,7 +90,7 @@ pub fn init(filter: &str, format: LogFormat) -> anyhow::Result<()> {
     tracing::subscriber::set_global_default(subscriber).context("there is a log already")
 }
 
-/// Logs panics, too, which otherwise are written to standard error by the thread that panics.
+/// Logs panics, too; otherwise the thread that panics writes them to standard error.
 pub fn take_panics() {
     panic::set_hook(Box::new(|panic| {
         let trace = std::backtrace::Backtrace::capture();
@@ -96,8 +98,8 @@ pub fn take_panics() {
     }));
 }
 
-/// Writes what ends the program, whatever is logged else, even where the log could not begin: as a line of a log in JSON, or for
-/// people.
+/// Writes the error that ends the program, whatever else is logged, also if the log could not
+/// start: as a line of a log in JSON, or for people.
 pub fn write_error(error: &anyhow::Error, format: LogFormat) {
     let mut line = match format {
         LogFormat::Json => json::line("ERROR", "mortise", &format!("{error:#}")),
@@ -109,20 +111,20 @@ pub fn write_error(error: &anyhow::Error, format: LogFormat) {
     }
     match LINES.get() {
         Some(lines) => lines.push_last(line.as_bytes()),
-        // Where standard error is gone there is nobody to tell.
+        // If standard error is gone, there is nowhere to report it.
         None => _ = io::stderr().write_all(line.as_bytes()),
     }
 }
 
-/// Waits for a moment until all that was said is written: the program is about to end.
+/// Waits for a moment until all lines are written: the program is about to end.
 pub fn finish() {
     if let Some(lines) = LINES.get() {
-        // Where standard error stands still there is nobody to tell.
+        // If standard error is blocked, there is nowhere to report it.
         let _ = lines.drained(LAST_LINES);
     }
 }
 
-/// Hands each line to `take`. There is one log: a second call takes the first one's place.
+/// Hands each line to `take`. There is one log: a second call replaces the first one.
 pub fn redirect(take: impl Fn(String) + Send + 'static) -> Redirected {
     *TAKEN.lock() = Some(Box::new(take));
     Redirected(())
@@ -161,7 +163,7 @@ impl io::Write for Output {
     }
 }
 
-/// What takes events and writes those of these levels.
+/// Returns the subscriber that takes events and writes those of these levels.
 fn subscriber<W>(
     levels: EnvFilter,
     format: LogFormat,
@@ -187,7 +189,7 @@ where
     }
 }
 
-/// Writes lines, and tells from time to time what was not written.
+/// Writes lines for ever, and logs from time to time how many were dropped.
 fn write_for_ever(lines: &Lines, limits: &Limits) {
     loop {
         lines.write(&mut io::stderr(), TOLD_EVERY, |lines| {
@@ -200,8 +202,8 @@ fn write_for_ever(lines: &Lines, limits: &Limits) {
     }
 }
 
-/// The filter with each level that stands alone and says more than a warning taken for mortise's own crates: those below say so
-/// much, and nothing that a user asked for.
+/// Returns the filter with each level that stands alone and is more verbose than `warn` restricted
+/// to mortise's own crates: libraries log much at these levels, and nothing that a user asked for.
 fn own_levels(filter: &str) -> String {
     let directives =
         filter.split(',').map(|directive| match directive.trim().parse::<LevelFilter>() {

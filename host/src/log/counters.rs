@@ -1,5 +1,5 @@
-//! Lines of the program's own log that were not written. There is one log in a process, so they are counted in one place; each
-//! [`crate::metrics::Metrics`] tells of them.
+//! Counts the lines of the program's own log that were not written. There is one log in a process,
+//! so they are counted in one place; each [`crate::metrics::Metrics`] reports them.
 
 use std::{
     collections::HashMap,
@@ -13,17 +13,17 @@ use prometheus_client::metrics::counter::Counter;
 use super::limit::About;
 use crate::metrics::{labels::OfProcessor, series::Series};
 
-/// Lines about a processor that were over its limit.
+/// The lines about a processor that were over its limit.
 pub(crate) static LIMITED: LazyLock<Series<OfProcessor, Counter>> = LazyLock::new(Series::default);
 /// Other lines that were not written.
 pub(crate) static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// When a line about a processor was last over its limit, if that was lately.
+/// The time at which a line about a processor was last over its limit, if that was lately.
 static LIMITED_AT: LazyLock<Mutex<HashMap<Arc<str>, Instant>>> = LazyLock::new(Mutex::default);
-/// So long it is said of a processor that its lines are dropped.
+/// The time for which a processor counts as limited after a dropped line.
 const LATELY: Duration = Duration::from_mins(1);
 
-/// A line was over the limit of its subject.
+/// Counts a line that was over the limit of its subject.
 pub(super) fn limited(about: &About) {
     let About::Processor(name) = about else {
         LOST.inc();
@@ -39,7 +39,7 @@ pub(super) fn limited(about: &About) {
     all.insert(Arc::clone(name), Instant::now());
 }
 
-/// Whether lines about a processor were dropped in the last minute.
+/// Returns whether lines about a processor were dropped in the last minute.
 pub(crate) fn is_limited(processor: &str) -> bool {
     LIMITED_AT.lock().get(processor).is_some_and(|at| at.elapsed() < LATELY)
 }

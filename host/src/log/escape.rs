@@ -1,14 +1,16 @@
-//! Texts of strangers as a line of the log holds them: no control character, and no more than the line has room for.
+//! Formats texts from outside for a line of the log: no control character, and no more than the
+//! line has room for.
 
 use std::{borrow::Cow, fmt};
 
-/// How much of one value a line holds, in bytes as they are written: what a guest may say in one message.
+/// The maximum length of one value in a line, in bytes as they are written: as much as a guest may
+/// say in one message.
 const LONGEST_VALUE: usize = 16 * 1024;
-/// How much all values of a line hold together.
+/// The maximum length of all values of a line together.
 pub(super) const LONGEST_LINE: usize = 32 * 1024;
 
-/// A text with its control characters escaped: line ends, terminal sequences, marks that change the direction of writing. Printed, it
-/// stays on its line and moves nothing else on the screen.
+/// Escapes the control characters of a text: line ends, terminal sequences, marks that change the
+/// direction of writing. Printed, the text stays on its line and moves nothing else on the screen.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);
@@ -24,8 +26,8 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(to)
 }
 
-/// Returns whether a character, printed as it is, could end a line or change how others of it are shown: C0, C1, the marks of
-/// bidirectional text, and Unicode's own ends of lines and paragraphs.
+/// Returns whether a character, printed as it is, could end a line or change how others of it are
+/// shown: C0, C1, the marks of bidirectional text, and Unicode's own ends of lines and paragraphs.
 pub(super) fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -34,7 +36,7 @@ pub(super) fn is_unsafe(character: char) -> bool {
         )
 }
 
-/// `\n`, `\r`, `\t`, else `\u{1b}`.
+/// Escapes a character: `\n`, `\r`, `\t`, else `\u{1b}`.
 fn escape(character: char) -> impl Iterator<Item = char> {
     let short = matches!(character, '\n' | '\r' | '\t').then(|| character.escape_default());
     let long = short.is_none().then(|| character.escape_unicode());
@@ -54,12 +56,13 @@ pub(super) struct Bounded<'a, W> {
     is_cut: bool,
 }
 
-/// What becomes of unsafe characters.
+/// The treatment of unsafe characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// They are escaped here.
+    /// Unsafe characters are escaped here.
     Text,
-    /// JSON's writer escapes them later; they take the room that they will take then.
+    /// Unsafe characters are escaped later by JSON's writer; they take the room that they will take
+    /// then.
     Json,
 }
 

@@ -1,7 +1,9 @@
-//! Lines of the log as JSON objects.
+//! Formats lines of the log as JSON objects.
 //!
-//! `timestamp`, `level`, `target` and `message`, the event's own fields beside them; `span` holds the fields of the innermost span and
-//! `in` its name. A format of our own: that of `tracing-subscriber` writes a span's name as one more field `name`, and ours have one.
+//! `timestamp`, `level`, `target` and `message`, the event's own fields beside them; `span` holds
+//! the fields of the innermost span and `in` its name. A format of our own: that of
+//! `tracing-subscriber` writes a span's name as a further field `name`, and our spans have a field
+//! of that name.
 
 use std::{
     error::Error,
@@ -20,30 +22,31 @@ use tracing_subscriber::{
 
 use super::escape::{Bounded, Form, Room, is_unsafe};
 
-/// One JSON object a line; the fields of spans are to be formatted as JSON, too.
+/// Formats each event as one line with a JSON object; the fields of spans must be formatted as
+/// JSON, too.
 pub(super) struct Json;
 
-/// Takes the fields of an event, each text of them cut.
+/// Takes the fields of an event, each text cut.
 struct Fields<'a> {
     to: &'a mut Map<String, Value>,
     room: Room,
 }
 
-/// A line without an event.
+/// Returns a line without an event.
 pub(super) fn line(level: &str, target: &str, message: &str) -> String {
     let mut line = head(level, target);
     line.insert("message".into(), message.into());
     written(line)
 }
 
-/// An object as a line. JSON escapes what ends a line for most readers; some take other characters for an end of one, and
-/// terminals for a command.
+/// Formats an object as a line. JSON escapes the line ends of most readers; some readers take other
+/// characters for a line end, and terminals take some for commands: these are escaped here.
 fn written(line: Map<String, Value>) -> String {
     let line = Value::Object(line).to_string();
     if !line.contains(is_unsafe) {
         return line;
     }
-    // Outside of texts there is none of them, and all of them are in the first plane.
+    // No unsafe character is outside of texts, and all unsafe characters are in the first plane.
     let mut escaped = String::with_capacity(line.len() + 16);
     for character in line.chars() {
         if is_unsafe(character) {
@@ -98,7 +101,7 @@ impl Fields<'_> {
 
     fn put_text(&mut self, field: &Field, value: fmt::Arguments<'_>) {
         let mut text = String::new();
-        // A value that cannot be formatted is told as far as it could be.
+        // A value that fails to format is logged as far as it was formatted.
         let _ = Bounded::new(&mut text, &mut self.room, Form::Json).write_fmt(value);
         self.put(field, text);
     }

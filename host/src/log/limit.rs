@@ -1,8 +1,9 @@
-//! How much is logged about one processor.
+//! The limit on the lines that are logged about one processor.
 //!
-//! Each line that names a processor, itself or by the span that it was said in, takes from the allowance of that processor; each
-//! other one from the allowance of the place in the code that says it. What is over is counted, and told in one line. However much
-//! is said, each place may say one line in [`TOLD_EVERY`] about each processor: a failure is not hidden behind a chatty guest.
+//! A line that names a processor, itself or by its span, takes from the allowance of that
+//! processor; any other line takes from the allowance of its place in the code. Lines over the
+//! limit are counted, and reported in one line. However many lines there are, each place may log
+//! one line in [`TOLD_EVERY`] about each processor: a failure is not hidden behind a chatty guest.
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration, time::Instant};
 
@@ -20,13 +21,16 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// Lines a second: more than anybody reads, and less than one guest must write to be a burden on what collects logs.
+/// The lines per second: more than anybody reads, and fewer than one guest must write to be a
+/// burden on a log collector.
 pub(crate) const LINES_A_SECOND: f64 = 50.0;
-/// Bytes a second.
+/// The bytes per second.
 pub(crate) const BYTES_A_SECOND: f64 = 64.0 * 1024.0;
-/// For how many seconds' allowance a burst may last: who was quiet may say 500 lines and 640 KiB at once.
+/// The length of a burst, in seconds of allowance: a quiet processor may log 500 lines and 640 KiB
+/// at once.
 const BURST_SECONDS: f64 = 10.0;
-/// How often it is told what was dropped, and how long a place has to wait for its line past the limit.
+/// The interval between reports of dropped lines, and between the lines of one place past the
+/// limit.
 pub(super) const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// Formats events within the limits.
@@ -35,14 +39,14 @@ pub(super) struct Limited<F> {
     pub(super) limits: Arc<Limits>,
 }
 
-/// Notes which processor a span is about.
+/// Records the processor that a span is about.
 pub(super) struct Spans;
 
-/// What was said lately, by processor and place.
+/// The allowances of processors and places that have logged lately.
 #[derive(Debug, Default)]
 pub(super) struct Limits(Mutex<HashMap<About, Allowance>>);
 
-/// A line's subject: a processor, or, of a line about none, the place that says it.
+/// The subject of a line: a processor, or, for a line about no processor, its place in the code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum About {
     Processor(Arc<str>),
@@ -52,7 +56,7 @@ pub(super) enum About {
 /// Lines of one subject that were not written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Dropped {
-    /// None: of the host itself.
+    /// The processor; `None` for lines of the host itself.
     pub(super) processor: Option<Arc<str>>,
     pub(super) lines: u64,
 }
@@ -60,22 +64,23 @@ pub(super) struct Dropped {
 #[derive(Debug)]
 struct Allowance {
     lines: f64,
-    /// Below zero after a line that took more than was left.
+    /// The bytes left; below zero after a line that took more.
     bytes: f64,
     at: Instant,
     dropped: u64,
-    /// The places that have said a line past the limit, and when.
+    /// The places that have logged a line past the limit, and when.
     past: Vec<(Identifier, Instant)>,
 }
 
-/// The value of the field `processor`.
+/// Finds the value of the field `processor`.
 #[derive(Default)]
 struct Find(Option<Arc<str>>);
 
 // === impl Limits ===
 
 impl Limits {
-    /// Takes a line from the allowance of its subject; false where it is not to be written.
+    /// Takes a line from the allowance of its subject; returns false if the line must not be
+    /// written.
     pub(super) fn admit(&self, about: &About, place: &Identifier, now: Instant) -> bool {
         let mut all = self.0.lock();
         if !all.contains_key(about) {
@@ -84,14 +89,15 @@ impl Limits {
         all.get_mut(about).is_some_and(|allowance| allowance.admit(place, now))
     }
 
-    /// Takes what a line was long.
+    /// Takes the length of a line from the allowance of its subject.
     pub(super) fn charge(&self, about: &About, bytes: usize) {
         if let Some(allowance) = self.0.lock().get_mut(about) {
             allowance.bytes -= f64::from(u32::try_from(bytes).unwrap_or(u32::MAX));
         }
     }
 
-    /// Returns which lines were dropped since the last time, and forgets who has its whole allowance again.
+    /// Returns the lines that were dropped since the last time, and forgets subjects that have
+    /// their whole allowance again.
     pub(super) fn take_dropped(&self, now: Instant) -> Vec<Dropped> {
         let mut dropped = Vec::new();
         self.0.lock().retain(|about, allowance| {
@@ -174,7 +180,7 @@ where
     }
 }
 
-/// The processor that an event is about: its own field says so, or a span that it was said in.
+/// Returns the processor that an event is about, from its own field or from a span around it.
 fn about<S, N>(context: &FmtContext<'_, S, N>, event: &Event<'_>) -> Option<Arc<str>>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -243,7 +249,7 @@ mod tests {
                 admitted += u64::from(limits.admit(&of("a"), &place, now));
             }
         }
-        // What it may say at once, what it may say in a minute, and one line past the limit in ten seconds.
+        // The burst, the allowance of a minute, and one line past the limit every ten seconds.
         assert!((3490..3510).contains(&admitted), "{admitted}");
         let now = start + Duration::from_secs(seconds);
         let dropped = limits.take_dropped(now);

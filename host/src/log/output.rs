@@ -1,7 +1,8 @@
-//! Lines on their way to standard error.
+//! The lines on their way to standard error.
 //!
-//! One thread writes them; who logs hands over a line and goes on. Where standard error stands still, as a pipe that nobody reads
-//! does, lines are kept up to a bound and then dropped and counted: no other thread ever waits for whoever reads the log.
+//! One thread writes them; a thread that logs hands over a line and goes on. If standard error is
+//! blocked, as a pipe is that nobody reads, lines are kept up to a bound and then dropped and
+//! counted: no other thread ever waits for the reader of the log.
 
 use std::{
     collections::VecDeque,
@@ -11,18 +12,18 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-/// How many lines wait at most.
+/// The maximum number of lines that wait.
 const LINES: usize = 8192;
-/// And how many bytes of them: what a host says in a minute of trouble.
+/// The maximum number of bytes that wait: as much as a host logs in a minute of trouble.
 const BYTES: usize = 4 << 20;
 
 /// Lines that wait for the thread that writes them.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     waiting: Mutex<Waiting>,
-    /// Something waits.
+    /// Notified when a line waits.
     filled: Condvar,
-    /// Nothing waits any more.
+    /// Notified when no line waits any more.
     drained: Condvar,
 }
 
@@ -30,18 +31,19 @@ pub(super) struct Lines {
 struct Waiting {
     lines: VecDeque<Box<[u8]>>,
     bytes: usize,
-    /// Lines that there was no room for since it was told last.
+    /// The number of lines dropped for want of room since the last report.
     lost: u64,
-    /// A line is being written.
+    /// True while a line is being written.
     is_writing: bool,
-    /// The last line was handed over: what other threads say after it is not written.
+    /// True once the last line was handed over: lines that other threads log after it are not
+    /// written.
     is_over: bool,
 }
 
 // === impl Lines ===
 
 impl Lines {
-    /// Hands over a line; false where there was no room for it, or after the last one.
+    /// Hands over a line; returns false if there is no room for it, or after the last line.
     pub(super) fn push(&self, line: &[u8]) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.is_over {
@@ -57,7 +59,7 @@ impl Lines {
         true
     }
 
-    /// Hands over the last line that there is, which there is always room for.
+    /// Hands over the last line of the program, for which there is always room.
     pub(super) fn push_last(&self, line: &[u8]) {
         let mut waiting = self.waiting.lock();
         waiting.is_over = true;
@@ -66,13 +68,15 @@ impl Lines {
         self.filled.notify_one();
     }
 
-    /// Writes the lines that wait, and comes back when none has come for a time.
+    /// Writes the lines that wait, and those that come within the time `wait`; returns when that
+    /// time is over.
     ///
-    /// `lost` is told how many lines there was no room for, as soon as some are written again.
+    /// `lost` is called with the number of lines that were dropped for want of room, as soon as
+    /// lines are written again.
     pub(super) fn write(&self, to: &mut impl io::Write, wait: Duration, lost: impl Fn(u64)) {
         let until = Instant::now() + wait;
         while let Some(line) = self.next(until) {
-            // Where standard error is gone there is nobody to tell.
+            // If standard error is gone, there is nowhere to report it.
             let _ = to.write_all(&line).and_then(|()| to.flush());
             let dropped = self.written(line.len());
             if dropped > 0 {
@@ -81,7 +85,7 @@ impl Lines {
         }
     }
 
-    /// Waits until all lines are written, for a time. Returns whether they are.
+    /// Waits until all lines are written, for a time. Returns whether all are written.
     pub(super) fn drained(&self, within: Duration) -> bool {
         let until = Instant::now() + within;
         let mut waiting = self.waiting.lock();
@@ -100,7 +104,7 @@ impl Lines {
                 return None;
             }
         }
-        // Busy or not, its time is over now and then.
+        // Return in time, also if lines keep coming.
         if Instant::now() >= until {
             return None;
         }
@@ -108,7 +112,7 @@ impl Lines {
         waiting.lines.pop_front()
     }
 
-    /// Returns how many lines were lost meanwhile.
+    /// Records that a line was written. Returns how many lines were dropped meanwhile.
     fn written(&self, bytes: usize) -> u64 {
         let mut waiting = self.waiting.lock();
         waiting.is_writing = false;

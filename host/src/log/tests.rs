@@ -5,7 +5,7 @@ use tracing::{error, info, info_span};
 
 use super::*;
 
-/// What was written.
+/// Collects the text that is written.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -26,7 +26,7 @@ impl Written {
     }
 }
 
-/// The lines that come of it.
+/// Returns the lines that `say` logs.
 fn logged(format: LogFormat, say: impl FnOnce()) -> Vec<String> {
     let written = Written::default();
     let to = written.clone();
@@ -35,7 +35,7 @@ fn logged(format: LogFormat, say: impl FnOnce()) -> Vec<String> {
     written.lines()
 }
 
-/// A line of the host's own, and much that moves a terminal and a reader.
+/// A text with a forged line of the host, and many characters that affect a terminal and a reader.
 const FORGED: &str = "x\n2026-01-01T00:00:00Z  INFO mortise: leading\r\u{1b}[2J\u{9b}2J\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\0";
 
 fn say_forged() {
@@ -82,7 +82,8 @@ fn a_chatty_processor_hides_neither_its_own_failure_nor_other_processors() {
             info!("of the host");
         });
         let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
-        // The burst, what comes back of it in the time that this takes, and one past the limit.
+        // The burst, the allowance that returns in the time that this takes, and one line past the
+        // limit.
         assert!((501..2000).contains(&count("chatter")), "{}", count("chatter"));
         for what in ["it broke", "of another", "of the host"] {
             assert_eq!(count(what), 1, "{what}");
@@ -90,7 +91,7 @@ fn a_chatty_processor_hides_neither_its_own_failure_nor_other_processors() {
     }
 }
 
-/// Standard error that stands still until it is let go.
+/// A standard error that is blocked until it is released.
 struct Still {
     begun: mpsc::Sender<()>,
     go: mpsc::Receiver<()>,
@@ -121,7 +122,7 @@ fn nobody_waits_for_standard_error() {
     let kept = thread::scope(|scope| {
         let (lines, to) = (&lines, &mut to);
         assert!(lines.push(b"first"));
-        // It goes on for so long after the last line.
+        // The time after which the writer returns.
         let wait = Duration::from_secs(1);
         let writer = scope.spawn(move || lines.write(to, wait, |lost| told.send(lost).unwrap()));
         has_begun.recv().unwrap();

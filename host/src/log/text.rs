@@ -1,4 +1,4 @@
-//! The fields of events and spans as lines for people hold them: `message name=value …`, escaped and cut.
+//! Formats the fields of events and spans for people: `message name=value …`, escaped and cut.
 
 use std::{
     error::Error,
@@ -14,7 +14,7 @@ use tracing_subscriber::{
 
 use super::escape::{Bounded, Form, Room};
 
-/// How a terminal shows the name of a field.
+/// The style of a field's name in a terminal.
 const NAME: Style = Style::new().italic();
 const EQUALS: Style = Style::new().dimmed();
 
