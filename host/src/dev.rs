@@ -1,6 +1,7 @@
-//! `mortise dev`: guests against a Kubernetes API in memory, for people at their desk.
+//! `mortise dev`: runs guests against a Kubernetes API in memory, on a developer's machine.
 //!
-//! [`session`] does the work and tells the news; [`view`] or [`plain`] shows them. They know nothing else of each other.
+//! [`session`] does the work and sends news of it; [`view`] or [`plain`] shows the news. Neither
+//! side knows more of the other than the types in [`news`].
 
 mod build;
 mod change;
@@ -41,8 +42,8 @@ use session::Session;
 ///
 /// # Errors
 ///
-/// Bad input, a port in use, objects that are refused; where standard output is no terminal, a guest that does not build the first
-/// time.
+/// Fails for bad input, a port in use or objects that are refused; if standard output is not a
+/// terminal, also for a guest that does not build the first time.
 pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let input = Input::open(args)?;
     let engine = desk::engine(cache, false)?;
@@ -72,7 +73,7 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
     let work = async {
         let worked = session.run(&stop).await;
         stop.cancel();
-        // Only now: what runs may have to be written.
+        // Stopped last: while the host ends, it may still have to write.
         stop_api.cancel();
         worked
     };
@@ -104,13 +105,14 @@ pub async fn run(args: &DevArgs, cache: Option<&Path>) -> anyhow::Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lets the program's own log go to the news until what is returned is dropped: it would be written over the view.
+/// Sends the program's own log to the news until the returned value is dropped. Otherwise log lines
+/// would overwrite the view.
 fn redirect_log(news: Sender) -> log::Redirected {
-    // Nobody listens any more: the program ends.
+    // A closed channel means that the program ends.
     log::redirect(move |line| _ = news.send(News::Log(line)))
 }
 
-/// Waits for Ctrl-C, or for the signal that programs are ended with.
+/// Waits for Ctrl-C or for SIGTERM.
 async fn told_to_end() -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate()).context("no signals")?;
     tokio::select! {
@@ -127,7 +129,7 @@ async fn bind(port: Option<u16>) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// A place for metrics.
+/// Opens the listener for metrics.
 async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| {
         format!(

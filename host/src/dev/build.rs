@@ -1,6 +1,8 @@
-//! One run of Cargo, which can be given up: for a newer save, or because the program ends.
+//! A run of Cargo that can be cancelled: because a newer save was made, or because the program
+//! ends.
 //!
-//! *Guarantee*: when [`build`] returns, its Cargo has ended, and the compilers that it had started were told to.
+//! *Guarantee*: when [`build`] returns, its Cargo has ended, and the compilers that Cargo started
+//! have been told to end.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -20,41 +22,42 @@ use crate::guest::{self, Guest};
 #[cfg(test)]
 mod tests;
 
-/// The width at which Cargo ends the word that begins a line of progress.
+/// The width to which Cargo right-aligns the first word of a line of progress.
 const VERB: usize = 12;
 
 /// A line that Cargo or the compiler wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
-    /// What is being done.
+    /// A line of progress.
     Progress(String),
-    /// What is wrong, or could be better; with colours, maybe of several lines.
+    /// An error or a warning, with colours; may span several lines.
     Message(String),
 }
 
-/// How a build ended.
+/// The result of a build.
 #[derive(Debug)]
 pub(super) enum Built {
-    /// The .wasm file.
+    /// The path of the .wasm file.
     Component(PathBuf),
-    /// It does not build; the lines have said why.
+    /// The guest does not build; the lines have said why.
     Failed(guest::Error),
-    /// It was given up.
+    /// The build was cancelled.
     GivenUp,
 }
 
-/// The process, which two tasks share: one reads and waits, one may give it up.
+/// The Cargo process, which two tasks share: one reads and waits, the other may cancel it.
 #[derive(Debug, Default)]
 struct Process(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// From its start until its output has ended.
+    /// The child process, from its start until its output has ended.
     child: Option<Child>,
     given_up: bool,
 }
 
-/// Builds a guest; `say` takes the lines as they come. Cargo is ended when `give_up` is cancelled.
+/// Builds a guest; `say` receives the lines as they come. Cargo is ended when `give_up` is
+/// cancelled.
 pub(super) async fn build(
     guest: &Guest,
     say: impl Fn(Line) + Clone + Send + 'static,
@@ -72,7 +75,7 @@ pub(super) async fn build(
     };
     match ended {
         Ok(built) => built,
-        // The thread panicked, and has said so.
+        // The thread panicked; the panic was reported.
         Err(_) => Built::GivenUp,
     }
 }
@@ -86,7 +89,7 @@ fn run(guest: &Guest, process: &Process, say: &(impl Fn(Line) + Clone + Send + '
     }
 }
 
-/// The component; none where the build was given up.
+/// Builds the component; `None` if the build was cancelled.
 fn try_run(
     guest: &Guest,
     process: &Process,
@@ -95,7 +98,8 @@ fn try_run(
     let no_cargo = |cause| guest::Error::NoProgram { program: "cargo", cause };
     guest.add_target()?;
     let mut cargo = guest.cargo("json-diagnostic-rendered-ansi");
-    // A group of its own: Ctrl-C in the terminal is for us, and all of it can be ended at once.
+    // A process group of its own: Ctrl-C in the terminal then reaches only us, and Cargo and its
+    // compilers can be ended at once.
     cargo.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let Some((stdout, stderr)) = process.start(&mut cargo).map_err(no_cargo)? else {
         return Ok(None);
@@ -111,7 +115,7 @@ fn try_run(
             say(Line::Message(message));
         }
     }
-    // A panic of it was reported, and costs lines only.
+    // A panic of that thread was reported, and costs only lines.
     let _ = progress.join();
     match process.wait().map_err(no_cargo)? {
         None => Ok(None),
@@ -135,13 +139,13 @@ fn read_progress(stderr: ChildStderr, say: &impl Fn(Line)) {
     }
 }
 
-/// Whether a line of Cargo's says what is being done: it begins with one word, set to the right.
+/// Returns whether a line from Cargo is progress: its first word is right-aligned.
 fn is_progress(line: &str) -> bool {
     let Some((verb, rest)) = line.split_at_checked(VERB) else { return false };
     rest.starts_with(' ') && !verb.trim_start().is_empty() && !verb.trim_start().contains(' ')
 }
 
-/// What a compiler's message, as Cargo hands it on, looks like.
+/// Returns the rendered text of a compiler message in Cargo's JSON output, if the line is one.
 fn rendered(line: &str) -> Option<String> {
     let message: Value = serde_json::from_str(line).ok()?;
     let text = message.pointer("/message/rendered")?.as_str()?;
@@ -151,7 +155,8 @@ fn rendered(line: &str) -> Option<String> {
 // === impl Process ===
 
 impl Process {
-    /// Starts it, unless it was given up before. Its output and its errors.
+    /// Starts the process, unless it was cancelled before. Returns its standard output and standard
+    /// error.
     fn start(&self, command: &mut Command) -> std::io::Result<Option<(ChildStdout, ChildStderr)>> {
         let mut state = self.0.lock();
         if state.given_up {
@@ -163,13 +168,14 @@ impl Process {
         Ok(streams)
     }
 
-    /// Tells it and all that it has started to end.
+    /// Cancels the build: ends the process and all processes that it has started.
     fn give_up(&self) {
         let mut state = self.0.lock();
         state.given_up = true;
         let group = state.child.as_ref().and_then(|child| i32::try_from(child.id()).ok());
         if let Some(group) = group.and_then(Pid::from_raw) {
-            // It may have ended just now. It is not reaped yet, so its number is nobody else's.
+            // The process may have ended just now, but is not reaped yet, so no other process has
+            // its number.
             let _ = kill_process_group(group, Signal::TERM);
         }
     }
@@ -178,7 +184,7 @@ impl Process {
         self.0.lock().given_up
     }
 
-    /// How it ended, once its output has.
+    /// Waits for the process to end, which the caller does once its output has ended.
     fn wait(&self) -> std::io::Result<Option<ExitStatus>> {
         let child = self.0.lock().child.take();
         child.map(|mut child| child.wait()).transpose()

@@ -1,4 +1,4 @@
-//! Saved source files: which of them concern which guest.
+//! Changes of source files, and the guests that a change affects.
 
 use std::{
     collections::BTreeSet,
@@ -19,14 +19,15 @@ mod tests;
 /// The files beside a workspace's Cargo.toml that change how its packages are built.
 const OF_WORKSPACE: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
 
-/// What a guest comes from: its own package and those that it takes from folders, in its workspace or beside it; its CRDs.
+/// The sources of a guest: its own package, the packages that it takes from folders (in its
+/// workspace or beside it), and its CRDs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Sources {
     /// The folders of the packages and of the CRDs.
     folders: BTreeSet<PathBuf>,
-    /// The workspaces' folders, of which a few files count.
+    /// The workspaces' folders, in which only the files of `OF_WORKSPACE` count.
     workspaces: BTreeSet<PathBuf>,
-    /// Where Cargo writes.
+    /// The folders to which Cargo writes.
     targets: BTreeSet<PathBuf>,
 }
 
@@ -40,11 +41,11 @@ pub(super) struct Changes {
 // === impl Sources ===
 
 impl Sources {
-    /// The sources of a guest, as its Cargo.toml has them now.
+    /// Returns the sources of a guest, according to its current Cargo.toml.
     ///
     /// # Errors
     ///
-    /// Cargo does not understand a Cargo.toml.
+    /// Fails if Cargo cannot read a Cargo.toml.
     pub(super) fn of(guest: &Guest) -> Result<Self, guest::Error> {
         let crds = guest.crds.iter().filter_map(|folder| folder.canonicalize().ok());
         let mut sources = Self::default();
@@ -60,7 +61,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Adds the package in `folder`; the folders of what it depends on go to `open`.
+    /// Adds the package in `folder`; the folders of its dependencies go to `open`.
     fn add(&mut self, metadata: &Value, folder: PathBuf, open: &mut Vec<PathBuf>) {
         let path =
             |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(PathBuf::from);
@@ -85,7 +86,7 @@ impl Sources {
         self.folders.insert(folder);
     }
 
-    /// Whether a change of this file can change what is built.
+    /// Returns whether a change of this file can change what is built.
     pub(super) fn concerns(&self, path: &Path) -> bool {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let of_workspace = OF_WORKSPACE.contains(&name)
@@ -101,7 +102,8 @@ impl Sources {
         !is_hidden && !self.targets.iter().any(|target| path.starts_with(target))
     }
 
-    /// What has to be watched. Of a folder each one in it apart, since the one that Cargo writes to may be in it.
+    /// Returns the folders to watch, and whether recursively. The subfolders of a folder are
+    /// watched one by one, because the folder to which Cargo writes may be among them.
     fn plan(&self) -> BTreeSet<(PathBuf, bool)> {
         let flat =
             self.folders.iter().chain(&self.workspaces).map(|folder| (folder.clone(), false));
@@ -115,7 +117,8 @@ impl Sources {
     }
 }
 
-/// Whether an editor makes such a file beside the one that it saves.
+/// Returns whether a file name is that of a temporary file which an editor makes beside a saved
+/// file.
 fn is_backup(name: &str) -> bool {
     let ending = Path::new(name).extension().unwrap_or_default();
     name.ends_with('~') || ending == "swp" || ending == "tmp" || name == "4913"
@@ -124,21 +127,21 @@ fn is_backup(name: &str) -> bool {
 // === impl Changes ===
 
 impl Changes {
-    /// Watches nothing yet.
+    /// Creates a watcher that watches no folder yet.
     ///
     /// # Errors
     ///
-    /// The system has no means to watch files left.
+    /// Fails if the system cannot watch more files.
     pub(super) fn new() -> notify::Result<Self> {
         let (watcher, burst) = burst::watcher(Config::default())?;
         Ok(Self { watcher, watched: BTreeSet::new(), burst })
     }
 
-    /// Watches these sources too. What is there no more ends by itself.
+    /// Watches these sources too. Watches of folders that no longer exist end by themselves.
     ///
     /// # Errors
     ///
-    /// A folder cannot be watched.
+    /// Fails if a folder cannot be watched.
     pub(super) fn watch(&mut self, sources: &Sources) -> notify::Result<()> {
         for (folder, deep) in sources.plan() {
             let mode = if deep { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
@@ -149,7 +152,8 @@ impl Changes {
         Ok(())
     }
 
-    /// The files of the next burst of changes, once it is over. Nothing is lost where this is dropped.
+    /// Returns the files of the next burst of changes, once the burst is over. Cancel safe: no
+    /// change is lost.
     pub(super) async fn next(&mut self) -> BTreeSet<PathBuf> {
         self.burst.next().await
     }

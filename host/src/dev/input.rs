@@ -1,36 +1,36 @@
-//! What the command was given, read and checked before anything is built.
+//! The input of the command, read and checked before anything is built.
 
 use std::path::{Path, PathBuf};
 
 use super::objects;
 use crate::{args::DevArgs, desk, files, guest::Guest, print::Secrets};
 
-/// What the command was given.
+/// The input of the command.
 pub(super) struct Input {
     /// The guests, in the order of the command line.
     pub(super) guests: Vec<Guest>,
-    /// The CRDs that they need, and those that were named.
+    /// The CRDs that the guests need, and those given on the command line.
     pub(super) crds: Vec<files::Object>,
-    /// Objects that are there at the start.
+    /// Objects that exist from the start.
     pub(super) load: Vec<files::Object>,
     /// Objects that are applied at the start.
     pub(super) apply: Vec<files::Object>,
-    /// Where objects are saved at the end.
+    /// The folder into which objects are saved at the end, if any.
     pub(super) save: Option<PathBuf>,
-    /// The guests' configurations, in their order.
+    /// The guests' configurations, in the order of the guests.
     pub(super) configs: Vec<String>,
-    /// Whether workloads are marked ready.
+    /// True if workloads are marked ready.
     pub(super) ready: bool,
-    /// Whether the values of Secrets may be seen.
+    /// The choice whether the values of Secrets are shown or masked.
     pub(super) secrets: Secrets,
 }
 
 impl Input {
-    /// Reads all that the arguments name.
+    /// Reads all files and folders that the arguments name.
     ///
     /// # Errors
     ///
-    /// What is not there, does not parse, or is no guest.
+    /// Fails for a file or folder that does not exist, does not parse, or is not a guest.
     pub(super) fn open(args: &DevArgs) -> anyhow::Result<Self> {
         let guests: Result<Vec<Guest>, _> =
             args.guests.iter().map(|folder| Guest::open(folder)).collect();
@@ -38,7 +38,7 @@ impl Input {
         once(&args.guests)?;
         let named = guests.iter().flat_map(|guest| &guest.crds);
         let crds = open_all(named.chain(&args.crds))?;
-        // Who brings a state of their own wants that and no more.
+        // A user who loads a saved state wants that state and no examples besides.
         let examples: Vec<&PathBuf> = match &args.apply {
             Some(folder) => vec![folder],
             None if args.load.is_some() => Vec::new(),
@@ -62,7 +62,8 @@ impl Input {
     }
 }
 
-/// The configuration of each guest: `FILE` where there is one guest, else `PACKAGE=FILE`.
+/// Returns the configuration of each guest, given as `FILE` if there is one guest, else as
+/// `PACKAGE=FILE`.
 fn configs(guests: &[Guest], given: &[String]) -> anyhow::Result<Vec<String>> {
     let mut files: Vec<Option<&Path>> = vec![None; guests.len()];
     for text in given {
@@ -101,7 +102,7 @@ fn open_all<'a>(
     Ok(objects?.concat())
 }
 
-/// No folder may be given twice.
+/// Fails if a folder is given twice.
 fn once(folders: &[PathBuf]) -> anyhow::Result<()> {
     let place = |folder: &Path| folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     for (index, folder) in folders.iter().enumerate() {

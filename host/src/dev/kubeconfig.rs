@@ -1,4 +1,4 @@
-//! The file by which kubectl finds the API.
+//! The kubeconfig with which kubectl reaches the API.
 
 use std::{
     net::SocketAddr,
@@ -12,10 +12,10 @@ use serde_json::json;
 #[cfg(test)]
 mod tests;
 
-/// The name of our cluster, user and context, by which a file of ours is known.
+/// The name of our cluster, user and context, by which we recognise a file of ours.
 const NAME: &str = "mortise";
 
-/// A kubeconfig. In a folder of its own, it is removed at the end.
+/// A kubeconfig file. In a temporary folder of its own, it is removed when dropped.
 #[derive(Debug)]
 pub(super) struct Kubeconfig {
     path: PathBuf,
@@ -23,11 +23,11 @@ pub(super) struct Kubeconfig {
 }
 
 impl Kubeconfig {
-    /// Writes the file: the one that is named, else one in a new folder.
+    /// Writes the file at `path`, or in a new folder if there is no `path`.
     ///
     /// # Errors
     ///
-    /// It cannot be written, or it is there already and is not one of ours.
+    /// Fails if the file cannot be written, or exists and is not one of ours.
     pub(super) fn write(path: Option<&Path>, address: SocketAddr) -> anyhow::Result<Self> {
         let own_folder =
             || tempfile::Builder::new().prefix("mortise-").tempdir().context("no temporary folder");
@@ -52,19 +52,19 @@ impl Kubeconfig {
         Ok(Self { path, _folder: folder })
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Whether a file may be written: it is not there, empty, or holds nothing but what an earlier `dev` wrote. Credentials of
-/// clusters are not to be had again.
+/// Fails unless the file may be written: it must be missing, empty, or hold only what an earlier
+/// `dev` wrote, because lost credentials of clusters cannot be restored.
 fn check(path: &Path) -> anyhow::Result<()> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) if text.trim().is_empty() => return Ok(()),
         Ok(text) => text,
-        // That it cannot be written either is said when it is written.
+        // A file that cannot be written either fails when it is written.
         Err(error) if error.kind() != std::io::ErrorKind::InvalidData => return Ok(()),
         Err(_) => String::new(),
     };

@@ -1,4 +1,4 @@
-//! What the session tells to whoever shows it.
+//! The messages from the session to the view.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -16,58 +16,58 @@ use crate::{
     write::Action,
 };
 
-/// Something that people should see. Guests are meant by their place in the command line.
+/// A message for the user. Guests are identified by their place in the command line.
 #[derive(Debug)]
 pub(super) enum News {
-    /// Something about the session.
+    /// A note about the session.
     Note(String),
     /// A line of the program's own log.
     Log(String),
-    /// Cargo was started.
+    /// Cargo was started for a guest.
     Building(usize),
     /// A line of Cargo or of the compiler.
     Line(usize, build::Line),
-    /// A guest could not be built or taken up: the former version, if there is one, goes on.
+    /// A guest could not be built or loaded; the former version, if any, keeps running.
     Failed(usize, String),
-    /// What was built is what runs already.
+    /// The build has the same digest as the running version.
     Unchanged(usize),
-    /// It was built, and waits for the others' first builds.
+    /// The guest was built, and waits for the other guests' first builds.
     Waiting(usize),
-    /// A version runs.
+    /// A version runs from now on.
     Running(Running),
     /// A reconcile has ended.
     Ran(Box<Ran>),
-    /// How the processors are.
+    /// The state of the processors.
     Status(Vec<ProcessorStatus>),
 }
 
 /// A version that runs from now on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Running {
-    /// Which guest.
+    /// The guest's place in the command line.
     pub(super) guest: usize,
     /// The processor's name.
     pub(super) name: String,
-    /// Its version.
+    /// The processor's version.
     pub(super) version: String,
-    /// The digest of its module, shortened.
+    /// The shortened digest of the processor's module.
     pub(super) digest: String,
-    /// What it took the place of.
+    /// The shortened digest of the version that was replaced, if any.
     pub(super) former: Option<String>,
-    /// How long Cargo took.
+    /// The time that Cargo took.
     pub(super) built: Duration,
-    /// How long it took from the module to the exchange.
+    /// The time from the built module to the end of the swap.
     pub(super) taken_up: Duration,
 }
 
-/// A reconcile, with what it changed.
+/// A reconcile, with the objects that it changed.
 #[derive(Debug, Clone)]
 pub(super) struct Ran {
-    /// When it ended.
+    /// The time at which the reconcile ended.
     pub(super) at: Timestamp,
-    /// What came of it.
+    /// The report of the reconcile.
     pub(super) report: Report,
-    /// The objects that it wrote.
+    /// The objects that the reconcile wrote.
     pub(super) written: Written,
 }
 
@@ -81,7 +81,8 @@ pub(super) struct Written {
 // === impl Ran ===
 
 impl Ran {
-    /// A report, with the objects as they were before from the API's history.
+    /// Creates the entry of a report. The objects as they were before are taken from the API's
+    /// history.
     pub(super) fn new(report: Report, api: &EmbeddedApi) -> Self {
         let mut written = Written::default();
         for change in report.changes.iter().filter(|change| change.action != Action::Event) {
@@ -105,7 +106,7 @@ impl Ran {
         Self { at: Timestamp::now(), report, written }
     }
 
-    /// Whether it ran because its processor's version is new.
+    /// Returns whether the key ran because the processor has a new version.
     pub(super) fn is_of_new_version(&self) -> bool {
         self.report.causes.contains(&Cause::NewVersion)
     }
@@ -114,35 +115,35 @@ impl Ran {
 // === impl Written ===
 
 impl Written {
-    /// The difference, coloured. Empty where nothing was written.
+    /// Returns the difference, coloured; empty if no object was written.
     pub(super) fn difference(&self, secrets: Secrets) -> String {
         print::difference(&self.before, &self.after, secrets)
     }
 }
 
-/// The beginning of a digest, by which people tell versions apart.
+/// Returns the first characters of a digest, enough for people to tell versions apart.
 pub(super) fn short(digest: Digest) -> String {
     let text = digest.to_string();
     let hex = text.rsplit(':').next().unwrap_or(&text);
     hex.chars().take(8).collect()
 }
 
-/// Where the news go.
+/// Sends news.
 pub(super) type Sender = tokio::sync::mpsc::UnboundedSender<News>;
-/// Where they come from.
+/// Receives news.
 pub(super) type Receiver = tokio::sync::mpsc::UnboundedReceiver<News>;
 
-/// What the screens need to know from the start.
+/// The facts that the screens need from the start.
 #[derive(Debug, Clone)]
 pub(super) struct Scene {
     /// The API's address.
     pub(super) address: String,
-    /// Where the host tells its metrics, if it does.
+    /// The address of the host's metrics, if they are served.
     pub(super) metrics: Option<String>,
-    /// Where the kubeconfig is.
+    /// The path of the kubeconfig.
     pub(super) kubeconfig: String,
-    /// The guests' packages.
+    /// The package names of the guests.
     pub(super) guests: Arc<[String]>,
-    /// Whether the values of Secrets may be seen.
+    /// The choice whether the values of Secrets are shown or masked.
     pub(super) secrets: Secrets,
 }

@@ -1,7 +1,8 @@
-//! Objects that a session starts with, and those that it leaves: `--load` and `--save`.
+//! Loading and saving of objects: `--load` and `--save`.
 //!
-//! Saved are all objects but Secrets, unless their values may be shown: a masked one would be wrong when it is loaded again. There is a
-//! file for each kind. Loading puts objects in as they were stored: with status, uid, owners and field managers.
+//! All objects are saved except Secrets, unless their values may be shown: a masked Secret would be
+//! wrong when it is loaded again. There is a file for each kind. Loading restores objects as they
+//! were stored: with status, uid, owners and field managers.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,14 +25,14 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The first line of each file, by which a folder is known as one that was saved.
+/// The first line of each file, by which a folder of saved objects is recognised.
 const HEADER: &str = "# Saved by mortise dev; `mortise dev --load` starts with it.";
 
-/// Puts objects in as they were stored; namespaces that are not among them are made.
+/// Loads objects as they were stored; missing namespaces are created.
 ///
 /// # Errors
 ///
-/// The first object that its kind's schema refuses, with its place.
+/// Fails for the first object that the schema of its kind refuses, and names the object's place.
 pub(super) fn load(api: &EmbeddedApi, mut objects: Vec<Object>) -> anyhow::Result<()> {
     objects.sort_by_key(|object| desk::rank(&object.value));
     let (first, rest): (Vec<Object>, Vec<Object>) =
@@ -65,11 +66,11 @@ fn put(api: &EmbeddedApi, objects: Vec<Object>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes sure that a folder can take what is saved, before there is something to be lost.
+/// Prepares a folder for saving, before there is anything to lose.
 ///
 /// # Errors
 ///
-/// It cannot be made, or holds objects that were not saved by us.
+/// Fails if the folder cannot be created, or holds objects that were not saved by us.
 pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
     let cannot =
         || format!("cannot save into `{}`: name another folder with --save", folder.display());
@@ -85,11 +86,12 @@ pub(super) fn prepare(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes all objects into a folder, in the place of what was saved there before. Returns what a person should know.
+/// Saves all objects in a folder, in place of those saved there before. Returns a note for the
+/// user.
 ///
 /// # Errors
 ///
-/// A file cannot be written.
+/// Fails if a file cannot be written.
 pub(super) fn save(api: &EmbeddedApi, folder: &Path, secrets: Secrets) -> anyhow::Result<String> {
     let cannot = || format!("cannot save into `{}`", folder.display());
     let (mut kinds, mut saved, mut left_out) = (BTreeMap::<PathBuf, String>::new(), 0, 0);
@@ -125,7 +127,7 @@ pub(super) fn save(api: &EmbeddedApi, folder: &Path, secrets: Secrets) -> anyhow
     Ok(note)
 }
 
-/// There may be credentials in it.
+/// Writes a file that only its owner can read, because it may hold credentials.
 fn write(file: &Path, text: &str) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options
@@ -137,7 +139,7 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
         .write_all(text.as_bytes())
 }
 
-/// The files of objects right in a folder.
+/// Returns the files of objects directly in a folder.
 fn objects_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {

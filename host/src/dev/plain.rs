@@ -1,4 +1,5 @@
-//! The news as lines, for pipes and for who prefers them. What Cargo and the compiler say goes to standard error.
+//! Prints the news as lines, for pipes and for users who prefer them. Output of Cargo and the
+//! compiler goes to standard error.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,15 +20,15 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The kinds that the cluster does not serve, by processor, as they were told last.
+/// The kinds that the cluster does not serve, by processor, as last printed.
 #[derive(Debug, Default)]
 struct Missing(BTreeMap<String, BTreeSet<String>>);
 
-/// Prints the news until there are no more.
+/// Prints the news until the channel closes.
 ///
 /// # Errors
 ///
-/// Standard output is gone.
+/// Fails if standard output is closed.
 pub(super) async fn run(scene: &Scene, news: Receiver) -> anyhow::Result<()> {
     say(&format!("{BOLD}Kubernetes API in memory{BOLD:#}  {}", scene.address))?;
     say(&format!("{BOLD}export KUBECONFIG={}{BOLD:#}", scene.kubeconfig))?;
@@ -37,11 +38,11 @@ pub(super) async fn run(scene: &Scene, news: Receiver) -> anyhow::Result<()> {
     print(scene, news).await
 }
 
-/// Prints what is still told after the view has gone.
+/// Prints the notes that arrive after the view has ended.
 ///
 /// # Errors
 ///
-/// Standard output is gone.
+/// Fails if standard output is closed.
 pub(super) async fn last(mut news: Receiver) -> anyhow::Result<()> {
     while let Some(news) = news.recv().await {
         if let News::Note(note) = news {
@@ -77,7 +78,8 @@ async fn print(scene: &Scene, mut news: Receiver) -> anyhow::Result<()> {
 }
 
 impl Missing {
-    /// What is to be said of a processor that lacks these kinds now: those that have gone since, and those that are there again.
+    /// Returns the lines to print about a processor whose missing kinds are now `kinds`: newly
+    /// missing kinds, and kinds that are served again.
     fn changed(&mut self, processor: &str, kinds: BTreeSet<String>) -> Vec<String> {
         let told = self.0.entry(processor.to_owned()).or_default();
         let gone = kinds.difference(told).map(|kind| {
@@ -122,7 +124,7 @@ fn text(scene: &Scene, news: &News) -> Option<String> {
     }
 }
 
-/// That a version runs: `greeter 0.1.0 1a2b3c4d loaded, built in 2.5s`.
+/// Returns the line that a version runs: `greeter 0.1.0 1a2b3c4d loaded, built in 2.5s`.
 fn version(running: &Running) -> String {
     let Running { name, version, digest, built, taken_up, .. } = running;
     let how = match &running.former {
@@ -139,6 +141,6 @@ fn say(line: &str) -> anyhow::Result<()> {
 }
 
 fn complain(line: &str) {
-    // Where standard error is gone there is nobody to tell.
+    // If standard error is closed, there is nowhere to report it.
     let _ = writeln!(anstream::stderr(), "{line}");
 }

@@ -1,6 +1,8 @@
-//! Plays the kubelet's part, and that of the controllers between it and a workload: what is scheduled is ready at once. `--ready`.
+//! `--ready`: stands in for the kubelet and for the controllers of workloads. Each workload and
+//! each pod is marked ready at once.
 //!
-//! Pods of workloads are not made: what looks at a Deployment's status finds it available, what lists its pods finds none.
+//! Workloads get no pods: a Deployment's status says that it is available, but a list finds no pods
+//! of it.
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, future};
@@ -23,14 +25,15 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The field manager of what is written.
+/// The field manager of the status that is written.
 const MANAGER: &str = "kubelet";
 
-/// Marks all workloads and pods ready, those to come too. Ends only with an error.
+/// Marks all workloads and pods ready, present and future ones. Returns only with an error.
 ///
 /// # Errors
 ///
-/// The API cannot be asked for a kind, or does not serve it: it serves all of them from its start.
+/// Fails if the API cannot be asked for a kind or does not serve it; it serves all of them from its
+/// start.
 pub(super) async fn run(cluster: &Cluster, now: &Clock, news: &Sender) -> anyhow::Result<()> {
     let kinds =
         [("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "DaemonSet"), ("", "Pod")];
@@ -59,7 +62,7 @@ async fn watch(cluster: &Cluster, kind: Kind, now: &Clock, news: &Sender) -> any
         };
         let Ok(mut object) = serde_json::to_value(&object) else { continue };
         if let Some(fields) = object.as_object_mut() {
-            // A list's items do not say what they are.
+            // Items of a list lack `kind` and `apiVersion`.
             fields.entry("kind").or_insert_with(|| Value::from(kind.kind.as_str()));
             let version = &resource.api_resource().api_version;
             fields.entry("apiVersion").or_insert_with(|| Value::from(version.as_str()));
@@ -77,14 +80,14 @@ async fn watch(cluster: &Cluster, kind: Kind, now: &Clock, news: &Sender) -> any
             && refusal.code != 404
         {
             let note = format!("--ready: {} is not marked: {refusal}", print::title(&object));
-            // Nobody is told any more: the program ends.
+            // A closed channel means that the program ends.
             let _ = news.send(News::Note(note));
         }
     }
     Ok(())
 }
 
-/// The status of an object that is ready, as far as it is to be changed; none where it is so already.
+/// Returns the fields of the status of a ready object; `None` if the object has them already.
 fn ready(object: &Value, now: Timestamp) -> Option<Value> {
     let status = match object.get("kind")?.as_str()? {
         "Deployment" => deployment(object, now),
@@ -118,7 +121,7 @@ fn stateful_set(object: &Value) -> Map<String, Value> {
     counted(object, &counts, replicas(object))
 }
 
-/// There is one node.
+/// Returns the status of a ready `DaemonSet`, for a cluster of one node.
 fn daemon_set(object: &Value) -> Map<String, Value> {
     let counts = [
         "desiredNumberScheduled",
@@ -165,7 +168,7 @@ fn replicas(object: &Value) -> u64 {
     object.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1)
 }
 
-/// A status in which these counts have one value, as of the present generation.
+/// Returns a status in which all `counts` have one value, observed at the present generation.
 fn counted(object: &Value, counts: &[&str], value: u64) -> Map<String, Value> {
     let mut status: Map<String, Value> =
         counts.iter().map(|count| ((*count).to_owned(), Value::from(value))).collect();
@@ -175,7 +178,8 @@ fn counted(object: &Value, counts: &[&str], value: u64) -> Map<String, Value> {
     status
 }
 
-/// The conditions with these types true; others stay, and so do the times of what was true already.
+/// Returns the conditions with those of `types` true. Other conditions stay, and so do the times of
+/// conditions that were true already.
 fn conditions(object: &Value, types: &[(&str, &str)], now: Timestamp) -> Value {
     let present = object.pointer("/status/conditions").and_then(Value::as_array);
     let mut conditions = present.cloned().unwrap_or_default();
@@ -201,7 +205,7 @@ fn conditions(object: &Value, types: &[(&str, &str)], now: Timestamp) -> Value {
     Value::from(conditions)
 }
 
-/// A time as Kubernetes writes it.
+/// Formats a time as Kubernetes does.
 fn time(now: Timestamp) -> Value {
     Value::from(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }

@@ -1,4 +1,4 @@
-//! One guest, from its sources to a running processor: build, load, exchange.
+//! The way of one guest from its sources to a running processor: build, load, swap.
 
 use std::{
     path::Path,
@@ -23,20 +23,20 @@ use crate::{
     run::{Host, Loaded},
 };
 
-/// All that it needs.
+/// The data for one renewal of a guest.
 pub(super) struct Renewal {
     /// The guest's place in the command line.
     pub(super) index: usize,
     pub(super) guest: Arc<Guest>,
     pub(super) config: Arc<str>,
-    /// What runs of this guest.
+    /// The version of this guest that runs, if any.
     pub(super) present: Option<Version>,
-    /// The names of the others' processors, with their folders.
+    /// The names of the other guests' processors, with their folders.
     pub(super) taken: Vec<(String, String)>,
     pub(super) engine: Engine,
     pub(super) api: Arc<EmbeddedApi>,
     pub(super) cluster: Cluster,
-    /// What it is exchanged in; none before all guests have been built once.
+    /// The host in which the processor is swapped; `None` until all guests have been built once.
     pub(super) host: Option<Arc<Host>>,
     pub(super) news: Sender,
 }
@@ -49,24 +49,24 @@ pub(super) struct Version {
     pub(super) digest: Digest,
 }
 
-/// How it ended.
+/// The result of a renewal.
 pub(super) enum Renewed {
-    /// Something newer was saved.
+    /// The renewal was cancelled, because something newer was saved.
     GivenUp,
-    /// What was built is what runs.
+    /// The build is the version that runs already.
     Unchanged,
-    /// What runs goes on.
+    /// The renewal failed; the running version goes on.
     Failed(anyhow::Error),
-    /// It is ready for the host's start.
+    /// The guest was loaded, and waits for the start of the host.
     First { guest: Arc<Guest>, sources: Sources, loaded: Loaded, built: Duration },
-    /// It runs.
+    /// The new version runs.
     Exchanged { guest: Arc<Guest>, sources: Sources, running: Running, version: Version },
 }
 
 // === impl Version ===
 
 impl Version {
-    /// The version of what was loaded.
+    /// Returns the version of a loaded processor.
     pub(super) fn of(loaded: &Loaded) -> Self {
         Self {
             name: loaded.description.name.clone(),
@@ -79,16 +79,16 @@ impl Version {
 // === impl Renewal ===
 
 impl Renewal {
-    /// Builds, loads and exchanges. Given up, it ends soon, with nothing exchanged.
+    /// Builds, loads and swaps. If cancelled, it ends soon and swaps nothing.
     pub(super) async fn run(mut self, give_up: &CancellationToken) -> Renewed {
         let started = Instant::now();
-        // The Cargo.toml may have been saved.
+        // The Cargo.toml itself may be among the saved files.
         let sources = match self.read_again().await {
             Ok(sources) => sources,
             Err(error) => return Renewed::Failed(error),
         };
         let (news, index) = (self.news.clone(), self.index);
-        // Nobody listens any more: the program ends.
+        // A closed channel means that the program ends.
         let say = move |line| _ = news.send(News::Line(index, line));
         let module = match build::build(&self.guest, say, give_up).await {
             Built::Component(module) => module,
@@ -140,7 +140,7 @@ impl Renewal {
             );
         }
         for kind in desk::serve_untyped(&self.api, &loaded.description, |_| false) {
-            // Nobody listens any more: the program ends.
+            // A closed channel means that the program ends.
             let _ = self.news.send(News::Note(desk::untyped(&kind)));
         }
         host.exchange(loaded).await?;

@@ -1,8 +1,10 @@
-//! The work of `dev`: builds the guests, starts the host on what was built, and exchanges a processor when its sources were saved.
+//! The work of `dev`: builds the guests, starts the host with them, and swaps a processor when its
+//! sources are saved.
 //!
-//! *Guarantees*: there is never more than one build. The latest save wins: a build in whose time something is saved is given up, but for
-//! one that has already taken the place of another, so that saves without end do not keep every version from running. A version that
-//! does not build, load or take over leaves the former one as it is.
+//! *Guarantees*: at most one build runs at a time. The latest save wins: a save during a build
+//! cancels that build, unless that build has itself replaced a cancelled one; so endless saves do
+//! not keep every version from running. A version that does not build, load or take over leaves the
+//! former one in place.
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
@@ -31,53 +33,53 @@ use crate::{
     run::{Host, Loaded, Options},
 };
 
-/// How often the processors' state is told.
+/// The interval at which the processors' state is sent.
 const STATUS: Duration = Duration::from_millis(500);
 
-/// What a session is made of.
+/// The parts of a session.
 pub(super) struct Session {
     pub(super) input: Input,
     pub(super) api: Arc<EmbeddedApi>,
     pub(super) engine: Engine,
-    /// Where the host's metrics are asked for.
+    /// The listener on which the host's metrics are served, if any.
     pub(super) admin: Option<TcpListener>,
     pub(super) news: Sender,
-    /// Whether somebody is there who can mend a guest that does not build the first time.
+    /// True if a user is present who can repair a guest that does not build the first time.
     pub(super) attended: bool,
 }
 
-/// The session, as it goes on.
+/// The state of a running session.
 struct Work {
     seats: Vec<Seat>,
     host: Option<Arc<Host>>,
-    /// Answers who asks for the host's metrics.
+    /// Serves the host's metrics.
     admin: Option<BoxFuture<'static, std::io::Result<()>>>,
     changes: Option<Changes>,
     job: Option<Job>,
-    /// The last job made room for the next one.
+    /// True if the last job was cancelled for the next one.
     gave_way: bool,
     cluster: Cluster,
     session: Session,
 }
 
-/// A guest at work.
+/// A guest and its state.
 struct Seat {
     guest: Arc<Guest>,
     config: Arc<str>,
     sources: Sources,
-    /// Something was saved that no build has begun with.
+    /// True if files were saved since the last build began.
     dirty: bool,
-    /// What was built first, until all guests have been.
+    /// The first build, kept until all guests have been built.
     first: Option<(Loaded, Duration)>,
-    /// What runs.
+    /// The version that runs, if any.
     version: Option<Version>,
 }
 
-/// A guest that is being built and taken up.
+/// A guest that is being built and loaded.
 struct Job {
     seat: usize,
     give_up: CancellationToken,
-    /// It took the place of one that was given up.
+    /// True if the job replaced a cancelled one.
     is_second: bool,
     renewed: BoxFuture<'static, Renewed>,
 }
@@ -85,12 +87,12 @@ struct Job {
 // === impl Session ===
 
 impl Session {
-    /// Works until it is told to stop, then writes down what there is, if that is wanted.
+    /// Works until `stop` is cancelled, then saves the objects if that was asked for.
     ///
     /// # Errors
     ///
-    /// Objects that are refused, processors of one name, a first build that fails where nobody is there to mend it, or a task of the
-    /// host that has ended.
+    /// Fails for objects that are refused, for processors of the same name, for a first build that
+    /// fails while no user is present, or if a task of the host has ended.
     pub(super) async fn run(self, stop: &CancellationToken) -> anyhow::Result<()> {
         let cluster = Cluster::new(kube::Client::new(self.api.router(), "default"));
         let mut work = Work::new(self, cluster)?;
@@ -113,7 +115,7 @@ impl Session {
     }
 
     fn tell(&self, news: News) {
-        // Nobody listens any more: the program ends.
+        // A closed channel means that the program ends.
         let _ = self.news.send(news);
     }
 }
@@ -149,7 +151,7 @@ impl Work {
         Ok(work)
     }
 
-    /// Watches what the guests are built from, as far as it is not watched yet.
+    /// Watches the sources of the guests that are not watched yet.
     fn watch(&mut self) {
         let changes = match self.changes.take() {
             Some(changes) => Ok(changes),
@@ -183,7 +185,7 @@ impl Work {
         }
     }
 
-    /// Waits for the next thing that happens.
+    /// Waits for the next event and handles it.
     async fn step(&mut self, ticks: &mut Interval) -> anyhow::Result<()> {
         tokio::select! {
             saved = next_change(self.changes.as_mut()) => self.saved(&saved),
@@ -205,11 +207,11 @@ impl Work {
         Ok(())
     }
 
-    /// Marks the guests that a save concerns; gives up what is being built of them.
+    /// Marks the guests that a save affects, and cancels the build of such a guest.
     fn saved(&mut self, saved: &BTreeSet<PathBuf>) {
         for (index, seat) in self.seats.iter_mut().enumerate() {
             let is_built = self.job.as_ref().is_some_and(|job| job.seat == index);
-            // Cargo writes that itself.
+            // Cargo itself writes the lock file during a build.
             let is_own = |path: &&PathBuf| is_built && path.ends_with("Cargo.lock");
             if !saved.iter().filter(|path| !is_own(path)).any(|path| seat.sources.concerns(path)) {
                 continue;
@@ -219,11 +221,11 @@ impl Work {
                 job.give_up.cancel();
             }
         }
-        // There may be new folders.
+        // The sources may have new folders.
         self.watch();
     }
 
-    /// Begins to build a guest whose sources were saved, if nothing is being built.
+    /// Starts to build a guest whose sources were saved, if no build is running.
     fn begin_job(&mut self) {
         if self.job.is_some() {
             return;
@@ -265,7 +267,7 @@ impl Work {
         });
     }
 
-    /// Takes note of how a job has ended.
+    /// Handles the result of a job.
     async fn renewed(&mut self, job: Job, renewed: Renewed) -> anyhow::Result<()> {
         let Some(seat) = self.seats.get_mut(job.seat) else { return Ok(()) };
         match renewed {
@@ -290,7 +292,7 @@ impl Work {
         Ok(())
     }
 
-    /// Puts in the objects and starts the host, once each guest has been built.
+    /// Loads the objects and starts the host, once each guest has been built.
     async fn start_if_all_are_built(&mut self) -> anyhow::Result<()> {
         if self.seats.iter().any(|seat| seat.first.is_none()) {
             return Ok(());
@@ -335,7 +337,7 @@ impl Work {
         let host = Host::start(&self.cluster, processors, &Options::default())?;
         if let Some(listener) = self.session.admin.take() {
             let admin = host.admin();
-            // It ends with the session, which drops it.
+            // Serving ends with the session, which drops the future.
             let serve = async move { admin.serve(listener, CancellationToken::new()).await };
             self.admin = Some(Box::pin(serve));
         }
@@ -354,7 +356,7 @@ impl Work {
         Ok(())
     }
 
-    /// Ends what runs, in its order, and saves the objects.
+    /// Ends the running build, then the host, and saves the objects.
     async fn end(mut self) -> anyhow::Result<()> {
         if let Some(job) = self.job.take() {
             job.give_up.cancel();

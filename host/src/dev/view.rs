@@ -1,4 +1,5 @@
-//! The live view: a model that the news and the keys change, drawn anew each time. Model and drawing know no terminal.
+//! The live view: a model that news and keys change, drawn anew for each frame. Neither the model
+//! nor the drawing knows the terminal.
 
 mod body;
 mod keys;
@@ -22,10 +23,11 @@ use self::model::{Model, Wish};
 use super::news::{Receiver, Scene};
 use crate::log::Redirected;
 
-/// How often it is drawn at most, and at least: ages and rates change by themselves.
+/// The interval between frames, which are drawn even without news: ages and rates change by
+/// themselves.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// The terminal as it was, when this is dropped. A panic restores it too.
+/// Restores the terminal when dropped. A panic restores it too.
 struct Restore;
 
 impl Drop for Restore {
@@ -34,11 +36,12 @@ impl Drop for Restore {
     }
 }
 
-/// Shows the news until the user wants to go, or until it is told to stop. The program's log goes to the news as long.
+/// Shows the news until the user quits or `stop` is cancelled. The program's log goes to the news
+/// meanwhile.
 ///
 /// # Errors
 ///
-/// The terminal cannot be used.
+/// Fails if the terminal cannot be used.
 pub(super) async fn run(
     scene: &Scene,
     mut news: Receiver,
@@ -76,6 +79,6 @@ pub(super) async fn run(
         }
     }
     drop((restore, redirected));
-    // What was saved at the end, for one.
+    // For example the note about saved objects.
     super::plain::last(news).await
 }

@@ -9,7 +9,7 @@ fn file(folder: &Path, path: &str, text: &str) -> PathBuf {
     path
 }
 
-/// A guest in a workspace, which takes one package from it and one from beside it.
+/// A guest in a workspace, with one dependency in the workspace and one beside it.
 fn workspace(folder: &Path) -> Guest {
     let package = |path: &str, name: &str, more: &str| {
         let begin = format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\n");

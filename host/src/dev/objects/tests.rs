@@ -22,7 +22,7 @@ fn secret() -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "shop"}, "data": {"k": "aGlkZGVu"}})
 }
 
-/// All objects, without what is new each time.
+/// Returns all objects without their resource versions, which differ each time.
 fn objects(api: &EmbeddedApi) -> Vec<Value> {
     let mut objects = api.objects();
     for object in &mut objects {

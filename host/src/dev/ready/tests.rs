@@ -8,7 +8,7 @@ fn now() -> Timestamp {
     "2024-01-01T00:00:00Z".parse().unwrap()
 }
 
-/// The object with the status that it is to have.
+/// Returns the object with the status of a ready one.
 fn marked(mut object: Value) -> Value {
     if let Some(status) = ready(&object, now()) {
         object["status"] = status;
@@ -81,7 +81,7 @@ async fn two_are_available(api: &EmbeddedApi, name: &str) {
     kube::runtime::wait::await_condition(all, name, is_available).await.unwrap();
 }
 
-/// Until the story ends; the marking does not.
+/// Runs `story` to its end while objects are marked ready; the marking itself must not end.
 async fn while_marked(api: &EmbeddedApi, news: &Sender, story: impl Future<Output = ()>) {
     let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
     let clock: Clock = Arc::new(now);

@@ -1,4 +1,4 @@
-//! The part below the tabs: reconciles, one of them in detail, logs, or the builds.
+//! The part below the tabs: the reconciles, one reconcile in detail, the logs, or the builds.
 
 use ratatui::{
     Frame,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{contract::Level, dev::news::Ran};
 
-/// Draws what is to be seen now.
+/// Draws the detail or the tab that is shown.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
     model.page = usize::from(area.height);
     if let Some(detail) = &model.detail {
@@ -35,7 +35,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
     }
 }
 
-/// Lines, folded at the edge, scrolled as far as there are any.
+/// Draws lines, folded at the edge and scrolled no further than their end.
 fn draw_text(frame: &mut Frame<'_>, model: &mut Model, lines: Vec<Line<'static>>, area: Rect) {
     let width = usize::from(area.width.max(1));
     let rows: Vec<Line<'static>> = lines.into_iter().flat_map(|line| folded(line, width)).collect();
@@ -45,7 +45,7 @@ fn draw_text(frame: &mut Frame<'_>, model: &mut Model, lines: Vec<Line<'static>>
     frame.render_widget(Paragraph::new(shown), area);
 }
 
-/// A line in rows that are no wider than this.
+/// Folds a line into rows no wider than `width`.
 fn folded(line: Line<'static>, width: usize) -> Vec<Line<'static>> {
     if line.width() <= width {
         return vec![line];
@@ -79,7 +79,7 @@ fn draw_reconciles(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     }
     let choice = model.choice();
     let at = visible.iter().position(|number| Some(*number) == choice).unwrap_or(0);
-    // The chosen one stays in the middle, but for the ends.
+    // The chosen reconcile stays in the middle, except near the ends.
     let page = usize::from(area.height).max(1);
     let first = at.saturating_sub(page / 2).min(visible.len().saturating_sub(page));
     let is_wide = area.width >= WIDE;
@@ -135,7 +135,7 @@ fn causes(ran: &Ran) -> String {
     causes.join(", ")
 }
 
-/// A reconcile, with all that it did.
+/// Returns the lines that show a reconcile and everything that it did.
 fn in_detail(detail: &Detail) -> Vec<Line<'static>> {
     let ran = &detail.ran;
     let report = &ran.report;
@@ -177,7 +177,7 @@ fn in_detail(detail: &Detail) -> Vec<Line<'static>> {
     lines
 }
 
-/// What the guests and the program say, the newest first.
+/// Returns the log lines of the guests and the program, the newest first.
 fn logs(model: &Model) -> Vec<Line<'static>> {
     let passing =
         model.logs.iter().rev().filter(|line| model.passes(&format!("{} {}", line.of, line.text)));
@@ -203,7 +203,8 @@ fn logged(model: &Model, line: &Logged) -> Vec<Line<'static>> {
     std::iter::once(first).chain(further).collect()
 }
 
-/// How the builds went, what is wrong first.
+/// Returns the lines that show the builds of all guests: of each its state, then the output of
+/// Cargo.
 fn builds(model: &Model) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for guest in &model.guests {
@@ -222,7 +223,7 @@ fn builds(model: &Model) -> Vec<Line<'static>> {
                 }
             },
         };
-        // A message says by itself which guest it is about.
+        // The message may already begin with the guest's name.
         let is_named = how.starts_with(&format!("`{}`", guest.package));
         let package = if is_named { String::new() } else { format!("{} ", guest.package) };
         lines.push(Line::from(vec![
@@ -239,7 +240,7 @@ fn builds(model: &Model) -> Vec<Line<'static>> {
     lines
 }
 
-/// How many writes were sent, and how many would have changed nothing.
+/// Returns the number of writes that were sent, and of those that would have changed nothing.
 fn writes(sent: usize, unchanged: usize) -> String {
     match unchanged {
         0 => sent.to_string(),

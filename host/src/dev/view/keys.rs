@@ -1,10 +1,10 @@
-//! What each key does.
+//! The effect of each key.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::model::{Model, Tab, Wish};
 
-/// The keys, for the help.
+/// The keys and their effects, for the help.
 pub(super) const HELP: [(&str, &str); 10] = [
     ("1 2 3, Tab", "reconciles, logs, build"),
     ("↑ ↓, j k", "choose, or scroll"),
@@ -18,7 +18,7 @@ pub(super) const HELP: [(&str, &str); 10] = [
     ("q, Ctrl-C", "quit"),
 ];
 
-/// Takes a key.
+/// Handles a pressed key.
 pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Wish> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return (key.code == KeyCode::Char('c')).then_some(Wish::Quit);
@@ -28,7 +28,7 @@ pub(super) fn press(model: &mut Model, key: KeyEvent) -> Option<Wish> {
         return None;
     }
     if model.help {
-        // Any key ends the help.
+        // Any key closes the help.
         model.help = false;
         return None;
     }
@@ -78,7 +78,8 @@ fn in_detail(model: &mut Model, code: KeyCode) {
     }
 }
 
-/// The list begins with the newest: what was before is further down.
+/// Opens the detail of another reconcile. The list begins with the newest one, so older ones are
+/// further down.
 fn neighbour(model: &mut Model, by: isize) {
     model.chosen = model.detail.as_ref().map(|detail| detail.number);
     model.choose(by);
@@ -110,7 +111,7 @@ fn walk(model: &mut Model, code: KeyCode) {
     }
 }
 
-/// How far the body is scrolled after a key. Drawing brings it back to what there is.
+/// Returns the scroll position after a key. Drawing limits it to the lines that exist.
 fn scrolled(model: &Model, code: KeyCode) -> usize {
     match code {
         KeyCode::Up | KeyCode::Char('k') => model.scroll.saturating_sub(1),

@@ -1,4 +1,5 @@
-//! What the view shows: plain state, changed by news and by keys. No terminal, no clock, no I/O.
+//! The state that the view shows, changed by news and by keys. It has no terminal and no clock, and
+//! does no I/O.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,38 +18,39 @@ use crate::{
     run::ProcessorStatus,
 };
 
-/// How many reconciles and lines are kept.
+/// The number of reconciles and of log lines that are kept.
 const KEPT: usize = 2000;
-/// Over how long the throughput is counted.
+/// The time span over which the rate of reconciles is counted.
 const RATE: Duration = Duration::from_secs(10);
 
-/// All that is shown.
+/// The state of the view.
 pub(super) struct Model {
     scene: Scene,
     pub(super) guests: Vec<Guest>,
-    /// The last reconciles, the newest last.
+    /// The last reconciles, the newest at the end.
     pub(super) ran: VecDeque<Ran>,
-    /// How many reconciles were kept no longer: the number of the first one.
+    /// The number of reconciles that were dropped; also the number of the first one that is kept.
     pub(super) forgotten: usize,
     pub(super) logs: VecDeque<Logged>,
     pub(super) tab: Tab,
-    /// A key whose detail covers the body.
+    /// The reconcile whose detail covers the body, if any.
     pub(super) detail: Option<Detail>,
     pub(super) help: bool,
-    /// What is being typed after `/`.
+    /// True while the user types a filter after `/`.
     pub(super) typing: bool,
     pub(super) filter: String,
-    /// Which reconcile is chosen, by number; the newest if none.
+    /// The number of the chosen reconcile; `None` for the newest.
     pub(super) chosen: Option<usize>,
-    /// How far the body is scrolled: of the logs and the build from the end, of others from the beginning.
+    /// The number of lines by which the body is scrolled, from its first line.
     pub(super) scroll: usize,
-    /// How many lines the body had when it was drawn last.
+    /// The number of lines that the body had when it was last drawn.
     pub(super) page: usize,
     /// The time for ages and rates.
     pub(super) now: Timestamp,
-    /// What was shown before a build failed, as long as it is not mended.
+    /// The tab that was shown before a build failed; `None` once the build is repaired or another
+    /// tab is chosen.
     before_failure: Option<Tab>,
-    /// When reconciles of each processor ended, lately.
+    /// The times at which reconciles of each processor ended, within the last `RATE`.
     ended: HashMap<String, VecDeque<Timestamp>>,
 }
 
@@ -56,17 +58,17 @@ pub(super) struct Model {
 pub(super) struct Guest {
     pub(super) package: String,
     pub(super) build: Build,
-    /// What Cargo is doing.
+    /// Cargo's last line of progress.
     pub(super) progress: String,
-    /// What Cargo and the compiler said in the last build.
+    /// The messages of Cargo and the compiler in the last build.
     pub(super) lines: Vec<String>,
     pub(super) running: Option<Running>,
     pub(super) status: Option<ProcessorStatus>,
-    /// What a new version changed in its first runs: how many keys ran, how many wrote.
+    /// The first runs of a new version: the number of keys that ran, and of those that wrote.
     pub(super) renewed: (usize, usize),
 }
 
-/// How the last build went.
+/// The result of the last build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Build {
     Waiting,
@@ -75,7 +77,7 @@ pub(super) enum Build {
     Failed(String),
 }
 
-/// A line of a guest, or of the program.
+/// A log line of a guest or of the program.
 pub(super) struct Logged {
     pub(super) at: Timestamp,
     pub(super) level: Option<Level>,
@@ -83,7 +85,7 @@ pub(super) struct Logged {
     pub(super) text: String,
 }
 
-/// What the body shows.
+/// The content of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tab {
     Reconciles,
@@ -91,16 +93,16 @@ pub(super) enum Tab {
     Build,
 }
 
-/// A reconcile, and what it wrote.
+/// A reconcile, with the difference that it made.
 pub(super) struct Detail {
-    /// Its number.
+    /// The number of the reconcile.
     pub(super) number: usize,
     pub(super) ran: Ran,
-    /// The difference, coloured; made once.
+    /// The difference, coloured; computed once.
     pub(super) difference: String,
 }
 
-/// What a key wants of the program.
+/// A request of the user to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wish {
     Quit,
@@ -143,7 +145,7 @@ impl Model {
         &self.scene
     }
 
-    /// Takes the time.
+    /// Sets the time, and drops reconciles that no longer count for the rate.
     pub(super) fn look(&mut self, now: Timestamp) {
         self.now = now;
         for ended in self.ended.values_mut() {
@@ -153,7 +155,7 @@ impl Model {
         }
     }
 
-    /// Takes a piece of news.
+    /// Applies a message from the session.
     pub(super) fn take(&mut self, news: News, now: Timestamp) {
         match news {
             News::Note(text) => {
@@ -185,7 +187,7 @@ impl Model {
             }),
             News::Failed(of, message) => {
                 self.with_guest(of, |guest| guest.build = Build::Failed(message));
-                // Who looks at a reconcile is not taken away from it.
+                // A user who looks at a reconcile stays there.
                 if self.detail.is_none() && self.tab != Tab::Build {
                     let before = self.tab;
                     self.show(Tab::Build);
@@ -199,7 +201,7 @@ impl Model {
         self.leave_mended_build();
     }
 
-    /// Goes back from a build error that is mended to what was shown before it.
+    /// Returns to the tab shown before a build failed, once all builds are repaired.
     fn leave_mended_build(&mut self) {
         let is_well = |guest: &Guest| guest.build == Build::Built;
         if self.guests.iter().all(is_well)
@@ -266,23 +268,23 @@ impl Model {
         }
     }
 
-    /// Reconciles of a processor per second, lately.
+    /// Returns the reconciles of a processor per second, over the last `RATE`.
     pub(super) fn rate(&self, processor: &str) -> f64 {
         let ended = self.ended.get(processor).map_or(0, VecDeque::len);
-        // No program has so many that the number is not exact.
+        // The number is far too small to lose precision.
         #[expect(clippy::cast_precision_loss, reason = "a count of some thousands")]
         let ended = ended as f64;
         ended / RATE.as_secs_f64()
     }
 
-    /// Shows another tab.
+    /// Switches to another tab.
     pub(super) fn show(&mut self, tab: Tab) {
         self.before_failure = None;
         self.tab = tab;
         self.scroll = 0;
     }
 
-    /// The numbers of the reconciles that pass the filter, the newest first.
+    /// Returns the numbers of the reconciles that pass the filter, the newest first.
     pub(super) fn visible(&self) -> Vec<usize> {
         if self.filter.is_empty() {
             return (self.forgotten..self.forgotten + self.ran.len()).rev().collect();
@@ -300,32 +302,32 @@ impl Model {
         self.ran.iter().enumerate().filter_map(passes).rev().collect()
     }
 
-    /// Whether a text holds what is filtered by.
+    /// Returns whether a text contains the filter.
     pub(super) fn passes(&self, text: &str) -> bool {
         self.filter.is_empty() || text.to_lowercase().contains(&self.filter.to_lowercase())
     }
 
-    /// A reconcile by its number, if it is still kept.
+    /// Returns a reconcile by its number, if it is still kept.
     pub(super) fn reconcile(&self, number: usize) -> Option<&Ran> {
         self.ran.get(number.checked_sub(self.forgotten)?)
     }
 
-    /// Chooses a reconcile some lines further down, or up.
+    /// Moves the choice down by `by` lines, or up if `by` is negative.
     pub(super) fn choose(&mut self, by: isize) {
         let visible = self.visible();
         let at = self.chosen.and_then(|number| visible.iter().position(|seen| *seen == number));
         let to = at.unwrap_or(0).saturating_add_signed(by).min(visible.len().saturating_sub(1));
-        // At the top the newest one stays chosen, whichever that is.
+        // At the top the newest reconcile stays chosen, even when newer ones arrive.
         self.chosen = visible.get(to).copied().filter(|_| to > 0);
     }
 
-    /// The chosen reconcile's number.
+    /// Returns the number of the chosen reconcile, or of the newest one that passes the filter.
     pub(super) fn choice(&self) -> Option<usize> {
         let visible = self.visible();
         self.chosen.filter(|number| visible.contains(number)).or_else(|| visible.first().copied())
     }
 
-    /// Shows what the chosen reconcile did.
+    /// Shows the chosen reconcile in detail.
     pub(super) fn open_detail(&mut self) {
         let Some(number) = self.choice() else { return };
         let Some(ran) = self.reconcile(number).cloned() else { return };
@@ -335,7 +337,7 @@ impl Model {
     }
 }
 
-/// The object of a key, without the processor.
+/// Returns the object's namespace and name of a key, without the processor.
 pub(super) fn name(key: &Key) -> String {
     match key.namespace() {
         Some(namespace) => format!("{namespace}/{}", key.name()),
@@ -343,12 +345,12 @@ pub(super) fn name(key: &Key) -> String {
     }
 }
 
-/// How long ago something was.
+/// Returns the time since `at`.
 pub(super) fn age(at: Timestamp, now: Timestamp) -> Duration {
     now.duration_since(at).try_into().unwrap_or_default()
 }
 
-/// A time span in as few characters as say enough: `3s`, `12m`, `4h`.
+/// Formats a time span in few characters: `3s`, `12m`, `4h`.
 pub(super) fn short(span: Duration) -> String {
     match span.as_secs() {
         seconds @ 0..60 => format!("{seconds}s"),

@@ -1,4 +1,5 @@
-//! Draws the model: a heading, the processors, the tabs, the body, a line of keys. Forty columns are enough.
+//! Draws the model: a heading, the processors, the tabs, the body, a line of keys. Forty columns
+//! suffice.
 
 use ratatui::{
     Frame,
@@ -14,13 +15,13 @@ use super::{
     styled::{BOLD, DIM, GREEN, RED, YELLOW},
 };
 
-/// From this width on there is room for all columns.
+/// The width from which all columns fit.
 pub(super) const WIDE: u16 = 76;
 
-/// Draws everything.
+/// Draws the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     let guests = u16::try_from(model.guests.len()).unwrap_or(u16::MAX);
-    // The processors take a third at most: the rest is what happens.
+    // The processors take a third of the screen at most; the rest shows what happens.
     let processors = if guests == 0 { 0 } else { (guests + 1).min(frame.area().height / 3).max(2) };
     let [heading, top, tabs, rest, keys] = Layout::vertical([
         Constraint::Length(1),
@@ -45,7 +46,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
 fn draw_heading(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let scene = model.scene();
     if area.width < WIDE {
-        // Cut off it would be of no use.
+        // A truncated command would be useless, so only the path is shown.
         return frame.render_widget(Line::styled(scene.kubeconfig.as_str(), BOLD), area);
     }
     let spans = vec![
@@ -112,7 +113,7 @@ fn processor<'a>(model: &Model, guest: &'a Guest, is_wide: bool) -> Row<'a> {
     ])
 }
 
-/// How a guest is: what its author has to know first comes first.
+/// Returns the health of a guest; the problem that its author has to know first comes first.
 fn health(guest: &Guest) -> Span<'_> {
     let status = guest.status.as_ref();
     match &guest.build {

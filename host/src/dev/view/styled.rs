@@ -1,4 +1,4 @@
-//! Lines in colours, as the rest of the program writes them, for the view.
+//! Coloured lines for the view, in the colours of the rest of the program.
 
 use anstream::adapter::strip_str;
 use ratatui::{
@@ -6,18 +6,18 @@ use ratatui::{
     text::Line,
 };
 
-/// What matters less.
+/// Less important text.
 pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 /// A heading.
 pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-/// Something that is well, or new.
+/// Text about a thing that is well, or new.
 pub(super) const GREEN: Style = Style::new().fg(Color::Green);
-/// Something that failed, or is gone.
+/// Text about a thing that failed, or is gone.
 pub(super) const RED: Style = Style::new().fg(Color::Red);
-/// Something to look at.
+/// Text that needs attention.
 pub(super) const YELLOW: Style = Style::new().fg(Color::Yellow);
 
-/// The lines of a difference as `print::difference` writes it.
+/// Returns the lines of a difference as `print::difference` writes it.
 pub(super) fn difference(text: &str) -> Vec<Line<'static>> {
     let line = |line: &str| {
         let style = match line.trim_start().chars().next() {
@@ -31,7 +31,7 @@ pub(super) fn difference(text: &str) -> Vec<Line<'static>> {
     strip_str(text).to_string().lines().map(line).collect()
 }
 
-/// A line of the compiler's.
+/// Returns a line from the compiler, coloured.
 pub(super) fn compiler(text: &str) -> Line<'static> {
     let text = strip_str(text).to_string();
     let style = if text.starts_with("error") {

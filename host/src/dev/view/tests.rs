@@ -56,7 +56,7 @@ fn ran(name: &str) -> Ran {
     Ran { at: start(), report, written: crate::dev::news::Written::default() }
 }
 
-/// A reconcile that made a ConfigMap.
+/// A reconcile that created a ConfigMap.
 fn wrote(name: &str) -> Ran {
     let mut ran = ran(name);
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "shop"},
@@ -136,7 +136,7 @@ fn forty_columns_are_enough() {
     press(&mut model, KeyCode::Char('?'));
     let help = screen(&mut model, 40, 16);
     assert!(help.contains("q, Ctrl-C   quit"), "{help}");
-    // Not even the smallest one is a panic.
+    // Not even the smallest screen may panic.
     for (width, height) in [(1, 1), (5, 3), (10, 6)] {
         screen(&mut model, width, height);
     }
