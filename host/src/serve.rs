@@ -1,8 +1,10 @@
-//! `mortise run`: a host in a cluster, until it is told to end.
+//! `mortise run`: runs a host in a cluster until it is told to end.
 //!
-//! Started in this order, so that whatever is wrong is said before anything runs: the cluster and who we are there, the engine, the
-//! modules, the ports, the host without processors, what puts processors into it, the Lease. It ends in the reverse order, so that the
-//! Lease is given back when nothing can be written any more.
+//! The parts are started in this order, so that any fault is reported before a processor runs: the
+//! cluster and our account there, the engine, the ports, the host without processors, the
+//! supervisor (which opens the folder of modules and loads processors into the host), the Lease.
+//! They end in the reverse order, so that the Lease is given back when nothing can be written any
+//! more.
 
 mod home;
 mod memory;
@@ -50,31 +52,32 @@ use home::{Home, Need};
 use signals::Signals;
 use thread::WatchThread;
 
-/// The exit code when a reconcile failed, or a Processor is not at work.
+/// The exit code if a reconcile failed or a Processor is not at work.
 const FAILED: u8 = 3;
-/// The exit code when not all that ran was ended.
+/// The exit code if the host ended before all runs had ended.
 const CUT_SHORT: u8 = 4;
-/// So long calls may still compute once the host is to end. Then they are cancelled; writes that have begun are finished.
+/// The time that calls may still compute once the host is to end. Then they are cancelled; writes
+/// that have begun are finished.
 const CALLS_END: Duration = Duration::from_secs(3);
 
-/// A host and all that is around it.
+/// A host and the tasks around it.
 struct Server {
     engine: Engine,
     host: Arc<Host>,
     lease: Guard,
     progress: latest::Receiver<Progress>,
     reports: Reports,
-    /// Those that end before the host does.
+    /// The tasks that end before the host does.
     before: JoinSet<anyhow::Result<()>>,
     stop_before: CancellationToken,
-    /// Those that end after it.
+    /// The tasks that end after the host.
     after: JoinSet<anyhow::Result<()>>,
     stop_after: CancellationToken,
-    /// As long as the host runs.
+    /// The thread of the watches, which lives as long as the host runs.
     _watches: WatchThread,
 }
 
-/// The ports.
+/// The listeners of the public port and of the admin port.
 struct Ports {
     public: TcpListener,
     admin: TcpListener,
@@ -84,7 +87,8 @@ struct Ports {
 ///
 /// # Errors
 ///
-/// Bad input, a cluster that we cannot work with; a Lease that was lost, a task that has ended.
+/// Fails for bad input, for a cluster that we cannot work with, if the Lease is lost, and if a task
+/// of the host ends.
 pub async fn run(
     args: &RunArgs,
     cache: Option<&Path>,
@@ -176,7 +180,8 @@ impl Server {
         }
     }
 
-    /// Starts what puts processors into the host, what reads its reports, and what strives for the Lease.
+    /// Starts the supervisor, the task that reads the host's reports, and the competition for the
+    /// Lease.
     fn spawn(&mut self, supervisor: Supervisor, lease: Option<Lease>) {
         self.before.spawn(supervisor.run(self.stop_before.clone()));
         let (host, reports) = (Arc::clone(&self.host), self.reports.clone());
@@ -188,7 +193,7 @@ impl Server {
         }
     }
 
-    /// Answers on the ports.
+    /// Serves both ports.
     fn serve(&mut self, ports: Ports, about: Map<String, Value>) {
         let public = Admin { also: self.readiness(), ..self.host.admin() }.router();
         let objects = Objects {
@@ -203,7 +208,8 @@ impl Server {
         }
     }
 
-    /// Not before all Processors have been looked at once, and not when it is ending.
+    /// Returns the readiness check: the host is ready once all Processors have been looked at,
+    /// until it ends.
     fn readiness(&self) -> Also {
         let (progress, stop) = (self.progress.clone(), self.stop_before.clone());
         let looked_at = AtomicBool::new(false);
@@ -219,8 +225,9 @@ impl Server {
         })
     }
 
-    /// Runs until a signal comes, all is done that is to be done once, or something fails. What fails ends the host as a signal does:
-    /// what runs is ended and the Lease given back; unless that is what was lost.
+    /// Runs until a signal comes, with `--once` until all is reconciled, or until a part fails. A
+    /// failure ends the host as a signal does, ending its runs and giving the Lease back, unless
+    /// the Lease itself was lost.
     async fn run(mut self, args: &RunArgs, signals: &mut Signals) -> anyhow::Result<ExitCode> {
         let end = tokio::select! {
             signal = signals.next() => {
@@ -242,7 +249,7 @@ impl Server {
         let limit = Duration::from_secs(args.drain_seconds.into());
         let host = Arc::clone(&self.host);
         tokio::select! {
-            // What failed first is what ends the host.
+            // The first failure is the one that is reported.
             drained = self.drain() => end.and_then(|code| drained.map(|()| code)),
             () = tokio::time::sleep(limit) => {
                 error!(running = running(&host), ?limit, "not all that ran was ended in time");
@@ -255,7 +262,7 @@ impl Server {
         }
     }
 
-    /// Begins nothing new, ends what runs, gives the Lease back.
+    /// Stops starting runs, ends those in progress, and gives the Lease back.
     async fn drain(mut self) -> anyhow::Result<()> {
         self.stop_before.cancel();
         self.host.begin_nothing();
@@ -270,14 +277,14 @@ impl Server {
         };
         let end = async {
             let ended = all_ended(&mut self.before).await;
-            // Where one has failed: what is left of the others writes nothing any more.
+            // If one task failed, the others still run; after this they write nothing any more.
             self.before.shutdown().await;
             ended.and(self.host.stop().await)
         };
         let ended = tokio::select! {
             ended = end => ended,
             () = calls_end => return Ok(()),
-            // The Lease was lost: what still runs must not write.
+            // The Lease was lost: runs that are still in progress must not write.
             Some(ended) = self.after.join_next() => return Err(failure(ended)),
         };
         self.stop_after.cancel();
@@ -285,7 +292,7 @@ impl Server {
     }
 }
 
-/// Looks whether the cluster knows Processors.
+/// Fails if the cluster does not serve Processors.
 async fn check_definition(cluster: &Cluster) -> anyhow::Result<()> {
     let resource = ApiResource::erase::<Processor>(&());
     let (group, version, kind) = (resource.group, resource.version, resource.kind);
@@ -297,7 +304,8 @@ async fn check_definition(cluster: &Cluster) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which runs are left out: with a directory for what former starts knew, also the first ones.
+/// Returns which keys are skipped: with a cache directory for run records, also keys on their first
+/// run.
 fn skip(cache: Option<&CacheDir>) -> anyhow::Result<Skip> {
     let Some(cache) = cache else { return Ok(Skip::WhileRunning) };
     match cache.subdir("records") {
@@ -326,7 +334,7 @@ fn strive(args: &RunArgs, home: &Home, times: Times) -> (Lease, Guard) {
     Lease::new(home.client.clone(), settings)
 }
 
-/// Why a task ended that does not end by itself.
+/// Returns the error of a task that ended although it should not end by itself.
 fn failure(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> anyhow::Error {
     match ended.context("a task of the host failed") {
         Ok(Ok(())) => anyhow::anyhow!("a task of the host ended"),
@@ -341,19 +349,20 @@ async fn all_ended(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Result<()
     Ok(())
 }
 
-/// How many runs are on their way.
+/// Returns the number of runs in progress.
 fn running(host: &Host) -> usize {
     host.status().iter().map(|processor| processor.running).sum()
 }
 
-/// What this host is called in a Lease: where it runs, for people, and what no other host has.
+/// Returns this host's identity in a Lease: the host name, for people, and a number that no other
+/// host has.
 fn identity() -> String {
     let place = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let place = if place.trim().is_empty() { "mortise" } else { place.trim() };
     format!("{place}_{:016x}", rand::random::<u64>())
 }
 
-/// What the host itself has to be allowed to do.
+/// Returns the rights that the host itself needs.
 fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
     let need = |group, resource, namespace: Option<&String>, verbs| Need {
         verbs,
@@ -373,7 +382,7 @@ fn needs(args: &RunArgs, lease_namespace: &str) -> Vec<Need> {
     if args.leader_elect {
         let namespace = Some(lease_namespace.to_owned());
         let lease = |verbs| need("coordination.k8s.io", "leases", namespace.as_ref(), verbs);
-        // What is made has no name yet when it is asked for.
+        // A create request has no object name when its authorization is checked.
         let name = Some(args.lease.lease_name.clone());
         needs.extend([lease(&["create"]), Need { name, ..lease(&["get", "watch", "update"]) }]);
     }

@@ -1,5 +1,5 @@
-//! The home cluster: where it is, whether we can work with it, and who we are there. Whatever is wrong is said in one sentence, before
-//! anything is started.
+//! The home cluster: its address, whether we can work with it, and our account there. Each fault is
+//! reported in one sentence, before anything is started.
 
 use std::{fmt::Write as _, path::Path, time::Duration};
 
@@ -20,59 +20,59 @@ use tracing::warn;
 use super::version;
 use crate::{args::RunArgs, chain, cluster};
 
-/// How long an answer is waited for at the start.
+/// The time within which the cluster must answer at the start.
 const ANSWER: Duration = Duration::from_secs(30);
-/// What rustls begins with where it does not accept the certificate of who is connected to.
+/// The beginning of rustls' message about a server certificate that is not accepted.
 const NOT_ACCEPTED: &str = "invalid peer certificate: ";
 
-/// The home cluster.
 pub(super) struct Home {
-    /// With the host's own rights.
+    /// A client with the host's own rights.
     pub(super) client: Client,
-    /// The same, with connections of its own.
+    /// A client with the same rights and connections of its own, for watches.
     pub(super) watching: Client,
-    /// Of the pod, or of the context.
+    /// The namespace of the pod, or of the kubeconfig context.
     pub(super) namespace: String,
-    /// Who the API server says that we are.
+    /// The user name that the API server has for us.
     pub(super) user: String,
-    /// What it calls its version.
+    /// The version that the cluster reports.
     pub(super) version: String,
-    /// Where it is.
+    /// The address of the API server.
     pub(super) address: String,
     shown: Shown,
 }
 
-/// By what a cluster is to know us.
+/// The type of the credentials that we show to a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shown {
     Certificate,
     Token,
     Password,
-    /// None, or what a program gives.
+    /// No credentials, or those that a program provides.
     Other,
 }
 
-/// Something that the host itself has to be allowed to do.
+/// A right that the host itself needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Need {
     pub(super) verbs: &'static [&'static str],
     pub(super) group: &'static str,
-    /// The plural, with a subresource behind a slash.
+    /// The plural, with a subresource after a slash.
     pub(super) resource: &'static str,
-    /// None: whatever its name.
+    /// The object's name; `None` for any name.
     pub(super) name: Option<String>,
-    /// None: in all of them.
+    /// The namespace; `None` for all namespaces.
     pub(super) namespace: Option<String>,
 }
 
 // === impl Home ===
 
 impl Home {
-    /// Finds the cluster, and asks it for its version and for our name.
+    /// Connects to the cluster, and asks it for its version and for our user name.
     ///
     /// # Errors
     ///
-    /// No cluster is named or it does not answer, it does not know us, it is too old.
+    /// Fails if no cluster is configured, if it does not answer, if it does not accept our
+    /// credentials, or if it is too old.
     pub(super) async fn connect(args: &RunArgs) -> anyhow::Result<Self> {
         let config = config(args).await?;
         let (address, namespace) =
@@ -93,7 +93,7 @@ impl Home {
         Ok(Self { client, watching, namespace, user, version, address, shown })
     }
 
-    /// What is told of it.
+    /// Returns the facts about the cluster that the admin port shows.
     pub(super) fn about(&self) -> Map<String, Value> {
         let told = [
             ("mortise", env!("CARGO_PKG_VERSION")),
@@ -106,11 +106,11 @@ impl Home {
         told.chain([("workers".to_owned(), workers.into())]).collect()
     }
 
-    /// Looks whether the host may do all that it needs.
+    /// Checks that the host has all these rights.
     ///
     /// # Errors
     ///
-    /// It may not, and what that is.
+    /// Fails if the host lacks some, and lists them.
     pub(super) async fn check(&self, needs: &[Need]) -> anyhow::Result<()> {
         let asked = needs.iter().flat_map(|need| need.verbs.iter().map(move |verb| (need, *verb)));
         let answers = futures::future::try_join_all(
@@ -158,7 +158,8 @@ impl Home {
     }
 }
 
-/// `list and watch processors.mortise.dev in shop`, one for each resource.
+/// Formats the refused rights, one part for each resource:
+/// `list, watch processors.mortise.dev in shop`.
 fn listed(refused: &[(&Need, &str)]) -> String {
     let mut text = String::new();
     for of in refused.chunk_by(|(one, _), (next, _)| one == next) {
@@ -170,7 +171,7 @@ fn listed(refused: &[(&Need, &str)]) -> String {
         let slash = if subresource.is_empty() { "" } else { "/" };
         let name = need.name.as_ref().map(|of| format!(" `{of}`")).unwrap_or_default();
         let place = need.namespace.as_ref().map(|of| format!(" in {of}")).unwrap_or_default();
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = write!(
             text,
             "{comma}{} {plural}{dot}{}{slash}{subresource}{name}{place}",
@@ -181,7 +182,7 @@ fn listed(refused: &[(&Need, &str)]) -> String {
     text
 }
 
-/// Where the cluster is, and who we are there.
+/// Returns the address of the cluster and our credentials.
 async fn config(args: &RunArgs) -> anyhow::Result<Config> {
     let options =
         KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
@@ -198,7 +199,7 @@ async fn config(args: &RunArgs) -> anyhow::Result<Config> {
             "the certificate of the API server is not verified (insecure-skip-tls-verify): whoever is on the way to it can read and change all that this host asks for, its token too"
         );
     }
-    // The host tries again by itself, and hears when it is asked to wait.
+    // The host retries by itself, and needs to see when it is asked to wait.
     config.default_retry = false;
     Ok(config)
 }
@@ -251,7 +252,7 @@ fn is_absent(error: &KubeconfigError) -> bool {
     }
 }
 
-/// Why a kubeconfig cannot be used; its messages hold their sources.
+/// Returns why a kubeconfig cannot be used. The messages of kube already contain their sources.
 fn unusable(error: KubeconfigError) -> anyhow::Error {
     match error {
         KubeconfigError::ReadConfig(error, _) => anyhow::Error::new(error),
@@ -262,7 +263,7 @@ fn unusable(error: KubeconfigError) -> anyhow::Error {
 fn client(config: Config) -> anyhow::Result<Client> {
     let client = Client::try_from(config).map_err(|error| match error {
         kube::Error::Auth(_) => said(error, Shown::Other),
-        // A certificate that cannot be read or used: its file is named on the way to the innermost cause.
+        // An unusable certificate: the error chain names its file before the innermost cause.
         error => anyhow::Error::msg(chain::without_repeats(&error)),
     });
     client.context("cannot get the credentials for the cluster")
@@ -276,14 +277,14 @@ async fn whoami(client: &Client, shown: Shown) -> anyhow::Result<String> {
     user.context("it does not say who we are")
 }
 
-/// What a failed request says to a person.
+/// Returns the error of a failed request, worded for a person.
 pub(super) fn said(error: kube::Error, shown: Shown) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if status.code == 401 => anyhow::anyhow!(
             "it does not accept {} (401): wrong, expired or revoked; renew that, or name another one with --kubeconfig or --context",
             shown.in_words()
         ),
-        // The output of what was run may hold a token: only what it said besides is shown.
+        // The program's standard output may hold a token, so only its standard error is shown.
         kube::Error::Auth(AuthError::AuthExecRun { cmd, out }) => anyhow::anyhow!(
             "`{cmd}` failed ({}): {}",
             out.status,
@@ -299,7 +300,8 @@ pub(super) fn said(error: kube::Error, shown: Shown) -> anyhow::Error {
     }
 }
 
-/// Why we do not accept the certificate of an API server, and what to do, since its administrator and ours may be two.
+/// Returns why we do not accept the certificate of an API server, and what to do for its
+/// administrator or for ours, who may be two people.
 fn certificate_of_server(why: &str) -> anyhow::Error {
     let is_of_time = ["expired", "not valid yet"].iter().any(|time| why.contains(time));
     let what_to_do = if is_of_time {

@@ -1,4 +1,4 @@
-//! How much memory calls may have: what the container may have, less what else is in it.
+//! The memory that calls may use: the container's limit, less the memory for everything else in it.
 
 use std::fs;
 
@@ -6,32 +6,36 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::args::RunArgs;
 
-/// Modules that are compiled at the same time, each in a process that may take `--compile-memory-mib`.
+/// The number of modules that are compiled at the same time, each in a process that may take
+/// `--compile-memory-mib`.
 const COMPILERS: u64 = 2;
-/// What the host itself takes: its program, what it keeps of the cluster, 16 warm slots for calls of 2 MiB, and requests on their way.
+/// The bytes for the host itself: its program, its copy of the cluster's objects, 16 warm slots for
+/// calls of 2 MiB, and requests in progress.
 const HOST: u64 = 256 * MIB;
-/// Where less is left, calls get so much nevertheless: two compilers seldom take all that they may at the same time.
+/// The bytes that calls get even if less is left: two compilers seldom take all their memory at
+/// once.
 const LEAST: u64 = 256 * MIB;
-/// Where nothing limits the host.
+/// The bytes for calls if the host has no limit.
 const UNLIMITED: u64 = 1024 * MIB;
-/// More than any machine has: how version 1 of cgroups says that there is no limit.
+/// A number of bytes that no machine has: version 1 of cgroups writes such a number for "no limit".
 const NO_LIMIT: u64 = 1 << 50;
 const MIB: u64 = 1 << 20;
 
-/// Where a container finds its limit: version 2 of cgroups, and version 1. Both are of the container itself, which sees no others.
+/// The files with a container's limit, in version 2 and in version 1 of cgroups. Both show the
+/// container's own limit, because a container sees no other.
 const FILES: [&str; 2] =
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
-/// What limits the memory of this process.
+/// The limits on the memory of this process.
 #[derive(Debug, Clone, Copy, Default)]
 struct Limits {
-    /// Of this process and its children together.
+    /// The limit on this process and its children together.
     container: Option<u64>,
-    /// Of this process alone: `RLIMIT_DATA`.
+    /// The limit on this process alone: `RLIMIT_DATA`.
     process: Option<u64>,
 }
 
-/// Bytes for the memories of all calls.
+/// Returns the bytes for the memories of all calls.
 pub(super) fn of_calls(args: &RunArgs) -> usize {
     let asked = args.call_memory_mib.map(|mebibytes| u64::from(mebibytes) * MIB);
     let compilers = COMPILERS * u64::from(args.compile_memory_mib) * MIB;
@@ -44,7 +48,7 @@ pub(super) fn of_calls(args: &RunArgs) -> usize {
 
 impl Limits {
     fn read() -> Self {
-        // What is not there, or cannot be read, limits nothing that is known.
+        // A file that is missing or cannot be read sets no known limit.
         let texts = FILES.iter().filter_map(|path| fs::read_to_string(path).ok());
         Self {
             container: texts.filter_map(|text| limit(&text)).min(),
@@ -59,7 +63,7 @@ impl Limits {
     }
 }
 
-/// A limit as cgroups write it.
+/// Parses a limit as cgroups write it; `None` if there is no limit.
 fn limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < NO_LIMIT)
 }

@@ -1,19 +1,20 @@
-//! `mortise run --once`: when all that there is has been reconciled, and how it went.
+//! `mortise run --once`: detects that everything has been reconciled, and with which result.
 
 use tokio::sync::watch as latest;
 use tracing::{info, warn};
 
 use crate::{lease::Guard, metrics, run::Host, supervisor::Progress};
 
-/// How it went.
+/// The result of reconciling everything.
 pub(super) struct End {
-    /// Keys whose last run failed.
+    /// The number of keys whose last run failed.
     failing: usize,
-    /// Processors that are not at work as they are wanted.
+    /// The number of Processors that are not at work as their specs ask for.
     faulty: usize,
 }
 
-/// Waits until every Processor has been looked at, every object of theirs is known, and no key is ready or runs.
+/// Waits until every Processor has been looked at, all objects of the Processors are known, and no
+/// key is ready or running.
 pub(super) async fn done(
     host: &Host,
     supervisor: &mut latest::Receiver<Progress>,
@@ -28,7 +29,7 @@ pub(super) async fn done(
             return End::of(host, &progress);
         }
         if !all_looked_at && supervisor.changed().await.is_err() {
-            // The supervisor has ended: that is told elsewhere.
+            // The supervisor has ended; its own task reports that.
             std::future::pending::<()>().await;
         }
     }

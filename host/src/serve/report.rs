@@ -1,4 +1,4 @@
-//! What is said and kept of finished reconciles.
+//! Logs finished reconciles and keeps their reports.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::{
     run::{Clock, Host},
 };
 
-/// Takes the reports of a host, says them and keeps the last ones, until it is told to stop.
+/// Logs the reports of a host and keeps the last ones, until `stop` is cancelled.
 ///
 /// # Errors
 ///
-/// A task of the host has ended.
+/// Fails if a task of the host has ended.
 pub(super) async fn run(
     host: Arc<Host>,
     kept: Reports,

@@ -1,9 +1,9 @@
-//! The signals that a host is ended with.
+//! The signals that end a host.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// From now on they come here, and not to the operating system's own end of the program.
+/// Receives the signals, which from now on no longer end the program by themselves.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -18,7 +18,7 @@ impl Signals {
         })
     }
 
-    /// The name of the next one.
+    /// Waits for the next signal and returns its name.
     pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

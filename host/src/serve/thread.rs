@@ -1,4 +1,4 @@
-//! The thread that watches run on.
+//! The thread on which watches run.
 
 use std::thread;
 
@@ -9,8 +9,8 @@ use tokio::{
 };
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A thread with a runtime of its own, for the watches of what processors read: see host/decisions/0034. It is told to end when this is
-/// dropped.
+/// A thread with a runtime of its own, for the watches of the kinds that processors read: see
+/// host/decisions/0034. Dropping the value ends the thread.
 pub(super) struct WatchThread {
     handle: Handle,
     _over: DropGuard,
@@ -19,9 +19,11 @@ pub(super) struct WatchThread {
 // === impl WatchThread ===
 
 impl WatchThread {
+    /// Starts the thread.
+    ///
     /// # Errors
     ///
-    /// The system makes no thread, or the thread no runtime.
+    /// Fails if the system cannot create a thread, or the thread cannot create a runtime.
     pub(super) async fn start() -> anyhow::Result<Self> {
         Self::try_start().await.context("cannot start the thread of watches")
     }
@@ -29,14 +31,15 @@ impl WatchThread {
     async fn try_start() -> anyhow::Result<Self> {
         let over = CancellationToken::new();
         let (is_over, (started, start)) = (over.clone(), oneshot::channel());
-        // The runtime is made there: it must not be dropped here, where no thread may be kept waiting.
+        // The runtime is created on that thread, so that it is also dropped there: dropping it
+        // blocks, and this thread must not wait.
         let run = move || match Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => {
                 if started.send(Ok(runtime.handle().clone())).is_ok() {
                     runtime.block_on(is_over.cancelled());
                 }
             }
-            // Who waits for it is told, if anybody does.
+            // A closed channel means that no task waits for the result.
             Err(error) => drop(started.send(Err(error))),
         };
         thread::Builder::new().name("watches".to_owned()).spawn(run)?;

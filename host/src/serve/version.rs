@@ -1,26 +1,25 @@
-//! Which versions of Kubernetes we can work with.
+//! The versions of Kubernetes that we can work with.
 
 use kube::Client;
 
 use super::home::{Shown, said};
 
-/// The oldest that has what we need: `SelfSubjectReview` in its final form, with which the host knows its own account. From 1.27 on
-/// a server without streaming lists says so in a way that watches understand; server-side apply is older. See
-/// host/decisions/0019.
+/// The oldest version that works. It has `SelfSubjectReview` in its final form, from which the host
+/// learns its own account. From 1.27 on a server without streaming lists says so in a way that
+/// watches understand; server-side apply is older. See host/decisions/0019.
 const OLDEST: Version = Version { major: 1, minor: 28 };
 
-/// A version of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Version {
     major: u32,
     minor: u32,
 }
 
-/// Asks the cluster for its version; what it calls it.
+/// Checks the version of the cluster, and returns it as the cluster writes it.
 ///
 /// # Errors
 ///
-/// It does not say, or is too old.
+/// Fails if the cluster reports no version, or one that is too old.
 pub(super) async fn check(client: &Client, shown: Shown) -> anyhow::Result<String> {
     let told = client.apiserver_version().await.map_err(|error| said(error, shown))?;
     let Some(version) = Version::of(&told.major, &told.minor) else {
@@ -41,7 +40,7 @@ pub(super) async fn check(client: &Client, shown: Shown) -> anyhow::Result<Strin
 // === impl Version ===
 
 impl Version {
-    /// Some who build Kubernetes write more than a number: `27+`.
+    /// Parses a version. Some distributions of Kubernetes write more than a number: `27+`.
     fn of(major: &str, minor: &str) -> Option<Self> {
         let number = |text: &str| {
             let digits = text.find(|of: char| !of.is_ascii_digit()).unwrap_or(text.len());
