@@ -1,7 +1,8 @@
-//! `mortise new`: a guest's crate that builds, passes its tests and runs in `mortise dev` at once.
+//! `mortise new`: creates a guest's crate that builds, passes its tests and runs in `mortise dev`
+//! at once.
 //!
-//! All files are written into a folder of another name beside the new one, which is then renamed: nothing half-written stays
-//! behind. What is written comes from `new/template`.
+//! All files are written into a temporary folder beside the new one, which is then renamed, so that
+//! no half-written guest stays behind. The files come from `new/template`.
 
 mod example;
 mod render;
@@ -23,9 +24,9 @@ use workspace::Workspace;
 #[cfg(test)]
 mod tests;
 
-/// The longest name: a DNS label, as processors have it.
+/// The longest name: a DNS label, as in the names of processors.
 const LONGEST_NAME: usize = 63;
-/// What a crate cannot be called: Rust's words and its own crates.
+/// Names that a crate cannot have: Rust's keywords and its own crates.
 const RESERVED: &[&str] = &[
     "abstract",
     "alloc",
@@ -85,11 +86,11 @@ const RESERVED: &[&str] = &[
     "yield",
 ];
 
-/// Why there is no new guest. Nothing was written then.
+/// The reason why no guest was created. No file was written then.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what the fields are")]
 pub enum Error {
-    /// The name is not one of a crate and of a processor.
+    /// The name is not valid for a crate and a processor.
     #[error(
         "`{name}` is no name for a guest: it takes lower-case letters, digits and `-`, starts with a letter and ends with none of `-`, \
          has at most {LONGEST_NAME} characters and is no word of Rust, as `my-guest`"
@@ -103,27 +104,27 @@ pub enum Error {
     )]
     Kind { text: String },
 
-    /// Kubernetes has no such kind, and nobody else may have it.
+    /// Kubernetes has no such kind, and no CRD may have the kind's group.
     #[error(
         "Kubernetes has no kind `{text}`{hint}; a kind of your own has a group like `example.com`"
     )]
     NoSuchKind { text: String, hint: String },
 
-    /// The kind's objects cannot be made up.
+    /// There is no example object of the kind.
     #[error(
         "there is no example of `{text}` to begin with: choose another kind, and change it in src/lib.rs"
     )]
     NoExample { text: String },
 
-    /// Something is there already.
+    /// The folder exists already.
     #[error("`{folder}` is there already: choose another name, or another folder with --path")]
     FolderTaken { folder: PathBuf },
 
-    /// A member of the workspace has the name.
+    /// A member of the workspace has the name already.
     #[error("the workspace `{workspace}` has a member `{name}` already: choose another name")]
     MemberTaken { workspace: PathBuf, name: String },
 
-    /// The workspace around the folder is not understood.
+    /// The workspace around the folder cannot be read.
     #[error("cannot read the workspace `{workspace}`: {message}")]
     Workspace { workspace: PathBuf, message: String },
 
@@ -140,7 +141,7 @@ pub enum Error {
 ///
 /// # Errors
 ///
-/// What keeps the guest from being made; then nothing of it is there.
+/// Fails if the guest cannot be created; no file of it exists then.
 pub async fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
     let name = checked_name(&args.name)?;
     let subject = Subject::of(name, args.kind.as_deref()).await?;
@@ -150,26 +151,27 @@ pub async fn run(args: &NewArgs) -> anyhow::Result<ExitCode> {
         move || make(&name, &subject, &folder, &Sdk::of_this_build())
     })
     .await??;
-    // Where standard output is gone there is nobody to tell.
+    // If standard output is closed, there is nowhere to report it.
     let _ = write!(anstream::stdout(), "{}", describe(name, &subject, &folder, &made));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where the SDK comes from.
+/// The source of the SDK.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Sdk {
-    /// The folder of its package.
+    /// The folder of the SDK's package.
     Path(PathBuf),
-    /// A version that is published.
+    /// A published version.
     Version(&'static str),
 }
 
-/// What became of a new guest.
+/// The result of creating a guest.
 #[derive(Debug, PartialEq, Eq)]
 struct Made {
-    /// The workspace that it belongs to; none: it is one of its own.
+    /// The Cargo.toml of the workspace that the guest belongs to; `None` if the guest is its own
+    /// workspace.
     workspace: Option<PathBuf>,
-    /// Whether the workspace's Cargo.toml had to be changed.
+    /// True if the workspace's Cargo.toml had to be changed.
     added: bool,
     sdk: Sdk,
 }
@@ -200,7 +202,8 @@ fn make(name: &str, subject: &Subject, folder: &Path, sdk: &Sdk) -> Result<Made,
         None => false,
         Some(Ok(added)) => added,
         Some(Err(error)) => {
-            // Nothing half-made stays behind; that it cannot be removed matters less than why it should be.
+            // No half-made guest stays behind. An error while removing it matters less than the
+            // first error.
             let _ = fs::remove_dir_all(&folder);
             return Err(error);
         }
@@ -208,7 +211,8 @@ fn make(name: &str, subject: &Subject, folder: &Path, sdk: &Sdk) -> Result<Made,
     Ok(Made { workspace: workspace.map(|workspace| workspace.manifest), added, sdk: sdk.clone() })
 }
 
-/// Writes the files beside the folder, and gives them its name when they are all there.
+/// Writes the files into a temporary folder beside `folder`, and renames it when all files are
+/// written.
 fn put(folder: &Path, files: &Files) -> Result<(), Error> {
     let unwritable = |path: &Path, cause| Error::Unwritable { path: path.to_owned(), cause };
     let parent = folder.parent().unwrap_or(folder);
@@ -245,7 +249,8 @@ fn describe(name: &str, subject: &Subject, folder: &Path, made: &Made) -> String
 // === impl Sdk ===
 
 impl Sdk {
-    /// The one in the checkout that this program was built from, while that is there; else the version of this program.
+    /// Returns the SDK in the checkout from which this program was built, if that still exists;
+    /// else the published SDK of this program's version.
     fn of_this_build() -> Self {
         let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/sdk");
         match beside.canonicalize() {

@@ -1,8 +1,9 @@
-//! An object to begin with.
+//! The example object of a new guest.
 
 use super::subject::{Origin, Subject};
 
-/// The rest of an object of a built-in kind, where Kubernetes asks for one. A test holds that all kinds have what they need.
+/// The parts of objects of built-in kinds that Kubernetes requires besides the metadata. A test
+/// checks that no kind lacks a required part.
 const REST: &[(&str, &str)] = &[
     (
         "CronJob",
@@ -53,7 +54,8 @@ const ROLE: &str =
 const WORKLOAD: &str = "spec:\n  selector:\n    matchLabels:\n      app: example\n  template:\n    metadata:\n      labels:\n        \
                         app: example\n    spec:\n      containers:\n      - name: main\n        image: example.com/main:1\n";
 
-/// The YAML of one object, called `example`. One of a built-in kind carries the label by which the guest finds it.
+/// Returns the YAML of an object named `example`. An object of a built-in kind has the label by
+/// which the guest selects it.
 pub(super) fn yaml(subject: &Subject, name: &str) -> String {
     let (api_version, kind) = (subject.api_version(), &subject.kind.kind);
     let namespaced = match subject.origin {
@@ -67,7 +69,8 @@ pub(super) fn yaml(subject: &Subject, name: &str) -> String {
     )
 }
 
-/// Whether there is an example: a definition cannot be called as it likes, and nobody makes events.
+/// Returns whether the kind has an example: the name of a CRD is not free, and users do not create
+/// events.
 pub(super) fn has(kind: &str) -> bool {
     !matches!(kind, "CustomResourceDefinition" | "Event")
 }

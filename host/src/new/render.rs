@@ -1,4 +1,4 @@
-//! The files of a new guest, from the templates.
+//! Renders the files of a new guest from the templates.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf};
 
@@ -8,13 +8,14 @@ use super::{
     workspace::Workspace,
 };
 
-/// Texts by their paths in the guest's folder.
+/// File contents by their paths in the guest's folder.
 pub(super) type Files = BTreeMap<PathBuf, String>;
 
 /// The name that `derived_name` gives to the `ConfigMap` of the object `example`.
 pub(super) const MAP: &str = "example-krmxk";
 
-/// The names of types that the templates use themselves: a kind that is called so gets another Rust name.
+/// The names of types that the templates use themselves: a kind with such a name gets another Rust
+/// name.
 pub(super) const USED: &[&str] = &[
     "Config",
     "ConfigMap",
@@ -50,7 +51,7 @@ pub(super) const USED: &[&str] = &[
     "Verbs",
 ];
 
-/// What a guest outside of a workspace needs besides.
+/// The part of Cargo.toml that only a guest outside of a workspace needs.
 const ALONE: &str = "
 [workspace]
 
@@ -58,7 +59,7 @@ const ALONE: &str = "
 strip = \"debuginfo\"
 ";
 
-/// The files of a new guest.
+/// Returns the files of a new guest.
 pub(super) fn files(
     name: &str,
     subject: &Subject,
@@ -93,7 +94,7 @@ pub(super) fn files(
     files.into_iter().map(|(path, text)| (path.into(), fill(text, &values))).collect()
 }
 
-/// What stands for the templates' `{{words}}`.
+/// Returns the values of the templates' `{{words}}`.
 fn values(
     name: &str,
     subject: &Subject,
@@ -126,12 +127,13 @@ fn values(
     ]
 }
 
-/// The Rust type of a kind.
+/// Returns the name of the Rust type of a kind.
 fn type_name(kind: &str) -> String {
     if USED.contains(&kind) { format!("{kind}Object") } else { kind.to_owned() }
 }
 
-/// Lines for `[dependencies]` and for `[dev-dependencies]`; what the workspace has is taken from it.
+/// Returns the lines for `[dependencies]` and for `[dev-dependencies]`. Dependencies that the
+/// workspace has are inherited from the workspace.
 fn dependencies(is_own: bool, workspace: Option<&Workspace>, sdk: &Sdk) -> [String; 2] {
     let sdk = match sdk {
         Sdk::Path(path) => {
@@ -157,7 +159,7 @@ fn dependencies(is_own: bool, workspace: Option<&Workspace>, sdk: &Sdk) -> [Stri
     [needed, tests]
 }
 
-/// A text in which each `{{word}}` is replaced by its value.
+/// Returns the text with each `{{word}}` replaced by its value.
 fn fill(text: &str, values: &[(&'static str, String)]) -> String {
     values.iter().fold(text.to_owned(), |text, (word, value)| {
         text.replace(&format!("{{{{{word}}}}}"), value)

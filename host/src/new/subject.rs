@@ -10,26 +10,26 @@ use crate::{
     processor::bounds::text::{is_label, is_version},
 };
 
-/// The group of kinds that nobody has named otherwise.
+/// The default group of a guest's own kind.
 const GROUP: &str = "example.com";
 
 /// The kind that a new guest reconciles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Subject {
     pub(super) kind: Kind,
-    /// Its name in URLs.
+    /// The kind's name in URLs.
     pub(super) plural: String,
     pub(super) origin: Origin,
 }
 
-/// Where a kind comes from.
+/// The origin of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// Its CRD is made from the guest's types.
+    /// The guest's own kind: its CRD is made from the guest's types.
     Own,
-    /// Kubernetes has it.
+    /// A kind that Kubernetes has.
     BuiltIn {
-        /// Whether its objects are in namespaces.
+        /// True if objects of the kind are in namespaces.
         namespaced: bool,
     },
 }
@@ -37,7 +37,8 @@ pub(super) enum Origin {
 // === impl Subject ===
 
 impl Subject {
-    /// The kind that was asked for; else one of the guest's own, named as the guest.
+    /// Returns the kind that was asked for, or else a kind of the guest's own with the guest's
+    /// name.
     pub(super) async fn of(name: &str, kind: Option<&str>) -> Result<Self, Error> {
         let Some(text) = kind else {
             let kind = Kind { group: GROUP.into(), version: "v1".into(), kind: camel_case(name) };
@@ -66,14 +67,14 @@ impl Subject {
         Self { plural: desk::plural(&kind), kind, origin: Origin::Own }
     }
 
-    /// As objects say it.
+    /// Returns the kind's `apiVersion`.
     pub(super) fn api_version(&self) -> String {
         let Kind { group, version, .. } = &self.kind;
         if group.is_empty() { version.clone() } else { format!("{group}/{version}") }
     }
 }
 
-/// `GROUP/VERSION/KIND`, or `VERSION/KIND` for the core group.
+/// Parses `GROUP/VERSION/KIND`, or `VERSION/KIND` for the core group.
 fn parse(text: &str) -> Option<Kind> {
     let (api_version, kind) = text.rsplit_once('/')?;
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
@@ -88,7 +89,8 @@ fn parse(text: &str) -> Option<Kind> {
     })
 }
 
-/// Whether a CRD may have this group: it needs a domain, and `k8s.io` is Kubernetes' own.
+/// Returns whether a CRD may have this group: it must be a domain, and `k8s.io` is reserved for
+/// Kubernetes.
 fn is_own_group(group: &str) -> bool {
     let reserved = ["k8s.io", "kubernetes.io"];
     group.contains('.')
@@ -103,7 +105,7 @@ fn hint(api: &EmbeddedApi, kind: &Kind) -> String {
     }
 }
 
-/// `my-guest` as a kind: `MyGuest`.
+/// Converts `my-guest` to a kind: `MyGuest`.
 pub(super) fn camel_case(name: &str) -> String {
     name.split('-')
         .map(|part| {

@@ -15,7 +15,7 @@ fn sdk() -> Sdk {
     Sdk::Version("0.1.0")
 }
 
-/// All paths in a folder, and the text of each file.
+/// Returns all paths in a folder, with the text of each file.
 fn tree(folder: &Path) -> Vec<(PathBuf, Option<String>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -31,7 +31,7 @@ fn tree(folder: &Path) -> Vec<(PathBuf, Option<String>)> {
     found
 }
 
-/// A folder, and one in it that is in no workspace, whatever is above.
+/// Returns a folder, and a subfolder of it that is in no workspace, wherever the folder is.
 fn outside() -> (tempfile::TempDir, PathBuf) {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("Cargo.toml"), "[workspace]\nexclude = [\"outside\"]\n").unwrap();
@@ -149,7 +149,7 @@ fn a_parent_that_is_no_folder_is_named() {
     }
 }
 
-/// The parent's mode does not stop root, so what is in the way is a folder where a file shall be.
+/// The parent's mode does not stop root, so the obstacle is a folder in the place of a file.
 #[test]
 fn what_cannot_be_written_leaves_nothing_behind() {
     let parent = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The Cargo workspace that a new guest becomes a member of.
+//! The Cargo workspace of which a new guest becomes a member.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use super::Error;
 /// The workspace around a folder.
 #[derive(Debug)]
 pub(super) struct Workspace {
-    /// Its Cargo.toml.
+    /// The path of the workspace's Cargo.toml.
     pub(super) manifest: PathBuf,
     document: DocumentMut,
 }
@@ -22,7 +22,7 @@ pub(super) struct Workspace {
 // === impl Workspace ===
 
 impl Workspace {
-    /// The nearest one above `folder`, unless it excludes it.
+    /// Returns the nearest workspace above `folder`, unless that workspace excludes the folder.
     pub(super) fn around(folder: &Path) -> Result<Option<Self>, Error> {
         for above in folder.ancestors().skip(1) {
             let manifest = above.join("Cargo.toml");
@@ -40,22 +40,22 @@ impl Workspace {
         Ok(None)
     }
 
-    /// Whether it has this in `[workspace.dependencies]`.
+    /// Returns whether `[workspace.dependencies]` has this dependency.
     pub(super) fn has_dependency(&self, name: &str) -> bool {
         self.table("dependencies").is_some_and(|dependencies| dependencies.get(name).is_some())
     }
 
-    /// Whether it has lints that members can take.
+    /// Returns whether the workspace has lints that members can inherit.
     pub(super) fn has_lints(&self) -> bool {
         self.table("lints").is_some()
     }
 
-    /// The folder of its Cargo.toml.
+    /// Returns the folder of the workspace's Cargo.toml.
     pub(super) fn root(&self) -> &Path {
         self.manifest.parent().unwrap_or(&self.manifest)
     }
 
-    /// Whether no member has this name.
+    /// Fails if a member has this name.
     pub(super) fn check_free(&self, name: &str) -> Result<(), Error> {
         let packages = self.packages()?;
         let has_name = |package: &Value| package.get("name").and_then(Value::as_str) == Some(name);
@@ -66,7 +66,8 @@ impl Workspace {
         Ok(())
     }
 
-    /// Makes a folder with a package a member, unless it is one by a pattern. Returns whether the Cargo.toml was changed.
+    /// Adds a folder with a package to the members, unless a pattern already includes it. Returns
+    /// whether the Cargo.toml was changed.
     pub(super) fn add(&self, folder: &Path) -> Result<bool, Error> {
         let manifest = folder.join("Cargo.toml");
         let is_it = |package: &Value| {
@@ -99,7 +100,7 @@ impl Workspace {
             .any(|excluded| folder.starts_with(self.root().join(excluded)))
     }
 
-    /// Its members, as Cargo knows them.
+    /// Returns the members, according to Cargo.
     fn packages(&self) -> Result<Vec<Value>, Error> {
         let failed =
             |message: String| Error::Workspace { workspace: self.manifest.clone(), message };
@@ -120,7 +121,8 @@ impl Workspace {
     }
 }
 
-/// The document with one member more, in the form that the others have; none where `members` is no list.
+/// Returns the document with another member, in the format of the present ones; `None` if `members`
+/// is not a list.
 fn with_member(mut document: DocumentMut, member: &str) -> Option<String> {
     let workspace = document.get_mut("workspace")?.as_table_like_mut()?;
     let members = workspace.entry("members").or_insert(Item::from(Array::new()));
@@ -133,7 +135,8 @@ fn with_member(mut document: DocumentMut, member: &str) -> Option<String> {
         members.push(member);
         return Some(document.to_string());
     };
-    // A line each, so this one has its own. What is between the last one and the bracket, or its comma, stays where it is.
+    // Each member has a line of its own, so the new one gets one too. Text between the last member
+    // and the bracket, or the last comma, stays where it is.
     if let Some(last) = members.iter_mut().last() {
         last.decor_mut().set_suffix("");
     }
@@ -148,7 +151,7 @@ fn with_member(mut document: DocumentMut, member: &str) -> Option<String> {
     Some(document.to_string())
 }
 
-/// Writes a file anew so that it is never there in part.
+/// Replaces a file atomically, so that it never exists in part.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     use std::io::Write as _;
     let folder = path.parent().unwrap_or(path);

@@ -7,7 +7,7 @@ use mortise_embedded_api::{EmbeddedApi, Options};
 use super::*;
 use crate::{contract::Kind, files};
 
-/// Whether its objects are stored; reviews, for instance, are only answered.
+/// Returns whether objects of the kind are stored; reviews, for instance, are only answered.
 fn is_stored(capabilities: &ApiCapabilities) -> bool {
     capabilities.supports_operation(verbs::CREATE) && capabilities.supports_operation(verbs::WATCH)
 }

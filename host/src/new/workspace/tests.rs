@@ -32,7 +32,7 @@ fn a_member_is_added_in_the_form_of_the_others() {
     assert_eq!(with_member(document("[workspace]\nmembers = 3\n"), "a"), None);
 }
 
-/// A workspace with one member, and what is to be in its `[workspace]`.
+/// A workspace with one member; `rest` is the content of its `[workspace]`.
 fn workspace(rest: &str) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let member = root.path().join("guests/one");
