@@ -1,7 +1,8 @@
-//! `mortise simulate`: objects from files, reconciled in memory until nothing changes any more. No server, no port.
+//! `mortise simulate`: reconciles objects from files in memory until nothing changes any more. No
+//! server, no port.
 //!
-//! The same input gives the same output: the time stands still, chance follows from it, and keys run one after the other in
-//! the order of their names.
+//! The same input gives the same output: the clock stands still, random numbers are derived from
+//! its time and from the object, and keys run one after the other in the order of their names.
 
 use std::{
     collections::BTreeMap, io::Write as _, path::Path, process::ExitCode, str::FromStr as _,
@@ -37,16 +38,17 @@ pub use world::World;
 
 use progress::Progress;
 
-/// The exit code when some reconcile failed.
+/// The exit code if a reconcile failed.
 const FAILED: u8 = 3;
-/// How many rounds there are at most, where nobody says. Processors that do not come to rest would run for ever.
+/// The default limit of rounds. Processors that never come to rest would run for ever.
 const ROUNDS: u32 = 100;
-/// How long the watches may need to see what is in the same process. Only a fault of ours takes longer.
+/// The time within which the watches must see objects of the same process. Only a bug in mortise
+/// takes longer.
 const CATCH_UP: Duration = Duration::from_secs(30);
-/// How often the watches get a turn before their stores are compared with the API again.
+/// The number of turns that the watches get before their stores are compared with the API again.
 const COALESCED: usize = 64;
 
-/// What is simulated.
+/// The input of a simulation.
 #[derive(Debug, Clone)]
 pub struct Input {
     /// The objects that exist.
@@ -55,17 +57,17 @@ pub struct Input {
     pub crds: Vec<Value>,
     /// The time of all calls.
     pub now: Timestamp,
-    /// Kinds that are unknown, as `plural.group`.
+    /// Kinds that are not served, as `plural.group`.
     pub missing_kinds: Vec<String>,
-    /// Whether the objects must be valid.
+    /// True if the objects must be valid.
     pub validate: bool,
-    /// The one object that is reconciled; all if none.
+    /// The only object that is reconciled; `None` for all objects.
     pub only: Option<Only>,
-    /// At most this many rounds; 100 if none.
+    /// The most rounds; `None` for 100.
     pub rounds: Option<u32>,
 }
 
-/// A simulation that runs.
+/// A simulation in progress.
 struct Simulation<'a> {
     host: &'a Host,
     api: &'a EmbeddedApi,
@@ -79,7 +81,8 @@ struct Simulation<'a> {
 ///
 /// # Errors
 ///
-/// Bad input: files that do not parse, a module that does not load, objects that the API refuses.
+/// Fails for bad input: files that do not parse, a module that does not load, objects that the API
+/// refuses.
 pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let only = args.only.as_deref().map(Only::from_str).transpose()?;
     let engine = desk::engine(cache, true)?;
@@ -100,7 +103,7 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     let end = end?;
     end.untyped.iter().for_each(desk::warn_untyped);
     for note in &end.notes {
-        // Where standard error is gone there is nobody to tell.
+        // If standard error is closed, there is nowhere to report it.
         let _ = writeln!(std::io::stderr(), "{note}");
     }
     let secrets = Secrets::from(args.show_secrets);
@@ -119,16 +122,17 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
 ///
 /// # Errors
 ///
-/// Objects that the API refuses, an `only` that names no object, a missing kind that cannot be missing.
+/// Fails for objects that the API refuses, for an `only` that names no object, and for a missing
+/// kind that is unknown or that every cluster has.
 pub async fn simulate(loaded: Loaded, input: Input) -> anyhow::Result<End> {
     simulate_and_tell(loaded, input, |_| {}).await
 }
 
-/// As [`simulate`], and says after each reconcile how far it is.
+/// Does what [`simulate`] does, and reports its progress after each reconcile.
 ///
 /// # Errors
 ///
-/// As [`simulate`].
+/// Fails as [`simulate`] does.
 pub async fn simulate_and_tell(
     loaded: Loaded,
     input: Input,
@@ -166,7 +170,7 @@ pub async fn simulate_and_tell(
     Ok(end)
 }
 
-/// The reconcilers whose kind is not served.
+/// Returns notes about the reconcilers whose kind is not served.
 fn waiting(api: &EmbeddedApi, description: &Description) -> Vec<String> {
     let unserved = description.reconcilers.iter().filter(|reconciler| {
         let kind = &reconciler.of.kind;
@@ -183,7 +187,8 @@ fn waiting(api: &EmbeddedApi, description: &Description) -> Vec<String> {
 // === impl Simulation ===
 
 impl Simulation<'_> {
-    /// Runs rounds until one has nothing to run, or there were enough. Whether nothing is left to run.
+    /// Runs rounds until there is nothing to run, or `most` rounds were run. Returns whether
+    /// nothing is left to run.
     async fn reconcile(&mut self, most: u32, tell: &mut impl FnMut(Step)) -> anyhow::Result<bool> {
         loop {
             caught_up(self.host, self.api).await?;
@@ -203,7 +208,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// What is to be run, in an order that does not depend on which watch was faster.
+    /// Returns the runs that are due, in an order that does not depend on which watch was faster.
     fn ready(&self) -> Vec<Run> {
         let mut runs = self.host.take_ready();
         runs.sort_by(|one, other| one.key.cmp(&other.key));
@@ -228,7 +233,8 @@ impl Simulation<'_> {
         let report = self.host.run(run).await;
         let own = u64::try_from(report.changes.len()).unwrap_or(u64::MAX);
         if self.api.revision() - before > own {
-            // The API has done more than was written (dependents that go with their owner): the next one is to see that.
+            // The API changed more objects than were written (it deletes dependents with their
+            // owner); the next run has to see that.
             caught_up(self.host, self.api).await?;
         }
         self.end.changes.extend(report.changes.iter().filter_map(Change::of));
@@ -244,7 +250,7 @@ impl Simulation<'_> {
         Ok(())
     }
 
-    /// A reference in the version in which its object is printed.
+    /// Returns the reference in the version in which its object is printed.
     fn preferred(&self, mut of: ObjectRef) -> ObjectRef {
         if let Some(version) = self.api.preferred_version(&of.kind.group, &of.kind.kind) {
             of.kind.version = version;
@@ -264,11 +270,11 @@ impl Simulation<'_> {
     }
 }
 
-/// Waits until the stores hold what the API holds.
+/// Waits until the stores hold the same objects as the API.
 ///
 /// # Errors
 ///
-/// They do not for a long time, which is a fault of ours.
+/// Fails if they still do not after a long time, which is a bug in mortise.
 pub async fn caught_up(host: &Host, api: &EmbeddedApi) -> anyhow::Result<()> {
     let wait = async {
         let mut progress = host.progress();
@@ -276,7 +282,8 @@ pub async fn caught_up(host: &Host, api: &EmbeddedApi) -> anyhow::Result<()> {
             if progress.changed().await.is_err() {
                 break;
             }
-            // To compare costs by all objects: what comes at once is waited for at once.
+            // A comparison costs as much as there are objects, so changes that come together are
+            // awaited together.
             for _ in 0..COALESCED {
                 tokio::task::yield_now().await;
             }

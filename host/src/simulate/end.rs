@@ -1,4 +1,4 @@
-//! What comes of a simulation, and how it is printed.
+//! The result of a simulation, and its printed form.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use crate::{
     write::{self, Action},
 };
 
-/// What came of it.
+/// The result of a simulation.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct End {
-    /// All objects at the end, but for those that were not given and that the processor did not make: the API's own
-    /// namespaces and the CRDs.
+    /// The objects at the end, except those that were neither given nor made by the processor: the
+    /// API's own namespaces and the CRDs.
     pub objects: Vec<Value>,
-    /// The writes, in their order.
+    /// The writes, in order.
     pub changes: Vec<Change>,
     /// The events that the processor made.
     pub events: Vec<Value>,
-    /// When what is run again.
+    /// The reconciles that are due later.
     pub requeues: Vec<Again>,
     /// The reconciles whose last run failed.
     pub failures: Vec<Failed>,
-    /// How often all that waited was run.
+    /// The number of times that all waiting keys were run.
     pub rounds: u32,
-    /// What the user should know besides.
+    /// Notes for the user.
     #[serde(skip)]
     pub notes: Vec<String>,
-    /// Kinds that were served without a schema, as `kind.group/version`.
+    /// Kinds that were served without a schema.
     #[serde(skip)]
     pub untyped: Vec<Kind>,
     /// The objects before the first round.
@@ -38,12 +38,12 @@ pub struct End {
     pub before: Vec<Value>,
 }
 
-/// One write.
+/// A write.
 #[derive(Debug, Clone, Serialize)]
 pub struct Change {
-    /// `create`, `update`, `delete` or `status`.
+    /// The action: `create`, `update`, `delete` or `status`.
     pub action: &'static str,
-    /// The object afterwards; of a deletion, what it was.
+    /// The object after the write; of a deletion, the object before.
     pub object: Value,
 }
 
@@ -52,7 +52,7 @@ pub struct Change {
 pub struct Again {
     /// The reconciled object: `apiVersion`, `kind`, `namespace`, `name`.
     pub object: Value,
-    /// Seconds from the last run. What waits for the back-off after a failure is not here.
+    /// Seconds from the last run. Keys that wait for the back-off after a failure are not listed.
     #[serde(rename = "afterSeconds")]
     pub after_seconds: Number,
 }
@@ -62,14 +62,15 @@ pub struct Again {
 pub struct Failed {
     /// The reconciled object: `apiVersion`, `kind`, `namespace`, `name`.
     pub object: Value,
-    /// Why.
+    /// The reason of the failure.
     pub message: String,
 }
 
 // === impl Change ===
 
 impl Change {
-    /// A write as the output names it; none for events, which have a list of their own, and evictions, which are deletions.
+    /// Returns a write as the output names it; `None` for events, which have a list of their own.
+    /// Evictions are named as deletions.
     pub(super) fn of(change: &write::Change) -> Option<Self> {
         let action = match change.action {
             Action::Create => "create",
@@ -103,7 +104,7 @@ impl Failed {
 // === impl End ===
 
 impl End {
-    /// The end with the values of Secrets masked, unless they are asked for.
+    /// Returns the result with the values of Secrets masked, unless they are asked for.
     #[must_use]
     pub fn printable(&self, secrets: Secrets) -> Self {
         let mut end = self.clone();
@@ -115,7 +116,7 @@ impl End {
         end
     }
 
-    /// The difference that was made, and what else happened.
+    /// Returns the changed objects as a difference, followed by events, requeues and failures.
     pub fn for_people(&self, secrets: Secrets) -> String {
         use std::fmt::Write as _;
         let keyed = |objects: &[Value]| {
@@ -151,14 +152,14 @@ impl End {
         text
     }
 
-    /// `2 rounds`.
+    /// Returns the number of rounds in words: `2 rounds`.
     pub(super) fn rounds(&self) -> String {
         let rounds = if self.rounds == 1 { "round" } else { "rounds" };
         format!("{} {rounds}", self.rounds)
     }
 }
 
-/// How a reconciled object is named in the output.
+/// Returns the reference by which the output names a reconciled object.
 fn reference(of: &ObjectRef) -> Value {
     let version = match of.kind.group.as_str() {
         "" => of.kind.version.clone(),
@@ -171,7 +172,7 @@ fn reference(of: &ObjectRef) -> Value {
     object
 }
 
-/// Seconds as a number without a point, where they are whole.
+/// Returns seconds as an integer if they are whole, else as a fraction.
 pub(crate) fn seconds(time: Duration) -> Number {
     let whole = || Number::from(time.as_secs());
     if time.subsec_nanos() == 0 {
@@ -181,7 +182,7 @@ pub(crate) fn seconds(time: Duration) -> Number {
     }
 }
 
-/// A [`reference`] for people.
+/// Formats a [`reference`] for people.
 fn short(object: &Value) -> String {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     match text("namespace") {

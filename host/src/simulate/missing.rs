@@ -1,4 +1,4 @@
-//! Kinds that are to be unknown, as if their CRDs were not installed.
+//! Kinds that are not served, as if their CRDs were not installed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::{
 /// Group and name of a kind, in all its versions.
 type Versionless = (String, String);
 
-/// Kinds that are to be unknown.
+/// The kinds that are not served.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missing(BTreeSet<Versionless>);
 
@@ -24,7 +24,8 @@ impl Missing {
     ///
     /// # Errors
     ///
-    /// A name of none that the processor declares or that a CRD at hand defines, or of one that every cluster has.
+    /// Fails for a name that is neither of a kind that the processor declares nor of a CRD among
+    /// `objects`, and for the name of a kind that every cluster has.
     pub fn find<'a>(
         api: &EmbeddedApi,
         description: &Description,
@@ -47,19 +48,20 @@ impl Missing {
         names.iter().map(find).collect::<anyhow::Result<_>>().map(Self)
     }
 
-    /// Whether a kind is one of them.
+    /// Returns whether a kind is missing.
     pub fn holds(&self, kind: &Kind) -> bool {
         self.0.iter().any(|(group, name)| *group == kind.group && *name == kind.kind)
     }
 
-    /// Whether an object cannot be there since they are missing: it is of one of them, or the CRD of one.
+    /// Returns whether an object cannot exist: its kind is missing, or it is the CRD of a missing
+    /// kind.
     pub fn takes(&self, object: &Value) -> bool {
         let defined = defined(object).is_some_and(|(_, kind)| self.0.contains(&kind));
         defined || self.holds(&desk::kind_of(object))
     }
 }
 
-/// The kinds that may be there or not, by their names `plural.group`.
+/// Returns the kinds that a cluster may lack, by their names `plural.group`.
 fn removable<'a>(
     api: &EmbeddedApi,
     description: &Description,
@@ -76,7 +78,7 @@ fn removable<'a>(
     known
 }
 
-/// What a CRD defines: its name, `plural.group`, and the kind.
+/// Returns the name (`plural.group`) and the kind that a CRD defines; `None` for other objects.
 fn defined(object: &Value) -> Option<(String, Versionless)> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     if text("/kind")? != "CustomResourceDefinition" {

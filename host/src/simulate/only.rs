@@ -1,4 +1,4 @@
-//! `--only`: the one object that is reconciled.
+//! `--only`: the single object that is reconciled.
 
 use std::{fmt, str::FromStr};
 
@@ -10,10 +10,11 @@ use crate::{
     desk,
 };
 
-/// How many objects a message names.
+/// The most objects that a message names.
 const SHOWN: usize = 10;
 
-/// `KIND/NAMESPACE/NAME`; the namespace is empty for cluster-scoped kinds. The kind may be its plural, and in any case.
+/// The value `KIND/NAMESPACE/NAME`; the namespace is empty for cluster-scoped kinds. The kind may
+/// be given as its plural, and in any case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Only {
     kind: String,
@@ -21,7 +22,7 @@ pub struct Only {
     name: String,
 }
 
-/// The object that was meant. The same name may be of objects of several reconciled kinds.
+/// The chosen object. Several reconciled kinds may have an object of this name.
 #[derive(Debug, Clone)]
 pub struct Chosen {
     kinds: Vec<Kind>,
@@ -54,11 +55,11 @@ impl fmt::Display for Only {
 }
 
 impl Only {
-    /// Finds the object among those that are reconciled.
+    /// Finds the object among the reconciled objects.
     ///
     /// # Errors
     ///
-    /// The kind is not reconciled, or there is no such object.
+    /// Fails if the kind is not reconciled, or if there is no such object.
     pub async fn find(
         &self,
         description: &Description,
@@ -106,7 +107,7 @@ impl Only {
 // === impl Chosen ===
 
 impl Chosen {
-    /// Whether it is this object.
+    /// Returns whether the object is chosen.
     pub fn is(&self, object: &ObjectRef) -> bool {
         let namespace = object.namespace.as_deref().unwrap_or_default();
         self.is_of_kind(&object.kind) && self.namespace == namespace && self.name == object.name
@@ -117,7 +118,7 @@ impl Chosen {
     }
 }
 
-/// An object as `--only` names it.
+/// Formats an object as `--only` names it.
 fn address(object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     format!("{}/{}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))

@@ -1,29 +1,29 @@
-//! How far a simulation is, on one line of the terminal that goes away at the end.
+//! The progress of a simulation, on a terminal line that is removed at the end.
 
 use std::{
     io::{IsTerminal as _, Write as _},
     time::{Duration, Instant},
 };
 
-/// What is quicker than this shows nothing.
+/// The time before the line is first shown: quicker simulations show nothing.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often the line is written anew.
+/// The least time between two updates of the line.
 const PACE: Duration = Duration::from_millis(100);
-/// To the begin of the line, and away with what stands there.
+/// Moves to the beginning of the line and erases it.
 const CLEAR: &str = "\r\x1b[2K";
 
-/// How far a simulation is.
+/// The progress of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Which round, from 1.
+    /// The number of the round, from 1.
     pub round: u32,
-    /// How many reconciles of it have ended.
+    /// The number of reconciles of the round that have ended.
     pub done: usize,
-    /// How many it has.
+    /// The number of reconciles of the round.
     pub of: usize,
 }
 
-/// The line.
+/// The progress line.
 pub(super) struct Progress {
     is_shown: bool,
     began: Instant,
@@ -33,7 +33,7 @@ pub(super) struct Progress {
 // === impl Progress ===
 
 impl Progress {
-    /// On standard error, if that is a terminal; else nowhere.
+    /// Creates a line on standard error if that is a terminal; else one that shows nothing.
     pub(super) fn on_stderr() -> Self {
         Self { is_shown: std::io::stderr().is_terminal(), began: Instant::now(), last: None }
     }
@@ -67,7 +67,7 @@ impl std::fmt::Display for Step {
 
 fn write(text: &str) {
     let mut stderr = std::io::stderr();
-    // A terminal that is gone need not be told.
+    // If the terminal is gone, there is nowhere to report it.
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 

@@ -1,4 +1,4 @@
-//! The cluster of a simulation: an API in memory with the CRDs and objects that were given.
+//! The cluster of a simulation: an API in memory with the given CRDs and objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,24 +14,25 @@ use crate::{
     run::Clock,
 };
 
-/// What uids follow from.
+/// The seed of uids.
 const SEED: u64 = 0;
 
-/// Which object it is, in whatever version it is written: group, kind, namespace, name.
+/// The identity of an object, whatever its version: group, kind, namespace, name.
 type Identity = [String; 4];
 
-/// A cluster in memory, and what of it the user has given.
+/// A cluster in memory, with a record of the objects that the user gave.
 pub struct World {
-    /// The API.
+    /// The API in memory.
     pub api: EmbeddedApi,
     /// The API as a host sees it.
     pub cluster: Cluster,
     /// Kinds that are served without a schema.
     pub untyped: Vec<Kind>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
     given: BTreeSet<Identity>,
-    /// What the API and this module have made themselves: nobody asked for it.
+    /// The objects that the API and this module have made themselves, and that the user did not ask
+    /// for.
     hidden: BTreeSet<Identity>,
 }
 
@@ -42,7 +43,8 @@ impl World {
     ///
     /// # Errors
     ///
-    /// Objects that the API refuses, a missing kind that cannot be missing.
+    /// Fails for objects that the API refuses, and for a missing kind that is unknown or that every
+    /// cluster has.
     pub async fn load(
         description: &Description,
         input: &Input,
@@ -89,7 +91,7 @@ impl World {
         Ok(())
     }
 
-    /// Who simulates need not write namespaces down.
+    /// Adds the namespaces of the objects, so that users need not write them down.
     fn add_namespaces(&self, objects: &[Value]) -> anyhow::Result<()> {
         let there: BTreeSet<String> = self.api.objects().iter().filter_map(namespace).collect();
         let named = |object: &Value| {
@@ -112,8 +114,8 @@ impl World {
         self.api.load(object, validate).with_context(|| format!("{title} is refused{hint}"))
     }
 
-    /// The objects that a user cares for, in the version that kubectl would show, without the bookkeeping of server-side
-    /// apply.
+    /// Returns the objects that matter to a user, in the version that kubectl would show, without
+    /// the managed fields of server-side apply.
     pub fn visible(&self) -> Vec<Value> {
         let mut objects = self.api.objects();
         objects.retain(|object| !self.hidden.contains(&identity(object)));
@@ -124,11 +126,11 @@ impl World {
         objects
     }
 
-    /// Makes it an object of the version in which its kind is shown to who names none.
+    /// Changes an object to the version in which its kind is shown if no version is asked for.
     pub fn in_preferred_version(&self, object: &mut Value) {
         let kind = desk::kind_of(object);
         let preferred = self.api.preferred_version(&kind.group, &kind.kind);
-        // Versions of a kind differ in nothing but their name here.
+        // Versions of a kind differ only in their names here.
         if let (Some(version), Some(object)) = (preferred, object.as_object_mut()) {
             let version =
                 if kind.group.is_empty() { version } else { format!("{}/{version}", kind.group) };
@@ -136,13 +138,13 @@ impl World {
         }
     }
 
-    /// Whether the user has given it.
+    /// Returns whether the user gave the object.
     pub fn was_given(&self, object: &Value) -> bool {
         self.given.contains(&identity(object))
     }
 }
 
-/// Says which of the objects are of kinds that are missing.
+/// Returns notes about objects whose kinds are missing.
 fn left_out(missing: &Missing, objects: &[Value]) -> Vec<String> {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for kind in objects.iter().map(desk::kind_of).filter(|kind| missing.holds(kind)) {
@@ -155,13 +157,14 @@ fn left_out(missing: &Missing, objects: &[Value]) -> Vec<String> {
     kinds.iter().map(note).collect()
 }
 
-/// The name of a Namespace.
+/// Returns the name of an object if it is a Namespace.
 fn namespace(object: &Value) -> Option<String> {
     let is_one = object.get("kind").and_then(Value::as_str) == Some("Namespace");
     object.pointer("/metadata/name").filter(|_| is_one).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// Objects without a namespace are loaded into `default`, where the kind has namespaces.
+/// Returns an object's identity. Objects without a namespace are loaded into `default` if their
+/// kind has namespaces.
 fn identity(object: &Value) -> Identity {
     let text = |pointer: &str| {
         object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
