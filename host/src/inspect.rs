@@ -1,4 +1,5 @@
-//! `mortise inspect`: what a processor is, what it touches, and the Roles that it needs for that.
+//! `mortise inspect`: shows what a processor declares to read and write, and the Roles that it
+//! needs.
 
 use std::{
     fmt::Write as _,
@@ -30,51 +31,52 @@ mod page;
 #[cfg(test)]
 mod tests;
 
-/// What a processor is.
+/// A processor's description, with facts about its module.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection {
-    /// As it calls itself.
+    /// The processor's name.
     pub name: String,
-    /// Its own version.
+    /// The processor's version.
     pub version: String,
-    /// The module's file.
+    /// The path of the module.
     pub file: PathBuf,
-    /// The identity of the module.
+    /// The digest of the module.
     pub digest: String,
-    /// Bytes of the module.
+    /// The size of the module in bytes.
     pub size: u64,
-    /// The WIT package that it was built for: `mortise:host@0.1.0`.
+    /// The WIT package for which the module was built: `mortise:host@0.1.0`.
     pub contract: String,
-    /// What the component imports.
+    /// The component's imports.
     pub imports: Vec<String>,
-    /// What it reconciles.
+    /// The reconcilers.
     pub reconcilers: Vec<Reconciled>,
-    /// What it reads besides.
+    /// The selections that are read besides the reconciled objects.
     pub reads: Vec<Selected>,
-    /// What it writes.
+    /// The rules of what may be written.
     pub writes: Vec<Written>,
-    /// JSON schema of its configuration; none: it takes none, or checks it itself.
+    /// The JSON schema of the configuration; `None` if the processor takes no configuration, or
+    /// checks it itself.
     pub config_schema: Option<Value>,
 }
 
-/// One reconciler.
+/// A reconciler.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reconciled {
-    /// Its name.
+    /// The reconciler's name.
     pub name: String,
-    /// The objects.
+    /// The reconciled objects.
     pub of: Selected,
-    /// The finalizers that it may hold on them.
+    /// The finalizers that the processor may put on the objects.
     pub finalizers: Vec<String>,
-    /// After how long an object is run again though nothing changed; 0: never.
+    /// The time after which an object is reconciled again although nothing changed; 0 for never.
     #[serde(rename = "resyncSeconds", serialize_with = "in_seconds")]
     pub resync: Duration,
-    /// Within what time changes are taken together.
+    /// The time within which changes of an object are taken together.
     #[serde(rename = "minIntervalSeconds", serialize_with = "in_seconds")]
     pub min_interval: Duration,
-    /// Whether a change of nothing but the status triggers.
+    /// True if a change of the status alone triggers a reconcile.
     pub triggered_by_status: bool,
 }
 
@@ -82,28 +84,28 @@ pub struct Reconciled {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selected {
-    /// `v1`, `apps/v1`.
+    /// The API version: `v1` or `apps/v1`.
     pub api_version: String,
     /// The kind.
     pub kind: String,
-    /// None: all namespaces.
+    /// The namespace; `None` for all namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// None: every name.
+    /// The name; `None` for all names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A label selector; empty: all.
+    /// A label selector; an empty one selects all objects.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub labels: String,
-    /// What they hold at which paths; `*` asks for an index only.
+    /// The values that objects must have at certain paths; `*` only asks for an index.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub matching: Vec<Match>,
-    /// What of them; empty: whole objects.
+    /// The selected fields; empty for whole objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
 }
 
-/// What objects hold at a path.
+/// A value that objects must have at a path.
 #[derive(Debug, Clone, Serialize)]
 pub struct Match {
     /// The path.
@@ -112,15 +114,15 @@ pub struct Match {
     pub value: String,
 }
 
-/// What may be written.
+/// A rule of what may be written.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Written {
-    /// The objects.
+    /// The objects that may be written.
     pub of: Selected,
-    /// `create`, `update`, `delete`, `evict`, `status`.
+    /// The allowed verbs: `create`, `update`, `delete`, `evict`, `status`.
     pub verbs: Vec<&'static str>,
-    /// What of them may be applied and patched; empty: all.
+    /// The fields that may be applied and patched; empty for all fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
 }
@@ -129,7 +131,8 @@ pub struct Written {
 ///
 /// # Errors
 ///
-/// Bad input: a guest that does not build, a module that does not load, a configuration that it refuses.
+/// Fails for bad input: a guest that does not build, a module that does not load, a configuration
+/// that the processor refuses.
 pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let config = desk::config(args.config.as_deref())?;
     let account = args.service_account.clone();
@@ -154,7 +157,7 @@ fn in_seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> 
     simulate::seconds(*time).serialize(to)
 }
 
-/// One document of the format.
+/// Formats a value as one document.
 fn document(value: &Value, format: Structured) -> anyhow::Result<String> {
     Ok(match format {
         Structured::Json => serde_json::to_string_pretty(value)? + "\n",
@@ -162,11 +165,11 @@ fn document(value: &Value, format: Structured) -> anyhow::Result<String> {
     })
 }
 
-/// The Roles that a description needs, as text that can be applied.
+/// Returns the Roles that a description needs, as text that can be applied.
 ///
 /// # Errors
 ///
-/// Definitions of kinds that are not valid.
+/// Fails for CRDs that are not valid.
 pub async fn rbac(
     description: &Description,
     crds: Vec<Value>,
@@ -189,7 +192,7 @@ pub async fn rbac(
     Ok(manifest(description, &objects, account, unknown))
 }
 
-/// The objects as YAML, below what should be known of them.
+/// Formats the objects as YAML, after comments that explain them.
 fn manifest<'a>(
     description: &Description,
     objects: &[Value],
@@ -217,11 +220,11 @@ fn manifest<'a>(
 // === impl Inspection ===
 
 impl Inspection {
-    /// What a loaded processor is.
+    /// Returns the inspection of a loaded processor.
     ///
     /// # Errors
     ///
-    /// A file that is gone, a schema of the configuration that is no JSON.
+    /// Fails if the file cannot be read, or if the configuration's schema is not JSON.
     pub fn of(loaded: &Loaded, file: &Path) -> anyhow::Result<Self> {
         let (description, names) = (&loaded.description, loaded.processor.names());
         let size = std::fs::metadata(file)

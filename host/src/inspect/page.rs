@@ -1,17 +1,17 @@
-//! An inspection as a person reads it: a head, and a table for each list.
+//! Prints an inspection for people: a head, and a table for each list.
 
 use std::{fmt::Write as _, time::Duration};
 
 use super::{Inspection, Reconciled, Selected, Written};
 use crate::print::{self, BOLD, DIM};
 
-/// Rows of cells, of which each has lines.
+/// Rows of cells; each cell has lines.
 type Table = Vec<Vec<Vec<String>>>;
 
 // === impl Inspection ===
 
 impl Inspection {
-    /// All of it, for a terminal.
+    /// Formats the whole inspection for a terminal.
     pub fn for_people(&self) -> String {
         let mut text = format!("{BOLD}{} {}{BOLD:#}\n", self.name, self.version);
         let head = [
@@ -81,7 +81,7 @@ impl Selected {
         vec![vec![self.title()], self.place(), self.selector(), fields]
     }
 
-    /// `ConfigMap v1`.
+    /// Returns kind and version: `ConfigMap v1`.
     fn title(&self) -> String {
         format!("{} {}", self.kind, self.api_version)
     }
@@ -119,12 +119,12 @@ fn some_or(lines: Vec<String>, none: &str) -> Vec<String> {
     if lines.is_empty() { vec![none.to_owned()] } else { lines }
 }
 
-/// `848 KiB (868114 bytes)`.
+/// Formats a size: `848 KiB (868114 bytes)`.
 fn size(bytes: u64) -> String {
     format!("{} KiB ({bytes} bytes)", bytes.div_ceil(1024))
 }
 
-/// `30m`, `1500ms`.
+/// Formats a time in its largest whole unit: `30m`, `1500ms`.
 fn time(time: Duration) -> String {
     let milliseconds = time.as_millis();
     let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s")];
@@ -133,7 +133,7 @@ fn time(time: Duration) -> String {
     format!("{}{name}", milliseconds / unit)
 }
 
-/// Those of one package on a line: `mortise:host@0.1.0: clock, cluster`.
+/// Formats imports, with those of one package on one line: `mortise:host@0.1.0: clock, cluster`.
 fn imports(names: &[String]) -> Vec<String> {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for name in names {
@@ -166,7 +166,7 @@ fn section(text: &mut String, title: &str, columns: &[&str], rows: Table) {
     text.push_str(rest);
 }
 
-/// The cells in columns, two blanks between them and before the first.
+/// Aligns the cells in columns, with two blanks before each column.
 fn aligned(table: &Table) -> String {
     let count = table.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
