@@ -1,8 +1,9 @@
-//! `mortise bench`: what calls of a processor cost, on the author's own objects.
+//! `mortise bench`: measures what calls of a processor cost, on the author's own objects.
 //!
-//! The objects are loaded into an API in memory, and each call reads them as they were loaded: outcomes are not written, so that
-//! every call of an object does the same. What is measured is a call as the host makes it, with a fresh instance and all its
-//! reads. Two modules take turns, call by call, so that what else the machine does concerns both.
+//! The objects are loaded into an API in memory, and each call reads them as they were loaded:
+//! outcomes are not written, so that every call of an object does the same work. The measured call
+//! is the one that the host makes, with a fresh instance and all its reads. Two modules take turns,
+//! call by call, so that other load of the machine affects both.
 
 use std::{
     io::Write as _, path::Path, process::ExitCode, str::FromStr as _, sync::Arc, time::Duration,
@@ -26,18 +27,18 @@ mod figures;
 
 pub use figures::{Figures, Key, Pace, Table};
 
-/// The exit code when some reconcile failed.
+/// The exit code if a reconcile failed.
 const FAILED: u8 = 3;
-/// The parts of the time: one thread, then all.
+/// The number of parts into which the time is divided: one thread, then all threads.
 const PHASES: u32 = 2;
 
-/// What a build for development says.
+/// The warning of a development build.
 const UNOPTIMISED: &str = "this mortise is built for development: its own part of a call is many times slower than in a release build; ratios of modules hold less, figures do not (cargo build --release)";
 
 /// A processor with the objects that it reconciles.
 struct Callee {
     loaded: Loaded,
-    /// Keeps the stores filled.
+    /// The host, which keeps the stores filled.
     host: Host,
     readable: Arc<Readable>,
     requests: Vec<Request>,
@@ -48,7 +49,8 @@ struct Callee {
 ///
 /// # Errors
 ///
-/// Bad input: files that do not parse, a module that does not load, objects that the API refuses, nothing to reconcile.
+/// Fails for bad input: files that do not parse, a module that does not load, objects that the API
+/// refuses, nothing to reconcile.
 pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let engine = desk::engine(cache, false)?;
     let config = desk::config(args.config.as_deref())?;
@@ -67,7 +69,7 @@ pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitC
         callees.push(Arc::new(Callee::new(loaded, &input).await?));
     }
     if cfg!(debug_assertions) {
-        // Where standard error is gone there is nobody to tell.
+        // If standard error is closed, there is nowhere to report it.
         let _ = writeln!(std::io::stderr(), "{UNOPTIMISED}");
     }
     let table = measure(&callees, Duration::from_secs(args.seconds.into())).await?;
@@ -77,13 +79,14 @@ pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitC
     };
     anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
     for failure in table.failures() {
-        // Where standard error is gone there is nobody to tell.
+        // If standard error is closed, there is nowhere to report it.
         let _ = writeln!(std::io::stderr(), "failed: {failure}");
     }
     Ok(if table.failures().next().is_none() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// Calls each object once to see what it reads, then all in turn: in one thread, then in as many as there are processors.
+/// Calls each object once to see its reads, then all objects in turn: in one thread, then in as
+/// many threads as the machine has CPUs.
 async fn measure(callees: &[Arc<Callee>], time: Duration) -> anyhow::Result<Table> {
     let mut table = Table::default();
     for callee in callees {
@@ -107,8 +110,9 @@ async fn measure(callees: &[Arc<Callee>], time: Duration) -> anyhow::Result<Tabl
     Ok(table)
 }
 
-/// Calls one object after the other, each with every module, until the time is over: each object once at least. Threads begin
-/// at different objects. What the calls of each module took.
+/// Calls one object after the other, each with every module, until the time is over, and each
+/// object at least once. Threads begin at different objects. Returns the durations of each module's
+/// calls.
 async fn take_turns(
     callees: Vec<Arc<Callee>>,
     thread: usize,
@@ -164,7 +168,7 @@ impl Callee {
         kinds.join(", ")
     }
 
-    /// What the host would ask, in the order of the keys.
+    /// Returns the requests that the host would make, in the order of their keys.
     fn requests(&self, only: Option<&Chosen>) -> Vec<Request> {
         let mut keys: Vec<_> = self.host.take_ready().into_iter().map(|run| run.key).collect();
         keys.sort();
@@ -174,7 +178,7 @@ impl Callee {
             .collect()
     }
 
-    /// None where the object is not in the selection.
+    /// Returns the request for an object; `None` if the reconciler does not select the object.
     fn request(&self, reconciler: &str, of: ObjectRef) -> Option<Request> {
         let known = self.view().reconciled(&of, reconciler).ok()?;
         Some(Request {
@@ -193,7 +197,7 @@ impl Callee {
         View::new(self.host.stores().clone(), Arc::clone(&self.readable), PAGE_BYTES)
     }
 
-    /// Calls the object whose turn it is.
+    /// Calls the processor with the object of this turn.
     async fn call(&self, turn: usize) -> Called {
         let now = u64::try_from(self.now.as_millisecond()).unwrap_or_default();
         let moment = Moment { now_ms: now, seed: now };
@@ -202,7 +206,7 @@ impl Callee {
         self.loaded.processor.call(self.view(), request, moment).await
     }
 
-    /// What each object's call reads and needs.
+    /// Calls each object once, and returns the reads and the memory of each call.
     async fn look(&self) -> Figures {
         let processor = &self.loaded.processor;
         let mut figures = Figures::new(processor.name(), processor.digest());
@@ -213,7 +217,7 @@ impl Callee {
     }
 }
 
-/// Why a call did not reconcile its object, if it did not.
+/// Returns why a call did not reconcile its object; `None` if it did.
 fn failure_of(called: &Called) -> Option<String> {
     match &called.outcome {
         Ok(Ok(_)) => None,
@@ -222,7 +226,7 @@ fn failure_of(called: &Called) -> Option<String> {
     }
 }
 
-/// An object as `--only` names it.
+/// Formats an object as `--only` names it.
 fn address(of: &ObjectRef) -> String {
     format!("{}/{}/{}", of.kind.kind, of.namespace.as_deref().unwrap_or_default(), of.name)
 }

@@ -1,4 +1,4 @@
-//! The figures of a benchmark, and how they are printed.
+//! The figures of a benchmark, and their printed form.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -11,56 +11,56 @@ use crate::{
     processor::{Called, Digest},
 };
 
-/// All that was measured.
+/// The figures of all modules.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Table {
-    /// One for each module, in the order given.
+    /// The figures of each module, in the given order.
     pub modules: Vec<Figures>,
 }
 
-/// What was measured of one module.
+/// The figures of a module.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figures {
-    /// Its file.
+    /// The module's file.
     pub module: String,
-    /// Its identity.
+    /// The module's digest.
     pub digest: String,
-    /// How quick the calls were, with one thread and with all.
+    /// The durations of the calls, with one thread and with all.
     pub paces: Vec<Pace>,
-    /// What each object's call reads and needs.
+    /// The reads and the memory of each object's call.
     pub keys: Vec<Key>,
 }
 
-/// How quick calls were.
+/// The durations of calls with a number of threads.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pace {
-    /// How many called at the same time.
+    /// The number of threads that called at the same time.
     pub threads: usize,
-    /// How many calls there were.
+    /// The number of calls.
     pub calls: usize,
-    /// Half of the calls took less.
+    /// The median duration: half of the calls took less.
     pub median_microseconds: f64,
-    /// All calls but one in a hundred took less.
+    /// The 99th percentile of the durations: one call in a hundred took longer.
     pub p99_microseconds: f64,
-    /// Calls in a second, of threads that do nothing else.
+    /// Calls per second, for threads that do nothing else.
     pub calls_per_second: f64,
 }
 
-/// One reconciled object.
+/// A reconciled object.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Key {
-    /// `KIND/NAMESPACE/NAME`, as `--only` takes it.
+    /// The object as `--only` takes it: `KIND/NAMESPACE/NAME`.
     pub object: String,
-    /// Gets and pages of lists.
+    /// The number of reads: gets, and pages of lists.
     pub reads: u32,
-    /// Bytes that they returned.
+    /// The number of bytes that the reads returned.
     pub read_bytes: usize,
-    /// The most bytes of linear memory that the instance had.
+    /// The largest size of the instance's linear memory, in bytes.
     pub memory_bytes: usize,
-    /// Why it failed.
+    /// The error of the call, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
@@ -95,7 +95,8 @@ impl Pace {
     }
 }
 
-/// The least value that is not below this share of them: the nearest rank.
+/// Returns a percentile by nearest rank: the least value that is not below this share of the
+/// values.
 fn ranked<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()
@@ -114,7 +115,7 @@ impl Figures {
         Self { module, digest, paces: Vec::new(), keys: Vec::new() }
     }
 
-    /// The median and the most over all objects.
+    /// Returns the median and the maximum over all objects.
     fn spread<T: Copy + Ord + Default>(&self, of: impl Fn(&Key) -> T) -> (T, T) {
         let mut values: Vec<T> = self.keys.iter().map(of).collect();
         values.sort_unstable();
@@ -153,7 +154,7 @@ impl Figures {
 // === impl Table ===
 
 impl Table {
-    /// For a terminal.
+    /// Formats the figures for a terminal.
     pub fn for_people(&self) -> String {
         let mut text = String::new();
         for figures in &self.modules {
@@ -179,7 +180,7 @@ impl Table {
         text
     }
 
-    /// What failed, of which module.
+    /// Returns the failures, each with its object and module.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         self.modules.iter().flat_map(|figures| {
             figures.keys.iter().filter_map(|key| {
