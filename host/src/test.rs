@@ -1,7 +1,9 @@
-//! `mortise test`: a guest's cases against its component, at the same time, each in a cluster of its own in memory.
+//! `mortise test`: runs a guest's cases against its component, in parallel, each in an in-memory
+//! cluster of its own.
 //!
-//! What a case is, how it is read and compared, is in [`mortise_sdk::testing::case`], where cases run natively too. Here is what
-//! reconciles: a [`Host`] that is driven key by key, in their own order, so that a case always goes the same way.
+//! [`mortise_sdk::testing::case`] defines cases, reads them and compares their results; cases run
+//! natively there too. This module runs the component: on a [`Host`] that is driven key by key, in
+//! the order of the keys, so that a case always takes the same course.
 
 use std::{
     collections::BTreeMap,
@@ -39,27 +41,28 @@ use crate::{
 
 mod junit;
 
-/// The exit code when some case failed.
+/// The exit code if a case failed.
 const FAILED: u8 = 3;
-/// How long the host may need to see which kinds are served in the same process. Only a fault of ours takes longer.
+/// The time within which the host must see which kinds the API in the same process serves. Only a
+/// bug in mortise takes longer.
 const CATCH_UP: Duration = Duration::from_secs(30);
 
-/// What became of one case.
+/// The result of a case.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Its name.
+    /// The name of the case.
     pub name: String,
-    /// Where it differs from what it expects.
+    /// The differences between the expected and the actual result.
     pub differences: Vec<Difference>,
-    /// Why it could not be run to its end.
+    /// The reason why the case could not be run to its end, if any.
     pub error: Option<String>,
-    /// Whether what it expects was written anew.
+    /// True if the expected result was written anew.
     pub updated: bool,
-    /// How long it took.
+    /// The time that the case took.
     pub took: Duration,
 }
 
-/// What is tested, with what.
+/// The component to test, with its cases.
 struct Target {
     name: String,
     module: PathBuf,
@@ -71,7 +74,8 @@ struct Target {
 ///
 /// # Errors
 ///
-/// Bad input: a guest that does not build, a component that does not load, cases that cannot be read.
+/// Fails for bad input: a guest that does not build, a component that does not load, cases that
+/// cannot be read.
 pub async fn run(args: &TestArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let target = target(args)?;
     let processor = desk::component(&desk::engine(cache, true)?, &target.module).await?;
@@ -94,7 +98,7 @@ pub async fn run(args: &TestArgs, cache: Option<&Path>) -> anyhow::Result<ExitCo
     Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// A guest is built; of a component the cases must be named.
+/// Returns the target of the command. A guest is built; for a component `--cases` is required.
 fn target(args: &TestArgs) -> anyhow::Result<Target> {
     let path = &args.target;
     let source = Source::open(path)?;
@@ -103,7 +107,7 @@ fn target(args: &TestArgs) -> anyhow::Result<Target> {
     let cases = args.cases.clone().or(own).with_context(|| {
         format!("`{}` is a component: say with --cases where its cases are", path.display())
     })?;
-    // What is wrong with the cases is told before anybody waits for a build.
+    // Faults in the cases are reported before the user waits for a build.
     let cases = chosen(&cases, args.filter.as_deref())?;
     let name = match source.guest() {
         Some(guest) => guest.package.clone(),
@@ -112,7 +116,7 @@ fn target(args: &TestArgs) -> anyhow::Result<Target> {
     Ok(Target { name, module: source.component()?, cases, crds })
 }
 
-/// The cases in a folder whose names hold a text.
+/// Returns the cases in a folder whose names contain the filter.
 fn chosen(folder: &Path, filter: Option<&str>) -> anyhow::Result<Vec<Case>> {
     let mut cases = case::all(folder).map_err(anyhow::Error::msg)?;
     let Some(filter) = filter else { return Ok(cases) };
@@ -126,7 +130,7 @@ fn chosen(folder: &Path, filter: Option<&str>) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Runs cases at the same time, as many as there are processors; their verdicts by name.
+/// Runs cases in parallel, as many as the machine has CPUs. Returns their verdicts, sorted by name.
 async fn all(
     processor: &Processor,
     cases: Vec<Case>,
@@ -151,7 +155,7 @@ async fn all(
     Ok(verdicts)
 }
 
-/// Runs one case, and writes what it led to where that is asked for.
+/// Runs a case, and writes its result as the expected one if that is asked for.
 async fn one(
     processor: Processor,
     case: Case,
@@ -182,11 +186,12 @@ async fn one(
     Ok(verdict)
 }
 
-/// Runs one case to its end.
+/// Runs a case to its end.
 ///
 /// # Errors
 ///
-/// A case that cannot be run: a configuration that the component refuses, objects that the API refuses, no rest.
+/// Fails if the case cannot be run: the component refuses the configuration, the API refuses
+/// objects, or a key never comes to rest.
 pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyhow::Result<Stage> {
     let loaded = desk::describe(processor, &case.config).await?;
     let kinds: Vec<_> = run::declared_kinds(&loaded.description).iter().map(sdk_kind).collect();
@@ -241,7 +246,7 @@ impl Driver {
         Ok(Self { host, api, only: stage.case().only.clone(), kinds })
     }
 
-    /// Runs what is due until nothing is.
+    /// Runs keys until none is due.
     async fn settle(&self, settled: &mut Settled) -> anyhow::Result<()> {
         let mut runs: BTreeMap<Key, usize> = BTreeMap::new();
         loop {
@@ -264,7 +269,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits until the host knows what the API holds, and which of the watched kinds it serves.
+    /// Waits until the host's stores equal the API, and the host knows which of the watched kinds
+    /// are served.
     async fn caught_up(&self) -> anyhow::Result<()> {
         let mut progress = self.host.progress();
         let known = async {
@@ -289,7 +295,7 @@ impl Driver {
         })
     }
 
-    /// The first key that is due, and its object.
+    /// Returns the first key that is due, with its object.
     fn next(&self) -> Option<(Key, Identity)> {
         let of = |key: Key| Some((key.clone(), identity(&self.host.object_of(&key)?)));
         let is_meant =
@@ -308,7 +314,7 @@ fn set<T>(map: &mut BTreeMap<String, T>, key: &str, value: Option<T>) {
 // === impl Verdict ===
 
 impl Verdict {
-    /// Whether it is as it should be, by now.
+    /// Returns whether the case passed, or its expected result was updated.
     pub fn passed(&self) -> bool {
         self.error.is_none() && (self.differences.is_empty() || self.updated)
     }

@@ -1,4 +1,4 @@
-//! The result as `JUnit`'s XML, for CI systems.
+//! Writes the results as `JUnit`'s XML, for CI systems.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::Verdict;
 
-/// One suite, with a test for each case.
+/// Returns a report of one suite, with a test for each case.
 ///
 /// # Errors
 ///
-/// A text that cannot be written as XML.
+/// Fails for text that cannot be written as XML.
 pub(super) fn report(suite: &str, verdicts: &[Verdict], took: Duration) -> anyhow::Result<String> {
     let mut tests = TestSuite::new(suite);
     tests.set_time(took);
