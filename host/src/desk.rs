@@ -1,4 +1,5 @@
-//! What `dev` and `simulate` share: a processor from a file, objects in an order that works, kinds without a CRD.
+//! Parts that the commands share: loading a processor from a file, applying objects in an order
+//! that works, and serving kinds without a CRD.
 
 use std::{io::Write as _, path::Path};
 
@@ -17,18 +18,18 @@ use crate::{
     run::{Loaded, Settings},
 };
 
-/// The manager under which example objects are applied: kubectl's own, so that `kubectl apply --server-side` of a changed
-/// example meets no conflict.
+/// The field manager under which example objects are applied: kubectl's own, so that
+/// `kubectl apply --server-side` of a changed example meets no conflict.
 const MANAGER: &str = "kubectl";
 
-/// The namespace that stands in the field managers where there is no Processor resource.
+/// The namespace in the names of field managers if there is no Processor resource.
 const NAMESPACE: &str = "default";
 
-/// A processor's configuration as JSON text; an empty object where there is no file.
+/// Returns a processor's configuration as JSON text; an empty object if there is no file.
 ///
 /// # Errors
 ///
-/// A file that cannot be read or parsed, or that holds no object.
+/// Fails for a file that cannot be read or parsed, or that does not hold an object.
 pub fn config(path: Option<&Path>) -> Result<String, files::Error> {
     Ok(Value::Object(path.map(files::load_config).transpose()?.unwrap_or_default()).to_string())
 }
@@ -37,36 +38,39 @@ pub fn config(path: Option<&Path>) -> Result<String, files::Error> {
 ///
 /// # Errors
 ///
-/// A file that cannot be read, a component that does not load, a configuration that it refuses.
+/// Fails for a file that cannot be read, a component that does not load, or a configuration that
+/// the component refuses.
 pub async fn load(module: &Path, config: String, cache: Option<&Path>) -> anyhow::Result<Loaded> {
     load_into(&engine(cache, false)?, module, config).await
 }
 
-/// What compiles and runs components, with a folder of compiled ones. `repeatable`: [`processor::Options::repeatable`].
+/// Creates the engine that compiles and runs components, with a folder for compiled code.
+/// `repeatable`: [`processor::Options::repeatable`].
 ///
 /// # Errors
 ///
-/// A folder that cannot be used, a machine that cannot give what the engine needs.
+/// Fails for a folder that cannot be used, or if the machine cannot give what the engine needs.
 pub fn engine(cache: Option<&Path>, repeatable: bool) -> anyhow::Result<Engine> {
-    // Whoever waits for the answer would wait longer for another process; and the module is their own.
+    // Compiles in this process: a child process would take the waiting user longer, and the module
+    // is their own.
     let cache = open_cache(cache)?;
     Ok(Engine::new(processor::Options { cache, repeatable, ..processor::Options::default() })?)
 }
 
-/// As [`load`], with an engine that is there.
+/// Does what [`load`] does, with an existing engine.
 ///
 /// # Errors
 ///
-/// As [`load`].
+/// Fails as [`load`] does.
 pub async fn load_into(engine: &Engine, module: &Path, config: String) -> anyhow::Result<Loaded> {
     describe(component(engine, module).await?, &config).await
 }
 
-/// Asks a component for its description under a configuration.
+/// Asks a component for its description, given a configuration.
 ///
 /// # Errors
 ///
-/// A component that fails, or that refuses its configuration.
+/// Fails if the component fails or refuses the configuration.
 pub async fn describe(processor: Processor, config: &str) -> anyhow::Result<Loaded> {
     Loaded::describe(processor, config, Settings::in_namespace(NAMESPACE)).await
 }
@@ -75,7 +79,7 @@ pub async fn describe(processor: Processor, config: &str) -> anyhow::Result<Load
 ///
 /// # Errors
 ///
-/// A file that cannot be read, or a component that does not load.
+/// Fails for a file that cannot be read, or a component that does not load.
 pub async fn component(engine: &Engine, module: &Path) -> anyhow::Result<Processor> {
     let bytes = std::fs::read(module).with_context(|| {
         let path = module.display();
@@ -85,11 +89,12 @@ pub async fn component(engine: &Engine, module: &Path) -> anyhow::Result<Process
     Ok(Processor::load(engine, &name, bytes.into(), Limits::default()).await?)
 }
 
-/// Opens the directory of what would cost time to make again. None, which is said, where there is none and none can be made.
+/// Opens the cache directory, if one is given. Returns `None`, and logs a warning, if it does not
+/// exist and cannot be created.
 ///
 /// # Errors
 ///
-/// A directory that is not ours, or that others may write to: what is in it is run.
+/// Fails for a directory that is not ours or that others may write to, because code in it is run.
 pub fn open_cache(path: Option<&Path>) -> anyhow::Result<Option<CacheDir>> {
     match path.map(CacheDir::open).transpose() {
         Ok(cache) => Ok(cache),
@@ -101,7 +106,7 @@ pub fn open_cache(path: Option<&Path>) -> anyhow::Result<Option<CacheDir>> {
     }
 }
 
-/// Where an object stands in an order that works: namespaces, then CRDs, then the others.
+/// Returns an object's rank in the order of applying: namespaces, then CRDs, then all others.
 pub fn rank(object: &Value) -> u8 {
     match object.get("kind").and_then(Value::as_str) {
         Some("Namespace") => 0,
@@ -110,11 +115,11 @@ pub fn rank(object: &Value) -> u8 {
     }
 }
 
-/// Applies objects: namespaces and CRDs first, then the others as they come.
+/// Applies objects: namespaces and CRDs first, then the others in the given order.
 ///
 /// # Errors
 ///
-/// The first object that is refused, by name.
+/// Fails for the first object that is refused, and names the object.
 pub async fn apply(cluster: &Cluster, mut objects: Vec<Value>) -> anyhow::Result<()> {
     objects.sort_by_key(rank);
     for object in &objects {
@@ -124,11 +129,11 @@ pub async fn apply(cluster: &Cluster, mut objects: Vec<Value>) -> anyhow::Result
     Ok(())
 }
 
-/// As [`apply`], for objects from files.
+/// Does what [`apply`] does, for objects from files.
 ///
 /// # Errors
 ///
-/// The first object that is refused, by its place and name.
+/// Fails for the first object that is refused, and names the object and its place.
 pub async fn apply_files(cluster: &Cluster, mut objects: Vec<files::Object>) -> anyhow::Result<()> {
     objects.sort_by_key(|object| rank(&object.value));
     for object in &objects {
@@ -137,7 +142,7 @@ pub async fn apply_files(cluster: &Cluster, mut objects: Vec<files::Object>) -> 
     Ok(())
 }
 
-/// That something cannot be done with an object of a file.
+/// Returns the message that an action failed on an object from a file.
 pub fn cannot(action: &str, object: &files::Object) -> String {
     let (file, document) = (object.file.display(), object.document);
     format!("cannot {action} `{file}`, document {document} ({})", print::title(&object.value))
@@ -159,21 +164,21 @@ async fn apply_one(cluster: &Cluster, object: &Value) -> anyhow::Result<()> {
     let apply = Outgoing::new(Method::Apply, path, Some(object.clone()));
     cluster.send(&apply).await.map_err(|refusal| anyhow::Error::msg(refusal.message))?;
     if kind.kind == "CustomResourceDefinition" {
-        // What was not served a moment ago may be served now.
+        // A kind that was not served before may be served now.
         cluster.forget(text("/spec/group").unwrap_or_default());
     }
     Ok(())
 }
 
-/// The kind that an object says it is of.
+/// Returns the kind that an object declares.
 pub fn kind_of(object: &Value) -> Kind {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
     Kind { group: group.to_owned(), version: version.to_owned(), kind: text("kind").to_owned() }
 }
 
-/// Lets the API serve, without a schema, each declared kind that it does not know; but none that is missing. Returns those
-/// kinds.
+/// Lets the API serve, without a schema, each declared kind that it does not serve yet, except
+/// missing kinds. Returns the kinds that it now serves so.
 pub fn serve_untyped(
     api: &EmbeddedApi,
     description: &Description,
@@ -195,7 +200,7 @@ pub fn serve_untyped(
     untyped
 }
 
-/// A kind as people write it: `Gateway.networking.istio.io/v1`.
+/// Formats a kind for people: `Gateway.networking.istio.io/v1`.
 pub fn display_kind(Kind { group, version, kind }: &Kind) -> String {
     if group.is_empty() {
         format!("{kind} of {version}")
@@ -204,19 +209,20 @@ pub fn display_kind(Kind { group, version, kind }: &Kind) -> String {
     }
 }
 
-/// The plural that kube derives from a kind.
+/// Returns the plural that kube derives from a kind.
 pub fn plural(kind: &Kind) -> String {
     let kind = kube::core::GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
     kube::api::ApiResource::from_gvk(&kind).plural
 }
 
-/// How a kind is served; of one that is not known, as the names of kinds let expect it.
+/// Returns how a kind is served; for an unknown kind, the usual plural, namespaced and with a
+/// status.
 pub fn served(known: &Kinds, kind: &Kind) -> Served {
     let expected = || Served { plural: plural(kind), namespaced: true, status: true };
     known.get(kind).map_or_else(expected, |resource| Served::from(&**resource))
 }
 
-/// That a kind is served without a schema, and what to do about it.
+/// Returns the message that a kind is served without a schema, with advice.
 pub fn untyped(kind: &Kind) -> String {
     format!(
         "no CRD describes {}: it is served without a schema, its lists are atomic; name the folder of its CRD with --crds",
@@ -224,8 +230,8 @@ pub fn untyped(kind: &Kind) -> String {
     )
 }
 
-/// Says on standard error that a kind is served without a schema.
+/// Warns on standard error that a kind is served without a schema.
 pub fn warn_untyped(kind: &Kind) {
-    // Where standard error is gone there is nobody to tell.
+    // If standard error is closed, there is nowhere to report it.
     let _ = writeln!(std::io::stderr(), "{}", untyped(kind));
 }
