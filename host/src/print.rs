@@ -1,5 +1,5 @@
-//! What a person reads on the terminal: a line for each reconcile, and a difference between two states. Values of Secrets
-//! are masked here unless they are asked for.
+//! Output for people on a terminal: a line for each reconcile, and the difference between two
+//! states. Values of Secrets are masked here unless they are asked for.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -17,28 +17,28 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// Something that is there now.
+/// Text about a thing that exists now.
 pub const GREEN: Style = AnsiColor::Green.on_default();
-/// Something that is gone, or that failed.
+/// Text about a thing that is gone or that failed.
 pub const RED: Style = AnsiColor::Red.on_default();
-/// What matters less.
+/// Less important text.
 pub const DIM: Style = Style::new().dimmed();
 /// A heading.
 pub const BOLD: Style = Style::new().bold();
 
-/// How many unchanged lines stand around a changed one.
+/// The number of unchanged lines shown around a changed one.
 const CONTEXT: usize = 3;
-/// What stands for the value of a Secret.
+/// The text shown in place of a Secret's value.
 const MASK: &str = "(masked)";
 const ANNOTATIONS: &str = "/metadata/annotations";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Whether the values of Secrets may be seen.
+/// The choice whether the values of Secrets are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secrets {
-    /// They are masked.
+    /// Values are masked.
     Masked,
-    /// They are shown.
+    /// Values are shown.
     Shown,
 }
 
@@ -48,13 +48,14 @@ impl From<bool> for Secrets {
     }
 }
 
-/// The object as it may be printed.
+/// Returns the object in the form in which it may be printed.
 pub fn printable(object: &Value, secrets: Secrets) -> Value {
     printable_beside(object, None, secrets)
 }
 
-/// The object as it may be printed beside what it was or became. A masked value that is another there is told by its digest,
-/// whose key is drawn at each start: one sees that it differs, and cannot tell by trying what it is.
+/// Returns the object in the form in which it may be printed beside its other version. A masked
+/// value that differs in the other version is shown as its digest, keyed with a random key of this
+/// process: readers see that the value differs, but cannot find the value by trying candidates.
 fn printable_beside(object: &Value, other: Option<&Value>, secrets: Secrets) -> Value {
     let mut object = object.clone();
     if secrets == Secrets::Masked && object.get("kind").and_then(Value::as_str) == Some("Secret") {
@@ -63,7 +64,8 @@ fn printable_beside(object: &Value, other: Option<&Value>, secrets: Secrets) -> 
     object
 }
 
-/// Masks the values of a Secret. Those that were not validated may have any form: what is no map is masked whole.
+/// Masks the values of a Secret. Values that were not validated may have any form; one that is not
+/// a map is masked whole.
 fn mask(secret: &mut Value, other: Option<&Value>) {
     for field in ["data", "stringData"] {
         let other = other.and_then(|other| other.get(field));
@@ -99,7 +101,7 @@ fn hide(value: &mut Value, other: Option<&Value>) {
     *value = Value::from(masked);
 }
 
-/// What tells an object from others in an output: `apiVersion kind namespace/name`.
+/// Returns the title that identifies an object in the output: `apiVersion kind namespace/name`.
 pub fn title(object: &Value) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let kind = text("/kind").unwrap_or("?");
@@ -111,7 +113,8 @@ pub fn title(object: &Value) -> String {
     }
 }
 
-/// The difference between two states, object by object, as coloured YAML. Both are keyed by [`title`].
+/// Returns the difference between two states, object by object, as coloured YAML. Both states are
+/// keyed by [`title`].
 pub fn difference(
     before: &BTreeMap<String, Value>,
     after: &BTreeMap<String, Value>,
@@ -143,7 +146,7 @@ pub fn difference(
     text
 }
 
-/// The lines of two texts that differ, with some around them.
+/// Appends the lines in which two texts differ, with some lines around them.
 pub fn lines(text: &mut String, old: &str, new: &str) {
     let difference = TextDiff::from_lines(old, new);
     for (index, group) in difference.grouped_ops(CONTEXT).iter().enumerate() {
@@ -165,7 +168,7 @@ pub fn lines(text: &mut String, old: &str, new: &str) {
     }
 }
 
-/// The object without what the server keeps for itself and nobody reads in a difference.
+/// Returns the object without server-managed metadata, which no reader needs in a difference.
 fn readable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -177,12 +180,12 @@ fn readable(object: &Value) -> Value {
     object
 }
 
-/// An object as YAML.
+/// Formats an object as YAML.
 pub fn yaml(object: &Value) -> String {
     serde_saphyr::to_string(object).unwrap_or_else(|error| format!("(no YAML: {error})\n"))
 }
 
-/// An event in a few words.
+/// Formats an event in a few words.
 pub fn event(event: &Value) -> String {
     let text = |name: &str| event.get(name).and_then(Value::as_str);
     let on = event.get("regarding").or_else(|| event.get("involvedObject")).unwrap_or(&Value::Null);
@@ -198,7 +201,7 @@ pub fn event(event: &Value) -> String {
     )
 }
 
-/// The lines of one reconcile: what triggered it, how long it took, what was written, what failed.
+/// Formats a reconcile: the causes, the duration, the writes, the failure, notes and log lines.
 pub fn report(report: &Report) -> String {
     let key = match report.key.namespace() {
         Some(namespace) => format!("{namespace}/{}", report.key.name()),
@@ -233,18 +236,18 @@ pub fn report(report: &Report) -> String {
     text
 }
 
-/// A text of a guest under the line that begins it: no line of it looks like one of ours.
+/// Formats a guest's text below its first line. No line of the result looks like one of ours.
 fn told(text: &str) -> String {
     let lines: Vec<_> = text.trim_end().split('\n').map(escaped).collect();
     lines.join("\n    ")
 }
 
-/// A text of several lines under the line that begins it.
+/// Indents the further lines of a text.
 pub(crate) fn indented(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
 }
 
-/// A write in a few words. Of an event, what it says.
+/// Formats a write in a few words; an event by its reason.
 fn change(change: &Change) -> String {
     if change.action == Action::Event {
         let text = |name: &str| change.object.get(name).and_then(Value::as_str);
