@@ -1,7 +1,10 @@
-//! The watch cache: what is known of the objects of each kind that is watched, cut down to what is asked for.
+//! The stores: the last known state of the objects of each watched kind, cut down to the fields
+//! that processors ask for.
 //!
-//! A kind is watched within scopes, and each scope has a table of its own. Watches and the writer tell the stores what they
-//! saw; what changed by that is kept, in order, as events for the triggers. Readers take snapshots. No I/O.
+//! A kind is watched within scopes, and each scope has a store of its own. Watches and the writer
+//! report objects to the stores; the changes that result are kept, in order, as events for the
+//! triggers. Readers take immutable snapshots. This module does no I/O and never replaces an object
+//! with an older version.
 
 mod absence;
 mod entry;
@@ -48,21 +51,23 @@ use crate::contract::{Kind, ObjectRef, Selection};
 use crate::path::{Fields, Path};
 use crate::queue::Key;
 
-/// The stores of all kinds. Clones are handles of the same ones.
+/// The stores of all kinds. Clones are handles of the same stores.
 #[derive(Clone, Debug)]
 pub struct Stores(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Looked up many times by each run: by a fast hash, since nobody can gain by kinds whose hashes collide.
+    /// Hashed with a fast function: each run does many lookups, and an attacker gains nothing from
+    /// kinds whose hashes collide.
     kinds: RwLock<foldhash::HashMap<Kind, Arc<OfKind>>>,
     events: Mutex<Events>,
-    /// There are events.
+    /// Notified when there are events to take.
     arrived: Notify,
     progress: watch::Sender<u64>,
 }
 
-/// What happened, in order.
+/// The events that wait to be taken, in order, and the numbers of the last change and the last
+/// store.
 #[derive(Debug, Default)]
 struct Events {
     waiting: VecDeque<Event>,
@@ -81,20 +86,20 @@ struct OfKind {
 
 #[derive(Clone, Debug, Default)]
 struct KindState {
-    /// Whether the cluster serves it, once that is known.
+    /// True if the cluster serves the kind; `None` until that is known.
     served: Option<bool>,
-    /// Why its objects could not be asked for, the last time that this was so.
+    /// The error of the last attempt to list or watch the objects; `None` once a list has ended.
     unavailable: Option<Arc<str>>,
 }
 
-/// What is known of one object.
+/// The state of one object, as far as the stores know it.
 #[derive(Clone, Debug)]
 pub enum Known {
-    /// No complete store would have it.
+    /// The object is not covered by a complete store.
     Unwatched,
-    /// It is not there.
+    /// The object does not exist.
     Absent,
-    /// It is there.
+    /// The object exists.
     Present(Arc<Entry>),
 }
 
@@ -107,7 +112,7 @@ impl Default for Stores {
 }
 
 impl Stores {
-    /// No store yet.
+    /// Creates an empty set of stores.
     pub fn new() -> Self {
         Self(Arc::new(Shared {
             kinds: RwLock::default(),
@@ -117,8 +122,10 @@ impl Stores {
         }))
     }
 
-    /// Makes sure that there is a store for a kind within a scope which holds what is wanted. Where objects must be listed for
-    /// that, says what is to be filled; until then the store serves what it has.
+    /// Opens the store of a kind within a scope, or widens the open one, so that it holds `wanted`.
+    ///
+    /// Returns the feed to fill if objects must be listed for that. Until the list has ended, the
+    /// store serves what it already has.
     pub fn open(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> Option<Feed> {
         let of_kind = self.kept_kind(kind);
         if let Some(store) = of_kind.find(scope) {
@@ -135,15 +142,16 @@ impl Stores {
         Some(Feed::new(self, &of_kind, &store))
     }
 
-    /// What fills the store of a kind within a scope; none where no such store is open.
+    /// Returns the feed of the newest table of a store; `None` if the kind has no open store within
+    /// the scope.
     pub fn feed(&self, kind: &Kind, scope: &Scope) -> Option<Feed> {
         let of_kind = self.of_kind(kind);
         let store = of_kind.find(scope)?;
         Some(Feed::new(self, &of_kind, &store))
     }
 
-    /// Holds no more than what is wanted of the objects of a store, where that is possible without listing them anew: then what is
-    /// being listed with more is dropped. Says whether it was possible.
+    /// Drops the wider table that a store is still listing if the served table covers `wanted`.
+    /// Returns whether that was possible.
     pub fn narrow(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> bool {
         let Some(store) = self.of_kind(kind).find(scope) else { return false };
         let mut tables = store.tables.lock();
@@ -152,20 +160,20 @@ impl Stores {
         is_narrow
     }
 
-    /// Roughly how many bytes the objects of a store take; 0 where none is open.
+    /// Returns roughly how many bytes the objects of a store take; 0 if no such store is open.
     pub fn held(&self, kind: &Kind, scope: &Scope) -> usize {
         let store = self.of_kind(kind).find(scope);
         store.map_or(0, |store| store.held.load(Ordering::Relaxed))
     }
 
-    /// Roughly how many bytes they would take with these fields alone.
+    /// Returns roughly how many bytes the objects of a store would take with only `fields` kept.
     pub fn held_with(&self, kind: &Kind, scope: &Scope, fields: &Fields) -> usize {
         let store = self.of_kind(kind).find(scope);
         let newest = store.map(|store| store.tables.lock().newest().table.current().clone());
         newest.map_or(0, |newest| newest.held_with(fields))
     }
 
-    /// Drops the store of a kind within a scope.
+    /// Closes the store of a kind within a scope, and ends its feeds.
     pub fn close(&self, kind: &Kind, scope: &Scope) {
         let of_kind = self.of_kind(kind);
         let closed: Vec<Arc<Store>> =
@@ -177,7 +185,7 @@ impl Stores {
         self.moved();
     }
 
-    /// The cluster serves a kind.
+    /// Records that the cluster serves a kind.
     pub fn set_known(&self, kind: &Kind) {
         let of_kind = self.kept_kind(kind);
         let before = of_kind.state.lock().served.replace(true);
@@ -187,7 +195,8 @@ impl Stores {
         self.moved();
     }
 
-    /// The cluster does not serve a kind. Its objects are forgotten, without a change of each.
+    /// Records that the cluster does not serve a kind. Its objects are dropped without a change
+    /// event for each.
     pub fn set_unknown(&self, kind: &Kind) {
         let of_kind = self.kept_kind(kind);
         let before = of_kind.state.lock().served.replace(false);
@@ -201,25 +210,27 @@ impl Stores {
         self.moved();
     }
 
-    /// A kind's objects could not be asked for, and why. What is known is served on.
+    /// Records why the objects of a kind could not be listed or watched. The known objects are
+    /// still served.
     pub fn set_unavailable(&self, kind: &Kind, why: &str) {
         self.kept_kind(kind).state.lock().unavailable = Some(why.into());
         self.moved();
     }
 
-    /// Whether the cluster is known not to serve a kind.
+    /// Returns whether the cluster is known not to serve a kind.
     pub fn is_unknown(&self, kind: &Kind) -> bool {
         self.of_kind(kind).state.lock().served == Some(false)
     }
 
-    /// Whether nothing is to be waited for: a store has all that is wanted of its objects, or is not open, or its kind is known
-    /// not to be served.
+    /// Returns whether there is nothing to wait for: the store holds all that is wanted of its
+    /// objects, or is not open, or the cluster is known not to serve the kind.
     pub fn is_settled(&self, kind: &Kind, scope: &Scope) -> bool {
         let store = self.of_kind(kind).find(scope);
         self.is_unknown(kind) || store.is_none_or(|store| store.tables.lock().is_settled())
     }
 
-    /// The answer to a write of ours: it is read from now on.
+    /// Stores the object that the API server returned for a write by this host; reads see it from
+    /// now on.
     pub fn wrote(&self, kind: &Kind, object: &Value, by: &Key, sent: &Arc<Value>) {
         let of_kind = self.of_kind(kind);
         let source = Source::Write { by: by.clone(), sent: Some(Arc::clone(sent)) };
@@ -241,14 +252,16 @@ impl Stores {
         self.moved();
     }
 
-    /// A field manager wants these fields of an object to be absent from now on, and no others. An object that is told from now on
-    /// knows whether they are (see [`Entry::breaks_absence_of`]).
+    /// Sets the fields that a field manager wants to be absent from an object, in place of its
+    /// former ones. Versions of the object that are reported from now on know whether they have
+    /// such a field (see [`Entry::breaks_absence_of`]).
     pub fn must_be_absent(&self, of: &ObjectRef, manager: &str, paths: &[Path]) {
         let place = (of.namespace.as_deref().unwrap_or_default(), of.name.as_str());
         self.kept_kind(&of.kind).absences.set(place, manager, paths);
     }
 
-    /// An object is gone by a deletion of ours, says the API server.
+    /// Removes an object after the API server has confirmed that a deletion by this host took it
+    /// away.
     pub fn deleted(
         &self,
         kind: &Kind,
@@ -272,12 +285,12 @@ impl Stores {
         self.moved();
     }
 
-    /// What is known of one object.
+    /// Returns the known state of an object.
     pub fn known(&self, of: &ObjectRef) -> Known {
         self.known_by_name(&of.kind, of.namespace.as_deref(), &of.name)
     }
 
-    /// What is known of the object of this name.
+    /// Returns the known state of the object with this kind, namespace and name.
     pub(crate) fn known_by_name(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Known {
         let mut known = Known::Unwatched;
         for store in self.of_kind(kind).stores.read().iter() {
@@ -294,13 +307,15 @@ impl Stores {
         known
     }
 
-    /// The objects of a selection, ordered by namespace and name; none where no complete store covers it. The message says
-    /// what of the selection does not parse.
+    /// Returns the objects of a selection, ordered by namespace and name; `None` if no complete
+    /// store covers the selection. The error message says which part of the selection does not
+    /// parse.
     pub fn candidates(&self, selection: &Selection) -> Result<Option<Vec<Arc<Entry>>>, String> {
         Ok(self.selected(&selection.kind, &Query::new(selection)?))
     }
 
-    /// The objects that a query finds, ordered by namespace and name; none where no complete store covers it.
+    /// Returns the objects that a query finds, ordered by namespace and name; `None` if no complete
+    /// store covers the query.
     pub(crate) fn selected(&self, kind: &Kind, query: &Query) -> Option<Vec<Arc<Entry>>> {
         let snapshots = self.snapshots(kind);
         let covering =
@@ -308,7 +323,7 @@ impl Stores {
         covering.map(|(_, snapshot)| snapshot.select(query, None).cloned().collect())
     }
 
-    /// What is known of a kind now.
+    /// Returns a snapshot of a kind and of all its stores.
     pub(crate) fn snapshots(&self, kind: &Kind) -> KindSnapshot {
         let of_kind = self.of_kind(kind);
         let state = of_kind.state.lock().clone();
@@ -322,8 +337,8 @@ impl Stores {
         KindSnapshot { kind, served: state.served, unavailable: state.unavailable, stores }
     }
 
-    /// The shared kind; and of its stores that would have all objects of a query, the best one (complete before incomplete), with the
-    /// term that all those objects have in it, if there is one.
+    /// Returns the shared kind and, of the stores that cover a query, the best one (complete before
+    /// incomplete), with a term that all objects of the query have in that store, if any.
     pub(crate) fn best_for(
         &self,
         kind: &Kind,
@@ -341,7 +356,7 @@ impl Stores {
         (Arc::clone(&of_kind.kind), best)
     }
 
-    /// The versions of all objects: namespace, name, resource version.
+    /// Returns the versions of all objects of a store: namespace, name, resource version.
     pub fn resource_versions(
         &self,
         kind: &Kind,
@@ -356,29 +371,31 @@ impl Stores {
         snapshot.rows().iter().map(version).collect()
     }
 
-    /// Takes what happened since the last time, in order.
+    /// Takes the events since the last call, in order.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.0.events.lock().waiting).into()
     }
 
-    /// Waits until there are events to take. Events are taken by one task only.
+    /// Waits until there are events to take. Only one task may take events.
     pub async fn changed(&self) {
         while self.0.events.lock().waiting.is_empty() {
             self.0.arrived.notified().await;
         }
     }
 
-    /// A number that changes whenever the stores were told something, also what they knew.
+    /// Returns a number that changes with each report to the stores, even one that changes no
+    /// object.
     pub fn progress(&self) -> watch::Receiver<u64> {
         self.0.progress.subscribe()
     }
 
-    /// The kind, shared with all who name it.
+    /// Returns the copy of a kind that its stores and events share.
     pub(crate) fn shared_kind(&self, kind: &Kind) -> Arc<Kind> {
         Arc::clone(&self.of_kind(kind).kind)
     }
 
-    /// The kind as it is kept. One that nobody has opened, or told of, is not kept for being named: who names kinds is a stranger.
+    /// Returns the stores of a kind. A kind for which no store was opened and nothing was reported
+    /// is not added to the map: processors are untrusted and can name any number of kinds.
     fn of_kind(&self, kind: &Kind) -> Arc<OfKind> {
         let held = self.0.kinds.read().get(kind).cloned();
         held.unwrap_or_else(|| OfKind::new(kind))
@@ -392,7 +409,8 @@ impl Stores {
         Arc::clone(kinds.entry(kind.clone()).or_insert_with(|| OfKind::new(kind)))
     }
 
-    /// The table knew already what a write of ours did: a watch was faster than the answer, or nothing was to be done.
+    /// Publishes that a write by this host caused what the table already knew: a watch was faster
+    /// than the answer, or the write changed nothing.
     fn claim(
         &self,
         kind: &Arc<Kind>,
@@ -411,12 +429,13 @@ impl Stores {
         })]);
     }
 
-    /// A table that was filled anew may have waited for that.
+    /// Lets a newly listed table take over if the last report made that possible.
     fn exchange(&self, kind: &Arc<Kind>, store: &Store) {
         self.tell_store(kind, store, &Source::Watch, |tables| Ok(tables.exchange()));
     }
 
-    /// Whether that was news.
+    /// Reports to the tables of a store, and wakes the task that takes events. Returns whether
+    /// anything changed.
     fn tell_store(
         &self,
         kind: &Arc<Kind>,
@@ -431,7 +450,8 @@ impl Stores {
         is_news
     }
 
-    /// As [`Stores::tell_store`], but wakes nobody: [`Stores::wake`] has to follow.
+    /// Does what [`Stores::tell_store`] does but wakes no task: the caller has to call
+    /// [`Stores::wake`].
     fn note(
         &self,
         kind: &Arc<Kind>,
@@ -472,7 +492,7 @@ impl Stores {
         self.wake();
     }
 
-    /// Has what waits taken.
+    /// Wakes the task that takes events.
     fn wake(&self) {
         self.0.arrived.notify_one();
     }

@@ -1,7 +1,8 @@
-//! Fields that must be absent, of the objects of one kind: who says so, and which of them have come back.
+//! Fields that must be absent from the objects of one kind: the field managers that demand this,
+//! and the check whether such a field has come back.
 //!
-//! What must be absent is in nobody's fields, so what is kept of an object cannot tell whether it is there. This looks at the
-//! object while it is still whole.
+//! No processor asks for a field that must be absent, so the kept part of an object cannot tell
+//! whether the field is there. The check is made on the object while it is still whole.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,17 +10,19 @@ use parking_lot::RwLock;
 
 use crate::{json::Json, path::Path};
 
-/// The field managers on whose behalf something must be absent.
+/// The field managers for which an object has a field that must be absent.
 pub(super) type Managers = Arc<[Box<str>]>;
 
-/// What must be absent, by namespace, name and field manager. Clones are handles of the same.
+/// The paths that must be absent, by namespace, name and field manager. Clones are handles of the
+/// same map.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Absences(Arc<RwLock<ByNamespace>>);
 
 type ByNamespace = HashMap<Box<str>, HashMap<Box<str>, Vec<(Box<str>, Arc<[Path]>)>>>;
 
 impl Absences {
-    /// A manager wants these fields of an object to be absent, and no others; of none, it wants nothing.
+    /// Sets the fields that a manager wants to be absent from an object, in place of its former
+    /// ones; with no fields, the manager is forgotten.
     pub(super) fn set(&self, (namespace, name): (&str, &str), manager: &str, paths: &[Path]) {
         if paths.is_empty() && self.0.read().is_empty() {
             return;
@@ -39,7 +42,8 @@ impl Absences {
         }
     }
 
-    /// The managers that find something on a whole object that must be absent; none where all is well.
+    /// Returns the managers for which a whole object has a field that must be absent; `None` if
+    /// there are none.
     pub(super) fn broken<'a>(
         &self,
         (namespace, name): (&str, &str),

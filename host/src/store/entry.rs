@@ -1,4 +1,5 @@
-//! One object as it is kept: compact JSON, cut down to what is asked for, and what indexes need of the rest.
+//! The entry of one object in a store: compact JSON, cut down to the requested fields, and the
+//! terms that indexes need of the rest.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -19,55 +20,56 @@ mod layout;
 
 use layout::{FINALIZERS, Layout, NAME, NAMESPACE, UID};
 
-/// What is kept of the objects of a kind.
+/// The parts that are kept of the objects of a kind.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The fields.
+    /// The fields that are kept.
     pub fields: Fields,
-    /// The paths that are indexed, with their half of a term.
+    /// The indexed paths, each with its half of a term.
     pub(super) matching: Vec<(Path, u64)>,
 }
 
-/// The keys of an object's labels, hashed and sorted. Many objects share one.
+/// The keys of an object's labels, hashed and sorted. Many objects share one set.
 pub(super) type LabelKeys = Arc<Box<[u64]>>;
 
-/// One object as it is kept. Immutable.
+/// An object as it is stored. Immutable.
 ///
-/// The JSON holds `status` first, and `metadata` last with `generation` and `resourceVersion` at its very end, so that what
-/// counts as a change is one piece of it and two versions are compared without parsing them.
+/// The JSON holds `status` first, and `metadata` last with `generation` and `resourceVersion` at
+/// its very end. So the fields that count as a change are one piece of the JSON, and two versions
+/// are compared without parsing them.
 #[derive(Debug)]
 pub struct Entry {
-    /// Terms (labels in the order of `label_keys`, then those of `matching`, sorted), texts that the JSON holds only in
-    /// an escaped form, then the JSON.
+    /// Terms (labels in the order of `label_keys`, then those of `matching`, sorted), texts that
+    /// the JSON holds only in an escaped form, then the JSON.
     data: Box<[u8]>,
     own: Digests,
-    /// On whose behalf something must be absent that it has.
+    /// The field managers for which the object has a field that must be absent, if any.
     broken: Option<Managers>,
     label_keys: LabelKeys,
     shape: Arc<Shape>,
-    /// The resource version as a number; 0 where it is none.
+    /// The resource version as a number; 0 if it is not a number.
     revision: u64,
-    /// Ends of pieces of the JSON, counted from its start.
+    /// Ends of pieces of the JSON, counted from the start of the JSON.
     status_end: u32,
     counted_end: u32,
-    /// Counted from the start of the data.
+    /// Places in `data`, counted from its start.
     starts: [u32; 4],
     lengths: [u32; 4],
     terms: u16,
-    /// Length of the texts between terms and JSON.
+    /// The length of the texts between terms and JSON.
     texts: u16,
     version_length: u16,
 }
 
-/// An object, or a part of it, as JSON in the same order as that of an entry.
+/// An object, or a part of it, as JSON in the order that an [`Entry`] has.
 #[derive(Clone, Debug)]
 pub struct Rendered {
-    /// The JSON.
+    /// The JSON text.
     pub json: String,
     counted_end: usize,
 }
 
-/// Why a value is not kept.
+/// The reason why an object is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NotKept {
     #[error("it has no `metadata.name`")]
@@ -87,7 +89,7 @@ impl Shape {
         Arc::new(Self { fields, matching: matching.collect() })
     }
 
-    /// Whether it can be told what an object holds at a path.
+    /// Returns whether the kept parts of an object tell its values at a path.
     pub(crate) fn can_match(&self, path: &Path) -> bool {
         self.fields.covers(path) || self.indexes(path_key(path))
     }
@@ -97,7 +99,7 @@ impl Shape {
     }
 }
 
-/// A path's half of a term.
+/// Returns a path's half of a term.
 pub(super) fn path_key(path: &Path) -> u64 {
     hashed::key(Space::Path, &path.to_string())
 }
@@ -105,8 +107,8 @@ pub(super) fn path_key(path: &Path) -> u64 {
 // === impl Entry ===
 
 impl Entry {
-    /// What is kept of an object, which must be whole and with its `metadata.managedFields`; the sets of fields in these may have been
-    /// left as text.
+    /// Builds the entry of an object. The object must be whole, with its `metadata.managedFields`;
+    /// the sets of fields in these may have been left as text.
     pub(super) fn new<'a, J: Json<'a>>(
         object: J,
         named: &Named<'a, J>,
@@ -142,23 +144,24 @@ impl Entry {
         Ok(entry)
     }
 
-    /// An object, whole, that is in no store; none of what has no name.
+    /// Builds the entry of a whole object that is in no store; `None` if the object has no name or
+    /// is too large.
     pub(crate) fn alone(object: &Value) -> Option<Self> {
         let shape = Shape::new(Fields::whole(), []);
         Self::new(object, &Named::of(object), &shape, &mut Interned::default()).ok()
     }
 
-    /// Its JSON, with all fields that some processor asks for.
+    /// Returns the JSON, with all fields that some processor asks for.
     pub fn json(&self) -> &str {
         text(self.data.get(self.json_at()..))
     }
 
-    /// Its JSON, to be given away.
+    /// Returns a copy of the JSON, to be given away.
     pub(crate) fn rendered(&self) -> Rendered {
         Rendered { json: self.json().to_owned(), counted_end: self.counted_end as usize }
     }
 
-    /// The same with a path indexed too, which the fields cover.
+    /// Returns the entry with the paths of `shape` indexed; the kept fields must cover these paths.
     pub(super) fn with_shape(&self, shape: &Arc<Shape>) -> Result<Self, NotKept> {
         let object = self.value();
         let labels = self.label_terms().map(|(_, term)| term);
@@ -181,13 +184,13 @@ impl Entry {
         })
     }
 
-    /// Its JSON, parsed.
+    /// Parses the JSON.
     pub fn value(&self) -> Value {
         serde_json::from_slice(self.data.get(self.json_at()..).unwrap_or_default())
             .unwrap_or_default()
     }
 
-    /// The piece of its JSON that counts as a change where everything kept of it is read.
+    /// Returns the piece of the JSON that counts as a change for a reader of all kept fields.
     pub fn counted(&self, extent: Extent) -> &[u8] {
         let (from, to) = match extent {
             Extent::Shown => (0, self.data.len()),
@@ -199,22 +202,22 @@ impl Entry {
         self.data.get(self.json_at() + from..to).unwrap_or_default()
     }
 
-    /// Its namespace; none of a cluster-scoped object.
+    /// Returns the namespace; `None` for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         Some(self.part(NAMESPACE)).filter(|namespace| !namespace.is_empty())
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.part(NAME)
     }
 
-    /// Its uid.
+    /// Returns the uid, if any.
     pub fn uid(&self) -> Option<&str> {
         Some(self.part(UID)).filter(|uid| !uid.is_empty())
     }
 
-    /// What it is called by, as an object of this kind in the home cluster.
+    /// Returns the reference to the object, as one of this kind in the home cluster.
     pub(crate) fn reference(&self, kind: &Kind) -> ObjectRef {
         ObjectRef {
             cluster: String::new(),
@@ -224,9 +227,10 @@ impl Entry {
         }
     }
 
-    /// What one of its annotations says.
+    /// Returns the value of an annotation, if the object has it.
     pub(crate) fn annotation(&self, name: &str) -> Option<String> {
-        // Few objects have any one annotation: it is cheaper to look for the name than to parse all of them.
+        // Few objects have any one annotation: a search for the name is cheaper than parsing each
+        // object.
         if !self.json().contains(name) {
             return None;
         }
@@ -235,13 +239,13 @@ impl Entry {
         held.as_str().map(str::to_owned)
     }
 
-    /// Its finalizers.
+    /// Returns the finalizers, as far as they are kept.
     pub(crate) fn finalizers(&self) -> Vec<String> {
-        // They are written as a list of texts; of what is none, nothing is known.
+        // Finalizers are stored as a JSON list of texts; anything else reads as no finalizers.
         serde_json::from_slice(self.bytes_of(FINALIZERS)).unwrap_or_default()
     }
 
-    /// Its resource version.
+    /// Returns the resource version.
     pub fn resource_version(&self) -> &str {
         let length = usize::from(self.version_length);
         // `"}}` follows.
@@ -249,37 +253,37 @@ impl Entry {
         text(self.data.get(end.saturating_sub(length)..end))
     }
 
-    /// The digests of what `mortise/` managers own of it.
+    /// Returns the digests of the fields that `mortise/` managers own.
     pub fn own(&self) -> &Digests {
         &self.own
     }
 
-    /// The same, holding what must be absent on behalf of these.
+    /// Returns the entry with the field managers for which it has a field that must be absent.
     pub(super) fn breaking(self, managers: Option<Managers>) -> Self {
         Self { broken: managers, ..self }
     }
 
-    /// Whether it has something that must be absent on behalf of a field manager.
+    /// Returns whether the object has a field that must be absent according to `manager`.
     pub fn breaks_absence_of(&self, manager: &str) -> bool {
         self.broken.iter().flat_map(|managers| managers.iter()).any(|held| **held == *manager)
     }
 
-    /// What is kept of it.
+    /// Returns the shape with which the entry was built.
     pub fn shape(&self) -> &Arc<Shape> {
         &self.shape
     }
 
-    /// Whether its labels are selected.
+    /// Returns whether a selector selects the object's labels.
     pub fn matches_labels(&self, selector: &LabelSelector) -> bool {
         HashedSelector::new(selector).matches(|key| self.label_term(key))
     }
 
-    /// Its resource version as a number; 0 where it is none.
+    /// Returns the resource version as a number; 0 if it is not a number.
     pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// The term of the label with this key.
+    /// Returns the term of the label with this key, if any.
     pub(super) fn label_term(&self, key: u64) -> Option<u64> {
         let at = self.label_keys.binary_search(&key).ok()?;
         self.terms().nth(at)
@@ -293,18 +297,18 @@ impl Entry {
         self.terms().skip(self.label_keys.len())
     }
 
-    /// Roughly what it takes in memory, without what is shared.
+    /// Returns roughly how many bytes the entry takes in memory, without the parts that it shares.
     pub(crate) fn bytes(&self) -> usize {
         let own =
             self.own.iter().map(|own| size_of_val(own) + own.manager.len() + own.subresource.len());
         size_of::<Self>() + 2 * size_of::<usize>() + self.data.len() + own.sum::<usize>()
     }
 
-    /// Roughly what it would take with these fields alone.
+    /// Returns roughly how many bytes the entry would take with only these fields.
     pub(super) fn bytes_with(&self, fields: &Fields) -> usize {
         let object = self.value();
         let part = fields.select(&object, Extent::Shown);
-        // What is an object in JSON can be written as such.
+        // A part of an object that was parsed from JSON can always be written as JSON.
         let json = serde_json::to_vec(&part).map_or(self.json_bytes(), |json| json.len());
         self.bytes() - self.json_bytes() + json
     }
@@ -313,25 +317,26 @@ impl Entry {
         self.data.len() - self.json_at()
     }
 
-    /// Its namespace, empty of a cluster-scoped one, and its name.
+    /// Returns the namespace (empty for a cluster-scoped object) and the name.
     pub(super) fn place(&self) -> (&str, &str) {
         (self.part(NAMESPACE), self.part(NAME))
     }
 
-    /// Whether this is its name.
+    /// Returns whether the object has this name.
     pub(crate) fn is_called(&self, name: &str) -> bool {
         self.bytes_of(NAME) == name.as_bytes()
     }
 
-    /// Whether this is its namespace; empty: none.
+    /// Returns whether the object has this namespace; empty: whether it is cluster-scoped.
     pub(crate) fn is_within(&self, namespace: &str) -> bool {
         self.bytes_of(NAMESPACE) == namespace.as_bytes()
     }
 
-    /// The order of lists: by namespace and name.
+    /// Compares the object's place with another in the order of lists: by namespace, then by name.
     pub(super) fn order(&self, namespace: &str, name: &str) -> Ordering {
         let (namespace, name) = (namespace.as_bytes(), name.as_bytes());
-        // As bytes: the order of texts is that of their bytes, and what is compared so often is not checked each time.
+        // Compares bytes: texts sort as their bytes do, and checking UTF-8 for each comparison
+        // would be wasted.
         self.bytes_of(NAMESPACE).cmp(namespace).then_with(|| self.bytes_of(NAME).cmp(name))
     }
 
@@ -364,10 +369,10 @@ impl Entry {
 // === impl Rendered ===
 
 impl Rendered {
-    /// A part of an object.
+    /// Renders a part of an object.
     pub(crate) fn of(object: &Part<'_>) -> Self {
         let mut layout = Layout::default();
-        // What is too large to be kept is not there to be rendered.
+        // Fails only for an object that is too large, and such an object is not stored.
         let _written: Option<()> = layout.write(object);
         Self {
             json: String::from_utf8(layout.data).unwrap_or_default(),
@@ -375,13 +380,13 @@ impl Rendered {
         }
     }
 
-    /// The piece that counts as a change.
+    /// Returns the piece of the JSON that counts as a change.
     pub fn counted(&self) -> &str {
         self.json.get(..self.counted_end).unwrap_or_default()
     }
 }
 
-/// The data are made of strings, so this gives them back.
+/// Returns bytes of the data, which were written from strings, as a string.
 fn text(bytes: Option<&[u8]>) -> &str {
     bytes.and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What happens in the stores, as the triggers are told it.
+//! Events of the stores, as the triggers receive them.
 
 use std::sync::Arc;
 
@@ -8,66 +8,67 @@ use super::Entry;
 use crate::contract::Kind;
 use crate::queue::Key;
 
-/// A store's identity, never used twice.
+/// The identity of a store, never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StoreId(pub(super) u64);
 
-/// Something that may concern runs that have ended or are under way.
+/// A change that may affect runs that have ended or are in progress.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// An object changed.
     Object(Change),
-    /// A change that a watch had shown was a write of ours.
+    /// A change that a watch had already shown turned out to be a write by this host.
     Claimed(Claim),
-    /// The cluster serves a kind that it did not serve, or of which that was not known.
+    /// The cluster serves a kind that it did not serve before, or of which that was not known.
     Known(Arc<Kind>),
-    /// The cluster serves a kind no longer; its objects are forgotten.
+    /// The cluster no longer serves a kind; its objects are dropped.
     Unknown(Arc<Kind>),
-    /// More of a kind can be read than before: its first list has ended, or one with more fields.
+    /// More of a kind can be read than before: its first list has ended, or a list with more
+    /// fields.
     Complete(Arc<Kind>),
-    /// A store is no more; what it held is read from another one, if any.
+    /// A store was closed; its objects are read from another store, if any.
     Closed(Arc<Kind>, StoreId),
 }
 
 /// A change of one object in one store.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Its number; later changes have higher ones.
+    /// The number of the change; later changes have higher numbers.
     pub sequence: u64,
-    /// The store.
+    /// The store in which the object changed.
     pub store: StoreId,
-    /// The object's kind.
+    /// The kind of the object.
     pub kind: Arc<Kind>,
-    /// The object before.
+    /// The object before the change; `None` if there was none.
     pub old: Option<Arc<Entry>>,
-    /// The object now.
+    /// The object after the change; `None` if it is gone.
     pub new: Option<Arc<Entry>>,
-    /// How it came.
+    /// The source of the change.
     pub source: Source,
 }
 
-/// How a change came to be known.
+/// The way in which a change became known.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// From a watch.
+    /// Reported by a watch.
     Watch,
-    /// As the answer to a write of ours.
+    /// Returned by the API server as the answer to a write by this host.
     Write {
         /// The key whose run wrote.
         by: Key,
-        /// What it sent; none for a deletion.
+        /// The object that was sent; `None` for a deletion.
         sent: Option<Arc<Value>>,
     },
 }
 
-/// A write of ours whose answer came when a watch had shown already what it did.
+/// A write by this host whose answer arrived after a watch had already shown its effect.
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub(super) store: StoreId,
     pub(super) kind: Arc<Kind>,
     pub(super) namespace: Box<str>,
     pub(super) name: Box<str>,
-    /// The resource version that it led to; none where the object is gone by it.
+    /// The resource version that the write led to; `None` if the object is gone.
     pub(super) version: Option<Box<str>>,
     pub(super) source: Source,
 }
@@ -75,12 +76,13 @@ pub struct Claim {
 // === impl Claim ===
 
 impl Claim {
-    /// Whether a key's run wrote it.
+    /// Returns whether a run of `key` made the write.
     pub(crate) fn is_by(&self, key: &Key) -> bool {
         matches!(&self.source, Source::Write { by, .. } if by == key)
     }
 
-    /// A change that a watch showed, as what it is if it is this one.
+    /// Returns a change that a watch showed, with this write as its source, if this write caused
+    /// the change.
     pub(crate) fn own(&self, change: &Change) -> Option<Change> {
         let entry = change.new.as_ref().or(change.old.as_ref())?;
         let version = change.new.as_ref().map(|entry| entry.resource_version());

@@ -1,4 +1,4 @@
-//! The hand that fills a store: what a watch saw goes in here.
+//! The feed of a store: a watch reports here what it saw.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,29 +12,30 @@ use super::table::{Difference, Table};
 use super::{OfKind, Scope, Source, StoreId, Stores, Wanted};
 use crate::json::Json;
 
-/// How much a store grows, in bytes, before somebody is told: little beside what a processor may make the host hold.
+/// The growth of a store, in bytes, after which it is reported: little compared with the memory
+/// that a processor may use up.
 const GROWTH: usize = 1 << 20;
 
-/// One kind within one scope.
+/// The store of one kind within one scope.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) id: StoreId,
     pub(super) scope: Arc<Scope>,
-    /// Locked for a few lines; before the events, where both are.
+    /// Locked for a few lines only, and before the events where both are locked.
     pub(super) tables: Mutex<Tables>,
-    /// Roughly how many bytes the objects in it take.
+    /// Roughly how many bytes the objects take.
     pub(super) held: AtomicUsize,
-    /// The same when somebody was last told that it had grown.
+    /// The value of `held` when growth was last reported.
     told: AtomicUsize,
 }
 
-/// What is served, and what will be.
+/// The table that is served, and the one that will replace it.
 #[derive(Debug)]
 pub(super) struct Tables {
     pub(super) served: Fed,
     /// The number of the last change.
     pub(super) sequence: u64,
-    /// With more in it, while it is being listed.
+    /// A table with more fields, while it is being listed.
     pub(super) next: Option<Fed>,
 }
 
@@ -43,13 +44,13 @@ pub(super) struct Tables {
 pub(super) struct Fed {
     pub(super) table: Table,
     pub(super) wanted: Wanted,
-    /// Which table of its store it is.
+    /// The number of the table within its store.
     number: u64,
-    /// Cancelled when nobody needs the table any more.
+    /// Cancelled when the table is no longer needed.
     over: CancellationToken,
 }
 
-/// Fills one table of a store, until it is over. Clones are the same.
+/// Fills one table of a store until the table is no longer needed. Clones fill the same table.
 #[derive(Clone, Debug)]
 pub struct Feed {
     stores: Stores,
@@ -60,7 +61,7 @@ pub struct Feed {
     over: CancellationToken,
 }
 
-/// What changed for readers, and whether more can be read than before.
+/// The changes that readers see, and whether more can be read than before.
 pub(super) type Told = Result<(Vec<Difference>, bool), NotKept>;
 
 // === impl Store ===
@@ -83,10 +84,11 @@ impl Store {
 // === impl Tables ===
 
 impl Tables {
-    /// Makes sure that what is wanted will be served. Says whether a new table must be filled for that.
+    /// Makes sure that `wanted` will be served. Returns whether a new table must be filled for
+    /// that.
     pub(super) fn widen(&mut self, wanted: &Wanted) -> bool {
         if self.newest().covers(wanted) {
-            // Within what is kept, what is declared to be looked for needs an index and no list.
+            // Paths within the kept fields need an index, but no new list.
             self.newest_mut().table.index_paths(&wanted.matching);
             return false;
         }
@@ -100,7 +102,8 @@ impl Tables {
         true
     }
 
-    /// Holds no more than what is wanted, if that is what is served: what is being listed beyond it is dropped. Says whether it is so.
+    /// Drops the table that is being listed if the served one covers `wanted`. Returns whether it
+    /// was dropped.
     pub(super) fn narrow(&mut self, wanted: &Wanted) -> bool {
         if self.next.is_none() || !self.served.covers(wanted) {
             return false;
@@ -111,7 +114,7 @@ impl Tables {
         true
     }
 
-    /// Roughly how many bytes the objects take.
+    /// Returns roughly how many bytes the objects of both tables take.
     pub(super) fn held(&self) -> usize {
         let next = self.next.as_ref().map_or(0, |next| next.table.current().held());
         self.served.table.current().held() + next
@@ -125,20 +128,20 @@ impl Tables {
         self.next.as_mut().unwrap_or(&mut self.served)
     }
 
-    /// Tells every table; readers see what becomes of the one that is served.
+    /// Applies a change to both tables. Returns the differences in the served table.
     pub(super) fn tell(
         &mut self,
         what: impl Fn(&mut Table) -> Result<Vec<Difference>, NotKept>,
     ) -> Told {
         let differences = what(&mut self.served.table)?;
         if let Some(next) = &mut self.next {
-            // What it cannot keep it says when its own watch shows it.
+            // If the next table cannot keep the object, its own watch reports that.
             let _ = what(&mut next.table);
         }
         Ok((differences, false))
     }
 
-    /// Tells one table. One that is over is told nothing.
+    /// Applies a change to one table, unless the table is no longer needed.
     fn tell_one(&mut self, number: u64, what: impl FnOnce(&mut Table) -> Told) -> Told {
         let is_it = |fed: &Fed| fed.number == number && !fed.over.is_cancelled();
         if is_it(&self.served) {
@@ -150,7 +153,8 @@ impl Tables {
         Ok((Vec::new(), false))
     }
 
-    /// Has the next table take over if it is complete, and no older than the present one.
+    /// Replaces the served table with the next one if that is complete and takes no object back to
+    /// an older version.
     pub(super) fn exchange(&mut self) -> (Vec<Difference>, bool) {
         let can_follow = |next: &mut Fed| next.table.can_follow(&self.served.table);
         let Some(mut next) = self.next.take_if(can_follow) else { return (Vec::new(), false) };
@@ -160,7 +164,7 @@ impl Tables {
         (differences, true)
     }
 
-    /// Forgets all objects, without a word: the kind is gone.
+    /// Drops all objects without reporting changes, because the kind is not served any more.
     pub(super) fn clear(&mut self) {
         self.served.table.clear();
         if let Some(next) = &mut self.next {
@@ -172,7 +176,7 @@ impl Tables {
         self.next.is_none() && self.served.table.current().is_complete()
     }
 
-    /// Ends the feeds.
+    /// Ends the feeds of both tables.
     pub(super) fn close(&self) {
         self.served.over.cancel();
         if let Some(next) = &self.next {
@@ -197,7 +201,7 @@ impl Fed {
 // === impl Feed ===
 
 impl Feed {
-    /// Of the newest table of a store.
+    /// Creates a feed for the newest table of a store.
     pub(super) fn new(stores: &Stores, kind: &Arc<OfKind>, store: &Arc<Store>) -> Self {
         let tables = store.tables.lock();
         let newest = tables.newest();
@@ -211,32 +215,33 @@ impl Feed {
         }
     }
 
-    /// Whether metadata is all that it needs of the objects.
+    /// Returns whether a watch of metadata is enough to fill the table.
     pub fn is_metadata_only(&self) -> bool {
         self.metadata_only
     }
 
-    /// Waits until nobody needs it any more: another has taken its place, or its store was closed.
+    /// Waits until the feed is no longer needed: another table has replaced its table, or the store
+    /// was closed.
     pub fn over(&self) -> WaitForCancellationFuture<'_> {
         self.over.cancelled()
     }
 
-    /// A list of all objects begins. Readers see what was there before until its end.
+    /// Begins a list of all objects. Readers still see the former objects until the list ends.
     pub fn begin_list(&self) {
         self.tell(|table| {
             table.begin_list();
             Ok((Vec::new(), false))
         });
-        // A list that broke off has left items behind.
+        // An aborted list has left items about which no task was woken.
         self.stores.wake();
     }
 
-    /// An object of the list. Nobody is woken for it: the next one follows, and the end of the list.
+    /// Stores an object of the list. Wakes no task: the next item or the end of the list follows.
     pub fn list_item<'a>(&self, object: impl Json<'a>) {
         self.note(|table| Ok((table.list_item(object)?.into_iter().collect(), false)));
     }
 
-    /// The list is at its end: what was not in it is gone.
+    /// Ends the list: objects that were not in it are removed.
     pub fn end_list(&self) {
         self.stores.set_known(&self.kind.kind);
         self.kind.state.lock().unavailable = None;
@@ -244,21 +249,24 @@ impl Feed {
         self.stores.wake();
     }
 
-    /// An object was made or changed, says the watch; whole, with `metadata.managedFields`.
+    /// Stores an object that the watch reports as added or modified; the object must be whole, with
+    /// `metadata.managedFields`.
     pub fn upsert<'a>(&self, object: impl Json<'a>) {
         self.tell(|table| Ok((table.upsert(object)?, false)));
     }
 
-    /// An object was deleted or left the scope, says the watch; its last state.
+    /// Removes an object that the watch reports as deleted or as having left the scope, given its
+    /// last state.
     pub fn delete<'a>(&self, object: impl Json<'a>) {
         self.tell(|table| Ok((table.delete(object), false)));
     }
 
-    /// Returns whether the store takes a good deal more memory than when this last returned true.
+    /// Returns whether the store takes at least `GROWTH` bytes more than when this last returned
+    /// true.
     pub fn has_grown(&self) -> bool {
         let held = self.store.held.load(Ordering::Relaxed);
         let told = self.store.told.load(Ordering::Relaxed);
-        // What it has given back meanwhile counts anew.
+        // After memory was given back, growth is measured from the lower value.
         let is_news = held < told || held >= told + GROWTH;
         if is_news {
             self.store.told.store(held, Ordering::Relaxed);
@@ -274,7 +282,7 @@ impl Feed {
         self.stores.moved();
     }
 
-    /// Tells the table, and wakes nobody. Whether that was news.
+    /// Applies a change to the table and wakes no task. Returns whether anything changed.
     fn note(&self, what: impl FnOnce(&mut Table) -> Told) -> bool {
         let (number, kind) = (self.number, &self.kind.kind);
         self.stores.note(kind, &self.store, &Source::Watch, |tables| tables.tell_one(number, what))

@@ -1,7 +1,9 @@
-//! Labels and values as 64-bit terms: what indexes hold and selections are compared by, so that no text is kept for them.
+//! Labels and values as 64-bit terms: indexes hold terms and selections compare them, so that no
+//! text is stored for either.
 //!
-//! The seed is drawn once per process. Two texts of one key that give one term would have to be found without knowing it:
-//! with a million different terms of a kind the odds are one in thirty million.
+//! The seed is drawn once per process. Two texts of one key with the same term would have to be
+//! found without knowing the seed: with a million different terms of a kind the odds are one in
+//! thirty million.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
@@ -12,7 +14,7 @@ use crate::labels::{LabelSelector, Test};
 
 static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one("mortise"));
 
-/// What a term is of.
+/// The kind of text that a term is made of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Space {
     /// A label's key.
@@ -23,12 +25,12 @@ pub(crate) enum Space {
     Place = 3,
 }
 
-/// The first half of a term: of a label's key, or a path.
+/// Returns the first half of a term, made of a label's key or of a path.
 pub(crate) fn key(space: Space, text: &str) -> u64 {
     xxh3_64_with_seed(text.as_bytes(), SEED.wrapping_add(space as u64))
 }
 
-/// A term: a key with a value.
+/// Returns the term of a key with a value.
 pub(crate) fn term(key: u64, value: &str) -> u64 {
     xxh3_64_with_seed(value.as_bytes(), key)
 }
@@ -45,7 +47,7 @@ enum HashedTest {
     NotIn(Box<[u64]>),
 }
 
-/// The term of an object's namespace (empty where it has none) and name.
+/// Returns the term of an object's namespace (empty if it has none) and name.
 pub(crate) fn place(namespace: &str, name: &str) -> u64 {
     term(key(Space::Place, namespace), name)
 }
@@ -70,7 +72,7 @@ impl HashedSelector {
         Self(requirements.collect())
     }
 
-    /// Whether the labels, given as the term of each key, are selected.
+    /// Returns whether the selector selects the labels, given as a function from key to term.
     pub(crate) fn matches(&self, label: impl Fn(u64) -> Option<u64>) -> bool {
         self.0.iter().all(|(key, test)| match (test, label(*key)) {
             (HashedTest::Exists, label) => label.is_some(),
@@ -80,7 +82,7 @@ impl HashedSelector {
         })
     }
 
-    /// The labels of which one value is required: key and term.
+    /// Returns the labels for which one value is required: key and term.
     pub(crate) fn equalities(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().filter_map(|(key, test)| match test {
             HashedTest::In(terms) => {

@@ -1,27 +1,27 @@
-//! What entries of one table have in common, so that each is kept and read once.
+//! Parts that the entries of one table share, so that each part is stored and parsed once.
 
 use std::{collections::HashSet, sync::Arc};
 
 use super::entry::LabelKeys;
 use crate::own_fields::FieldSets;
 
-/// So many sets of label keys are worth a look for those that nobody holds any more.
+/// The smallest number of label key sets above which unused sets are searched for.
 const LEAST_BOUND: usize = 64;
 
-/// Bytes that most entries take.
+/// The initial size of the buffer, in bytes: most entries fit.
 const ROOM: usize = 2048;
 
-/// More bytes than most entries take.
+/// The largest buffer that is kept for reuse, in bytes: more than most entries take.
 const MOST_ROOM: usize = 16 << 10;
 
-/// What entries of one table have in common.
+/// Parts that the entries of one table share.
 #[derive(Debug)]
 pub(super) struct Interned {
     label_keys: HashSet<LabelKeys>,
-    /// How many sets of label keys make it worth looking for those that nobody holds any more.
+    /// The number of label key sets above which unused sets are searched for.
     bound: usize,
     pub(super) field_sets: FieldSets,
-    /// Where entries are written before it is known how long they are.
+    /// The buffer in which entries are written while their length is not yet known.
     room: Vec<u8>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Interned {
 }
 
 impl Interned {
-    /// The same label keys for all who have these.
+    /// Returns the shared copy of a set of label keys.
     pub(super) fn label_keys(&mut self, keys: Vec<u64>) -> LabelKeys {
         let keys = keys.into_boxed_slice();
         if let Some(held) = self.label_keys.get(&keys) {
@@ -50,22 +50,22 @@ impl Interned {
         keys
     }
 
-    /// Empty room to write an entry in. Given back, it is used again.
+    /// Returns an empty buffer to write an entry in, to be given back with [`Interned::take_back`].
     pub(super) fn room(&mut self) -> Vec<u8> {
         let mut room = std::mem::take(&mut self.room);
         room.reserve(ROOM);
         room
     }
 
-    /// Takes room back that is not needed any more.
+    /// Takes a buffer back for reuse.
     pub(super) fn take_back(&mut self, mut room: Vec<u8>) {
         room.clear();
-        // That of a large object is not held for all the small ones.
+        // The buffer of a large object is not kept for the small ones.
         room.shrink_to(MOST_ROOM);
         self.room = room;
     }
 
-    /// Forgets label keys that no entry has any more.
+    /// Drops label key sets that no entry uses any more.
     pub(super) fn drop_label_keys(&mut self) {
         if self.label_keys.len() > self.bound {
             self.label_keys.retain(|keys| Arc::strong_count(keys) > 1);

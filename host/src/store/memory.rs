@@ -1,18 +1,18 @@
-//! How much the stores keep.
+//! The memory that the stores use.
 
 use std::{iter::Sum, ops::Add, sync::Arc};
 
 use super::{OfKind, Snapshot, Stores, feed::Store};
 use crate::contract::Kind;
 
-/// How much is kept.
+/// The memory that objects of stores use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// How many objects.
+    /// The number of objects.
     pub objects: usize,
-    /// Bytes: the sum of their JSON.
+    /// The bytes of the objects' JSON.
     pub json: usize,
-    /// Bytes that they take with all that is kept of them, estimated.
+    /// The estimated bytes of all that is kept of the objects, with indexes.
     pub total: usize,
 }
 
@@ -39,12 +39,13 @@ impl Sum for Memory {
 // === memory of stores ===
 
 impl Stores {
-    /// How much is kept of all kinds.
+    /// Returns the memory used for all kinds.
     pub fn memory(&self) -> Memory {
         self.memory_by_kind().into_iter().map(|(_, memory)| memory).sum()
     }
 
-    /// How much is kept of each kind that is watched. An object that is in several scopes counts in each.
+    /// Returns the memory used for each watched kind. An object in several scopes counts in each of
+    /// them.
     pub fn memory_by_kind(&self) -> Vec<(Arc<Kind>, Memory)> {
         let kinds: Vec<Arc<OfKind>> = self.0.kinds.read().values().cloned().collect();
         let watched = kinds.iter().filter(|of_kind| !of_kind.stores.read().is_empty());

@@ -1,18 +1,18 @@
-//! What the metadata of an object say of which one it is, found in one go.
+//! The metadata that identifies an object, read in one pass.
 
 use super::hashed::{self, Space};
 use crate::json::Json;
 
-/// What tells an object and its version from others, and its labels.
+/// The metadata that identifies an object and its version, and the object's labels.
 #[derive(Debug)]
 pub(super) struct Named<'a, J> {
-    /// Empty where it has none.
+    /// Empty if the object has none.
     pub(super) namespace: &'a str,
-    /// Empty where it has none.
+    /// Empty if the object has none.
     pub(super) name: &'a str,
-    /// Empty where it has none.
+    /// Empty if the object has none.
     pub(super) uid: &'a str,
-    /// Its resource version; empty where it has none.
+    /// The resource version; empty if the object has none.
     pub(super) version: &'a str,
     labels: Option<J>,
 }
@@ -36,17 +36,17 @@ impl<'a, J: Json<'a>> Named<'a, J> {
         named
     }
 
-    /// Namespace and name.
+    /// Returns namespace and name.
     pub(super) fn place(&self) -> (&'a str, &'a str) {
         (self.namespace, self.name)
     }
 
-    /// The resource version as a number; 0 where it is none.
+    /// Returns the resource version as a number; 0 if it is not a number.
     pub(super) fn revision(&self) -> u64 {
         self.version.parse().unwrap_or_default()
     }
 
-    /// Key and term of each label.
+    /// Returns key and term of each label.
     pub(super) fn label_terms(&self) -> impl Iterator<Item = (u64, u64)> {
         self.labels.into_iter().flat_map(Json::entries).filter_map(|(key, value)| {
             let key = hashed::key(Space::Label, key);

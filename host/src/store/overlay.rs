@@ -1,14 +1,15 @@
-//! What an object would be with a manifest laid over it, and whether two versions of an object differ in substance.
+//! Lays a manifest over an object, and compares two versions of an object in substance.
 
 use serde_json::Value;
 
 use crate::path::{Extent, Fields};
 
-/// Keys by which the elements of a list are told apart, where its schema is not known.
+/// Keys that identify the elements of a list whose schema is not known.
 const IDENTITIES: [&str; 5] = ["name", "type", "key", "uid", "port"];
 
-/// The object with the fields of a manifest laid over it: what is null is gone, maps are merged, elements of lists too where they can be told apart
-/// by a key that all of them have; other lists and values are replaced.
+/// Returns the object with the fields of a manifest laid over it. Null removes a field, and maps
+/// are merged. The elements of lists are merged too if all of them have a key that identifies them;
+/// other lists and values are replaced.
 pub fn lay_over(live: Option<&Value>, sent: &Value) -> Value {
     let Some(live) = live else { return sent.clone() };
     match (live, sent) {
@@ -46,7 +47,8 @@ fn lay_list(live: &[Value], sent: &[Value]) -> Value {
     Value::Array(kept.chain(added).collect())
 }
 
-/// Whether two versions of an object differ in more than status, `resourceVersion`, `generation` and `managedFields`.
+/// Returns whether two versions of an object differ in more than status, `resourceVersion`,
+/// `generation` and `managedFields`.
 pub fn differs(old: &Value, new: &Value) -> bool {
     Fields::whole().differ(Some(old), Some(new), Extent::WithoutStatus)
 }

@@ -1,4 +1,4 @@
-//! A selection, ready to be compared with what is kept.
+//! A selection in the form in which it is compared with stored objects.
 
 use serde_json::Value;
 
@@ -9,10 +9,10 @@ use crate::contract::Selection;
 use crate::labels::LabelSelector;
 use crate::path::Path;
 
-/// Which objects of a kind: a selection without its kind and fields.
+/// The criteria of a selection, without its kind and fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
-    /// None: all namespaces. Empty: none, of cluster-scoped objects.
+    /// The namespace; `None` for all namespaces, empty for cluster-scoped objects.
     pub(crate) namespace: Option<Box<str>>,
     pub(crate) name: Option<Box<str>>,
     pub(super) selector: LabelSelector,
@@ -33,7 +33,7 @@ struct Condition {
 // === impl Query ===
 
 impl Query {
-    /// Reads a selection; the message says what does not parse.
+    /// Parses a selection; the error message says which part does not parse.
     pub fn new(selection: &Selection) -> Result<Self, String> {
         let selector =
             LabelSelector::parse(&selection.labels).map_err(|invalid| invalid.to_string())?;
@@ -59,12 +59,13 @@ impl Query {
         })
     }
 
-    /// One object.
+    /// Creates a query for one object.
     pub fn object(namespace: Option<&str>, name: &str) -> Self {
         Self::within(Some(namespace.unwrap_or_default()), Some(name))
     }
 
-    /// All that is there, or what has this name.
+    /// Creates a query for all objects of a namespace (`None`: of all namespaces), or for the one
+    /// of this name.
     pub(crate) fn within(namespace: Option<&str>, name: Option<&str>) -> Self {
         Self {
             namespace: namespace.map(Into::into),
@@ -75,20 +76,21 @@ impl Query {
         }
     }
 
-    /// Of the selected objects, the one with this name.
+    /// Returns the query narrowed to the object with this namespace and name.
     pub(crate) fn narrowed(&self, namespace: Option<&str>, name: &str) -> Self {
         let (namespace, name) = (Some(namespace.unwrap_or_default().into()), Some(name.into()));
         Self { namespace, name, ..self.clone() }
     }
 
-    /// The same place, whatever is there.
+    /// Returns the query for the same namespace and name, without its labels and paths.
     pub(crate) fn anywhere(&self) -> Self {
         let selector = LabelSelector::default();
         let (labels, matching) = (HashedSelector::new(&selector), Box::default());
         Self { selector, labels, matching, ..self.clone() }
     }
 
-    /// Whether an object is selected. A path that is not indexed is looked up in the object's JSON.
+    /// Returns whether an object is selected. A path that is not indexed is looked up in the
+    /// object's JSON.
     pub fn matches(&self, entry: &Entry) -> bool {
         self.name.as_deref().is_none_or(|name| entry.is_called(name))
             && self.namespace.as_deref().is_none_or(|namespace| entry.is_within(namespace))
@@ -96,8 +98,8 @@ impl Query {
             && self.holds_all(entry)
     }
 
-    /// Whether an object would be selected with a manifest laid over it. Of the elements of a list that the manifest replaces,
-    /// the former ones count too.
+    /// Returns whether an object would be selected with a manifest laid over it. At each path the
+    /// former values count too, also those of list elements that the manifest replaces.
     pub(crate) fn would_match(&self, old: Option<&Entry>, sent: &Value) -> bool {
         let named = Named::of(sent);
         let (namespace, name) = named.place();
@@ -114,17 +116,17 @@ impl Query {
             && self.matching.iter().all(holds)
     }
 
-    /// What the labels must be.
+    /// Returns the label selector.
     pub(crate) fn labels(&self) -> &LabelSelector {
         &self.selector
     }
 
-    /// The paths and texts that must be held.
+    /// Returns the paths, each with the text that objects must hold there.
     pub(crate) fn matching(&self) -> impl Iterator<Item = (&Path, &str)> {
         self.matching.iter().map(|condition| (&condition.path, &*condition.value))
     }
 
-    /// Terms of which each selected object has all: with the key under which they are indexed.
+    /// Returns terms that each selected object has, with the key under which they are indexed.
     pub(crate) fn terms(&self) -> impl Iterator<Item = (u64, u64)> {
         self.matching
             .iter()
@@ -132,12 +134,12 @@ impl Query {
             .chain(self.labels.equalities())
     }
 
-    /// Whether this is a path's half of a term (else a label's).
+    /// Returns whether a key is a path's half of a term (rather than a label's).
     pub(super) fn is_of_path(&self, key: u64) -> bool {
         self.matching.iter().any(|condition| condition.key == key)
     }
 
-    /// The term of its name, where it has one.
+    /// Returns the key and term of the name, if the query has one.
     pub(super) fn name_term(&self) -> Option<(u64, u64)> {
         let key = hashed::key(Space::Place, "name");
         self.name.as_deref().map(|name| (key, hashed::term(key, name)))

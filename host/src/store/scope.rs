@@ -1,4 +1,4 @@
-//! Which part of a kind is watched, and what of its objects is kept.
+//! The part of a kind that is watched, and the parts of its objects that are kept.
 
 use std::collections::BTreeSet;
 
@@ -12,30 +12,30 @@ use crate::path::{Fields, Path, Segment};
 /// The part of a kind that one watch sees.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
-    /// None: all namespaces.
+    /// The namespace; `None` for all namespaces.
     pub namespace: Option<String>,
-    /// None: every name.
+    /// The name; `None` for all names.
     pub name: Option<String>,
-    /// A label selector; empty: all. One that does not parse holds nothing.
+    /// A label selector; an empty one selects all objects, one that does not parse selects none.
     pub labels: String,
 }
 
-/// What is kept of the objects of a kind.
+/// The parts of the objects of a kind that are to be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The fields.
+    /// The fields to be kept.
     pub fields: Fields,
     /// The paths to be indexed.
     pub matching: BTreeSet<Path>,
-    /// Whether it is written, so that digests of what is ours are needed: then the watch must bring whole objects, whatever
-    /// is kept of them.
+    /// True if the kind is written, so that digests of our own fields are needed. The watch must
+    /// then deliver whole objects, whatever is kept of them.
     pub written: bool,
 }
 
 // === impl Scope ===
 
 impl Scope {
-    /// Whether an object lies within.
+    /// Returns whether an object is in the scope.
     pub fn holds(&self, object: &Value) -> bool {
         let (namespace, name) = Named::of(object).place();
         self.namespace.as_deref().is_none_or(|wanted| wanted == namespace)
@@ -45,7 +45,7 @@ impl Scope {
                     .is_ok_and(|selector| selector.matches_object(object)))
     }
 
-    /// Whether all that a selection can find lies within.
+    /// Returns whether all objects that a query can find are in the scope.
     pub fn covers(&self, query: &Query) -> bool {
         let covers = |mine: &Option<String>, theirs: Option<&str>| {
             mine.is_none() || mine.as_deref() == theirs
@@ -57,7 +57,7 @@ impl Scope {
                     .is_ok_and(|selector| selector.covers(&query.selector)))
     }
 
-    /// Whether all of another scope lies within.
+    /// Returns whether all objects of another scope are in this one.
     pub fn covers_scope(&self, other: &Self) -> bool {
         let covers =
             |mine: &Option<String>, theirs: &Option<String>| mine.is_none() || mine == theirs;
@@ -74,7 +74,7 @@ impl Scope {
 // === impl Wanted ===
 
 impl Wanted {
-    /// What either wants.
+    /// Returns everything that either of the two wants.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Wanted {
         }
     }
 
-    /// Whether a watch of nothing but metadata brings all that is kept.
+    /// Returns whether a watch of metadata alone delivers all that is kept.
     pub fn is_metadata_only(&self) -> bool {
         let is_metadata = |path: &Path| matches!(path.segments().first(), Some(Segment::Key(key)) if **key == *"metadata");
         let bare = Fields::metadata_only();

@@ -1,4 +1,5 @@
-//! What is known of one kind within one scope at one moment. Immutable where it is read; copies cost nothing.
+//! The objects of one kind within one scope at one moment. Immutable for readers; clones cost
+//! nothing.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -15,45 +16,46 @@ use super::sorted::Sorted;
 use crate::contract::Kind;
 use crate::path::{Fields, Path};
 
-/// Terms are compared by how many objects have them up to this number, then the first one is taken.
+/// The number of objects up to which terms are compared; of terms with more, the first is used.
 const WORTH_COUNTING: usize = 64;
 
-/// So few objects are looked at sooner than counted once more.
+/// The number of objects that are checked one by one rather than counting another term.
 const FEW: usize = 2;
 
-/// How many label keys of a kind are indexed at most; selectors with others look at all objects.
+/// The most label keys of a kind that are indexed; selectors with other keys check all objects.
 const MOST_INDEXED: usize = 256;
 
-/// So many times an entry is looked at to know what all of them would take with other fields: within a tenth in most cases, and at
-/// most 64 MiB of JSON are parsed for it.
+/// The number of samples for the estimate of a snapshot's size with other fields: within a tenth in
+/// most cases, and at most 64 MiB of JSON are parsed for it.
 const SAMPLED: usize = 64;
 
-/// What an entry takes beside its own bytes: its places in the list and in indexes.
+/// The bytes that an entry takes beside its own: its places in the list and in indexes.
 const PLACES: usize = 64;
 
 /// The objects of one kind within one scope at one moment.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     rows: Sorted<Arc<Entry>>,
-    /// By term, then in the order of the rows. Empty until the first list has ended: then it is made in one go.
+    /// Sorted by term, then in the order of `rows`. Empty until the first list has ended, and built
+    /// then in one go.
     index: Sorted<Posting>,
     /// The label keys (and the key of names) that are indexed besides the shape's paths.
     indexed: Arc<BTreeSet<u64>>,
-    /// What was looked for and is not indexed yet.
+    /// The keys and paths that readers looked for and that are not indexed yet.
     looked_for: Arc<Mutex<LookedFor>>,
-    /// What every entry holds at least.
+    /// The parts that every entry holds at least.
     pub(super) shape: Arc<Shape>,
-    /// Whether the first list has ended.
+    /// True if the first list has ended.
     pub(super) complete: bool,
-    /// The number of the last change that is in it.
+    /// The number of the last change in this snapshot.
     sequence: u64,
-    /// The newest resource version that its table had been shown.
+    /// The newest resource version that was reported to the table.
     revision: u64,
-    /// Bytes that the entries take, with their places in lists and indexes; estimated.
+    /// The estimated bytes of the entries, with their places in lists and indexes.
     held: usize,
 }
 
-/// What readers have looked for.
+/// The keys and paths that readers have looked for.
 #[derive(Debug, Default)]
 struct LookedFor {
     /// Label keys, and the key of names.
@@ -94,49 +96,52 @@ impl Snapshot {
         }
     }
 
-    /// A copy, with the number of the last change and the newest version that was shown.
+    /// Returns a copy with the number of the last change and the newest reported version.
     pub(super) fn at(&self, sequence: u64, revision: u64) -> Self {
         Self { sequence, revision, ..self.clone() }
     }
 
-    /// The newest resource version that lists, the watch or a write of ours had shown; 0 where these are no numbers.
+    /// Returns the newest resource version that lists, the watch or a write by this host have
+    /// shown; 0 if versions are not numbers.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// The number of the last change that is in it.
+    /// Returns the number of the last change in this snapshot.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Whether all objects are in it.
+    /// Returns whether the first list has ended, so that all objects are in the snapshot.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// What every entry holds at least.
+    /// Returns the parts that every entry holds at least.
     pub fn shape(&self) -> &Arc<Shape> {
         &self.shape
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is no object.
+    /// Returns whether there are no objects.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// One object; the namespace of a cluster-scoped one is empty.
+    /// Returns one object, if it exists; the namespace of a cluster-scoped object is empty.
     pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Entry>> {
         self.rows.get(|entry| entry.order(namespace, name))
     }
 
-    /// The selected objects, ordered by namespace and name, from the first one after a place. The cost follows the number of
-    /// objects that have the rarest of the wanted texts and labels; a label that was never asked for is indexed from the
-    /// next snapshot on.
+    /// Returns the selected objects, ordered by namespace and name, from the first one after a
+    /// place.
+    ///
+    /// The cost follows the number of objects that have the rarest of the wanted texts and labels;
+    /// a label that was not asked for before is indexed from the next snapshot on.
     pub fn select<'a>(
         &'a self,
         query: &'a Query,
@@ -157,7 +162,7 @@ impl Snapshot {
         if let (Some(namespace), Some(name)) = (namespace, query.name.as_deref()) {
             return Box::new(self.get(namespace, name).into_iter().filter(is_after));
         }
-        // Of the namespace's first object and the place to go on from, the later one.
+        // The later of the namespace's first object and the place to continue from.
         let first = after
             .into_iter()
             .chain(namespace.map(|namespace| (namespace, "")))
@@ -176,7 +181,8 @@ impl Snapshot {
         )
     }
 
-    /// Of the wanted terms that are indexed, the objects from a place on with the one that the fewest of these have.
+    /// Returns the objects from a place on that have the rarest of the query's indexed terms, if
+    /// any is indexed.
     fn rarest<'a>(
         &'a self,
         query: &Query,
@@ -209,7 +215,7 @@ impl Snapshot {
             if rarest.0.is_none() || found < rarest.1 {
                 rarest = (Some(entries), found);
             }
-            // To look for a rarer one would take longer than to look at these.
+            // Looking for a rarer term would take longer than checking these objects.
             if rarest.1 <= FEW {
                 break;
             }
@@ -217,13 +223,13 @@ impl Snapshot {
         rarest.0
     }
 
-    /// A term that every object which the query selects has, now and later.
+    /// Returns a term that every object selected by the query has, now and later, if any.
     pub(crate) fn anchor(&self, query: &Query) -> Option<u64> {
         let is_kept = |key: &u64| self.shape.indexes(*key) || !query.is_of_path(*key);
         query.terms().find(|(key, _)| is_kept(key)).map(|(_, term)| term)
     }
 
-    /// The same objects, each as it is given back.
+    /// Replaces each entry with the one that `again` returns, built with the new shape.
     pub(super) fn reshape(
         &mut self,
         shape: &Arc<Shape>,
@@ -240,13 +246,14 @@ impl Snapshot {
         &self.rows
     }
 
-    /// Roughly how many bytes its entries take; known without looking at them.
+    /// Returns roughly how many bytes the entries take, without visiting them.
     pub(super) fn held(&self) -> usize {
         self.held
     }
 
-    /// Roughly how many bytes they would take with these fields alone. It is taken from some of them, each as likely as it is large,
-    /// so that nobody can choose which.
+    /// Returns roughly how many bytes the entries would take with only these fields. The estimate
+    /// samples entries at random, each in proportion to its size, so that the samples cannot be
+    /// chosen from outside.
     pub(super) fn held_with(&self, fields: &Fields) -> usize {
         if self.held == 0 || fields.covers_all(&self.shape.fields) {
             return self.held;
@@ -269,7 +276,8 @@ impl Snapshot {
         self.rows.bytes() + self.index.bytes()
     }
 
-    /// All objects are in it from now on. Whether that is news.
+    /// Marks the snapshot as complete and builds its index. Returns whether it was incomplete
+    /// before.
     pub(super) fn complete(&mut self) -> bool {
         let is_news = !std::mem::replace(&mut self.complete, true);
         if is_news {
@@ -308,7 +316,8 @@ impl Snapshot {
         Some(held)
     }
 
-    /// Indexes the labels that a reader has looked for; says which paths one has looked for.
+    /// Indexes the label keys that readers have looked for. Returns the paths that they have looked
+    /// for.
     pub(super) fn index_what_was_looked_for(&mut self) -> BTreeSet<Path> {
         let looked_for = std::mem::take(&mut *self.looked_for.lock());
         let keys = looked_for.keys.into_iter().filter(|key| !self.indexed.contains(key));
@@ -329,7 +338,8 @@ impl Snapshot {
 // === impl KindSnapshot ===
 
 impl KindSnapshot {
-    /// The store that holds all of a selection; one that is complete, and has the fields, before others.
+    /// Returns the store that covers a query, if any; a complete one that has the fields is
+    /// preferred.
     pub(crate) fn covering(
         &self,
         query: &Query,
@@ -340,7 +350,7 @@ impl KindSnapshot {
             let has_fields = fields.is_none_or(|fields| snapshot.shape().fields.covers_all(fields));
             (snapshot.is_complete(), has_fields)
         };
-        // Of one, nothing is compared.
+        // With one store, `max_by` calls no comparison, so no fields are compared.
         let best = covering.max_by(|(.., one), (.., other)| rank(one).cmp(&rank(other)));
         best.map(|(id, _, snapshot)| (*id, snapshot))
     }
@@ -352,14 +362,14 @@ fn held_by(entry: &Arc<Entry>) -> usize {
 
 // === postings ===
 
-/// Postings in their order. Those of one term come in the order of their rows, and stay so.
+/// Sorts postings. The sort is stable: postings of one term stay in the order of their rows.
 fn ordered(postings: impl Iterator<Item = Posting>) -> Sorted<Posting> {
     let mut all: Vec<Posting> = postings.collect();
     all.sort_by_key(|posting| posting.term);
     Sorted::of(all)
 }
 
-/// An entry under each of the terms by which it is found.
+/// Returns an entry's postings: one for each term by which it is found.
 fn postings(entry: &Arc<Entry>, indexed: &BTreeSet<u64>) -> Vec<Posting> {
     postings_of(entry, entry.matching_terms().chain(asked_terms(entry, indexed))).collect()
 }
@@ -371,13 +381,13 @@ fn postings_of(
     terms.map(|term| Posting { term, entry: Arc::clone(entry) })
 }
 
-/// The terms of an entry's labels that are indexed, and of its name if names are.
+/// Returns the terms of an entry's indexed labels, and of its name if names are indexed.
 fn asked_terms(entry: &Entry, indexed: &BTreeSet<u64>) -> impl Iterator<Item = u64> {
     let labels = entry.label_terms().filter(|(key, _)| indexed.contains(key));
     labels.map(|(_, term)| term).chain(name_term(entry, indexed))
 }
 
-/// The term of an entry's name, where names are indexed.
+/// Returns the term of an entry's name, if names are indexed.
 fn name_term(entry: &Entry, indexed: &BTreeSet<u64>) -> Option<u64> {
     if indexed.is_empty() {
         return None;

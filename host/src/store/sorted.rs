@@ -1,13 +1,14 @@
-//! A sorted set whose copies cost nothing and share what did not change.
+//! A sorted set whose clones cost nothing and share all that did not change.
 //!
-//! Three levels: the set, groups of chunks, chunks of items. A change copies one chunk, one group's list and the set's list,
-//! and those only where a copy of the set still holds them. No item is kept beside the chunks (as the separators of a tree
-//! would), so nothing that was replaced or removed stays in memory; chunks filled in order are full.
+//! The set has three levels: the set, groups of chunks, and chunks of items. A change copies one
+//! chunk, one group's list and the set's list, and those only if a clone of the set still holds
+//! them. No item is kept beside the chunks (as the separators of a tree would be), so no replaced
+//! or removed item stays in memory. Chunks that are filled in order are full.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Items per chunk: what a change copies.
+/// Items per chunk: the number of items that a change copies.
 const CHUNK: usize = 64;
 /// Chunks per group.
 const GROUP: usize = 64;
@@ -23,7 +24,7 @@ pub(super) struct Sorted<T> {
     len: usize,
 }
 
-/// Where an item is, or would be.
+/// The place of an item, or the place where it would be.
 #[derive(Clone, Copy, Default)]
 struct Place {
     group: usize,
@@ -54,7 +55,7 @@ impl<T: Clone> Sorted<T> {
         self.len == 0
     }
 
-    /// Of items that are in order and differ.
+    /// Creates a set of items that are sorted and distinct.
     pub(super) fn of(items: impl IntoIterator<Item = T>) -> Self {
         let mut groups: Vec<Vec<Chunk<T>>> = Vec::new();
         let (mut items, mut len) = (items.into_iter(), 0);
@@ -72,13 +73,14 @@ impl<T: Clone> Sorted<T> {
         Self { groups: Arc::new(groups.into_iter().map(Arc::new).collect()), len }
     }
 
-    /// The item that the order calls equal. The order says how an item stands to what is looked for.
+    /// Returns the item for which `order` returns `Equal`. `order` compares an item with the wanted
+    /// one.
     pub(super) fn get(&self, order: impl Fn(&T) -> Ordering) -> Option<&T> {
         let place = self.place(&order);
         self.at(place).filter(|item| order(item).is_eq())
     }
 
-    /// All items from the first one that the order does not call less.
+    /// Returns all items from the first one for which `order` does not return `Less`.
     pub(super) fn from(&self, order: impl Fn(&T) -> Ordering) -> impl Iterator<Item = &T> + Clone {
         let place = self.place(&order);
         let mut group = self.groups.get(place.group..).unwrap_or_default().iter();
@@ -94,7 +96,7 @@ impl<T: Clone> Sorted<T> {
         self.groups.iter().flat_map(|group| group.iter()).flat_map(|chunk| chunk.iter())
     }
 
-    /// Puts an item in its place; gives back the equal one that was there.
+    /// Inserts an item; returns the equal item that it replaced, if any.
     pub(super) fn insert(&mut self, item: T, order: impl Fn(&T) -> Ordering) -> Option<T> {
         let mut place = self.place(&order);
         if self.at(place).is_some_and(|held| order(held).is_eq()) {
@@ -102,7 +104,7 @@ impl<T: Clone> Sorted<T> {
             return Some(std::mem::replace(held, item));
         }
         self.len += 1;
-        // Past the end of all: the last chunk takes it.
+        // Past the last item, the last chunk takes the new one.
         let is_last = place.group == self.groups.len();
         if is_last {
             place = self.end();
@@ -126,7 +128,7 @@ impl<T: Clone> Sorted<T> {
         None
     }
 
-    /// Takes out the item that the order calls equal.
+    /// Removes and returns the item for which `order` returns `Equal`.
     pub(super) fn remove(&mut self, order: impl Fn(&T) -> Ordering) -> Option<T> {
         let place = self.place(&order);
         self.at(place).filter(|item| order(item).is_eq())?;
@@ -144,7 +146,7 @@ impl<T: Clone> Sorted<T> {
         Some(item)
     }
 
-    /// How many bytes its lists take, without what the items point to.
+    /// Returns how many bytes the set's lists take, without the data that items point to.
     pub(super) fn bytes(&self) -> usize {
         let list = size_of::<Vec<T>>() + 2 * size_of::<usize>();
         let chunk =
@@ -161,10 +163,11 @@ impl<T: Clone> Sorted<T> {
         Some(Arc::make_mut(Arc::make_mut(group).get_mut(place.chunk)?))
     }
 
-    /// The first item that is not less; past the end, a group that does not exist.
+    /// Returns the place of the first item that is not less; past the end, a group that does not
+    /// exist.
     fn place(&self, order: &impl Fn(&T) -> Ordering) -> Place {
         let ends_before = |chunk: &Chunk<T>| chunk.last().is_some_and(|last| order(last).is_lt());
-        // What comes in order goes to the end, without a search.
+        // Items that come in order go to the end, without a search.
         if self.groups.last().and_then(|group| group.last()).is_none_or(ends_before) {
             return Place { group: self.groups.len(), ..Place::default() };
         }
@@ -178,7 +181,7 @@ impl<T: Clone> Sorted<T> {
         Place { group, chunk, item }
     }
 
-    /// The place after the last item, in the last chunk.
+    /// Returns the place after the last item, in the last chunk.
     fn end(&self) -> Place {
         let group = self.groups.len().saturating_sub(1);
         let chunks = self.groups.get(group).map_or(0, |group| group.len());
@@ -186,8 +189,8 @@ impl<T: Clone> Sorted<T> {
     }
 }
 
-/// Splits a list that has grown too long: in the middle, or, where it grows at its end, before the last one, so that what is
-/// filled in order is full.
+/// Splits a list that has grown longer than `most`: in the middle, or, if it grows at its end,
+/// before its last item, so that lists filled in order are full.
 fn split<T>(list: &mut Vec<T>, most: usize, grows_at_end: bool) -> Option<Vec<T>> {
     let keep = if grows_at_end { most } else { most / 2 };
     (list.len() > most).then(|| {

@@ -1,7 +1,8 @@
-//! The objects of one kind within one scope: what the store knows, and the rules by which it learns.
+//! The objects of one kind within one scope, and the rules by which reports change them.
 //!
-//! *Guarantees.* An object is never replaced by an older version of itself. A late event does not bring a deleted object
-//! back. When a list ends, what is not in it is gone, unless it is newer than the list.
+//! *Guarantees.* An object is never replaced by an older version of itself. A late event does not
+//! bring a deleted object back. When a list ends, objects that are not in it are removed, unless
+//! they are newer than the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,26 +20,27 @@ use super::tombstones::Tombstones;
 use crate::json::Json;
 use crate::path::{Fields, Path};
 
-/// How many paths of a kind are indexed at most because somebody looked for them.
+/// The most paths of a kind that are indexed because readers looked for them.
 const MOST_PATHS: usize = 32;
 
 /// An object's namespace and name.
 type Place = (Box<str>, Box<str>);
 
-/// What changed: the object before and after.
+/// A change: the object before and after.
 pub(super) type Difference = (Option<Arc<Entry>>, Option<Arc<Entry>>);
 
 /// The objects of one kind within one scope.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// What readers see.
+    /// The objects that readers see.
     current: Snapshot,
     listing: Option<Listing>,
     tombstones: Tombstones,
-    /// How far lists and the watch have come: all that happened up to this version was seen.
+    /// The version that lists and the watch have reached: all changes up to it were seen.
     seen: u64,
-    /// Own writes that neither a list nor the watch has shown yet: if the watch shows a later version of anything, the object
-    /// was deleted before the list from which the watch goes on.
+    /// Our own writes, by version, that neither a list nor the watch has shown yet. If the watch
+    /// shows a later version of any object first, the written object was deleted before the list
+    /// from which the watch continues.
     unconfirmed: BTreeMap<u64, Place>,
     absences: Absences,
     interned: Interned,
@@ -47,9 +49,9 @@ pub(super) struct Table {
 /// A list that is running.
 #[derive(Debug)]
 struct Listing {
-    /// The places in it, hashed; sorted at its end.
+    /// The places in the list, hashed; sorted when the list ends.
     seen: Vec<u64>,
-    /// The newest version in it; the list is no older.
+    /// The newest version in the list; the list itself is no older.
     newest: u64,
 }
 
@@ -68,24 +70,25 @@ impl Table {
         }
     }
 
-    /// An empty table that holds more, to be listed anew and to take this one's place.
+    /// Creates an empty table with more fields and paths, to be listed and to replace this one.
     pub(super) fn successor(&self, fields: &Fields, matching: &BTreeSet<Path>) -> Self {
-        // What interests are found by stays indexed.
+        // Paths by which the triggers find dependencies stay indexed.
         let held = self.current.shape.matching.iter().map(|(path, _)| path.clone());
         let paths: BTreeSet<Path> = held.chain(matching.iter().cloned()).collect();
         let shape = Shape::new(self.current.shape.fields.union(fields), paths);
-        // Its list is asked for after this one has seen all that up to here.
+        // The list is requested later, so it holds everything up to this version.
         Self { seen: self.seen, ..Self::new(shape, self.absences.clone()) }
     }
 
-    /// Whether it holds all that is asked for, without a new list.
+    /// Returns whether the table holds all these fields and paths, without a new list.
     pub(super) fn covers(&self, fields: &Fields, matching: &BTreeSet<Path>) -> bool {
         let shape = &self.current.shape;
         shape.fields.covers_all(fields) && matching.iter().all(|path| shape.can_match(path))
     }
 
-    /// Whether a former table knows nothing that this one, once it has been listed, would go back behind. Where it does, an
-    /// event that is still to come changes that.
+    /// Returns whether this table can take over from `former`: its list has ended, and no object
+    /// would move back to an older version. If an object would, an event that is still to come
+    /// changes that.
     pub(super) fn can_follow(&self, former: &Self) -> bool {
         let is_known = |entry: &Arc<Entry>| {
             let (namespace, name) = entry.place();
@@ -102,7 +105,7 @@ impl Table {
             && !self.current.rows().iter().any(is_past)
     }
 
-    /// Takes the place of a former table; what changes by that.
+    /// Takes over from a former table. Returns the changes that readers see by that.
     pub(super) fn follow(&mut self, former: &Self) -> Vec<Difference> {
         let mut differences = Vec::new();
         for old in former.current.rows().iter() {
@@ -124,20 +127,20 @@ impl Table {
         differences
     }
 
-    /// What is known now, with the number of the last change.
+    /// Returns a snapshot of the objects, with the number of the last change.
     pub(super) fn snapshot(&mut self, sequence: u64) -> Snapshot {
         self.index_what_was_looked_for();
         let written = self.unconfirmed.last_key_value().map_or(0, |(revision, _)| *revision);
         self.current.at(sequence, self.seen.max(written))
     }
 
-    /// Indexes what readers have looked for.
+    /// Indexes the label keys and paths that readers have looked for.
     pub(super) fn index_what_was_looked_for(&mut self) {
         let paths = self.current.index_what_was_looked_for();
         self.index_paths(&paths);
     }
 
-    /// Indexes paths that are within the fields that are kept, without a new list.
+    /// Indexes paths that are within the kept fields, without a new list.
     pub(super) fn index_paths(&mut self, paths: &BTreeSet<Path>) {
         if paths.is_empty() {
             return;
@@ -163,7 +166,7 @@ impl Table {
         self.listing = Some(Listing { seen: Vec::new(), newest: 0 });
     }
 
-    /// An object of the running list.
+    /// Stores an object of the running list.
     pub(super) fn list_item<'a>(
         &mut self,
         object: impl Json<'a>,
@@ -181,7 +184,8 @@ impl Table {
         self.put(object, &named)
     }
 
-    /// Ends the running list: what was not in it is gone. Says what changed, and whether it was the first one.
+    /// Ends the running list: objects that were not in it are removed. Returns the changes, and
+    /// whether this was the first list.
     pub(super) fn end_list(&mut self) -> (Vec<Difference>, bool) {
         let Some(mut listing) = self.listing.take() else { return (Vec::new(), false) };
         listing.seen.sort_unstable();
@@ -192,7 +196,7 @@ impl Table {
         let missing = self.current.rows().iter().filter(is_missing);
         let mut gone = Vec::new();
         for entry in missing {
-            // A write that may be newer than the list stays open.
+            // A write that may be newer than the list stays unconfirmed.
             let revision = entry.revision();
             if revision <= listing.newest || !self.unconfirmed.contains_key(&revision) {
                 gone.push(boxed(entry.place()));
@@ -203,13 +207,13 @@ impl Table {
         let mut differences = Vec::new();
         for place in gone {
             self.confirm((&place.0, &place.1));
-            // Only of versions up to the list's is it certain that they are past.
+            // Only versions up to the list's are certain to be outdated.
             differences.extend(self.take(&place, listing.newest, None, now));
         }
         (differences, self.current.complete())
     }
 
-    /// An object as a watch shows it.
+    /// Stores an object that a watch reports.
     pub(super) fn upsert<'a>(&mut self, object: impl Json<'a>) -> Result<Vec<Difference>, NotKept> {
         let named = Named::of(object);
         self.confirm(named.place());
@@ -219,13 +223,13 @@ impl Table {
         Ok(differences)
     }
 
-    /// An object as a write of ours was answered.
+    /// Stores an object that the API server returned for a write by this host.
     pub(super) fn wrote(&mut self, object: &Value) -> Result<Option<Difference>, NotKept> {
         let named = Named::of(object);
         let ((namespace, name), revision) = (named.place(), named.revision());
         let is_past = revision != 0 && revision <= self.seen;
         if is_past && self.current.get(namespace, name).is_none() {
-            // The answer comes so late that the watch has shown the object's end before it.
+            // The answer is late: the watch has already shown that the object is gone.
             return Ok(None);
         }
         let put = self.put(object, &named)?;
@@ -238,7 +242,7 @@ impl Table {
         Ok(put)
     }
 
-    /// An object that a write of ours put out of the scope.
+    /// Removes an object that a write by this host moved out of the scope.
     pub(super) fn left(&mut self, object: &Value) -> Option<Difference> {
         let named = Named::of(object);
         let ((namespace, name), revision) = (named.place(), named.revision());
@@ -251,7 +255,7 @@ impl Table {
         self.take(&boxed(named.place()), last, None, Instant::now())
     }
 
-    /// The last state of an object that was deleted or left the scope.
+    /// Removes an object that was deleted or left the scope, given its last state.
     pub(super) fn delete<'a>(&mut self, object: impl Json<'a>) -> Vec<Difference> {
         let named = Named::of(object);
         let ((namespace, name), revision) = (named.place(), named.revision());
@@ -266,7 +270,7 @@ impl Table {
         differences
     }
 
-    /// An object that a deletion of ours took away, which the API server confirmed.
+    /// Removes an object after the API server has confirmed a deletion by this host.
     pub(super) fn deleted(
         &mut self,
         namespace: &str,
@@ -285,21 +289,21 @@ impl Table {
         self.take(&boxed((namespace, name)), last, uid, Instant::now())
     }
 
-    /// Forgets all objects, without a word: the kind is gone.
+    /// Drops all objects without reporting changes, because the kind is not served any more.
     pub(super) fn clear(&mut self) {
         self.current = Snapshot::new(Arc::clone(&self.current.shape));
         self.listing = None;
         self.unconfirmed.clear();
     }
 
-    /// What is known of an object is no longer open.
+    /// Removes an object's known version from the unconfirmed writes.
     fn confirm(&mut self, (namespace, name): (&str, &str)) {
         if let Some(held) = self.current.get(namespace, name) {
             self.unconfirmed.remove(&held.revision());
         }
     }
 
-    /// Keeps an object, unless what is known is newer.
+    /// Stores an object, unless the known version is newer.
     fn put<'a, J: Json<'a>>(
         &mut self,
         object: J,
@@ -330,13 +334,13 @@ impl Table {
                 && (revision != 0 || held.json() == entry.json())
         };
         if held.as_ref().is_some_and(is_same) {
-            // The same version, with more of it kept.
+            // The version is the same, but more of it is kept now.
             return Ok(None);
         }
         Ok(Some((held, Some(entry))))
     }
 
-    /// Takes an object out and leaves a tombstone for the versions up to this one.
+    /// Removes an object and leaves a tombstone for the versions up to `last`.
     fn take(
         &mut self,
         place: &Place,
@@ -349,7 +353,8 @@ impl Table {
         held.map(|held| (Some(held), None))
     }
 
-    /// The watch has come this far: it would have shown the versions before.
+    /// Records that the watch has reached a version. The watch would have shown earlier versions,
+    /// so objects whose unconfirmed writes it did not show are removed.
     fn passed(&mut self, revision: u64) -> Vec<Difference> {
         self.seen = self.seen.max(revision);
         let open = self.unconfirmed.split_off(&revision);
@@ -364,7 +369,7 @@ impl Table {
     }
 }
 
-/// Whether a version is known to be older; of versions that are no numbers, none is.
+/// Returns whether a version is known to be older; never true for a version that is not a number.
 fn is_older(revision: u64, than: u64) -> bool {
     revision != 0 && revision < than
 }

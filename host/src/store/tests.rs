@@ -42,7 +42,7 @@ fn selection() -> Selection {
     }
 }
 
-/// A store of everything, listed: empty.
+/// Opens a store of all objects, and ends an empty list.
 fn stores(wanted: &Wanted) -> Stores {
     let stores = Stores::new();
     assert!(stores.open(&kind(), &Scope::default(), wanted).is_some());
@@ -73,7 +73,7 @@ fn names(stores: &Stores, selection: &Selection) -> Vec<String> {
     stores.candidates(selection).unwrap().unwrap().into_iter().map(name).collect()
 }
 
-/// The changes since the last time, as text.
+/// Returns the changes since the last call, as text.
 fn changes(stores: &Stores) -> Vec<String> {
     let version = |entry: &Option<Arc<Entry>>| {
         entry.as_ref().map_or("-", |entry| entry.resource_version()).to_owned()
@@ -89,7 +89,7 @@ fn changes(stores: &Stores) -> Vec<String> {
     stores.take_events().into_iter().filter_map(change).collect()
 }
 
-/// What is told of an object that comes as a watch brings it, and as an answer to a write does.
+/// Feeds each object once as a watch delivers it and once as an answer to a write does.
 #[test]
 fn an_object_is_kept_alike_however_it_comes() {
     let manager = "mortise/default/p/a";
@@ -237,7 +237,7 @@ fn what_is_not_in_a_list_is_gone_at_its_end_unless_it_is_newer() {
     assert_eq!(names(&stores, &selection()), ["a/gone", "a/new", "a/newer", "a/stays"]);
     stores.feed(&kind(), &Scope::default()).unwrap().end_list();
     assert_eq!(names(&stores, &selection()), ["a/new", "a/newer", "a/stays"]);
-    // The watch shows `newer`, but not `new`: it was deleted before the list.
+    // The watch shows `newer`, but not `new`: `new` was deleted before the list.
     upsert(&stores, &thing("a", "newer", 10));
     assert_eq!(names(&stores, &selection()), ["a/newer", "a/stays"]);
 }
@@ -246,7 +246,7 @@ fn what_is_not_in_a_list_is_gone_at_its_end_unless_it_is_newer() {
 fn an_object_that_a_list_missed_by_being_older_comes_back_with_the_watch() {
     let stores = stores(&wanted(&[], &[]));
     upsert(&stores, &thing("a", "x", 10));
-    // Its newest object is older than `x`, so it cannot be told whether the list is.
+    // The newest object of the list is older than `x`, so the list may be older or newer than `x`.
     list(&stores, &Scope::default(), &[thing("a", "other", 8)]);
     assert_eq!(names(&stores, &selection()), ["a/other"]);
     upsert(&stores, &thing("a", "x", 10));
@@ -293,7 +293,7 @@ fn more_fields_are_read_only_when_all_objects_have_them() {
     stores.take_events();
     feed.begin_list();
     feed.list_item(&object);
-    // What happens meanwhile is seen by the former watch, and by the new one when it comes so far.
+    // The former watch sees changes made meanwhile; the new watch sees them when it gets that far.
     let [changed, other] = [thing("a", "x", 7), thing("a", "other", 8)];
     former.upsert(&changed);
     stores.wrote(&kind(), &other, &key(), &Arc::default());
@@ -335,7 +335,7 @@ fn what_a_wider_list_shows_first_is_a_change() {
     assert_eq!(names(&stores, &selection()), ["a/changed", "a/gone", "a/same"]);
     feed.end_list();
     assert_eq!(changes(&stores), ["5 9", "6 -", "- 8", "complete"]);
-    // What was deleted before does not come back.
+    // Objects that were deleted before do not come back.
     stores.wrote(&kind(), &thing("a", "gone", 6), &key(), &Arc::default());
     assert_eq!(names(&stores, &selection()), ["a/changed", "a/new", "a/same"]);
 }
@@ -360,7 +360,7 @@ fn what_is_deleted_while_a_wider_list_is_on_its_way_does_not_come_back() {
             feed.delete(&thing("a", "x", 16));
         }
         assert_eq!(changes(&stores), ["complete"], "listed: {is_listed}");
-        // The answer to a write of before the deletion, late.
+        // A late answer to a write that preceded the deletion.
         stores.wrote(&kind(), &thing("a", "x", 15), &key(), &Arc::default());
         assert_eq!(names(&stores, &selection()), [""; 0], "listed: {is_listed}");
     }
@@ -492,7 +492,7 @@ fn an_entry_knows_its_finalizers_where_they_are_kept() {
     let of = |fields: &[&str], object: &Value| {
         let stores = stores(&wanted(fields, &[]));
         upsert(&stores, object);
-        // The places of its names move when a path is indexed.
+        // The positions of the entry's names move when a path is indexed.
         let mut looked_for = selection();
         looked_for.matching = vec![("spec".into(), "x".into())];
         stores.candidates(&looked_for).unwrap();
@@ -507,7 +507,7 @@ fn an_entry_knows_its_finalizers_where_they_are_kept() {
     assert_eq!(of(&["metadata", "spec"], &none), (name, json!([])));
 }
 
-/// What a small API server did, and how far each watch has come.
+/// A small API server: its objects and the history of its changes.
 #[derive(Default)]
 struct Api {
     objects: BTreeMap<(String, String), Value>,
@@ -536,7 +536,7 @@ enum Step {
     },
     EndList(u8),
     Look(u8),
-    /// More is wanted of a scope: another watch begins, the former goes on until it is over.
+    /// Widens a scope: another watch begins, and the former one continues until it is over.
     Widen {
         scope: u8,
         field: u8,
@@ -557,13 +557,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One watch, as the store sees it.
+/// A watch, as the store sees it.
 struct Watching {
     scope: Scope,
     feed: Feed,
-    /// The next event of the history; none before the first list.
+    /// The next event of the history; `None` before the first list.
     position: Option<usize>,
-    /// The rest of a list, the last first.
+    /// The rest of a list, in reverse order.
     items: Option<Vec<Value>>,
 }
 
@@ -571,7 +571,7 @@ struct World {
     api: Api,
     stores: Stores,
     watches: Vec<Watching>,
-    /// What the events of the stores come to: the versions by store and place.
+    /// The state that the events add up to: versions by store and place.
     told: BTreeMap<(StoreId, String, String), String>,
 }
 
@@ -658,7 +658,7 @@ impl World {
         watching.items = None;
     }
 
-    /// What the stores tell of what changed.
+    /// Applies the events of the stores to `told`.
     fn hear(&mut self) {
         for event in self.stores.take_events() {
             let Event::Object(change) = event else { continue };
@@ -694,7 +694,7 @@ impl World {
             Step::Delete(name) => self.write(name, None),
             Step::Watch { scope, count } => (0..count).for_each(|_| self.watch(scope)),
             Step::Answer(at) => {
-                // Of any write, however long ago.
+                // Any write can be answered, however old.
                 let at = usize::from(at) % self.api.history.len().max(1);
                 if let Some((_, _, Some(new))) = self.api.history.get(at) {
                     self.stores.wrote(&kind(), new, &key(), &Arc::default());
@@ -719,14 +719,14 @@ impl World {
         }
     }
 
-    /// Lets the watches come to the end; the store must be as a list would be then.
+    /// Lets all watches catch up, so that the stores must equal a list.
     fn settle(&mut self) {
         for at in 0..u8::try_from(self.watches.len()).unwrap() {
             let watching = self.watching(at);
             if watching.items.is_some() || watching.position.is_none() {
                 self.relist(at);
             }
-            // A last write of something else: what the watch shows of it says how far it has come.
+            // A last write of another object: its event shows how far the watch has come.
             let object = with(thing("ns0", "8", 0), "metadata/labels", json!({"app": "1"}));
             self.write(8, Some(object));
             (0..=self.api.history.len()).for_each(|_| self.watch(at));
@@ -783,7 +783,7 @@ fn queries() -> Vec<Selection> {
     queries
 }
 
-/// What a selection means, said once more and simply.
+/// A second, simple implementation of selections.
 fn selects(selection: &Selection, object: &Value) -> bool {
     let is = |wanted: &Option<String>, key: &str| {
         wanted.as_ref().is_none_or(|wanted| object["metadata"][key] == **wanted)

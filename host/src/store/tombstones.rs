@@ -1,31 +1,33 @@
-//! What was deleted, remembered long enough that a late event cannot bring it back.
+//! Deleted objects, remembered long enough that a late event cannot bring them back.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// No answer to a write and no page of a list is later than this.
+/// The age at which tombstones expire: no answer to a write and no page of a list comes later than
+/// this.
 const AGE: Duration = Duration::from_mins(10);
-/// The oldest go first where more were deleted within `AGE`.
+/// The most tombstones; if more objects are deleted within `AGE`, the oldest tombstones go first.
 const MOST: usize = 20_000;
 
 /// An object's namespace and name.
 type Place = (Box<str>, Box<str>);
 
-/// Deleted objects.
+/// The tombstones of deleted objects.
 #[derive(Debug, Default)]
 pub(super) struct Tombstones {
     stones: HashMap<Place, Stone>,
-    /// In the order of their making; one whose time differs from its stone's is stale.
+    /// The places in the order of their deletion; a place whose time differs from its stone's is
+    /// stale.
     order: VecDeque<(Instant, Place)>,
 }
 
 #[derive(Debug)]
 struct Stone {
-    /// No version up to this one comes back.
+    /// The last version that must not come back; nor must any earlier one.
     revision: u64,
-    /// The object with this uid does not come back at all.
+    /// The uid of the deleted object, which does not come back in any version.
     uid: Option<Box<str>>,
     made: Instant,
 }
@@ -49,7 +51,7 @@ impl Tombstones {
         }
     }
 
-    /// Takes over what others remember of some places.
+    /// Takes over the tombstones of `others` for the places that `of` accepts.
     pub(super) fn inherit(&mut self, others: &Self, of: impl Fn(&str, &str) -> bool) {
         for (made, place) in &others.order {
             let stone = others.stones.get(place).filter(|stone| stone.made == *made);
@@ -59,7 +61,7 @@ impl Tombstones {
         }
     }
 
-    /// Whether this version of an object must not come back.
+    /// Returns whether this version of an object must not come back.
     pub(super) fn bar(
         &self,
         namespace: &str,

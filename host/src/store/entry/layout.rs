@@ -1,13 +1,13 @@
-//! How an entry's data are written: see [`Entry`](super::Entry).
+//! The layout of an entry's data: see [`Entry`](super::Entry).
 
 use super::Named;
 use crate::{json::Json, path::Part};
 
-/// What an entry finds in its data without parsing them: by these numbers in `starts` and `lengths`.
+/// Indexes into `starts` and `lengths`, by which an entry finds values in its data without parsing.
 pub(super) const NAMESPACE: usize = 0;
 pub(super) const NAME: usize = 1;
 pub(super) const UID: usize = 2;
-/// A list of texts.
+/// A JSON list of texts.
 pub(super) const FINALIZERS: usize = 3;
 
 /// Writes an entry's data.
@@ -25,7 +25,8 @@ pub(super) struct Layout {
 // === impl Layout ===
 
 impl Layout {
-    /// Begins with the terms of an object, and with what the JSON will hold in an escaped form only, in an empty room.
+    /// Writes the terms of an object into an empty buffer, then namespace, name and uid where the
+    /// JSON will hold them only in an escaped form.
     pub(super) fn new<'a, J: Json<'a>>(
         mut data: Vec<u8>,
         terms: &[u64],
@@ -53,12 +54,12 @@ impl Layout {
         }
     }
 
-    /// How long the JSON is by now.
+    /// Returns the length of the JSON so far.
     fn written(&self) -> Option<u32> {
         u32::try_from(self.data.len() - self.json_at).ok()
     }
 
-    /// Writes the JSON; none where it is too large.
+    /// Writes the JSON; `None` if the object is too large.
     pub(super) fn write<'a>(&mut self, object: &Part<'_, impl Json<'a>>) -> Option<()> {
         self.data.push(b'{');
         let find = |wanted: &str| {
@@ -110,7 +111,8 @@ impl Layout {
         serde_json::to_writer(&mut self.data, part).ok()
     }
 
-    /// Remembers where a name was just written, or a list of which `start` is the start.
+    /// Remembers where a name, namespace or uid was just written, or the list of finalizers that
+    /// begins at `start`.
     fn mark_place<'a>(&mut self, key: &str, part: &Part<'_, impl Json<'a>>, start: usize) {
         let which = match key {
             "namespace" => NAMESPACE,
