@@ -1,9 +1,11 @@
-//! Records of runs in the cache directory, so that the next start can leave out what it knows the result of.
+//! Run records on disk, in the cache directory, so that the next start can skip keys whose result
+//! is known.
 //!
-//! They lie in one file, to which frames are appended; it is written anew, beside its place, when it has become twice as long as it
-//! would have to be. A frame that is not whole is no frame: see [`frame`]. So a host can be killed at any moment, and what is lost or
-//! damaged costs a run of its key, nothing else. A file that another version of mortise or of this format has written is not read.
-//! Of two hosts with one directory, the second one keeps nothing.
+//! The records are in one file, to which frames are appended. The file is written anew, beside its
+//! place, when it has become twice as long as it would have to be. A frame that is not whole is
+//! ignored: see [`frame`]. So a host can be killed at any moment, and a lost or damaged record
+//! costs a run of its key, nothing else. A file that another version of mortise or of this format
+//! has written is not read. Of two hosts with one directory, the second one keeps no records.
 
 mod frame;
 #[cfg(test)]
@@ -32,64 +34,69 @@ pub(crate) use frame::record;
 
 const LOG: &str = "log";
 const LOCK: &str = "lock";
-/// A file of which nobody would want to wait for the end: 100,000 keys take a third of it.
+/// The longest file that is read, in bytes: a longer one would take too long. 100,000 keys take a
+/// third of it.
 const LONGEST: u64 = 1 << 30;
-/// How much longer than twice its least length a file may be.
+/// The bytes by which a file may exceed twice its least length.
 const SLACK: u64 = 1 << 20;
-/// So many frames are written before others have their turn: about a millisecond's work.
+/// The number of frames that are written before other tasks have their turn: about a millisecond's
+/// work.
 const AT_ONCE: usize = 64;
-/// What follows within this time is written together.
+/// The time within which changes are gathered to be written together.
 const GATHER: Duration = Duration::from_millis(50);
-/// When it is tried again to write where it was in vain.
+/// The time after which a failed write is tried again.
 const AGAIN: Duration = Duration::from_mins(1);
-/// Every key that there is has been looked at by then: what was read of others is of objects or processors that are gone.
+/// The time after which records of a former start are dropped if their keys were not looked at:
+/// every key that exists has been looked at by then, so the others are of objects or processors
+/// that are gone.
 const LOOKED_AT: Duration = Duration::from_hours(1);
 
-/// Why records are not kept.
+/// The reason why records are not kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another host does.
+    /// Another host keeps its records in the directory.
     #[error("another host keeps its records in `{0}`")]
     InUse(String),
 
-    /// The file that says so cannot be made or locked.
+    /// The lock file cannot be created or locked.
     #[error("cannot use `{path}`")]
     Unusable {
-        /// Of the directory.
+        /// The path of the directory.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// The file, while this host writes to it.
+/// The record file, while this host writes to it.
 #[derive(Debug)]
 pub(crate) struct Kept {
     dir: CacheDir,
-    /// None once nothing is written any more.
+    /// The lock on the directory; `None` after [`Kept::close`], when nothing is written any more.
     lock: Option<Lock>,
-    /// None: it has to be written anew.
+    /// The open file; `None` if the file has to be written anew.
     file: Option<File>,
     bytes: u64,
-    /// When it is written anew.
+    /// The length in bytes above which the file is written anew.
     bound: u64,
     is_told: bool,
 }
 
-/// The directory is one host's as long as this is there.
+/// The lock that reserves the directory for one host.
 ///
-/// It is let go of by itself, and not only by closing its file: a child that is just being made has the same file open until it is its
-/// own program.
+/// Dropping it unlocks the file explicitly rather than only closing it: a child process that is
+/// just being spawned has the same file open until it executes its own program.
 #[derive(Debug)]
 struct Lock(File);
 
-/// What was in the file.
+/// The content of the record file.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
-    /// By key, as [`record`] reads it: pieces of what was read, none of them a copy.
+    /// The records by key, in the form that [`record`] reads: slices of the file's bytes, none of
+    /// them a copy.
     pub(crate) records: foldhash::HashMap<Key, Bytes>,
-    /// How many frames were not whole.
+    /// The number of frames that were not whole.
     pub(crate) damaged: usize,
 }
 
@@ -97,7 +104,7 @@ pub(crate) struct Read {
 #[cfg(any(test, fuzzing))]
 pub(crate) const LEAST_FRAME: usize = 16;
 
-/// A file of one frame with this in it.
+/// Returns a file of one frame with this content.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn framed(rest: &[u8]) -> Vec<u8> {
     let mut file = HEADER.as_bytes().to_vec();
@@ -105,13 +112,13 @@ pub(crate) fn framed(rest: &[u8]) -> Vec<u8> {
     file
 }
 
-/// What stands in the frame of a record.
+/// Returns the content of a record's frame.
 #[cfg(test)]
 pub(crate) fn rest_of_frame(key: &Key, record: &crate::record::Record) -> Vec<u8> {
     [frame::bytes(key), frame::bytes(record)].concat()
 }
 
-/// Reads a file, and each record in it: how many are records, and how many frames were damaged.
+/// Reads a file and each record in it. Returns the number of valid records and of damaged frames.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn read_bytes(file: &Bytes) -> (usize, usize) {
     let Read { records, damaged } = frame::read(file);
@@ -122,11 +129,12 @@ pub(crate) fn read_bytes(file: &Bytes) -> (usize, usize) {
 // === impl Kept ===
 
 impl Kept {
-    /// Opens the directory, and reads what is there.
+    /// Opens the directory and reads the record file.
     ///
     /// # Errors
     ///
-    /// Another host uses it, or nothing can be written there. What cannot be read is told in the log, and is as if it were not there.
+    /// Fails if another host uses the directory, or if nothing can be written there. A file that
+    /// cannot be read is logged and treated as missing.
     pub(crate) fn open(dir: CacheDir) -> Result<(Self, Read), Error> {
         let lock = lock(&dir)?;
         sweep(&dir);
@@ -147,14 +155,15 @@ impl Kept {
         Ok((kept, read))
     }
 
-    /// Writes down what has changed, and leaves the directory to the next host.
+    /// Writes the changed records, and unlocks the directory for the next host.
     pub(crate) async fn close(&mut self, records: &Records) {
-        // What could not be written was said.
+        // A failure was logged by `write`.
         self.write(records).await;
         (self.file, self.lock) = (None, None);
     }
 
-    /// Writes down what has changed. What could not be written is said once, and is tried again with the next call.
+    /// Writes the changed records. Returns whether that succeeded; a failure is logged once, and
+    /// the next call tries again.
     pub(crate) async fn write(&mut self, records: &Records) -> bool {
         if self.lock.is_none() {
             return true;
@@ -170,7 +179,7 @@ impl Kept {
                 true
             }
             Err(error) => {
-                // Whatever is there now, the next try begins with a new file.
+                // The file may be in any state now, so the next try begins with a new one.
                 self.file = None;
                 if !std::mem::replace(&mut self.is_told, true) {
                     let path = self.dir.path().display();
@@ -198,7 +207,7 @@ impl Kept {
         }
     }
 
-    /// Puts a file with nothing but what counts into the place of the former one.
+    /// Replaces the file with one that holds only current records.
     async fn write_anew(&mut self, records: &Records) -> io::Result<()> {
         self.file = None;
         let all = records.take_all();
@@ -207,7 +216,7 @@ impl Kept {
                 debug!(records = all.len(), bytes, "the records of runs are written anew");
                 (self.file, self.bytes) = (Some(file), bytes);
                 self.bound = 2 * bytes + SLACK;
-                // What has changed meanwhile.
+                // Records may have changed meanwhile.
                 self.append(records).await
             }
             Err(error) => {
@@ -227,14 +236,14 @@ impl Kept {
             bytes += frames.len() as u64;
             tokio::task::yield_now().await;
         }
-        // The same file, by whatever name.
+        // The handle stays valid when `finish` renames the file.
         let file = new.file().try_clone()?;
         new.finish(LOG)?;
         Ok((file, bytes))
     }
 }
 
-/// Writes down what changes, as long as the host runs.
+/// Writes changed records to disk for as long as the host runs.
 pub(crate) async fn run(kept: Arc<tokio::sync::Mutex<Kept>>, records: Arc<Records>) {
     let looked_at = Instant::now() + LOOKED_AT;
     let mut looks = true;
@@ -253,7 +262,7 @@ pub(crate) async fn run(kept: Arc<tokio::sync::Mutex<Kept>>, records: Arc<Record
     }
 }
 
-/// Says to others that the directory is used.
+/// Locks the directory against other hosts.
 fn lock(dir: &CacheDir) -> Result<Lock, Error> {
     let path = || dir.path().display().to_string();
     let unusable = |source| Error::Unusable { path: path(), source };
@@ -272,13 +281,13 @@ fn lock(dir: &CacheDir) -> Result<Lock, Error> {
 impl Drop for Lock {
     fn drop(&mut self) {
         if let Err(error) = self.0.unlock() {
-            // Then it is let go of when the file is closed by all who have it.
+            // The lock is then released when all processes that have the file open have closed it.
             warn!(%error, "the lock of the records is not let go of");
         }
     }
 }
 
-/// Removes what a host has left that was killed while it wrote.
+/// Removes unfinished files of a host that was killed while it wrote.
 fn sweep(dir: &CacheDir) {
     let Ok(entries) = dir.dir().entries() else { return };
     for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {

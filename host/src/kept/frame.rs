@@ -1,8 +1,10 @@
-//! The file of records, as bytes: a first line that says who has written it, then a frame for each record. Pure.
+//! The record file as bytes: a header line that names format and version, then a frame for each
+//! record. No I/O.
 //!
-//! A frame is a mark, the length of its rest, a digest of its rest, and its rest: the key, then the record, which is empty where
-//! nothing is known of the key any more. Both are as postcard writes them; of several frames of one key the last one counts. A frame
-//! whose digest is another is not read, and none that has no end; what follows begins with the next mark.
+//! A frame is a mark, the length of its content, a digest of its content, and its content: the key,
+//! then the record, which is empty if nothing is known of the key any more. Both are encoded with
+//! postcard; of several frames of one key the last one counts. A frame with the wrong digest is not
+//! read, nor one without an end; reading continues at the next mark.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -15,13 +17,13 @@ use crate::{
     record::{Record, Unwritten},
 };
 
-/// How the file begins: with the number of this format, and the version of mortise. A record has no names in it, so any change of what
-/// a record is made of is another format.
+/// The first line of the file: the number of this format, and the version of mortise. An encoded
+/// record has no field names, so any change of the type [`Record`] needs another format number.
 pub(super) const HEADER: &str = concat!("mortise records 3 ", env!("CARGO_PKG_VERSION"), "\n");
-/// How a frame begins: as no text does.
+/// The first bytes of a frame, with which no text begins.
 const MARK: [u8; 4] = [0xf5, b'r', b'e', b'c'];
 
-/// The frames of all of these.
+/// Encodes the frames of these records.
 pub(super) fn frames(unwritten: &[Unwritten]) -> Vec<u8> {
     let mut frames = Vec::new();
     for one in unwritten {
@@ -38,7 +40,7 @@ fn push(frames: &mut Vec<u8>, key: &Key, record: &[u8]) {
     frame(frames, &[&bytes(key), record].concat());
 }
 
-/// Appends a frame with this in it.
+/// Appends a frame with this content.
 pub(super) fn frame(frames: &mut Vec<u8>, rest: &[u8]) {
     let length =
         u32::try_from(rest.len()).expect("a record has some kilobytes, not four gigabytes");
@@ -48,16 +50,17 @@ pub(super) fn frame(frames: &mut Vec<u8>, rest: &[u8]) {
     frames.extend(rest);
 }
 
-/// As it is written.
+/// Encodes a key or record.
 pub(super) fn bytes(of: &impl Serialize) -> Vec<u8> {
     postcard::to_allocvec(of).expect("keys and records are texts and numbers")
 }
 
-/// What a file says.
+/// Reads the records of a file.
 pub(super) fn read(file: &Bytes) -> Read {
     let mut read = Read::default();
     let Some(mut rest) = file.strip_prefix(HEADER.as_bytes()) else {
-        // Of another version, or not even that far whole: all of it is past.
+        // The file is of another version, or not even its header is whole: its records are not
+        // used.
         return read;
     };
     while !rest.is_empty() {
@@ -77,7 +80,7 @@ pub(super) fn read(file: &Bytes) -> Read {
     read
 }
 
-/// The key and the record of a whole frame, and what follows it.
+/// Returns the key and record of the whole frame at the start, and the bytes after it.
 fn one(from: &[u8]) -> Option<(Key, &[u8], &[u8])> {
     let from = from.strip_prefix(&MARK)?;
     let (length, from) = from.split_first_chunk()?;
@@ -90,7 +93,7 @@ fn one(from: &[u8]) -> Option<(Key, &[u8], &[u8])> {
     Some((key, record, next))
 }
 
-/// The record of a key in its written form; none where it is none, or one of another key.
+/// Decodes the record of a key; `None` if the bytes are not a record, or are that of another key.
 pub(crate) fn record(key: &Key, bytes: &[u8]) -> Option<Record> {
     match postcard::take_from_bytes::<Record>(bytes) {
         Ok((record, [])) if record.key == *key => Some(record),

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// A record that outlives its start, and is no other's.
+/// A record that the next start can use, with fields that no other record has.
 fn record_of(name: &str, seed: u64) -> Arc<Record> {
     let digest = Digest::of(false, [name.as_bytes()]);
     let mut record = Record::new(&key(name), 0);
@@ -31,7 +31,7 @@ fn directory(folder: &tempfile::TempDir) -> CacheDir {
     CacheDir::open(folder.path()).unwrap().subdir("records").unwrap()
 }
 
-/// A host that begins with what is in the directory.
+/// Starts a host with the records in the directory.
 fn begin(folder: &tempfile::TempDir) -> (Kept, Records, usize) {
     let (kept, read) = Kept::open(directory(folder)).unwrap();
     let (records, damaged) = (Records::default(), read.damaged);
@@ -56,7 +56,7 @@ async fn what_one_start_keeps_the_next_one_knows() {
     }
     records.keep(&record_of("a", 2));
     records.forget(&key("b"));
-    // A run that cannot stand for another.
+    // The record of a run that must not be skipped.
     let mut failed = Record::clone(&record_of("c", 3));
     failed.requeue = true;
     records.keep(&Arc::new(failed));
@@ -68,7 +68,7 @@ async fn what_one_start_keeps_the_next_one_knows() {
     assert_eq!(held(&records, "a"), Some(Record::clone(&record_of("a", 2))));
     assert_eq!((held(&records, "b"), held(&records, "c")), (None, None));
 
-    // What nobody looks at is forgotten in the end.
+    // Records that were not looked at are dropped in the end.
     records.keep(&record_of("d", 4));
     assert!(records.forget_former());
     assert!(kept.write(&records).await);
@@ -101,7 +101,7 @@ async fn a_second_host_keeps_nothing_as_long_as_the_first_one_does() {
     let folder = tempfile::tempdir().unwrap();
     let (kept, ..) = begin(&folder);
     assert!(matches!(Kept::open(directory(&folder)), Err(Error::InUse(_))));
-    // As a child has it that is being made meanwhile.
+    // A child process that is being spawned meanwhile has the file open.
     let shared = kept.lock.as_ref().unwrap().0.try_clone().unwrap();
     drop(kept);
     assert!(Kept::open(directory(&folder)).is_ok());
@@ -137,7 +137,7 @@ async fn what_could_not_be_written_is_written_later() {
     let aside = folder.path().join("aside");
     records.keep(&record_of("a", 1));
     assert!(kept.write(&records).await);
-    // No file can be put into a directory that is no more.
+    // No file can be put into a removed directory.
     kept.file = None;
     fs::rename(&records_folder, &aside).unwrap();
     fs::remove_dir_all(&aside).unwrap();
@@ -163,7 +163,8 @@ fn a_file_of_another_version_is_not_read() {
     assert_eq!(read(""), 0);
 }
 
-/// A start takes what a former one has written for a record of its own: nothing in it says what is what.
+/// Pins the encoding of a record: it does not describe itself, so a start would take for its own
+/// what a former version encoded differently.
 #[test]
 fn what_a_record_is_made_of_is_what_the_header_says() {
     let mut record = Record::clone(&record_of("a", 1));
