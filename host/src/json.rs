@@ -1,5 +1,5 @@
-//! JSON that can be looked into, whoever holds it: a [`Value`], which can be taken apart and changed, or a [`Document`], which is made
-//! in one go, read and let go of.
+//! JSON that can be inspected in either form: a [`Value`], which can be taken apart and changed, or
+//! a [`Document`], which is built in one go, read and dropped.
 
 mod document;
 mod read;
@@ -13,30 +13,30 @@ use serde_json::{Number, Value};
 
 /// A JSON value that is borrowed for `'a`.
 pub trait Json<'a>: Copy + Serialize {
-    /// What it is.
+    /// Returns the type of the value, with its content or size.
     fn form(self) -> Form<'a>;
 
-    /// What a map holds, ordered by key; of anything else nothing.
+    /// Returns the entries of a map, ordered by key; none for any other value.
     fn entries(self) -> impl Iterator<Item = (&'a str, Self)>;
 
-    /// What a list holds; of anything else nothing.
+    /// Returns the items of a list; none for any other value.
     fn items(self) -> impl Iterator<Item = Self>;
 
-    /// What a map holds under a key.
+    /// Returns the value of a map under a key, if any.
     fn get(self, key: &str) -> Option<Self>;
 
-    /// How many entries or items it has.
+    /// Returns the number of entries or items; 0 for a value that is neither a map nor a list.
     fn size(self) -> usize {
         if let Form::List(size) | Form::Map(size) = self.form() { size } else { 0 }
     }
 
-    /// The text that it is.
+    /// Returns the text, if the value is a text.
     fn text(self) -> Option<&'a str> {
         if let Form::Text(text) = self.form() { Some(text) } else { None }
     }
 }
 
-/// What a JSON value is.
+/// The type of a JSON value, with its content or size.
 #[derive(Clone, Copy, Debug)]
 pub enum Form<'a> {
     /// `null`.
@@ -47,9 +47,9 @@ pub enum Form<'a> {
     Number(&'a Number),
     /// A text.
     Text(&'a str),
-    /// A list of so many items.
+    /// A list, with its number of items.
     List(usize),
-    /// A map of so many entries.
+    /// A map, with its number of entries.
     Map(usize),
 }
 

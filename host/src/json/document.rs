@@ -1,4 +1,4 @@
-//! A document, and its nodes.
+//! A JSON document that is built once and then only read, and its nodes.
 
 use std::{cmp::Ordering, ops::Range};
 
@@ -7,14 +7,16 @@ use serde_json::Number;
 
 use super::{Form, Json};
 
-/// An object of the API as JSON, held in a few pieces of memory instead of one for each text and map: what is listed or watched is looked
-/// at once, when it comes. Sets of fields (`fieldsV1` of `metadata.managedFields`) are texts in it: they are as long as the rest of
-/// most objects, and many objects have the same ones ([`crate::own_fields::FieldSets`]).
+/// An object of the API as JSON, held in a few pieces of memory instead of one for each text and
+/// map: listed and watched objects are read once, when they arrive. Sets of fields (`fieldsV1` of
+/// `metadata.managedFields`) are texts in it: they are as long as the rest of most objects, and
+/// many objects have the same ones ([`crate::own_fields::FieldSets`]).
 #[derive(Clone, Default)]
 pub struct Document {
-    /// All keys and texts.
+    /// The bytes of the keys and texts, one after the other.
     pub(super) texts: String,
-    /// What lists and maps hold, each one's side by side, those of a map ordered by key.
+    /// The items of lists and the entries of maps. Those of one list or map are adjacent; those of
+    /// a map are ordered by key.
     pub(super) children: Vec<Child>,
     pub(super) root: Held,
 }
@@ -26,10 +28,10 @@ pub struct Node<'a> {
     held: &'a Held,
 }
 
-/// What a list or a map holds.
+/// An item of a list or an entry of a map.
 #[derive(Clone)]
 pub(super) struct Child {
-    /// Empty in a list.
+    /// The key of an entry; empty in a list.
     pub(super) key: Span,
     pub(super) held: Held,
 }
@@ -45,7 +47,7 @@ pub(super) enum Held {
     Map(Span),
 }
 
-/// From one place to another: in bytes of the texts, or in children.
+/// A range of bytes in the texts, or of children.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Span {
     start: u32,
@@ -55,7 +57,7 @@ pub(super) struct Span {
 // === impl Document ===
 
 impl Document {
-    /// All of it.
+    /// Returns the outermost value.
     pub fn root(&self) -> Node<'_> {
         self.node(&self.root)
     }
@@ -125,7 +127,7 @@ impl Serialize for Node<'_> {
 // === impl Span ===
 
 impl Span {
-    /// None behind 4 GiB of texts, or as many children.
+    /// Creates a span; `None` if the range ends beyond 4 GiB of texts, or as many children.
     pub(super) fn new(range: Range<usize>) -> Option<Self> {
         let (start, end) = (u32::try_from(range.start).ok()?, u32::try_from(range.end).ok()?);
         Some(Self { start, end })

@@ -1,4 +1,4 @@
-//! How a document is read.
+//! Deserializes a document.
 
 use std::fmt;
 
@@ -10,26 +10,25 @@ use serde_json::{Number, Value};
 
 use super::document::{Child, Document, Held, Span};
 
-/// Room for the texts of most objects, in bytes.
+/// Initial room for texts, in bytes: enough for most objects.
 const TEXTS: usize = 4096;
-/// Room for what the lists and maps of most objects hold.
+/// Initial room for the items of lists and the entries of maps: enough for most objects.
 const CHILDREN: usize = 128;
 
-/// What has been read of a document.
+/// The part of a document that has been read.
 struct Builder {
     texts: Vec<u8>,
     children: Vec<Child>,
-    /// What is in lists and maps whose end has not been read.
+    /// The children of lists and maps that are still being read.
     open: Vec<Child>,
 }
 
-/// Reads a value.
 struct Reading<'a> {
     position: Position,
     to: &'a mut Builder,
 }
 
-/// Where in an object a value stands.
+/// The position of a value in an object.
 #[derive(Clone, Copy)]
 enum Position {
     Object,
@@ -46,7 +45,7 @@ struct Key<'a>(&'a mut Builder);
 /// Writes a set of fields, which is maps of maps, as JSON.
 struct FieldSet<'a>(&'a mut Vec<u8>);
 
-/// Writes a key of one, and what comes before it.
+/// Writes a key of a set of fields, and the byte before the key.
 struct FieldKey<'a> {
     before: u8,
     to: &'a mut Vec<u8>,
@@ -65,7 +64,7 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// More than 4 GiB of keys and texts.
+    /// Fails for more than 4 GiB of keys and texts.
     pub(crate) fn of(value: &Value) -> serde_json::Result<Self> {
         Self::read(Position::Other, value)
     }
@@ -81,7 +80,7 @@ impl Document {
         };
         let root = Reading { position, to: &mut builder }.deserialize(deserializer)?;
         let Builder { mut texts, mut children, .. } = builder;
-        // What is held of a large object is what it takes.
+        // A large object takes no more memory than it needs.
         texts.shrink_to(TEXTS);
         children.shrink_to(CHILDREN);
         let texts = String::from_utf8(texts).map_err(D::Error::custom)?;
@@ -92,7 +91,7 @@ impl Document {
 // === impl Builder ===
 
 impl Builder {
-    /// The text that was written from here on.
+    /// Returns the span of the text that was written from `start` on.
     fn text_from<E: de::Error>(&self, start: usize) -> Result<Span, E> {
         Span::new(start..self.texts.len()).ok_or_else(too_large)
     }
@@ -103,14 +102,14 @@ impl Builder {
         self.text_from(start)
     }
 
-    /// Takes what was opened from here on as one list's.
+    /// Moves the children that were opened from `from` on to the document, as those of one list.
     fn close<E: de::Error>(&mut self, from: usize) -> Result<Span, E> {
         let start = self.children.len();
         self.children.extend(self.open.drain(from..));
         Span::new(start..self.children.len()).ok_or_else(too_large)
     }
 
-    /// The same of a map. Of entries with the same key the last one counts.
+    /// Does the same for a map, ordered by key. Of entries with the same key the last one counts.
     fn close_map<E: de::Error>(&mut self, from: usize) -> Result<Span, E> {
         let texts = &self.texts;
         let key = |child: &Child| texts.get(child.key.range()).unwrap_or_default();
@@ -141,7 +140,7 @@ fn too_large<E: de::Error>() -> E {
 // === impl Position ===
 
 impl Position {
-    /// What stands under a key of it.
+    /// Returns the position of the value under a key.
     fn under(self, key: &[u8]) -> Self {
         match (self, key) {
             (Self::Object, b"metadata") => Self::Metadata,
@@ -162,7 +161,7 @@ impl<'de> DeserializeSeed<'de> for Reading<'_> {
     }
 }
 
-/// Where the API does not hold what it does elsewhere, it is taken as it is.
+/// Reads values of an unexpected shape (such as `managedFields` that is not a list) as they are.
 impl<'de> Visitor<'de> for Reading<'_> {
     type Value = Held;
 

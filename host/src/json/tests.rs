@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{document::Span, *};
 use crate::own_fields::{self, FieldSets, MANAGER_PREFIX};
 
-/// A set of fields as an API server may send it: with keys that JSON has to escape.
+/// A set of fields as an API server may send it, with keys that JSON has to escape.
 fn field_set() -> impl Strategy<Value = Value> {
     let leaf = Just(json!({}));
     leaf.prop_recursive(3, 24, 5, |below| {
@@ -22,7 +22,7 @@ fn field_set() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Any JSON, with maps whose keys stand in no order.
+/// Any JSON, with maps whose keys are not sorted.
 fn any_json() -> impl Strategy<Value = Unordered> {
     let leaf = prop_oneof![
         Just(json!(null)),
@@ -65,7 +65,7 @@ impl fmt::Display for Unordered {
     }
 }
 
-/// All that can be seen of a value.
+/// Writes everything that [`Json`] shows of a value.
 fn seen<'a>(value: impl Json<'a>, to: &mut String) {
     write!(to, "{:?} {:?} {}", value.form(), value.text(), value.size()).unwrap();
     value.items().for_each(|item| seen(item, to));
@@ -104,7 +104,7 @@ fn what_no_span_reaches_is_refused() {
     assert!(Span::new(0..last + 1).is_none());
 }
 
-/// What of an object is left as text, as it was.
+/// Returns an object with its sets of fields parsed from text again.
 fn restored(mut object: Value) -> Value {
     let entries = object["metadata"]["managedFields"].as_array_mut();
     for entry in entries.into_iter().flatten() {
@@ -137,7 +137,7 @@ proptest! {
         for _ in 0..2 {
             prop_assert_eq!(own_fields::of_with(read.root(), &mut known), own_fields::of(&object));
         }
-        // As it comes where the type of an event stands behind its object.
+        // This way of reading is used where the type of an event follows its object.
         let read = Document::deserialize(object.clone()).unwrap();
         prop_assert_eq!(restored(json!(read.root())), object);
     }
