@@ -1,6 +1,7 @@
-//! Who may do what: the rules of RBAC objects, for reviews and for requests in another's name.
+//! Authorization: evaluates RBAC objects for access reviews and for impersonated requests.
 //!
-//! Whoever connects is an administrator. Only a request with `Impersonate-User` is held to the rules.
+//! A client that connects is an administrator. Only requests with `Impersonate-User` are authorized
+//! against RBAC objects.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ mod tests;
 const RBAC: &str = "rbac.authorization.k8s.io";
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
-/// Paths that everyone may read.
+/// Paths that every authenticated user may get.
 const PUBLIC_PATHS: [&str; 10] = [
     "/api",
     "/api/*",
@@ -35,20 +36,20 @@ const PUBLIC_PATHS: [&str; 10] = [
     "/version",
 ];
 
-/// What everyone may ask about oneself: by group.
+/// The reviews that every authenticated user may create about itself: API group and resources.
 const ABOUT_ONESELF: [(&str, &[&str]); 2] = [
     ("authorization.k8s.io", &["selfsubjectaccessreviews", "selfsubjectrulesreviews"]),
     ("authentication.k8s.io", &["selfsubjectreviews"]),
 ];
 
-/// Who asks.
+/// The user that makes a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct User {
     pub(crate) name: String,
     pub(crate) groups: Vec<String>,
 }
 
-/// What is asked for.
+/// The action that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     Resource {
@@ -68,7 +69,7 @@ pub(crate) enum Action {
 // === impl User ===
 
 impl User {
-    /// Who connects without headers.
+    /// Returns the user of requests without impersonation headers: `admin`, in `system:masters`.
     pub(crate) fn administrator() -> Self {
         Self {
             name: "admin".to_owned(),
@@ -76,7 +77,7 @@ impl User {
         }
     }
 
-    /// The user that the headers name, if they name one.
+    /// Returns the user that the impersonation headers name, if any.
     pub(crate) fn impersonated(headers: &HeaderMap, path: &str) -> Result<Option<Self>, Failure> {
         let texts = |name: &str| -> Vec<String> {
             headers
@@ -113,7 +114,7 @@ impl User {
         Ok(Some(Self { name, groups }))
     }
 
-    /// As reviews show it.
+    /// Returns the user as reviews show it.
     pub(crate) fn to_value(&self) -> Value {
         json!({"username": self.name, "groups": self.groups})
     }
@@ -126,8 +127,9 @@ impl User {
 // === impl Action ===
 
 impl Action {
-    /// What a request for a resource asks for. Of a collection of which the fields select one object by its name, that object, as
-    /// Kubernetes has it: so a rule with `resourceNames` can let somebody list and watch.
+    /// Returns the action of a request for a resource. If the field selector of a collection
+    /// request selects one object by its name, the action names that object, as in Kubernetes: a
+    /// rule with `resourceNames` can so allow list and watch.
     pub(crate) fn of(path: &ResourcePath, verb: Verb, fields: &str) -> Self {
         let selected = || {
             let selector = parse_fields(fields).ok()?;
@@ -150,7 +152,7 @@ impl Action {
         }
     }
 
-    /// The refusal of this action.
+    /// Returns the 403 for this action.
     pub(crate) fn refusal(&self, user: &User) -> Failure {
         let user = &user.name;
         match self {
@@ -177,7 +179,7 @@ impl Action {
         }
     }
 
-    /// Whether a rule of a role allows it.
+    /// Returns whether a rule of a role allows the action.
     fn is_allowed_by(&self, rule: &Value) -> bool {
         let list = |key: &str| {
             rule.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
@@ -220,7 +222,7 @@ fn path_matches(rule: &str, path: &str) -> bool {
 // === impl State ===
 
 impl State {
-    /// Why a user may do something; `None` if nothing allows it.
+    /// Returns the reason for which a user may do an action; `None` if nothing allows it.
     pub(crate) fn allows(&self, user: &User, action: &Action) -> Option<String> {
         if user.is_in(MASTERS) {
             return Some(String::new());
@@ -252,7 +254,7 @@ impl State {
         None
     }
 
-    /// Every rule that holds for a user in a namespace.
+    /// Returns every rule that applies to a user in a namespace.
     pub(crate) fn rules_of(&self, user: &User, namespace: &str) -> Vec<Value> {
         if user.is_in(MASTERS) {
             return vec![
@@ -292,7 +294,7 @@ impl State {
         images.map(|(_, image)| (image.clone(), image.bare())).collect()
     }
 
-    /// The subject of a binding through which its role grants the action to the user.
+    /// Returns the subject through which a binding grants the action to the user, if any.
     fn grants(
         &self,
         binding: &Value,
@@ -318,7 +320,8 @@ impl State {
     }
 }
 
-/// What everyone who is known may do: look at the API, ask about oneself.
+/// Returns the reason for which Kubernetes' default roles allow an action to every authenticated
+/// user: reading the discovery paths, and reviews about oneself. `None` for other actions.
 fn by_default(user: &User, action: &Action) -> Option<String> {
     if !user.is_in(AUTHENTICATED) {
         return None;
@@ -341,7 +344,7 @@ fn by_default(user: &User, action: &Action) -> Option<String> {
     }
 }
 
-/// How a subject of a binding is named, if it is the user.
+/// Returns the text that names the subject of a binding, if the subject is the user.
 fn subject_of(subject: &Value, namespace: &str, user: &User) -> Option<String> {
     let part = |key: &str| subject.get(key).and_then(Value::as_str).unwrap_or_default();
     let name = part("name");

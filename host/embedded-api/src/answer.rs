@@ -1,4 +1,4 @@
-//! Answers: what the client accepts, and how objects, lists and failures are written for it.
+//! Answers: content negotiation, and the encoding of objects, lists and failures.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ pub(crate) use accept::{Accept, Form};
 pub(crate) const BODIES: &str =
     "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// An object in the version that was asked for.
+/// An object in the requested version.
 #[derive(Debug, Clone)]
 pub(crate) enum Shown {
-    /// As it is stored.
+    /// The stored object.
     Image { image: Arc<Image>, resource: Arc<Resource> },
-    /// Made for the answer; with `apiVersion` and `kind`.
+    /// An object built for the answer, with `apiVersion` and `kind`.
     Value(Value),
 }
 
-/// Objects in the version that was asked for.
+/// Objects in the requested version.
 #[derive(Debug)]
 pub(crate) struct List {
     pub(crate) items: Vec<Shown>,
@@ -40,25 +40,25 @@ pub(crate) struct List {
     pub(crate) remaining: Option<usize>,
 }
 
-/// What an answer holds.
+/// The content of an answer.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// An object, which may be asked for as a table or as metadata alone.
+    /// An object: written whole, as a table, or as metadata alone.
     Object(Shown),
-    /// A list, the same.
+    /// A list: written whole, as a table, or as metadata alone.
     List(List),
-    /// A `Status`, a scale, a document: always written as it is.
+    /// A `Status`, a scale or another document: always written whole.
     Document(Value),
 }
 
-/// A whole answer but for what belongs to the connection.
+/// The HTTP status and the content of an answer, before encoding.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) code: u16,
     pub(crate) content: Content,
 }
 
-/// How an answer is to be written.
+/// The options for encoding an answer.
 #[derive(Debug)]
 pub(crate) struct Style {
     pub(crate) accept: Accept,
@@ -71,7 +71,7 @@ pub(crate) struct Style {
 // === impl Shown ===
 
 impl Shown {
-    /// The whole object.
+    /// Returns the whole object, with `apiVersion` and `kind`.
     pub(crate) fn into_value(self) -> Value {
         match self {
             Self::Image { image, resource } => image.value(&resource.api_version(), &resource.kind),
@@ -79,7 +79,7 @@ impl Shown {
         }
     }
 
-    /// Appends the JSON text.
+    /// Appends the JSON text of the object.
     pub(crate) fn write(&self, to: &mut Vec<u8>) {
         match self {
             Self::Image { image, resource } => {
@@ -89,7 +89,8 @@ impl Shown {
         }
     }
 
-    /// How many bytes it takes as an item of a list, about; none for what has still to be written.
+    /// Returns the approximate size in bytes of the object as a list item; 0 for an object that is
+    /// not serialized yet.
     fn size(&self) -> usize {
         match self {
             Self::Image { image, resource } => {
@@ -99,7 +100,8 @@ impl Shown {
         }
     }
 
-    /// Appends the JSON text as an item of a list of built-in objects: without `apiVersion` and `kind`.
+    /// Appends the JSON text as an item of a list of built-in objects: without `apiVersion` and
+    /// `kind`.
     fn write_bare(self, to: &mut Vec<u8>) {
         match self {
             Self::Image { image, .. } => to.extend_from_slice(image.body()),
@@ -117,7 +119,8 @@ impl Shown {
 // === impl List ===
 
 impl List {
-    /// The metadata; custom lists always have a `continue`.
+    /// Returns the metadata of the list. With `always_continue`, for lists of custom resources,
+    /// `continue` is present even if empty.
     fn metadata(&self, always_continue: bool) -> Value {
         let mut metadata = Map::new();
         metadata.insert("resourceVersion".to_owned(), Value::from(self.resource_version.as_str()));
@@ -130,7 +133,7 @@ impl List {
         Value::Object(metadata)
     }
 
-    /// The JSON text of the plain list.
+    /// Returns the JSON text of the whole list.
     fn into_json(self, resource: &Resource) -> Vec<u8> {
         let metadata = self.metadata(resource.is_custom());
         let (kind, api_version) = (&resource.list_kind, resource.api_version());
@@ -162,7 +165,7 @@ impl Answer {
         Self { code, content: Content::Document(document) }
     }
 
-    /// The answer to a deletion that took the object away.
+    /// Returns the answer to a deletion that removed the object.
     pub(crate) fn deleted(resource: &Resource, name: &str, uid: &str) -> Self {
         let details = [
             ("group", resource.group.as_str()),
@@ -177,7 +180,7 @@ impl Answer {
         Self::document(200, status)
     }
 
-    /// Writes the answer in the style that was asked for.
+    /// Encodes the answer in the requested style.
     pub(crate) fn into_response(
         self,
         resource: Option<&Resource>,
@@ -213,7 +216,7 @@ impl Answer {
 // === impl Style ===
 
 impl Style {
-    /// Refuses parameters that make no sense, before anything is done.
+    /// Fails if `includeObject` of a table is invalid, before anything is done.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.accept.form != Form::Table
             || matches!(self.include_object.as_str(), "" | "Metadata" | "Object" | "None")
@@ -226,7 +229,7 @@ impl Style {
         )))
     }
 
-    /// An object as a table or as metadata.
+    /// Returns an object whole, as a table, or as metadata.
     pub(crate) fn object(
         &self,
         shown: Shown,
@@ -285,7 +288,7 @@ impl Style {
         }
     }
 
-    /// A JSON text in the encoding that was asked for.
+    /// Encodes JSON text as the client requested: plain JSON, indented JSON, or YAML.
     fn write(&self, json: Vec<u8>) -> (Vec<u8>, &'static str) {
         if !self.accept.yaml && !self.pretty {
             return (json, "application/json");
@@ -307,7 +310,7 @@ fn metadata_only(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
 }
 
-/// A failure as an answer: a `Status`, or a bare text.
+/// Returns the response for a failure: a `Status`, or plain text.
 pub(crate) fn failure(failure: &Failure) -> Response {
     if failure.is_plain() {
         return respond(
@@ -324,7 +327,6 @@ pub(crate) fn failure(failure: &Failure) -> Response {
     response
 }
 
-/// A response with this body.
 pub(crate) fn respond(code: u16, content_type: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() =
@@ -333,7 +335,7 @@ pub(crate) fn respond(code: u16, content_type: &'static str, body: Body) -> Resp
     response
 }
 
-/// Adds a `Warning` header for each text, once each.
+/// Adds one `Warning` header for each distinct text.
 pub(crate) fn warn(response: &mut Response, warnings: &[String]) {
     let mut seen: Vec<&str> = Vec::new();
     for warning in warnings {

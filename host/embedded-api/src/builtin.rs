@@ -1,6 +1,7 @@
-//! The built-in kinds: reading their objects, defaults, what a write may change, and validation.
+//! The built-in kinds: decoding, defaults, strategies (what a write may change), and validation.
 //!
-//! Types come from the definitions of Kubernetes ([`definition`]); the rest is code for each kind, for it is code in Kubernetes, too.
+//! Types come from the definitions of Kubernetes ([`definition`]). The rest is code for each kind,
+//! as it is in Kubernetes.
 
 pub(crate) mod address;
 pub(crate) mod admission;
@@ -19,13 +20,14 @@ pub(crate) mod warn;
 
 use serde_json::Value;
 
-/// How the form of a version and the stored one become each other.
+/// The conversions between a version of a kind and its stored form.
 pub(crate) struct Conversion {
     pub(crate) to_stored: fn(&mut Value),
     pub(crate) from_stored: fn(&mut Value),
 }
 
-/// The conversion of a kind that is stored in another form; `definition` is its name in the definitions.
+/// Returns the conversion of a kind that is stored in another form, if any; `definition` is the
+/// kind's name in the definitions.
 pub(crate) fn conversion(definition: &str) -> Option<Conversion> {
     match definition {
         "api.events.v1.Event" => {

@@ -1,11 +1,12 @@
-//! What is drawn by lot: uids, and the ends of names that the server makes.
+//! Random values: uids, and the suffixes of generated names.
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use uuid::{Builder, Uuid};
 
-/// Where draws come from: the operating system, or a seed that gives the same ones each time.
+/// A source of random values, seeded by the operating system or, for reproducible values, by a
+/// given seed.
 #[derive(Debug)]
 pub(crate) struct Chance(Mutex<StdRng>);
 
@@ -16,18 +17,18 @@ impl Chance {
         Self(Mutex::new(seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)))
     }
 
-    /// Draws that follow from a uid: for what is made inside of one object.
+    /// Returns a source seeded by a uid: for values generated inside of one object.
     pub(crate) fn of(uid: &str) -> Self {
         let seed = Uuid::parse_str(uid).ok().map(|uid| uid.as_u64_pair().0);
         Self::new(seed)
     }
 
-    /// A new uid.
     pub(crate) fn uid(&self) -> String {
         Builder::from_random_bytes(self.0.lock().random()).into_uuid().to_string()
     }
 
-    /// Five letters and digits, no vowels and none that is easily mistaken for another, as Kubernetes appends to names.
+    /// Returns five letters and digits, as Kubernetes appends to names: no vowels, and no
+    /// characters that are easily mistaken for others.
     pub(crate) fn suffix(&self) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
         let mut random = self.0.lock();

@@ -1,7 +1,9 @@
-//! Deletion and what follows from it, done at once: finalizers, dependents of owners, contents of namespaces and of CRDs.
+//! Deletion and its consequences: finalizers, dependents of owners, contents of namespaces and of
+//! CRDs.
 //!
-//! kube-apiserver marks and removes objects, its controllers do the rest in the background. Here the rest is done before the
-//! request ends, in the same order, so that watches see the same events.
+//! kube-apiserver marks and removes objects; its controllers do the rest in the background. Here
+//! the rest is done before the request ends, in the same order, so that watches see the same
+//! events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,16 +32,16 @@ mod tests;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What a deletion did.
+/// The result of a deletion.
 #[derive(Debug)]
 pub(crate) enum Deleted {
-    /// The object is gone; this is its last state.
+    /// The object was removed; holds its last state.
     Gone(Arc<Image>),
-    /// The object is marked, or was so already.
+    /// The object stays, marked for deletion by this request or an earlier one.
     Kept(Arc<Image>),
 }
 
-/// How objects are deleted.
+/// The parameters of a deletion.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deletion<'a> {
     pub(crate) resource: &'a Arc<Resource>,
@@ -47,14 +49,15 @@ pub(crate) struct Deletion<'a> {
     pub(crate) now: Timestamp,
 }
 
-/// What the owners of an object have come to.
+/// The owners of an object, grouped by state.
 #[derive(Debug, Default)]
 struct Owners {
-    /// There, or of a kind that is not known.
+    /// Owners that exist, and owners that cannot be looked up: their kind is not served, or it is
+    /// namespaced and the object is not.
     solid: Vec<Owner>,
-    /// Not there.
+    /// Owners that do not exist.
     absent: Vec<Owner>,
-    /// Waiting for their dependents to go.
+    /// Owners that wait for the deletion of their dependents.
     waiting: Vec<Owner>,
 }
 
@@ -86,7 +89,8 @@ impl Deletion<'_> {
         Ok(())
     }
 
-    /// The finalizers of an object that is to be deleted: those of the garbage collector follow from the options.
+    /// Returns the finalizers of an object that is to be deleted; those of the garbage collector
+    /// follow from the options.
     fn finalizers(&self, image: &Image) -> Vec<String> {
         let has = |name| image.head.has_finalizer(name);
         let (orphans, waits) = if self.resource.plural == "events" {
@@ -114,7 +118,8 @@ impl Deletion<'_> {
         finalizers
     }
 
-    /// How long a pod that runs on a node is given; `None` for all other kinds.
+    /// Returns the grace period of a pod in seconds (0 for a pod that does not run on a node);
+    /// `None` for all other kinds.
     fn grace(&self, object: &Value) -> Option<i64> {
         if !self.resource.group.is_empty() || self.resource.plural != "pods" {
             return None;
@@ -137,7 +142,7 @@ impl Deletion<'_> {
 // === impl State ===
 
 impl State {
-    /// Deletes an object, or marks it. What follows from that is done by [`State::settle`].
+    /// Deletes an object, or marks it for deletion. [`State::settle`] does what follows from that.
     pub(crate) fn delete(
         &mut self,
         place: &Place,
@@ -197,14 +202,14 @@ impl State {
         Deleted::Gone(image)
     }
 
-    /// Does all that follows from what was written and deleted, until nothing more follows.
+    /// Settles pending objects, and those that become pending meanwhile, until none is left.
     pub(crate) fn settle(&mut self, now: Timestamp) {
         while let Some(place) = self.pending.pop_front() {
             self.settle_one(&place, now);
         }
     }
 
-    /// What follows from a write of this object.
+    /// Settles what follows from a write of the object at `place`.
     pub(crate) fn after_write(&mut self, resource: &Resource, place: &Place, now: Timestamp) {
         if resource.is_namespace() {
             let is_new = self.storage.get(place).is_some_and(|image| !image.head.is_deleting());
@@ -281,7 +286,7 @@ impl State {
         let deletion = Deletion { resource: &resource, options: &options, now };
         match self.delete(place, &deletion) {
             Ok(_) => {}
-            // It went with another that was settled before.
+            // The object was removed together with another one that was settled before.
             Err(failure) if failure.code() == 404 => {}
             Err(fault) => {
                 tracing::error!(%fault, key = %place.key, "cannot delete as a controller");
@@ -289,7 +294,7 @@ impl State {
         }
     }
 
-    /// Lets the dependents of an object stay without it.
+    /// Removes the object from the owner references of its dependents, which stay.
     fn orphan_dependents(&mut self, place: &Place, image: &Image, now: Timestamp) {
         let uid = image.head.uid.clone();
         let dependents: Vec<Place> = self.storage.dependents(&uid).cloned().collect();
@@ -300,7 +305,8 @@ impl State {
         internal_update(self, place, "", now, |object| drop_finalizer(object, ORPHAN));
     }
 
-    /// Deletes the dependents of an object; it goes when those that block it are gone.
+    /// Deletes the dependents of an object; the object is deleted once no dependent blocks that any
+    /// more.
     fn wait_for_dependents(&mut self, place: &Place, image: &Image, now: Timestamp) {
         let uid = &image.head.uid;
         let dependents: Vec<Place> = self.storage.dependents(uid).cloned().collect();
@@ -350,7 +356,7 @@ impl State {
     }
 }
 
-/// Marks an object as to be deleted; the first mark raises its generation.
+/// Marks an object for deletion; the first mark increments its generation.
 fn mark(object: &mut Value, finalizers: &[String], grace: Option<i64>, now: Timestamp) {
     let Some(fields) = object.as_object_mut() else { return };
     let metadata = metadata_mut(fields);
@@ -388,7 +394,7 @@ fn drop_owners(object: &mut Value, uids: &BTreeSet<String>) {
     });
 }
 
-/// Keeps some items of a list of the metadata; an empty list goes.
+/// Filters a list of the metadata; a list that becomes empty is removed.
 fn retain(object: &mut Value, field: &str, keeps: impl Fn(&Value) -> bool) {
     let Some(fields) = object.as_object_mut() else { return };
     let metadata = metadata_mut(fields);
@@ -400,7 +406,7 @@ fn retain(object: &mut Value, field: &str, keeps: impl Fn(&Value) -> bool) {
     }
 }
 
-/// How many objects are left of each table, and how many of them each finalizer holds.
+/// The number of remaining objects of each table, and the number that each finalizer holds.
 #[derive(Debug, Default)]
 struct Remains {
     tables: BTreeMap<TableId, usize>,

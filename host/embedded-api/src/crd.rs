@@ -1,6 +1,7 @@
-//! The life of a `CustomResourceDefinition`: whether it is acceptable ([`validate`]), which names it gets, and what its status says.
+//! The life cycle of a `CustomResourceDefinition`: validation ([`validate`]), accepted names, and
+//! status.
 //!
-//! A CRD is served once its names are accepted ([`settle`]). Its end is in `collect`.
+//! A CRD is served once its names are accepted ([`settle`]). Its deletion is in `collect`.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +16,10 @@ pub(crate) mod validate;
 #[cfg(test)]
 mod tests;
 
-/// What a CRD's status has to say now: accepted names and conditions. None if it says so already.
+/// Returns a CRD with its status brought up to date: accepted names and conditions. `None` if the
+/// status is up to date already, or the CRD is being deleted.
 ///
-/// Other CRDs of the same group may have taken its names.
+/// Names that other CRDs of the same group hold are not accepted.
 pub(crate) fn settle(crd: &Value, registry: &Registry, now: &str) -> Option<Value> {
     if !at(crd, &["metadata", "deletionTimestamp"]).is_null() {
         return None;
@@ -46,7 +48,7 @@ pub(crate) fn settle(crd: &Value, registry: &Registry, now: &str) -> Option<Valu
     (settled != *crd).then_some(settled)
 }
 
-/// What is doubtful about the schemas of a CRD: formats that nothing checks.
+/// Returns warnings about the schemas of a CRD: formats that are not validated.
 pub(crate) fn warnings(crd: &Value) -> Vec<String> {
     let versions = items(at(crd, &["spec", "versions"]));
     let schemas = versions.iter().map(|version| at(version, &["schema", "openAPIV3Schema"]));
@@ -54,7 +56,8 @@ pub(crate) fn warnings(crd: &Value) -> Vec<String> {
     formats.into_iter().map(|format| format!("unrecognized format \"{format}\"")).collect()
 }
 
-/// Sets a condition (type, status, reason, message); the time changes only with the status.
+/// Sets a condition (type, status, reason, message); `lastTransitionTime` changes only with the
+/// status.
 fn condition(status: &mut Value, [kind, value, reason, message]: [&str; 4], now: &str) {
     default(status, "conditions", json!([]));
     let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else {
@@ -83,12 +86,12 @@ fn is_true(status: &Value, kind: &str) -> bool {
     conditions.any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
-/// The names in a group that other CRDs have.
+/// The names that other resources of a group hold.
 #[derive(Default)]
 struct Taken<'a> {
     /// Plural, singular and short names.
     resources: Vec<&'a str>,
-    /// Kinds and kinds of lists.
+    /// Kinds and list kinds.
     kinds: Vec<&'a str>,
 }
 
@@ -100,7 +103,7 @@ impl<'a> Taken<'a> {
         for resource in versions.iter().flat_map(|version| registry.resources(group, version)) {
             let is_own = match &resource.form {
                 Form::Custom(custom) => custom.crd == name,
-                // Served without a description until one comes: this one.
+                // Served untyped until its CRD arrives, which is this one.
                 Form::Untyped => format!("{}.{group}", resource.plural) == name,
                 Form::BuiltIn(_) => false,
             };
@@ -115,10 +118,10 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// Why a name is not accepted: reason and message of a condition.
+/// A name conflict: reason and message of the condition.
 type Conflict = (&'static str, String);
 
-/// The names that a CRD gets, and the last of the conflicts that keep it from getting others.
+/// Returns the accepted names of a CRD, and the last of the conflicts, if any.
 fn accepted(crd: &Value, taken: &Taken<'_>) -> (Value, Option<Conflict>) {
     let wanted = at(crd, &["spec", "names"]);
     let mut names = at(crd, &["status", "acceptedNames"]).clone();
@@ -148,7 +151,7 @@ fn accepted(crd: &Value, taken: &Taken<'_>) -> (Value, Option<Conflict>) {
     (names, conflicts.pop())
 }
 
-/// Gives a name, or says why not.
+/// Sets a name, or returns the message of the conflict.
 fn take(names: &mut Value, name: &str, key: &str, taken: &[&str]) -> Option<String> {
     if name != text(names, key) && taken.contains(&name) {
         return Some(in_use(name));
@@ -161,14 +164,14 @@ fn in_use(name: &str) -> String {
     format!("\"{name}\" is already in use")
 }
 
-/// The short names that another CRD has.
+/// Returns the new short names that another resource holds.
 fn short_names_in_use<'a>(names: &Value, wanted: &'a Value, taken: &Taken<'_>) -> Vec<&'a str> {
     let had = items(&names["shortNames"]);
     let fresh = items(&wanted["shortNames"]).iter().filter(|name| !had.contains(name));
     fresh.filter_map(Value::as_str).filter(|name| taken.resources.contains(name)).collect()
 }
 
-/// Takes over a list, or its absence.
+/// Copies a list, or removes it if it is absent or empty.
 fn same_list(names: &mut Value, key: &str, wanted: &Value) {
     match items(&wanted[key]) {
         [] => _ = remove(names, key),

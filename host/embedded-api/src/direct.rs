@@ -9,17 +9,19 @@ use tower::ServiceExt as _;
 use crate::EmbeddedApi;
 
 impl EmbeddedApi {
-    /// Answers one request at once: the HTTP status and the body, a text where it is no JSON. For callers that are not async.
+    /// Answers one request at once: the HTTP status and the body, which is a text if it is not
+    /// JSON. For callers that are not async.
     ///
-    /// An answer that is lost ([`Fault::LostAnswer`](crate::Fault::LostAnswer)) has the status 0.
+    /// A lost answer ([`Fault::LostAnswer`](crate::Fault::LostAnswer)) has the status 0.
     ///
     /// # Panics
     ///
-    /// A watch, and a request that meets [`Fault::Latency`](crate::Fault::Latency), take time, and need a runtime.
+    /// Panics outside of a tokio runtime if the request is a watch or meets
+    /// [`Fault::Latency`](crate::Fault::Latency): both take time, and need a runtime.
     pub fn answer(&self, request: http::Request<String>) -> (u16, Value) {
         let router = self.router();
         let answering = async move {
-            // The router refuses nothing: its error type has no values.
+            // The router cannot fail: its error type has no values.
             let Ok(response) = router.oneshot(request.map(Body::from)).await;
             let status = response.status().as_u16();
             Some((status, response.into_body().collect().await.ok()?.to_bytes()))

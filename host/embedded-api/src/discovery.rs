@@ -1,5 +1,6 @@
-//! What the server says of itself: groups, versions and resources, in the old form (a document for each version) and in the aggregated
-//! one (`Accept: …;as=APIGroupDiscoveryList`), its version, its health, and its schemas ([`crate::openapi`]).
+//! Discovery: groups, versions and resources, in the unaggregated form (a document for each
+//! version) and in the aggregated form (`Accept: …;as=APIGroupDiscoveryList`); the server's
+//! version, health, and schemas ([`crate::openapi`]).
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +10,7 @@ use crate::openapi;
 #[cfg(test)]
 mod tests;
 
-/// An answer that is no object of a resource.
+/// An answer that is not an object of a resource.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Document {
     /// `application/json`.
@@ -18,13 +19,13 @@ pub(crate) enum Document {
     Typed(Value, String),
     /// Plain text.
     Text(String),
-    /// Bytes of that content type.
+    /// Bytes, with their content type.
     Bytes(&'static [u8], &'static str),
-    /// None of the accepted content types can be answered; the text names those that can.
+    /// No accepted content type can be served; the text names those that can.
     NotAcceptable(&'static str),
 }
 
-/// Answers a path that names no resource; none if there is nothing at it.
+/// Answers a path that names no resource; `None` if nothing is served there.
 pub(crate) fn answer(registry: &Registry, path: &str, accept: &str) -> Option<Document> {
     let path = path.trim_end_matches('/');
     let segments: Vec<&str> = path.split('/').skip(1).collect();
@@ -57,7 +58,7 @@ pub(crate) fn answer(registry: &Registry, path: &str, accept: &str) -> Option<Do
     }
 }
 
-/// What `/version` says: the version whose behaviour is copied.
+/// Returns the answer of `/version`: the version whose behaviour is copied.
 fn version() -> Value {
     json!({
         "major": "1",
@@ -113,7 +114,7 @@ fn group_entry(group: &GroupVersions<'_>) -> Value {
     })
 }
 
-/// `APIResourceList`: the resources of one version, each with its subresources behind.
+/// Returns the `APIResourceList` of one version: each resource is followed by its subresources.
 fn resources(registry: &Registry, group: &str, version: &str) -> Value {
     let mut entries = Vec::new();
     for resource in registry.resources(group, version) {
@@ -121,14 +122,15 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Value {
         entries.extend(subresource_entries(resource));
     }
     let mut list = json!({"kind": "APIResourceList", "groupVersion": api_version(group, version), "resources": entries});
-    // The core group's list has no apiVersion of its own in the original.
+    // In kube-apiserver the core group's list has no `apiVersion`.
     if !group.is_empty() {
         list = with_type("APIResourceList", "v1", list);
     }
     list
 }
 
-/// The verbs that are told: while a CRD is being deleted, none that writes.
+/// Returns the verbs that discovery lists: while a CRD is being deleted, none that creates or
+/// changes an object.
 fn verbs(resource: &Resource) -> &'static [&'static str] {
     match &resource.form {
         Form::Custom(custom) if custom.terminating => {
@@ -158,11 +160,11 @@ fn resource_entry(resource: &Resource) -> Value {
     Value::Object(entry)
 }
 
-/// A short text that differs for the kinds and versions in which objects are stored.
+/// Returns a short hash of the group, version and kind under which objects are stored.
 fn storage_hash(resource: &Resource) -> String {
     use base64::Engine as _;
     let text = format!("{}/{}/{}", resource.storage_group, resource.storage_version, resource.kind);
-    // FNV-1a: any spread will do, it is only compared.
+    // FNV-1a: any hash will do, clients only compare it.
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -188,7 +190,7 @@ fn subresource_entries(resource: &Resource) -> impl Iterator<Item = Value> {
     })
 }
 
-/// The aggregated form, if it is asked for before the old one.
+/// Returns the aggregated form, if the client asks for it before the unaggregated one.
 fn aggregated(registry: &Registry, accept: &str, core: bool) -> Option<Document> {
     let Wanted::Aggregated(version) = accept.split(',').find_map(wanted)? else { return None };
     let groups = registry.groups().filter(|group| group.group.is_empty() == core);
@@ -206,13 +208,13 @@ fn aggregated(registry: &Registry, accept: &str, core: bool) -> Option<Document>
 
 /// The forms of discovery.
 enum Wanted {
-    /// One document for each version.
+    /// A document for each version.
     Separate,
-    /// All in one, in a version of that form.
+    /// A single document, in this version of `APIGroupDiscoveryList`.
     Aggregated(&'static str),
 }
 
-/// The form that one part of an `Accept` header asks for.
+/// Returns the form that one part of an `Accept` header asks for, if any.
 fn wanted(part: &str) -> Option<Wanted> {
     let mut parameters = part.split(';').map(str::trim);
     if parameters.next() != Some("application/json") {

@@ -1,4 +1,4 @@
-//! Faults for tests: what may go wrong between a client and an API server, on demand.
+//! Fault injection for tests: errors, latency, lost answers and broken watches, on demand.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,11 +13,12 @@ use crate::status::Named;
 #[cfg(test)]
 mod tests;
 
-/// What goes wrong with a request.
+/// A fault that hits a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// 410: the resource version or the continue token is too old. A watch is refused with an event.
+    /// 410: the resource version or the continue token is too old. A watch is refused with an
+    /// event.
     Gone,
     /// 409: the object has been modified meanwhile.
     Conflict,
@@ -25,35 +26,36 @@ pub enum Fault {
     TooManyRequests(Option<u64>),
     /// 500.
     InternalError,
-    /// The request is refused with this status and this text.
+    /// Refuses the request with this status and this text.
     Refused {
         /// The HTTP status.
         code: u16,
-        /// What is said to people.
+        /// The message for people.
         message: String,
     },
-    /// The request is carried out after this time.
+    /// Carries out the request after this time.
     Latency(Duration),
-    /// The request is carried out, but the connection breaks before the answer comes.
+    /// Carries out the request, but breaks the connection before the answer comes.
     LostAnswer,
 }
 
-/// Which requests a fault hits; the default is all.
+/// Selects the requests that a fault hits; the default selects all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only these verbs; all if empty.
+    /// The verbs; all if empty.
     pub verbs: Vec<Verb>,
-    /// Only this resource, by its plural (`virtualservices`) or plural and group (`virtualservices.networking.istio.io`).
+    /// The resource, by its plural (`virtualservices`) or by plural and group
+    /// (`virtualservices.networking.istio.io`); `None` for all.
     pub resource: Option<String>,
-    /// Only in this namespace; empty: only what lives in none.
+    /// The namespace; empty for requests without a namespace only, `None` for all.
     pub namespace: Option<String>,
-    /// Only this object.
+    /// The name of the object; `None` for all.
     pub name: Option<String>,
-    /// Only this subresource; empty: only the object itself.
+    /// The subresource; empty for the object itself only, `None` for all.
     pub subresource: Option<String>,
 }
 
-/// A request, as far as filters look at it.
+/// The parts of a request that filters match.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'a> {
     pub(crate) verb: Verb,
@@ -64,7 +66,7 @@ pub(crate) struct Seen<'a> {
     pub(crate) subresource: &'a str,
 }
 
-/// The faults that wait for requests, and the watches that can be dropped.
+/// The faults that wait for requests, and the open watches.
 #[derive(Debug, Default)]
 pub struct Faults {
     waiting: Mutex<Vec<Waiting>>,
@@ -76,7 +78,7 @@ pub struct Faults {
 struct Waiting {
     fault: Fault,
     filter: Filter,
-    /// How many requests it still hits.
+    /// The number of requests that the fault still hits.
     times: usize,
 }
 
@@ -86,7 +88,7 @@ struct Watches {
     live: Vec<(u64, String, String, CancellationToken)>,
 }
 
-/// What stands in the way of one request.
+/// The effects of faults on one request.
 #[derive(Debug, Default)]
 pub(crate) struct Obstacles {
     pub(crate) latency: Duration,
@@ -97,38 +99,38 @@ pub(crate) struct Obstacles {
 // === impl Filter ===
 
 impl Filter {
-    /// Everything.
+    /// Returns a filter that selects all requests.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// All requests for one resource.
+    /// Returns a filter that selects the requests for one resource.
     pub fn resource(resource: impl Into<String>) -> Self {
         Self { resource: Some(resource.into()), ..Self::default() }
     }
 
-    /// The same for these verbs only.
+    /// Restricts the filter to these verbs.
     #[must_use]
     pub fn verbs(mut self, verbs: impl IntoIterator<Item = Verb>) -> Self {
         self.verbs = verbs.into_iter().collect();
         self
     }
 
-    /// The same for one object only.
+    /// Restricts the filter to the object of this name.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The same in one namespace only.
+    /// Restricts the filter to one namespace; empty: to requests without a namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// The same for one subresource only; empty: for objects themselves.
+    /// Restricts the filter to one subresource; empty: to objects themselves.
     #[must_use]
     pub fn subresource(mut self, subresource: impl Into<String>) -> Self {
         self.subresource = Some(subresource.into());
@@ -158,28 +160,29 @@ impl Filter {
 // === impl Faults ===
 
 impl Faults {
-    /// The next `times` requests that the filter hits go wrong in this way. Of several faults that hit a request, all latencies
-    /// and lost answers count, and the first refusal.
+    /// Injects a fault into the next `times` requests that the filter selects. If several faults
+    /// hit one request, all latencies and lost answers take effect, and the first refusal.
     pub fn inject(&self, fault: Fault, filter: Filter, times: usize) {
         self.waiting.lock().push(Waiting { fault, filter, times });
     }
 
-    /// Takes back all faults that have not hit yet.
+    /// Removes all faults that have not hit yet.
     pub fn clear(&self) {
         self.waiting.lock().clear();
     }
 
-    /// How many hits are still to come.
+    /// Returns the number of hits still to come.
     pub fn pending(&self) -> usize {
         self.waiting.lock().iter().map(|waiting| waiting.times).sum()
     }
 
-    /// How often a fault has hit a request so far.
+    /// Returns how often a fault has hit a request so far.
     pub fn hits(&self) -> usize {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Breaks the watches that are open now and whose resource the filter hits; says how many they were.
+    /// Breaks the open watches of the resource that the filter names (of all resources if it names
+    /// none), and returns the number of broken watches.
     pub fn drop_watches(&self, filter: &Filter) -> usize {
         let watches = self.watches.lock();
         let hit =
@@ -187,12 +190,12 @@ impl Faults {
         hit.map(|(_, _, _, token)| token.cancel()).count()
     }
 
-    /// How many watches are open.
+    /// Returns the number of open watches.
     pub fn live_watches(&self) -> usize {
         self.watches.lock().live.len()
     }
 
-    /// What hits this request; counts it as hit.
+    /// Returns the effects of the faults that hit this request, and counts the hits.
     pub(crate) fn meet(&self, seen: Seen<'_>) -> Obstacles {
         let mut waiting = self.waiting.lock();
         let mut obstacles = Obstacles::default();
@@ -219,7 +222,7 @@ impl Faults {
         obstacles
     }
 
-    /// Notes a watch; the token breaks it.
+    /// Registers a watch. Returns its id, and a token that breaks the watch when cancelled.
     pub(crate) fn open_watch(&self, group: &str, plural: &str) -> (u64, CancellationToken) {
         let mut watches = self.watches.lock();
         let (id, token) = (watches.next, CancellationToken::new());

@@ -1,4 +1,5 @@
-//! Faults of single fields, with the texts that Kubernetes gives them, and the paths that name the fields.
+//! Errors of single fields, with the texts that Kubernetes gives them, and the paths that name
+//! fields.
 //!
 //! A [`FieldError`] becomes a [`Cause`] of a `Status` with the reason `Invalid`.
 
@@ -11,16 +12,16 @@ use crate::Cause;
 #[cfg(test)]
 mod tests;
 
-/// What is wrong with a field.
+/// The kind of a field error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// The value is not acceptable.
     Invalid,
-    /// The field has to be there.
+    /// The field is required.
     Required,
-    /// The value may be there only once.
+    /// The value occurs more than once.
     Duplicate,
-    /// The value is none of those known.
+    /// The value is not one of the supported values.
     NotSupported,
     /// The text has too many bytes or characters.
     TooLong,
@@ -30,35 +31,35 @@ pub(crate) enum Kind {
     Forbidden,
     /// The value has the wrong type or format.
     TypeInvalid,
-    /// What the value names is not there.
+    /// The target that the value names does not exist.
     NotFound,
 }
 
-/// The value that a fault shows.
+/// The value that the message of an error shows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Shown {
-    /// No value in the text.
+    /// No value.
     Omitted,
-    /// The value as Go would print it: texts quoted, objects and lists as JSON, null as the text `"null"`.
+    /// The value as Go prints it: texts quoted, objects and lists as JSON, null as the text
+    /// `"null"`.
     Value(Value),
-    /// A text that stands as it is, for what is no plain JSON value (a nil list is `null`).
+    /// A text that is printed unchanged, for what is not plain JSON (a nil list is `null`).
     Raw(String),
 }
 
-/// A fault of one field.
+/// An error of one field.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FieldError {
-    /// What is wrong.
     pub(crate) kind: Kind,
     /// The path of the field, `spec.ports[0].name`; `<nil>` for the object itself.
     pub(crate) field: String,
-    /// The value at fault.
     pub(crate) shown: Shown,
-    /// What would be right; may be empty.
+    /// The rule that the value breaks, or the supported values; may be empty.
     pub(crate) detail: String,
 }
 
-/// A path to a field, made while walking an object: each step borrows the one before, nothing is allocated until it is printed.
+/// A path to a field, built while walking an object: each step borrows its parent, and nothing is
+/// allocated until the path is printed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FieldPath<'a> {
     parent: Option<&'a FieldPath<'a>>,
@@ -76,7 +77,7 @@ enum Step<'a> {
 // === impl Kind ===
 
 impl Kind {
-    /// The reason of the cause in a `Status`.
+    /// Returns the reason of the cause in a `Status`.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Invalid => "FieldValueInvalid",
@@ -91,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// The words that a fault of this kind begins with.
+    /// Returns the words that the message begins with.
     fn words(self) -> &'static str {
         match self {
             Self::Invalid | Self::TypeInvalid => "Invalid value",
@@ -121,7 +122,7 @@ impl<T: Into<Value>> From<T> for Shown {
 // === impl FieldError ===
 
 impl FieldError {
-    /// A fault of any kind.
+    /// Returns an error of any kind.
     pub(crate) fn new(
         kind: Kind,
         field: impl Display,
@@ -131,7 +132,7 @@ impl FieldError {
         Self { kind, field: field.to_string(), shown: shown.into(), detail: detail.into() }
     }
 
-    /// `Invalid value: …: detail`.
+    /// Returns the error `Invalid value: …: detail`.
     pub(crate) fn invalid(
         field: impl Display,
         value: impl Into<Shown>,
@@ -140,7 +141,7 @@ impl FieldError {
         Self::new(Kind::Invalid, field, value, detail)
     }
 
-    /// `Invalid value: …: detail`, with the reason for wrong types.
+    /// Returns the error `Invalid value: …: detail`, with the reason for wrong types.
     pub(crate) fn type_invalid(
         field: impl Display,
         value: impl Into<Shown>,
@@ -149,22 +150,23 @@ impl FieldError {
         Self::new(Kind::TypeInvalid, field, value, detail)
     }
 
-    /// `Required value: detail`.
+    /// Returns the error `Required value: detail`.
     pub(crate) fn required(field: impl Display, detail: impl Into<String>) -> Self {
         Self::new(Kind::Required, field, Shown::Omitted, detail)
     }
 
-    /// `Duplicate value: …`.
+    /// Returns the error `Duplicate value: …`.
     pub(crate) fn duplicate(field: impl Display, value: impl Into<Shown>) -> Self {
         Self::new(Kind::Duplicate, field, value, "")
     }
 
-    /// `Not found: …`.
+    /// Returns the error `Not found: …`.
     pub(crate) fn not_found(field: impl Display, value: impl Into<Shown>) -> Self {
         Self::new(Kind::NotFound, field, value, "")
     }
 
-    /// `Unsupported value: …: supported values: "a", "b"`, in the order given.
+    /// Returns the error `Unsupported value: …: supported values: "a", "b"`, with the values in the
+    /// given order.
     pub(crate) fn not_supported<T: Display>(
         field: impl Display,
         value: impl Into<Shown>,
@@ -180,12 +182,12 @@ impl FieldError {
         Self::new(Kind::NotSupported, field, value, detail)
     }
 
-    /// `Forbidden: detail`.
+    /// Returns the error `Forbidden: detail`.
     pub(crate) fn forbidden(field: impl Display, detail: impl Into<String>) -> Self {
         Self::new(Kind::Forbidden, field, Shown::Omitted, detail)
     }
 
-    /// `Too long: may not be more than 63 bytes`.
+    /// Returns the error `Too long: may not be more than 63 bytes`.
     pub(crate) fn too_long(field: impl Display, most: usize) -> Self {
         let unit = if most == 1 { "byte" } else { "bytes" };
         Self::new(
@@ -196,13 +198,13 @@ impl FieldError {
         )
     }
 
-    /// `Too many: 3: must have at most 2 items`.
+    /// Returns the error `Too many: 3: must have at most 2 items`.
     pub(crate) fn too_many(field: impl Display, actual: usize, most: usize) -> Self {
         let unit = if most == 1 { "item" } else { "items" };
         Self::new(Kind::TooMany, field, actual, format!("must have at most {most} {unit}"))
     }
 
-    /// The text without the field: the `message` of a cause.
+    /// Returns the text without the field: the `message` of a cause.
     pub(crate) fn body(&self) -> String {
         let mut text = self.kind.words().to_owned();
         if self.kind.shows_value() {
@@ -231,32 +233,32 @@ impl From<FieldError> for Cause {
 // === impl FieldPath ===
 
 impl<'a> FieldPath<'a> {
-    /// The object itself; printed as `<nil>`.
+    /// Returns the path of the object itself; printed as `<nil>`.
     pub(crate) fn root() -> Self {
         Self { parent: None, step: Step::Root }
     }
 
-    /// A path that begins with a field (or with several, dots between).
+    /// Returns a path that begins with a field (or with several, separated by dots).
     pub(crate) fn new(name: &'a str) -> Self {
         Self { parent: None, step: Step::Child(name) }
     }
 
-    /// A field of this one: `this.name`.
+    /// Returns the path of a field of this value: `this.name`.
     pub(crate) fn child(&'a self, name: &'a str) -> Self {
         Self { parent: Some(self), step: Step::Child(name) }
     }
 
-    /// An item of a list: `this[3]`.
+    /// Returns the path of an item of this list: `this[3]`.
     pub(crate) fn index(&'a self, index: usize) -> Self {
         Self { parent: Some(self), step: Step::Index(index) }
     }
 
-    /// A value of a map: `this[key]`.
+    /// Returns the path of a value of this map: `this[key]`.
     pub(crate) fn key(&'a self, key: &'a str) -> Self {
         Self { parent: Some(self), step: Step::Key(key) }
     }
 
-    /// Whether this is the object itself.
+    /// Returns whether this is the path of the object itself.
     pub(crate) fn is_root(&self) -> bool {
         matches!(self.step, Step::Root)
     }
@@ -280,7 +282,8 @@ impl Display for FieldPath<'_> {
 
 // === texts ===
 
-/// A value as Go prints it in messages: texts quoted, numbers and booleans plain, null as `"null"`, the rest as JSON.
+/// Returns a value as Go prints it in messages: texts quoted, numbers and booleans plain, null as
+/// `"null"`, the rest as JSON.
 pub(crate) fn go_value(value: &Value) -> String {
     match value {
         Value::Null => "\"null\"".to_owned(),
@@ -291,7 +294,7 @@ pub(crate) fn go_value(value: &Value) -> String {
     }
 }
 
-/// A number as Go's `%v` prints it.
+/// Returns a number as Go's `%v` prints it.
 pub(crate) fn go_number(number: &serde_json::Number) -> String {
     if number.is_i64() || number.is_u64() {
         return number.to_string();
@@ -299,7 +302,7 @@ pub(crate) fn go_number(number: &serde_json::Number) -> String {
     number.as_f64().map_or_else(|| number.to_string(), go_float)
 }
 
-/// A float as Go's `%v` prints it: shortest digits, an exponent below 1e-4 and from 1e21.
+/// Returns a float as Go's `%v` prints it: shortest digits, an exponent below 1e-4 and from 1e21.
 pub(crate) fn go_float(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || (1e-4..1e21).contains(&size) {
@@ -311,7 +314,7 @@ pub(crate) fn go_float(value: f64) -> String {
     format!("{digits}e{sign}{exponent:0>2}")
 }
 
-/// A text in double quotes, escaped as Go's `%q` does.
+/// Returns a text in double quotes, escaped as Go's `%q` does.
 pub(crate) fn go_quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -352,7 +355,7 @@ fn push_escape(text: &mut String, character: char) {
     debug_assert!(written.is_ok(), "a String takes every text");
 }
 
-/// Compact JSON as Go writes it: sorted keys, `<`, `>` and `&` escaped.
+/// Returns compact JSON as Go writes it: sorted keys, `<`, `>` and `&` escaped.
 pub(crate) fn go_json(value: &Value) -> String {
     let mut text = String::new();
     push_json(&mut text, value);

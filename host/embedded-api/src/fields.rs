@@ -1,8 +1,9 @@
-//! Sets of fields: who owns what of an object.
+//! Field sets: the fields of an object that a manager owns.
 //!
-//! A [`Set`] is a tree of path elements; its JSON form is `FieldsV1` of managedFields, its text form is the one of the messages of
-//! conflicts (`.spec.ports[port=80,protocol="TCP"].name`). The algebra is that of structured-merge-diff's `fieldpath`: a field and
-//! its children are members each for itself.
+//! A [`Set`] is a tree of path elements. Its JSON form is the `FieldsV1` of `managedFields`; its
+//! text form is that of the messages of conflicts (`.spec.ports[port=80,protocol="TCP"].name`). The
+//! algebra is that of structured-merge-diff's `fieldpath`: a field and its children are separate
+//! members.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -23,11 +24,11 @@ pub(crate) type Path = [Element];
 /// A set of fields of one object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Set {
-    /// Sorted by element; none of them is empty.
+    /// The nodes, sorted by element; no node is empty.
     nodes: Vec<Node>,
 }
 
-/// A path element that is in the set, or leads to some that are.
+/// A path element that is a member of the set, or leads to members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Node {
     element: Element,
@@ -38,7 +39,8 @@ pub(crate) struct Node {
 // === impl Node ===
 
 impl Node {
-    /// A field with what is in the set below it; `member`: the field itself is.
+    /// Returns the node of a field, with the nodes below it; `member`: true if the field itself is
+    /// in the set.
     pub(crate) fn new(element: Element, member: bool, children: Set) -> Self {
         Self { element, member, children }
     }
@@ -47,17 +49,16 @@ impl Node {
         !self.member && self.children.is_empty()
     }
 
-    /// The field.
     pub(crate) fn element(&self) -> &Element {
         &self.element
     }
 
-    /// The field itself is in the set.
+    /// Returns whether the field itself is in the set.
     pub(crate) fn is_member(&self) -> bool {
         self.member
     }
 
-    /// What is in the set below the field.
+    /// Returns the members of the set below the field.
     pub(crate) fn children(&self) -> &Set {
         &self.children
     }
@@ -66,7 +67,7 @@ impl Node {
 // === impl Set ===
 
 impl Set {
-    /// The set of paths that consist of field names only.
+    /// Returns the set of paths that consist of field names only.
     pub(crate) fn of_names(paths: &[&[&str]]) -> Self {
         let mut set = Self::default();
         for names in paths {
@@ -76,7 +77,7 @@ impl Set {
         set
     }
 
-    /// The set of these nodes, in whatever order; no two of them have one element.
+    /// Returns the set of these nodes, in any order; no two nodes may have the same element.
     pub(crate) fn from_nodes(mut nodes: Vec<Node>) -> Self {
         nodes.retain(|node| !node.is_empty());
         if !nodes.is_sorted_by(|a, b| a.element <= b.element) {
@@ -85,17 +86,16 @@ impl Set {
         Self { nodes }
     }
 
-    /// Whether nothing is in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// The nodes, sorted.
+    /// Returns the nodes, sorted by element.
     pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Adds a path, not its parents; the root itself is owned by no one.
+    /// Adds a path without its parents. The root itself is not added: no manager owns it.
     pub(crate) fn insert(&mut self, path: &Path) {
         let Some((first, rest)) = path.split_first() else { return };
         let at = match self.nodes.binary_search_by(|node| node.element.cmp(first)) {
@@ -113,13 +113,13 @@ impl Set {
         }
     }
 
-    /// The node of an element of the first level.
+    /// Returns the node of an element of the first level.
     pub(crate) fn get(&self, element: &Element) -> Option<&Node> {
         let at = self.nodes.binary_search_by(|node| node.element.cmp(element)).ok()?;
         self.nodes.get(at)
     }
 
-    /// What is in one of them.
+    /// Returns the members of either set.
     pub(crate) fn union(self, other: Self) -> Self {
         if self.is_empty() {
             return other;
@@ -147,7 +147,7 @@ impl Set {
         }
     }
 
-    /// What is in both.
+    /// Returns the members of both sets.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
         self.combine(other, &|node, other| {
             let other = other?;
@@ -159,7 +159,8 @@ impl Set {
         })
     }
 
-    /// What is in `self` but not in `other`; what is below a member of `other` stays.
+    /// Returns the members of `self` that are not in `other`; fields below a member of `other`
+    /// stay.
     pub(crate) fn difference(&self, other: &Self) -> Self {
         self.combine(other, &|node, other| {
             let Some(other) = other else { return Some(node.clone()) };
@@ -171,7 +172,7 @@ impl Set {
         })
     }
 
-    /// What is in `self` but neither in `other` nor below one of its members.
+    /// Returns the members of `self` that are neither in `other` nor below a member of `other`.
     pub(crate) fn recursive_difference(&self, other: &Self) -> Self {
         self.combine(other, &|node, other| match other {
             None => Some(node.clone()),
@@ -184,7 +185,7 @@ impl Set {
         })
     }
 
-    /// Each node of `self` with the one of `other` that has its element.
+    /// Combines each node of `self` with the node of `other` that has the same element, if any.
     fn combine(&self, other: &Self, with: &dyn Fn(&Node, Option<&Node>) -> Option<Node>) -> Self {
         let mut others = other.nodes.iter().peekable();
         let mut nodes = Vec::new();
@@ -196,7 +197,7 @@ impl Set {
         Self { nodes }
     }
 
-    /// Whether all of it is in `other`.
+    /// Returns whether all members of `self` are in `other`.
     pub(crate) fn is_subset(&self, other: &Self) -> bool {
         self.nodes.iter().all(|node| {
             other.get(&node.element).is_some_and(|other| {
@@ -205,7 +206,7 @@ impl Set {
         })
     }
 
-    /// All paths in it: members of a level before what is below them.
+    /// Returns all paths in the set: the members of a level before those below them.
     pub(crate) fn paths(&self) -> Vec<Vec<Element>> {
         let mut paths = Vec::new();
         self.collect_paths(&mut Vec::new(), &mut paths);
@@ -223,18 +224,18 @@ impl Set {
         }
     }
 
-    /// Reads `FieldsV1`.
+    /// Parses `FieldsV1`.
     pub(crate) fn from_json(fields: &Value) -> Result<Self, InvalidFields> {
         json::read(fields)
     }
 
-    /// As `FieldsV1`.
+    /// Returns the set as `FieldsV1`.
     pub(crate) fn to_json(&self) -> Map<String, Value> {
         json::write(self)
     }
 }
 
-/// A path as in the messages of conflicts.
+/// Returns the text of a path in the messages of conflicts.
 pub(crate) fn path_text(path: &Path) -> String {
     path.iter().map(Element::to_string).collect()
 }

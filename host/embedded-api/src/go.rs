@@ -1,10 +1,10 @@
-//! Values as Go prints them: some messages of Kubernetes show them so.
+//! Values as Go prints them, for messages of Kubernetes that show them so.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// The name that Go has for the type of a JSON value.
+/// Returns Go's name for the type of a JSON value.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -17,7 +17,7 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go prints it plainly.
+/// Displays a value as Go prints it: `[a b]`, `map[key:value]`.
 pub(crate) struct Plain<'a>(pub(crate) &'a Value);
 
 impl fmt::Display for Plain<'_> {
@@ -39,7 +39,7 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-/// A value as Go would write it in source.
+/// Displays a value as Go source: `[]interface {}{…}`, `map[string]interface {}{…}`.
 pub(crate) struct Syntax<'a>(pub(crate) &'a Value);
 
 impl fmt::Display for Syntax<'_> {

@@ -1,7 +1,8 @@
-//! What is served: every group, version and resource, built in or described by a CRD.
+//! The served kinds: every group, version and resource, built in or defined by a CRD.
 //!
-//! A [`Resource`] answers all that depends on the kind; it holds no objects. The [`Registry`] finds resources by what a path or an
-//! object says. Kinds without any description may be served, too ([`Registry::add_untyped`]).
+//! A [`Resource`] answers all that depends on the kind; it holds no objects. The [`Registry`] finds
+//! resources by a path or by the type of an object. Kinds without a schema can be served, too
+//! ([`Registry::add_untyped`]).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub(crate) use write::Decoded;
 use crate::builtin::address::Addresses;
 use crate::schema::Schema;
 
-/// One resource in one version, as a path names it: `/apis/<group>/<version>/…/<plural>`.
+/// A resource in one version, as a path names it: `/apis/<group>/<version>/…/<plural>`.
 #[derive(Debug)]
 pub(crate) struct Resource {
     /// Empty for the core group.
@@ -37,43 +38,45 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
-    /// The group under which objects are stored: another one only for `events.k8s.io`, whose events are those of the core group.
+    /// The group under which objects are stored: differs from `group` only for `events.k8s.io`,
+    /// whose events are stored in the core group.
     pub(crate) storage_group: String,
     /// The version in which objects are stored.
     pub(crate) storage_version: String,
     pub(crate) verbs: &'static [&'static str],
-    /// In the order in which discovery shows them.
+    /// The subresources, in the order of discovery.
     pub(crate) subresources: Vec<Subresource>,
     pub(crate) scale: Option<Scale>,
-    /// The types of the fields, as server-side apply and patches see them.
+    /// The types of the fields, for server-side apply and patches.
     pub(crate) schema: Schema,
     pub(crate) form: Form,
-    /// The addresses in use: those of one cluster, shared by its resources.
+    /// The addresses in use in the cluster, shared by its resources.
     pub(crate) addresses: Arc<Addresses>,
 }
 
-/// Where a resource is described.
+/// The source of a resource's description.
 #[derive(Debug)]
 pub(crate) enum Form {
-    /// In the definitions of Kubernetes: the name of the definition.
+    /// The definitions of Kubernetes: holds the name of the definition.
     BuiltIn(&'static str),
-    /// In a CRD.
+    /// A CRD.
     Custom(Arc<CustomVersion>),
-    /// Nowhere: everything is kept as it comes.
+    /// No description: every field is kept unchanged.
     Untyped,
 }
 
-/// A path below an object.
+/// A subresource: a path below an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Subresource {
     pub(crate) name: String,
     pub(crate) kind: String,
-    /// Group and version of what is sent and answered, if they differ from those of the resource.
+    /// The group and version of the objects that are sent and answered, if they differ from those
+    /// of the resource.
     pub(crate) group_version: Option<(String, String)>,
     pub(crate) verbs: &'static [&'static str],
 }
 
-/// Where the parts of a scale are in an object: keys from the root.
+/// The places of a scale's parts in an object: keys from the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scale {
     pub(crate) spec_replicas: Vec<String>,
@@ -81,7 +84,7 @@ pub(crate) struct Scale {
     pub(crate) selector: ScaleSelector,
 }
 
-/// Where the selector of a scale comes from.
+/// The source of a scale's selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ScaleSelector {
     /// The scale has no selector.
@@ -92,37 +95,37 @@ pub(crate) enum ScaleSelector {
     Labels,
 }
 
-/// What becomes of fields that a schema does not know (`fieldValidation`).
+/// The treatment of fields that a schema does not know (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum FieldValidation {
-    /// They are dropped.
+    /// Unknown fields are dropped.
     Ignore,
-    /// They are dropped, with a warning each.
+    /// Unknown fields are dropped, with a warning each.
     #[default]
     Warn,
-    /// They are refused.
+    /// Unknown fields are refused.
     Strict,
 }
 
 // === impl Resource ===
 
 impl Resource {
-    /// `v1`, `apps/v1`.
+    /// Returns the `apiVersion` of objects: `v1`, `apps/v1`.
     pub(crate) fn api_version(&self) -> String {
         api_version(&self.group, &self.version)
     }
 
-    /// The key under which objects are stored: the same for all versions.
+    /// Returns the group and the plural under which objects are stored: the same for all versions.
     pub(crate) fn storage_key(&self) -> (&str, &str) {
         (&self.storage_group, &self.plural)
     }
 
-    /// `apiVersion` of objects as they are stored.
+    /// Returns the `apiVersion` of stored objects.
     pub(crate) fn storage_api_version(&self) -> String {
         api_version(&self.storage_group, &self.storage_version)
     }
 
-    /// Whether objects are stored at all: reviews are only answered.
+    /// Returns whether objects are stored at all: reviews are only answered.
     pub(crate) fn is_stored(&self) -> bool {
         self.verbs.contains(&"get")
     }
@@ -131,7 +134,7 @@ impl Resource {
         !matches!(self.form, Form::BuiltIn(_))
     }
 
-    /// Whether its objects are the namespaces of others.
+    /// Returns whether the objects are namespaces.
     pub(crate) fn is_namespace(&self) -> bool {
         self.group.is_empty() && self.plural == "namespaces"
     }
@@ -140,13 +143,13 @@ impl Resource {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
-    /// Whether the status is written only through its own path.
+    /// Returns whether the status is written only through its own path.
     pub(crate) fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 }
 
-/// `v1`, `apps/v1`.
+/// Returns the `apiVersion` of a group and version: `v1`, `apps/v1`.
 pub(crate) fn api_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }

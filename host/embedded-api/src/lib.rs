@@ -1,69 +1,96 @@
-//! A Kubernetes API in memory, for people at their desk and for tests.
+//! A Kubernetes API in memory, for development and for tests.
 //!
-//! It answers as kube-apiserver 1.34 does: server-side apply with its managed fields, watches, CRDs with their schemas, tables for
-//! kubectl. It is a tower service ([`EmbeddedApi::router`], for `kube::Client::new`) and an HTTP server ([`EmbeddedApi::serve`]).
-//! All state is in memory and ends with the value.
+//! The API answers as kube-apiserver 1.34 does: server-side apply with its managed fields, watches,
+//! CRDs with their schemas, tables for kubectl. It is a tower service ([`EmbeddedApi::router`], for
+//! `kube::Client::new`) and an HTTP server ([`EmbeddedApi::serve`]). All state is in memory and is
+//! dropped with the value.
 //!
-//! # Who asks
+//! # Authentication and authorization
 //!
-//! There is no authentication: whoever connects is the administrator `admin`, who may do everything and may impersonate others. So
-//! `kubectl auth can-i` says yes to all, and the answer says why; with `--as` it asks the RBAC objects that are there. Tokens of
-//! service accounts have no signature and are not asked for.
+//! There is no authentication: every client is the administrator `admin`, may do everything and may
+//! impersonate others. `kubectl auth can-i` therefore says yes to all requests, and gives the
+//! reason; with `--as` it evaluates the stored RBAC objects. Tokens of service accounts have no
+//! signature and are not verified.
 //!
-//! # What it leaves out
+//! # Limits
 //!
-//! It is no server for production: no TLS, no admission or conversion webhooks, no protobuf in answers, no persistence, no
-//! aggregation. There are no controllers but the garbage collector and those that count disruption budgets, aggregate cluster roles
-//! and let namespaces, CRDs and claims go when nothing needs them, which act at once, within the request that causes them:
-//! Deployments make no pods, claims are not bound, and no node runs anything. Logs, exec, attach, port-forward, debugging and proxies
-//! are refused with a sentence. Versions of a CRD differ in nothing but `apiVersion` and schema.
+//! The API is no server for production: no TLS, no admission or conversion webhooks, no protobuf in
+//! answers, no persistence, no aggregation. The only controllers are the garbage collector and
+//! those that count disruption budgets, aggregate cluster roles, and finish the deletion of
+//! namespaces, CRDs and claims that nothing uses any more. They act at once, within the request
+//! that causes them. Deployments make no pods, claims are not bound, and no node runs anything.
+//! Logs, exec, attach, port-forward, debugging and proxies are refused with a sentence. Versions of
+//! a CRD differ in nothing but `apiVersion` and schema.
 //!
-//! The rules of a CRD (CEL, with `oldSelf` too) are refused if they may cost too much, as Kubernetes estimates it; what they do cost
-//! when they run is not counted. The schemas of the built-in kinds have no descriptions: `kubectl explain` shows their fields and
-//! types. Of the kinds of Kubernetes 1.34 those are served that programs at a desk meet; `kubectl api-resources` names them.
+//! The rules of a CRD (CEL, with `oldSelf` too) are refused if their cost, as Kubernetes estimates
+//! it, is too high; their actual cost at run time is not counted. The schemas of the built-in kinds
+//! have no descriptions: `kubectl explain` shows their fields and types. Of the kinds of Kubernetes
+//! 1.34, those that programs commonly use are served; `kubectl api-resources` names them.
 //!
-//! # What it answers otherwise
+//! # Differences from kube-apiserver
 //!
-//! Random sequences of requests go to this API and to a real kube-apiserver, and are answered the same, but for:
+//! Random sequences of requests are sent to this API and to a real kube-apiserver, and are answered
+//! the same, except for:
 //!
-//! - **patches that do not fit**: a patch whose result is no object of its kind is refused as by Kubernetes; the message quotes
-//!   the object or the patch with its fields in the order of their names, and puts the fault in other words.
-//! - **words of the decoder**: which of several faults of types is told, and Go's names of types and of embedded fields.
-//! - **mixed lists**: a strategic merge patch that puts null beside texts into a list: 500 there; here the null counts as none, or the
-//!   message does not show the list.
-//! - **empty is absent**: an empty list or map of a built-in kind is as if it were not there. In Kubernetes it differs until it is
-//!   stored: it counts for the generation of a `NetworkPolicy` and as a change of an immutable `ConfigMap`, and messages show it.
-//! - **writes of scales**: a write of a scale that leaves the replicas as they are may be a change there; and who owned them by an
-//!   update has two entries then, of which the later one hides the other from an apply.
-//! - **repeated keys**: who owns the items of a list of a `ServiceAccount` in which one name stands twice.
+//! - **patches that do not fit**: a patch whose result is no object of its kind is refused as by
+//!   Kubernetes; the message quotes the object or the patch with its fields in the order of their
+//!   names, and words the error differently.
+//! - **words of the decoder**: the choice among several type errors, and Go's names of types and of
+//!   embedded fields.
+//! - **mixed lists**: a strategic merge patch that puts null beside texts into a list: 500 in
+//!   Kubernetes; here the null is ignored, or the message does not show the list.
+//! - **empty is absent**: an empty list or map of a built-in kind counts as absent. In Kubernetes
+//!   the two differ until the object is stored: an empty one counts for the generation of a
+//!   `NetworkPolicy` and as a change of an immutable `ConfigMap`, and messages show it.
+//! - **writes of scales**: in Kubernetes a write of a scale that leaves the replicas unchanged may
+//!   be a change; and a manager that owned the replicas by an update has two entries then, of which
+//!   the later one hides the other from an apply.
+//! - **repeated keys**: the owners of items of a list of a `ServiceAccount` in which one name
+//!   occurs twice.
 //!
-//! The names are those by which the comparison accepts the difference; one that does not occur any more is a fault there.
+//! The comparison accepts differences by these names, and fails if one of them does not occur any
+//! more.
 //!
-//! Faults of ours that some seeds of the comparison find, and that it does not accept; one of some 150 sequences meets one:
+//! Known faults of this API, which some seeds of the comparison find and the comparison does not
+//! accept; one of some 150 sequences meets one:
 //!
-//! - **more ready than there are**: a status of a `StatefulSet` with more `readyReplicas` than `replicas` is taken.
-//! - **rules of no rule**: whether a `Role` keeps `[]` or null in `rules`; who owns some lists of a `StatefulSet`.
-//! - **scales that are refused**: two refusals of writes of scales are missing, and an owner of `replicas` differs after some.
-//! - **warnings of copies**: a JSON patch that copies an unknown field is warned of in another place.
-//! - **names of ports with dots**: the message says another thing of them.
-//! - **null in embedded metadata**: an applied object whose embedded object has null there is refused with 500, not with 422.
-//! - **a version more**: a write that changes nothing may count as one, so that later versions differ by one.
+//! - **more ready than there are**: a status of a `StatefulSet` with more `readyReplicas` than
+//!   `replicas` is accepted.
+//! - **rules of no rule**: whether a `Role` keeps `[]` or null in `rules`; the owners of some lists
+//!   of a `StatefulSet`.
+//! - **scales that are refused**: two refusals of writes of scales are missing, and an owner of
+//!   `replicas` differs after some.
+//! - **warnings of copies**: the warning about a JSON patch that copies an unknown field names
+//!   another place.
+//! - **names of ports with dots**: the message about them differs.
+//! - **null in embedded metadata**: an applied object with null in the metadata of an embedded
+//!   object is refused with 500, not with 422.
+//! - **a version more**: a write that changes nothing may count as a change, so that later versions
+//!   differ by one.
 //!
-//! # How much it bears
+//! # Performance
 //!
-//! Objects are kept as compact JSON: 50,000 of 3 KB take 1.4 times their text, and the history of a busy resource a few dozen MB
-//! besides ([`Options::history`]). With 100 watches on them an optimised build takes a write in a fraction of a millisecond and tells
-//! all watches in a few; an unoptimised one, as `cargo run` makes, takes ten times as long. `cargo bench -p mortise-tests` prints the
-//! numbers. A watch that is slow holds no texts, only what it has still to send.
+//! Objects are kept as compact JSON: 50,000 of 3 KB take 1.4 times their text, and the history of a
+//! busy resource takes a few dozen MB more ([`Options::history`]). With 100 watches on these
+//! objects an optimised build takes a fraction of a millisecond for a write and a few milliseconds
+//! to notify all watches; an unoptimised build, as `cargo run` makes, takes ten times as long.
+//! `cargo bench -p mortise-tests` prints the numbers. A slow watch holds no texts, only the events
+//! that it has still to send.
 //!
 //! # Modules
 //!
-//! - `server`, `direct`, `request`, `answer`: HTTP; `status`, `field_error`: what is refused, and why
-//! - `verbs`: one file for each thing that a request can do; `collect`: what follows from deletions; `access`: RBAC
-//! - `state`, `storage`: the objects and their history; `selector`: which are meant; `fault`: what goes wrong on purpose
-//! - `kind`, `builtin`, `crd`: which kinds there are, and the rules of each; `structural`, `name`: the rules for their objects
-//! - `schema`, `typed`, `fields`, `managed_fields`, `patch`: merging objects and knowing who owns which fields
-//! - `discovery`, `openapi`, `table`: what clients ask about the API itself, and how kubectl prints objects
+//! - `server`, `direct`, `request`, `answer`: HTTP; `status`, `field_error`: refusals and their
+//!   reasons
+//! - `verbs`: one file for each operation of a request; `collect`: consequences of deletions;
+//!   `access`: RBAC
+//! - `state`, `storage`: the objects and their history; `selector`: label and field selectors;
+//!   `fault`: fault injection
+//! - `kind`, `builtin`, `crd`: the kinds and the rules of each; `structural`, `name`: validation of
+//!   their objects
+//! - `schema`, `typed`, `fields`, `managed_fields`, `patch`: merging objects, and the owners of
+//!   their fields
+//! - `discovery`, `openapi`, `table`: the description of the API for clients, and the tables that
+//!   kubectl prints
 
 mod access;
 mod answer;
@@ -119,32 +146,32 @@ use chance::Chance;
 use state::State;
 use storage::TableId;
 
-/// Says what time it is.
+/// The clock of an API: returns the present time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// How an API behaves.
+/// The options of an API.
 #[derive(Clone)]
 pub struct Options {
-    /// What objects and conditions take as the present time.
+    /// The clock for the times in objects and conditions.
     pub now: Clock,
-    /// How many changes of each resource are remembered for watches and lists of the past.
+    /// The number of changes of each resource that are kept for watches and lists of the past.
     pub history: usize,
-    /// The namespaces that are there from the beginning.
+    /// The namespaces that exist from the beginning.
     pub namespaces: Vec<String>,
-    /// What uids and generated names follow from; none: the operating system's random numbers.
+    /// The seed of uids and generated names; `None` for the operating system's random numbers.
     pub seed: Option<u64>,
 }
 
-/// A Kubernetes API in memory. Clones are the same API.
+/// A Kubernetes API in memory. Clones share one state.
 #[derive(Clone)]
 pub struct EmbeddedApi {
     shared: Arc<Shared>,
 }
 
-/// Requests of one sort, for counting.
+/// A category of requests, for counting.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestKind {
-    /// What was done.
+    /// The verb of the requests.
     pub verb: Verb,
     /// The group of the resource, empty for the core group.
     pub group: String,
@@ -154,14 +181,14 @@ pub struct RequestKind {
     pub subresource: String,
 }
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct Shared {
     pub(crate) state: RwLock<State>,
     pub(crate) faults: Faults,
     pub(crate) counts: Mutex<BTreeMap<RequestKind, u64>>,
-    /// What watches sent last.
+    /// The last lines that watches sent.
     pub(crate) lines: verbs::Lines,
-    /// Ends all watches.
+    /// Ends all watches when cancelled.
     pub(crate) stop: CancellationToken,
     pub(crate) now: Mutex<Clock>,
 }
@@ -208,14 +235,15 @@ impl fmt::Debug for EmbeddedApi {
 }
 
 impl EmbeddedApi {
-    /// An API with the built-in kinds and no objects but its namespaces.
+    /// Returns an API with the built-in kinds, and no objects but its namespaces and their service
+    /// accounts.
     pub fn new(options: Options) -> Self {
         let mut state = State::new(options.history.max(1), Chance::new(options.seed));
         let now = (options.now)();
         for namespace in &options.namespaces {
             state.add_namespace(namespace, now);
         }
-        // Nobody can have seen anything yet: watches from before now are too old.
+        // No client can have seen anything yet: watches from before now are too old.
         state.storage.compact();
         let shared = Shared {
             state: RwLock::new(state),
@@ -228,16 +256,17 @@ impl EmbeddedApi {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The API as a tower service: `kube::Client::new(api.router(), "default")`.
+    /// Returns the API as a tower service: `kube::Client::new(api.router(), "default")`.
     pub fn router(&self) -> axum::Router {
         server::router(self.shared.clone())
     }
 
-    /// Serves the API over HTTP until `shutdown` is cancelled; then watches end and running requests are answered.
+    /// Serves the API over HTTP until `shutdown` is cancelled; then watches end and running
+    /// requests are answered.
     ///
     /// # Errors
     ///
-    /// The listener failed.
+    /// Fails if the listener fails.
     pub async fn serve(
         &self,
         listener: TcpListener,
@@ -246,22 +275,22 @@ impl EmbeddedApi {
         server::serve(self.shared.clone(), listener, shutdown).await
     }
 
-    /// Ends all watches, now and to come, as the end of the server would.
+    /// Ends all watches, open and future ones, as the end of the server would.
     pub fn stop(&self) {
         self.shared.stop.cancel();
     }
 
-    /// What goes wrong on purpose.
+    /// Returns the fault injection of this API.
     pub fn faults(&self) -> &Faults {
         &self.shared.faults
     }
 
-    /// The revision of the last write.
+    /// Returns the revision of the last write.
     pub fn revision(&self) -> u64 {
         self.shared.state.read().storage.revision()
     }
 
-    /// The revision of the last change of a resource; 0 if nothing of it was ever stored.
+    /// Returns the revision of the last change of a resource; 0 if no object of it was ever stored.
     pub fn latest(&self, group: &str, plural: &str) -> u64 {
         let state = self.shared.state.read();
         state.storage.table(&TableId::new(group, plural)).map_or(0, storage::Table::last)
@@ -272,27 +301,29 @@ impl EmbeddedApi {
         self.shared.state.write().storage.compact();
     }
 
-    /// How often what was asked for, refused requests and those that faults hit included.
+    /// Returns the number of requests of each kind, including refused requests and those that
+    /// faults hit.
     pub fn requests(&self) -> BTreeMap<RequestKind, u64> {
         self.shared.counts.lock().clone()
     }
 
-    /// Begins counting requests anew.
+    /// Resets the counts of requests.
     pub fn reset_requests(&self) {
         self.shared.counts.lock().clear();
     }
 
-    /// Takes another clock.
+    /// Replaces the clock.
     pub fn set_clock(&self, now: Clock) {
         *self.shared.now.lock() = now;
     }
 
-    /// Whether a kind is served in this version.
+    /// Returns whether a kind is served in this version.
     pub fn serves(&self, group: &str, version: &str, kind: &str) -> bool {
         self.shared.state.read().registry.find_kind(group, version, kind).is_some()
     }
 
-    /// The version in which a kind is shown to who names none, as kubectl does: the first of its group that serves it.
+    /// Returns the version in which a client that names none gets a kind, as kubectl does: the
+    /// first version of the group that serves the kind.
     pub fn preferred_version(&self, group: &str, kind: &str) -> Option<String> {
         let registry = &self.shared.state.read().registry;
         let versions = registry.group(group)?.versions;
@@ -300,7 +331,7 @@ impl EmbeddedApi {
         versions.into_iter().find(serves).map(str::to_owned)
     }
 
-    /// Serves a kind without a schema: everything is kept as it comes, lists are atomic.
+    /// Serves a kind without a schema: every field is kept unchanged, lists are atomic.
     pub fn serve_untyped(
         &self,
         group: &str,
@@ -312,7 +343,7 @@ impl EmbeddedApi {
         self.shared.state.write().registry.add_untyped((group, version), kind, plural, namespaced);
     }
 
-    /// All objects, as they are stored.
+    /// Returns all objects in their stored versions.
     pub fn objects(&self) -> Vec<Value> {
         let state = self.shared.state.read();
         let mut objects = Vec::new();
@@ -327,8 +358,8 @@ impl EmbeddedApi {
         objects
     }
 
-    /// An object as it was before the write that made it what is given; none of one that was made by that write, or whose history
-    /// is forgotten.
+    /// Returns an object as it was before the write that made `object`. `None` if that write
+    /// created the object, or if the history is forgotten.
     pub fn before(&self, object: &Value) -> Option<Value> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let (api_version, kind) = (text("/apiVersion")?, text("/kind")?);
@@ -347,13 +378,14 @@ impl EmbeddedApi {
         Some(write.previous.as_ref().filter(|_| is_of)?.value(api_version, kind))
     }
 
-    /// Puts an object in as if it were stored already: status, uid, owners, finalizers and marks of deletion stay. With
-    /// `validate` it gets defaults and must fulfil the schema of its kind; without, it is taken as it is, as an object
-    /// that was stored under an older schema. A `CustomResourceDefinition` is served from then on.
+    /// Puts an object in as if it had been stored before: status, uid, owners, finalizers and
+    /// deletion marks are kept. With `validate`, the object gets defaults and must satisfy the
+    /// schema of its kind; without, it is stored unchanged, as an object that was stored under an
+    /// older schema. A `CustomResourceDefinition` is served from then on.
     ///
     /// # Errors
     ///
-    /// The kind is not served, the object has no name, or it is not valid.
+    /// Fails if the kind is not served, the object has no name, or the object is not valid.
     pub fn load(&self, object: Value, validate: bool) -> Result<(), Failure> {
         let now = self.shared.now();
         self.shared.state.write().load(object, validate, now)

@@ -1,4 +1,4 @@
-//! Objects that are put in as if they had been stored before.
+//! Loading of objects as if they had been stored before.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::storage::metadata_mut;
 // === impl State ===
 
 impl State {
-    /// Puts an object in; see `EmbeddedApi::load`.
+    /// Loads an object; see `EmbeddedApi::load`.
     pub(crate) fn load(
         &mut self,
         mut object: Value,
@@ -28,7 +28,7 @@ impl State {
             == (EXTENSIONS, "customresourcedefinitions");
         let is_namespace = resource.group.is_empty() && resource.plural == "namespaces";
         if validate || is_crd || is_namespace {
-            // Nothing works with CRDs and namespaces that lack what the server puts in.
+            // CRDs and namespaces do not work without the fields that the server sets.
             object = prepared(&resource, object, &self.chance)?;
         }
         if validate {
@@ -61,7 +61,8 @@ impl State {
     }
 }
 
-/// Gives an object the namespace `default` if it needs one and says none; its name.
+/// Sets the namespace `default` if the kind is namespaced and the object has none. Returns the
+/// object's name.
 fn place_in_namespace(resource: &Resource, object: &mut Value) -> Result<String, Failure> {
     let kind = &resource.kind;
     let fields = object
@@ -80,7 +81,8 @@ fn place_in_namespace(resource: &Resource, object: &mut Value) -> Result<String,
     name.map(str::to_owned).ok_or_else(|| Failure::bad_request(format!("{kind} without a name")))
 }
 
-/// The object with defaults, and with what the server gives to a new one where it does not say otherwise.
+/// Returns the object with defaults, and with the fields that the server sets on create unless the
+/// object sets them.
 fn prepared(resource: &Resource, object: Value, chance: &Chance) -> Result<Value, Failure> {
     let has_status =
         object.get("status").is_some_and(|status| !status.is_null() && *status != json!({}));

@@ -1,12 +1,14 @@
-//! Who owns which fields: server-side apply, and what all other writes leave in `metadata.managedFields`.
+//! Field ownership: server-side apply, and `metadata.managedFields` after all other writes.
 //!
-//! [`apply`] merges an applied object into the one that is there; [`update`] is told of every other write. Both are functions of
-//! objects: reading, defaults, validation and storing are the callers'. The rules are those of kube-apiserver's field manager:
+//! [`apply`] merges an applied object into the live one; [`update`] tracks every other write. Both
+//! are functions of objects: reading, defaults, validation and storing are the callers'. The rules
+//! are those of kube-apiserver's field manager:
 //!
-//! - an applier owns what it applied, an updater what it changed; an applied field of another manager with another value is a
-//!   conflict, unless forced;
-//! - what an applier no longer applies and no one else owns goes;
-//! - managers of other versions are compared in their version's schema. Versions differ in nothing but their schemas.
+//! - an applier owns the fields that it applied, an updater those that it changed; an applied field
+//!   that another manager owns with another value is a conflict, unless the apply is forced;
+//! - a field that an applier no longer applies and that no other manager owns is removed;
+//! - managers of other versions are compared in the schemas of their versions. Versions differ in
+//!   nothing but their schemas.
 
 use serde_json::{Map, Value};
 
@@ -26,39 +28,41 @@ pub(crate) use conflict::ApplyError;
 use entries::{Entries, Operation};
 use tracked::Scope;
 
-/// The kind of the objects that are written.
+/// The kind of the written objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
-    /// Its kind.
     pub(crate) kind: &'a str,
-    /// The schema of the version that is written.
+    /// The schema of the written version.
     pub(crate) schema: &'a Schema,
-    /// Whether status is a subresource.
+    /// True if status is a subresource.
     pub(crate) has_status: bool,
-    /// Whether a CRD defines it.
+    /// True if a CRD defines the kind.
     pub(crate) is_custom: bool,
-    /// The schemas of the kind's other versions, by apiVersion; `None` if there is no such version.
+    /// The schemas of the kind's other versions, by `apiVersion`; `None` if there is no such
+    /// version.
     pub(crate) other_version: &'a dyn Fn(&str) -> Option<Schema>,
 }
 
-/// Who writes, how and when.
+/// The manager, version, subresource and time of a write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Writer<'a> {
-    /// `fieldManager`, or what stands for it.
+    /// The `fieldManager`, or the default that stands for it.
     pub(crate) manager: &'a str,
-    /// The apiVersion of the request.
+    /// The `apiVersion` of the request.
     pub(crate) api_version: &'a str,
-    /// Empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub(crate) subresource: &'a str,
-    /// RFC 3339, whole seconds, `Z`.
+    /// The time: RFC 3339, whole seconds, `Z`.
     pub(crate) now: &'a str,
 }
 
-/// What is to be stored in place of `live` when `new` was put, posted or patched, with the managers that follow from it.
+/// Returns the object to store in place of `live` when `new` was put, posted or patched, with its
+/// updated managers.
 ///
-/// `new` is complete: patched, decoded and defaulted, but before the strategy puts back what may not be changed. An object
-/// without managers stays without, unless it is created. managedFields sent as `[]` or `[{}]` are forgotten; others that can be
-/// read count instead of the live ones.
+/// `new` is complete: patched, decoded and defaulted, but before the strategy restores the fields
+/// that may not be changed. An object without managers stays without, unless it is created.
+/// `managedFields` sent as `[]` or `[{}]` remove all managers; others that can be read replace the
+/// live ones.
 pub(crate) fn update(
     live: Option<&Value>,
     mut new: Value,
@@ -76,7 +80,8 @@ pub(crate) fn update(
             missing = scope.empty_object();
             &missing
         };
-        // What is no object of its kind has no managers: Kubernetes cannot tell them then, and drops them.
+        // An object that does not fit its schema has no managers: Kubernetes cannot compute them,
+        // and drops them.
         entries = track_update(entries, old, &new, &scope).unwrap_or_default();
         entries.merge_ancient();
     }
@@ -84,10 +89,11 @@ pub(crate) fn update(
     new
 }
 
-/// The managers after `new` took the place of `old`.
+/// Returns the managers after `new` replaced `old`.
 ///
 /// # Errors
-/// One of them is no object of its kind.
+/// Fails if an object does not fit the schema of its kind, or that of the version of another
+/// manager.
 fn track_update(
     mut entries: Entries,
     old: &Value,
@@ -115,7 +121,8 @@ fn track_update(
     Ok(entries)
 }
 
-/// Managers of other versions are told apart from what their version makes of the objects, where no item may be there twice.
+/// Fails if an object does not fit the versions of managers of other versions: their fields are
+/// computed there, and no item may occur twice.
 fn check_versions(
     entries: &Entries,
     objects: [&Value; 2],
@@ -141,7 +148,7 @@ fn entries_of_update(live: Option<&Value>, sent: Option<&Value>, writer: &Writer
         })
     };
     match sent {
-        // A subresource does not speak for the managers.
+        // Managers sent to a subresource are ignored.
         _ if !writer.subresource.is_empty() => of_live(),
         Some(sent) if is_reset(sent) => Entries::default(),
         sent => match Entries::read(sent) {
@@ -151,7 +158,8 @@ fn entries_of_update(live: Option<&Value>, sent: Option<&Value>, writer: &Writer
     }
 }
 
-/// Puts the live times of managers back where `new` differs from `live` in nothing else, so that it is no change.
+/// Restores the live times of managers if `new` differs from `live` in nothing else, so that the
+/// write is no change.
 pub(crate) fn keep_times(live: &Value, new: &mut Value) {
     let (Some(before), Some(after)) = (managed_fields(live), managed_fields(new)) else { return };
     if !entries::same_but_times(before, after) || !same_but_tracking(live, new) {
@@ -163,7 +171,7 @@ pub(crate) fn keep_times(live: &Value, new: &mut Value) {
     }
 }
 
-/// Whether two objects are the same, managedFields and resourceVersion apart.
+/// Returns whether two objects are equal apart from `managedFields` and `resourceVersion`.
 fn same_but_tracking(a: &Value, b: &Value) -> bool {
     fn kept<'a>(
         object: &'a Map<String, Value>,
@@ -190,7 +198,7 @@ fn take_managed_fields(object: &mut Value) -> Option<Value> {
     object.get_mut("metadata")?.as_object_mut()?.remove("managedFields")
 }
 
-/// A copy of the object without its managers.
+/// Returns a copy of the object without its managers.
 fn without_managed_fields(object: &Value) -> Value {
     let Some(map) = object.as_object() else { return object.clone() };
     let bare = map.iter().map(|(key, value)| {

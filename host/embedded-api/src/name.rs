@@ -1,4 +1,4 @@
-//! Names, labels, annotations and the other metadata of objects: what Kubernetes accepts, and what it says of the rest.
+//! Validation of names, labels, annotations and other metadata, with the messages of Kubernetes.
 
 use std::sync::LazyLock;
 
@@ -17,10 +17,10 @@ const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
 const LABEL_LENGTH: usize = 63;
 const SUBDOMAIN_LENGTH: usize = 253;
-/// Keys and values of all annotations together, in bytes.
+/// The largest size of keys and values of all annotations together, in bytes.
 const ANNOTATIONS_SIZE: usize = 256 * 1024;
 
-/// The rule that the names of a kind follow.
+/// The rule for the names of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum NameRule {
     /// DNS-1123 subdomain: most kinds.
@@ -34,21 +34,22 @@ pub(crate) enum NameRule {
     PathSegment,
 }
 
-/// How the metadata of a kind is checked.
+/// The rules for the metadata of a kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MetadataRules {
-    /// What names follow.
+    /// The rule for names.
     pub(crate) name: NameRule,
-    /// Whether objects are in a namespace.
+    /// True if objects are in a namespace.
     pub(crate) namespaced: bool,
-    /// Whether finalizers must have a domain or be one of Kubernetes' own: the kinds of the core group and others built in.
+    /// True if finalizers must have a domain or be standard ones of Kubernetes: the kinds of the
+    /// core group and others built in.
     pub(crate) qualified_finalizers: bool,
 }
 
 // === names ===
 
 impl NameRule {
-    /// What is wrong with a name.
+    /// Returns the errors of a name.
     pub(crate) fn check(self, name: &str) -> Vec<String> {
         match self {
             Self::Subdomain => is_subdomain(name),
@@ -58,12 +59,12 @@ impl NameRule {
         }
     }
 
-    /// What is wrong with the beginning of names that the server completes.
+    /// Returns the errors of a `generateName`, which the server completes to a name.
     pub(crate) fn check_prefix(self, prefix: &str) -> Vec<String> {
         if self == Self::PathSegment {
             return contained_in_segment(prefix);
         }
-        // What follows is a letter or a digit, so that a dash at the end is fine.
+        // The server appends a letter or a digit, so that a dash at the end is valid.
         match prefix.strip_suffix('-') {
             Some(rest) if !rest.is_empty() => {
                 let mut completed: String = rest.to_owned();
@@ -76,7 +77,7 @@ impl NameRule {
     }
 }
 
-/// What keeps a text from being a DNS-1123 label.
+/// Returns the reasons for which a text is no DNS-1123 label.
 pub(crate) fn is_label(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| whole(LABEL));
     let what = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', \
@@ -84,7 +85,7 @@ pub(crate) fn is_label(text: &str) -> Vec<String> {
     check(text, LABEL_LENGTH, &REGEX, || regex_text(what, LABEL, &["my-name", "123-abc"]))
 }
 
-/// What keeps a text from being a DNS-1035 label.
+/// Returns the reasons for which a text is no DNS-1035 label.
 pub(crate) fn is_label_1035(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| whole(LABEL_1035));
     let what = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, \
@@ -92,7 +93,7 @@ pub(crate) fn is_label_1035(text: &str) -> Vec<String> {
     check(text, LABEL_LENGTH, &REGEX, || regex_text(what, LABEL_1035, &["my-name", "abc-123"]))
 }
 
-/// What keeps a text from being a DNS-1123 subdomain.
+/// Returns the reasons for which a text is no DNS-1123 subdomain.
 pub(crate) fn is_subdomain(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| whole(SUBDOMAIN));
     let what = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
@@ -100,7 +101,7 @@ pub(crate) fn is_subdomain(text: &str) -> Vec<String> {
     check(text, SUBDOMAIN_LENGTH, &REGEX, || regex_text(what, SUBDOMAIN, &["example.com"]))
 }
 
-/// What keeps a text from being one segment of a path.
+/// Returns the reasons for which a text is no segment of a path.
 pub(crate) fn is_path_segment(text: &str) -> Vec<String> {
     if matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
@@ -116,7 +117,8 @@ fn contained_in_segment(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What keeps a text from being a qualified name, as the keys of labels and annotations are: `example.com/name`.
+/// Returns the reasons for which a text is no qualified name, as the keys of labels and annotations
+/// are: `example.com/name`.
 pub(crate) fn is_qualified_name(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| whole(QUALIFIED));
     let what = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
@@ -154,7 +156,7 @@ pub(crate) fn is_qualified_name(text: &str) -> Vec<String> {
     faults
 }
 
-/// What keeps a text from being the value of a label.
+/// Returns the reasons for which a text is no value of a label.
 pub(crate) fn is_label_value(text: &str) -> Vec<String> {
     static REGEX: LazyLock<Regex> = LazyLock::new(|| whole(LABEL_VALUE));
     let what = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
@@ -186,7 +188,7 @@ fn regex_text(what: &str, pattern: &str, examples: &[&str]) -> String {
 
 // === metadata ===
 
-/// What is wrong with the metadata of an object that is to be created; `path` is that of the metadata.
+/// Validates the metadata of an object that is to be created; `path` is the path of the metadata.
 pub(crate) fn validate_metadata(
     metadata: &Value,
     rules: MetadataRules,
@@ -232,7 +234,7 @@ pub(crate) fn validate_metadata(
     errors
 }
 
-/// What is wrong with the metadata of an object that takes the place of another.
+/// Validates the metadata of an object that replaces `old`.
 pub(crate) fn validate_metadata_update(
     metadata: &Value,
     old: &Value,
@@ -284,7 +286,7 @@ pub(crate) fn validate_metadata_update(
     errors
 }
 
-/// What is wrong with the metadata of any object, new or old, whatever its name may be.
+/// Validates the metadata of any object, new or old, except for its name.
 pub(crate) fn validate_any_metadata(metadata: &Value, path: &FieldPath<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     validate_common(metadata, path, &mut errors);
@@ -304,7 +306,7 @@ fn validate_common(metadata: &Value, path: &FieldPath<'_>, errors: &mut Vec<Fiel
     }
 }
 
-/// What is wrong with labels.
+/// Validates labels.
 pub(crate) fn validate_labels(
     labels: &Map<String, Value>,
     path: &FieldPath<'_>,
@@ -318,7 +320,7 @@ pub(crate) fn validate_labels(
     errors
 }
 
-/// What is wrong with annotations.
+/// Validates annotations.
 pub(crate) fn validate_annotations(
     annotations: &Map<String, Value>,
     path: &FieldPath<'_>,
@@ -374,7 +376,7 @@ fn validate_owners(owners: &[Value], path: &FieldPath<'_>, errors: &mut Vec<Fiel
     }
 }
 
-/// An owner reference as Go writes it: the fields in the order of their declaration.
+/// Returns an owner reference as Go writes it: the fields in the order of their declaration.
 fn owner_text(owner: &Value) -> String {
     let fields: Vec<String> =
         ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"]
@@ -410,7 +412,8 @@ fn validate_finalizers(metadata: &Value, path: &FieldPath<'_>, errors: &mut Vec<
     }
 }
 
-/// Finalizers of built-in kinds are Kubernetes' own, or those of somebody who says who it is.
+/// Validates that each finalizer of a built-in kind has a domain or is a standard one of
+/// Kubernetes.
 pub(crate) fn validate_qualified_finalizers(
     metadata: &Value,
     path: &FieldPath<'_>,

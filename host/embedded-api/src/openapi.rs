@@ -1,9 +1,10 @@
-//! The schemas of all that is served, as `OpenAPI` documents: an index and a document for each group and version in version 3, one
-//! document for everything in version 2.
+//! The schemas of all served kinds as `OpenAPI` documents: in version 3 an index and a document for
+//! each group and version, in version 2 one document for everything.
 //!
-//! JSON is answered. A client that takes nothing but the protobuf form of version 2 gets a document that describes no kind: kubectl
-//! asks for that when version 3 lacks a kind (one that is about to be made), and then checks nothing by itself. The built-in
-//! definitions have no descriptions.
+//! Documents are JSON. A client that accepts nothing but the protobuf form of version 2 gets a
+//! document that describes no kind: kubectl requests that form when version 3 lacks a kind (one
+//! that is about to be created), and then validates nothing by itself. The built-in definitions
+//! have no descriptions.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +23,14 @@ const DEFINITIONS: &str = "#/definitions/";
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 
-/// Clients ask for it with `@v1.0`, which is no valid media type; this is how servers answer.
+/// The content type of version 2 in protobuf. Clients request it with `@v1.0`, which is no valid
+/// media type; servers answer with this one.
 const PROTOBUF_2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 /// A document of version 2 in protobuf: the field `swagger` with the text `2.0`, and nothing else.
 const EMPTY_2: &[u8] = b"\x0a\x032.0";
 
-/// Answers a path below `/openapi`.
+/// Answers a path below `/openapi`; `None` if nothing is served there.
 pub(crate) fn answer(registry: &Registry, path: &[&str], accept: &str) -> Option<Document> {
     let found = match path {
         ["v2"] => version2(registry),
@@ -59,12 +61,12 @@ fn info() -> Value {
     json!({"title": "Kubernetes", "version": "v1.34.4"})
 }
 
-/// `api/v1`, `apis/apps/v1`.
+/// Returns the path of a group and version: `api/v1`, `apis/apps/v1`.
 fn root(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-/// Where each document is, with a hash that changes with it.
+/// Returns the index: the URL of each document, with a hash that changes with the document.
 fn index(registry: &Registry) -> Value {
     let mut paths = Map::new();
     for group in registry.groups() {
@@ -169,7 +171,7 @@ fn parameter(name: &str) -> Value {
     json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}})
 }
 
-/// The schema of a kind, that of its list, and all that they refer to.
+/// Adds the schema of a kind, that of its list, and all definitions that they refer to.
 fn add_schemas(resource: &Resource, prefix: &str, schemas: &mut Map<String, Value>) {
     let name = match &resource.form {
         Form::BuiltIn(definition) => {
@@ -189,7 +191,7 @@ fn add_schemas(resource: &Resource, prefix: &str, schemas: &mut Map<String, Valu
     }
 }
 
-/// A published definition, and those that it refers to.
+/// Adds a published definition, and those that it refers to.
 fn add_definition(name: &str, prefix: &str, schemas: &mut Map<String, Value>) {
     let mut waiting = vec![name.to_owned()];
     let mut seen = BTreeSet::new();
@@ -204,7 +206,7 @@ fn add_definition(name: &str, prefix: &str, schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Lets references lead to another place, and notes where they lead.
+/// Changes the prefix of all references, and collects the names that they refer to.
 fn redirect(schema: &mut Value, prefix: &str, found: &mut Vec<String>) {
     match schema {
         Value::Object(members) => {
@@ -223,7 +225,8 @@ fn redirect(schema: &mut Value, prefix: &str, found: &mut Vec<String>) {
     }
 }
 
-/// `dev.example.widgets.v1.Widget` in the group `widgets.example.dev`.
+/// Returns the name of a custom kind's schema: `dev.example.widgets.v1.Widget` in the group
+/// `widgets.example.dev`.
 fn custom_name(resource: &Resource) -> String {
     let group: Vec<_> = resource.group.split('.').rev().collect();
     format!("{}.{}.{}", group.join("."), resource.version, resource.kind)

@@ -1,7 +1,8 @@
 //! Patches: JSON patch, merge patch, strategic merge patch.
 //!
-//! Each is a function of an object and a patch, with what kube-apiserver does where the RFCs leave a choice or it departs from
-//! them. The result is neither decoded nor validated. Applies are no patches: see `managed_fields`.
+//! Each patch is a function of an object and a patch document. Where the RFCs leave a choice, and
+//! where kube-apiserver departs from them, the behaviour is that of kube-apiserver. The result is
+//! neither decoded nor validated. Server-side apply is not here: see `managed_fields`.
 
 use crate::status::Failure;
 
@@ -17,27 +18,27 @@ pub(crate) use merge::merge;
 
 pub(crate) use strategic::strategic;
 
-/// Why an object could not be patched.
+/// The error of an object that could not be patched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PatchError {
-    /// The patch is no patch of its kind: 400.
+    /// The patch document is malformed: 400.
     #[error("{0}")]
     BadRequest(String),
 
-    /// The patch does not fit the object: 422. Kubernetes does not tell its clients why.
+    /// The patch does not fit the object: 422. Kubernetes does not give its clients the reason.
     #[error("{0}")]
     Rejected(String),
 
-    /// More operations than are allowed: 413.
+    /// The patch has more operations than are allowed: 413.
     #[error("The allowed maximum operations in a JSON patch is {most}, got {got}")]
     TooLarge {
-        /// How many are allowed.
+        /// The number of allowed operations.
         most: usize,
-        /// How many there are.
+        /// The number of operations in the patch.
         got: usize,
     },
 
-    /// What Kubernetes answers with a 500.
+    /// An error that Kubernetes answers with a 500.
     #[error("{0}")]
     Unclassified(String),
 }

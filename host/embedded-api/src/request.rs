@@ -1,4 +1,4 @@
-//! Requests: what a path names, what a query asks for, and what a body holds.
+//! Requests: path, query and body.
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -15,39 +15,39 @@ pub(crate) use body::{Body, Encoding};
 pub(crate) use options::{DeleteOptions, ListOptions, Match, Propagation, WriteOptions};
 pub(crate) use query::Query;
 
-/// What is done to a resource, in the words of Kubernetes' rules of access.
+/// The verb of a request for a resource, in the words of RBAC rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
-    /// One object is read.
+    /// Reads one object.
     Get,
-    /// Objects are read.
+    /// Reads the objects of a collection.
     List,
-    /// Changes are followed.
+    /// Follows changes.
     Watch,
-    /// An object is made.
+    /// Creates an object.
     Create,
-    /// An object is replaced.
+    /// Replaces an object.
     Update,
-    /// An object is changed in part; server-side apply, too.
+    /// Changes an object in part; includes server-side apply.
     Patch,
-    /// An object is deleted.
+    /// Deletes an object.
     Delete,
-    /// All that a selector matches is deleted.
+    /// Deletes all objects that a selector matches.
     DeleteCollection,
 }
 
-/// One request, with its body read.
+/// A request with its body read.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// Decoded, without the query.
+    /// The percent-decoded path, without the query.
     pub(crate) path: String,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-/// What a path below `/api/v1` or `/apis/<group>/<version>` names.
+/// The resource that a path below `/api/v1` or `/apis/<group>/<version>` names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ResourcePath {
     pub(crate) group: String,
@@ -59,14 +59,14 @@ pub(crate) struct ResourcePath {
     pub(crate) name: String,
     /// Empty for the object itself.
     pub(crate) subresource: String,
-    /// The old form `/api/v1/watch/…`.
+    /// True for the old form `/api/v1/watch/…`.
     pub(crate) watch: bool,
 }
 
 // === impl Verb ===
 
 impl Verb {
-    /// The word that Kubernetes uses.
+    /// Returns the verb as Kubernetes writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -100,12 +100,12 @@ impl Request {
         }
     }
 
-    /// A header as text; absent if it is no text.
+    /// Returns a header as text; `None` if it is absent or no text.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// What this request does to the resource that its path names.
+    /// Returns the verb of this request, if its method has one.
     pub(crate) fn verb(&self, path: &ResourcePath) -> Option<Verb> {
         let one = !path.name.is_empty();
         Some(match self.method {
@@ -122,7 +122,8 @@ impl Request {
         })
     }
 
-    /// Who owns the fields that this request writes: the manager it names, else the beginning of the user agent.
+    /// Returns the manager of the fields that this request writes: `fieldManager`, else the
+    /// beginning of the user agent.
     pub(crate) fn manager(&self) -> String {
         match self.query.get("fieldManager") {
             Some(manager) if !manager.is_empty() => manager.to_owned(),
@@ -138,7 +139,7 @@ impl Request {
 // === impl ResourcePath ===
 
 impl ResourcePath {
-    /// `None` if the path names no resource.
+    /// Parses a path; `None` if it names no resource.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let mut segments: Vec<&str> = path.trim_matches('/').split('/').collect();
         let rest = match segments.as_slice() {

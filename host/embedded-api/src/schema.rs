@@ -1,10 +1,12 @@
-//! `Schema`: the types of a kind's fields, as server-side apply and strategic merge patch see them.
+//! The types of a kind's fields, as server-side apply and strategic merge patch see them.
 //!
-//! Built from the `OpenAPI` definitions of the built-in kinds and from a CRD version's `openAPIV3Schema`, by the rules with which
-//! kube-openapi makes a schema of structured-merge-diff out of them. It says what may be where, which lists are maps or sets and
-//! what is atomic; it validates no values (`structural` does).
+//! A [`Schema`] is built from the `OpenAPI` definitions of the built-in kinds and from a CRD
+//! version's `openAPIV3Schema`, by the rules with which kube-openapi makes a schema of
+//! structured-merge-diff out of them. It defines which fields may exist, which lists are maps or
+//! sets, and which values are atomic; it validates no values (`structural` does).
 //!
-//! Definitions refer to each other, some to themselves: a reference is resolved when someone walks into it, once per process.
+//! Definitions refer to each other, some to themselves: a reference is resolved on first use, once
+//! per process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -22,11 +24,11 @@ const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 #[derive(Debug, Clone)]
 pub(crate) struct Schema(Arc<Type>);
 
-/// The type of a value; its parts are made when they are asked for.
+/// The type of a value; definitions are resolved on first use.
 #[derive(Debug, Default)]
 pub(crate) struct Type {
     target: Target,
-    /// Set where a field says that its type is atomic or is not, whatever the type says.
+    /// The atomicity that a field declares for its type, if any; overrides that of the type.
     atomic: Option<bool>,
 }
 
@@ -34,14 +36,14 @@ pub(crate) struct Type {
 enum Target {
     Atom(Box<Atom>),
     Definition(&'static Definition),
-    /// Anything: scalars, atomic lists, and maps of which each field counts.
+    /// Any value: scalars, atomic lists, and maps whose fields are owned one by one.
     Deduced,
-    /// Anything, as a whole.
+    /// Any value, atomic.
     #[default]
     Untyped,
 }
 
-/// What a value may be: at most one of each. Where more than one is there, the value decides.
+/// The forms that a value may have: at most one of each. If there are several, the value decides.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Atom {
     scalar: Option<Scalar>,
@@ -49,7 +51,7 @@ pub(crate) struct Atom {
     map: Option<Map>,
 }
 
-/// What a scalar may be.
+/// The type of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scalar {
     /// Integers and floats.
@@ -62,37 +64,36 @@ pub(crate) enum Scalar {
     Untyped,
 }
 
-/// A list.
+/// The type of a list.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct List {
     /// The type of the items.
     pub(crate) items: Arc<Type>,
-    /// How its items are told apart.
     pub(crate) relation: Relation,
-    /// What strategic merge patch does with it.
+    /// The treatment of the list by strategic merge patch.
     pub(crate) strategy: Strategy,
 }
 
-/// How the items of a list belong together.
+/// The identity of the items of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Relation {
-    /// The list is one value.
+    /// The list is a single value.
     #[default]
     Atomic,
-    /// Each value is there once and stands for itself.
+    /// Each value occurs once and identifies itself.
     Set,
-    /// Items are told apart by these fields.
+    /// Items are identified by these fields.
     Map(Vec<String>),
 }
 
-/// An object with declared fields, or a map, or both.
+/// The type of an object with declared fields, of a map, or of both.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Map {
-    /// Sorted by name.
+    /// The declared fields, sorted by name.
     fields: Vec<Field>,
-    /// The type of keys that are no field; `None`: there may be no others.
+    /// The type of values under undeclared keys; `None` if there may be no such keys.
     rest: Option<Arc<Type>>,
-    /// The object is one value.
+    /// True if the object is a single value.
     pub(crate) atomic: bool,
 }
 
@@ -101,33 +102,33 @@ pub(crate) struct Map {
 pub(crate) struct Field {
     name: String,
     type_: Arc<Type>,
-    /// What it counts as where it is absent; for keys of list maps.
+    /// The value that an absent field counts as; for keys of list maps.
     default: Option<Value>,
-    /// What strategic merge patch does with it, lists apart.
+    /// The treatment of the value by strategic merge patch, unless it is a list.
     pub(crate) strategy: Strategy,
 }
 
 /// `x-kubernetes-patch-strategy` and `-merge-key`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Strategy {
-    /// Items are merged; otherwise a list is replaced.
+    /// True if items are merged; otherwise a list is replaced.
     pub(crate) merge: bool,
-    /// The field by which items are told apart; absent for scalars.
+    /// The field that identifies items; `None` for scalars.
     pub(crate) key: Option<String>,
-    /// `$retainKeys` is understood.
+    /// True if `$retainKeys` is supported.
     pub(crate) retain_keys: bool,
-    /// A map is replaced.
+    /// True if a map is replaced.
     pub(crate) replace: bool,
 }
 
-/// What a walker does with a value, after the value chose among the parts of its type.
+/// The form by which a walker treats a value, after the value chose among the forms of its type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape<'a> {
     /// A value without parts.
     Scalar(Scalar),
-    /// A list, and whether it is one value.
+    /// A list; true if the list is a single value.
     List(&'a List, bool),
-    /// A map, and whether it is one value.
+    /// A map; true if the map is a single value.
     Map(&'a Map, bool),
 }
 
@@ -173,17 +174,19 @@ static UNTYPED: LazyLock<Atom> = LazyLock::new(|| Atom {
 // === impl Schema ===
 
 impl Schema {
-    /// The schema of a built-in kind, by `apiVersion` and `kind`.
+    /// Returns the schema of a built-in kind, by `apiVersion` and `kind`.
     pub(crate) fn built_in(api_version: &str, kind: &str) -> Option<Self> {
         BY_KIND.get(&(api_version.to_owned(), kind.to_owned())).cloned()
     }
 
-    /// The schema of a custom resource, from the `openAPIV3Schema` of one version of its CRD.
+    /// Returns the schema of a custom resource, from the `openAPIV3Schema` of one version of its
+    /// CRD.
     pub(crate) fn custom(open_api: &Value, preserve_unknown: bool) -> Self {
         Self(Arc::new(parse::custom_root(open_api, preserve_unknown)))
     }
 
-    /// For a kind without a schema: all is kept, lists are atomic, metadata is as everywhere.
+    /// Returns the schema of a kind without one: all fields are kept, lists are atomic, metadata
+    /// has its usual type.
     pub(crate) fn untyped() -> Self {
         Self::custom(&serde_json::json!({"type": "object"}), true)
     }
@@ -192,7 +195,7 @@ impl Schema {
         Self(Arc::new(Type { target: Target::Definition(definition), atomic: None }))
     }
 
-    /// The type of the whole object.
+    /// Returns the type of the whole object.
     pub(crate) fn root(&self) -> &Type {
         &self.0
     }
@@ -209,7 +212,7 @@ impl Type {
         Self { target: Target::Atom(Box::new(atom)), atomic: None }
     }
 
-    /// A definition by name; untyped if there is none.
+    /// Returns the type of a definition by name; untyped if there is none.
     fn named(name: &str, atomic: Option<bool>) -> Self {
         let target = DEFINITIONS.get(name).map_or(Target::Untyped, Target::Definition);
         Self { target, atomic }
@@ -224,7 +227,8 @@ impl Type {
         }
     }
 
-    /// What to do with `value`: the part of the type that fits it, else the first that there is.
+    /// Returns the form of `value`: the part of the type that fits `value`, else
+    /// [`Self::first_shape`].
     pub(crate) fn shape(&self, value: &Value) -> Shape<'_> {
         let atom = self.atom();
         let fitting = match value {
@@ -236,7 +240,7 @@ impl Type {
         fitting.unwrap_or_else(|| self.first_shape())
     }
 
-    /// What a value of unknown form is taken for.
+    /// Returns the form of a value that fits no part of the type.
     pub(crate) fn first_shape(&self) -> Shape<'_> {
         match self.atom() {
             Atom { map: Some(map), .. } => self.map_of(map),
@@ -254,12 +258,12 @@ impl Type {
         Shape::Map(map, self.atomic.unwrap_or(map.atomic))
     }
 
-    /// The type of the items, if it may be a list.
+    /// Returns the type of the items, if the type allows a list.
     pub(crate) fn items(&self) -> Option<&Type> {
         self.atom().list.as_ref().map(|list| &*list.items)
     }
 
-    /// The part of the type for objects, if it has one.
+    /// Returns the part of the type for objects, if any.
     pub(crate) fn map(&self) -> Option<&Map> {
         self.atom().map.as_ref()
     }
@@ -268,18 +272,20 @@ impl Type {
 // === impl Map ===
 
 impl Map {
-    /// The declared field of this name.
+    /// Returns the declared field of this name, if any.
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         let at = self.fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok()?;
         self.fields.get(at)
     }
 
-    /// The type of the value under this key, declared or not; `None` if there may be no such key.
+    /// Returns the type of the value under this key, declared or not; `None` if the key is not
+    /// allowed.
     pub(crate) fn type_of(&self, name: &str) -> Option<&Type> {
         self.field(name).map_or(self.rest.as_deref(), |field| Some(&field.type_))
     }
 
-    /// The same, for values that were accepted before: what may not be there is of any type.
+    /// Returns the type of the value under this key, for values that were accepted before: a key
+    /// that is not allowed has any type.
     pub(crate) fn type_of_present(&self, name: &str) -> &Type {
         self.type_of(name).unwrap_or(&DEDUCED_TYPE)
     }
@@ -288,7 +294,7 @@ impl Map {
 // === impl Field ===
 
 impl Field {
-    /// What it counts as where it is absent.
+    /// Returns the value that the field counts as if absent, if any.
     pub(crate) fn default(&self) -> Option<&Value> {
         self.default.as_ref()
     }

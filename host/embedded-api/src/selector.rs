@@ -1,4 +1,4 @@
-//! Label and field selectors: reading them as Kubernetes does, with its messages, and matching.
+//! Label and field selectors: parsing, with the messages of Kubernetes, and matching.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct LabelSelector {
     requirements: Vec<Requirement>,
 }
 
-/// One requirement on one label.
+/// A requirement on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Requirement {
     key: String,
@@ -35,7 +35,7 @@ enum Operator {
     LessThan,
 }
 
-/// Why a selector cannot be read.
+/// The error of a selector that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(String);
@@ -46,7 +46,7 @@ pub(crate) struct FieldSelector {
     terms: Vec<FieldTerm>,
 }
 
-/// One comparison of one field with a text.
+/// A comparison of one field with a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FieldTerm {
     pub(crate) field: String,
@@ -57,16 +57,17 @@ pub(crate) struct FieldTerm {
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Reads the text form: `app=web,tier in (front,back),!old`.
+    /// Parses the text form: `app=web,tier in (front,back),!old`.
     ///
     /// # Errors
     ///
-    /// The text is no selector; the message is the one of Kubernetes.
+    /// Fails if the text is no selector; the message is the one of Kubernetes.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         parse::labels(text)
     }
 
-    /// Reads the form of objects: `{matchLabels: {…}, matchExpressions: […]}`. Expressions that make no sense match nothing.
+    /// Reads the form of objects: `{matchLabels: {…}, matchExpressions: […]}`. Expressions with an
+    /// unknown operator match nothing.
     pub fn from_value(selector: &Value) -> Self {
         let mut requirements = Vec::new();
         for (key, value) in
@@ -84,22 +85,22 @@ impl LabelSelector {
         Self { requirements }
     }
 
-    /// Whether labels fulfil all requirements.
+    /// Returns whether labels satisfy all requirements.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.matches_by(|key| labels.get(key).map(String::as_str))
     }
 
-    /// Whether labels, given as a function from key to value, fulfil all requirements.
+    /// Returns whether labels, given as a function from key to value, satisfy all requirements.
     pub fn matches_by<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(label(&requirement.key)))
     }
 
-    /// Whether it matches everything.
+    /// Returns whether the selector has no requirements, and so matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The requirements that a label has one certain value, for indexes.
+    /// Returns the requirements that a label has one certain value, for indexes.
     pub fn equalities(&self) -> impl Iterator<Item = (&str, &str)> {
         self.requirements.iter().filter_map(|requirement| {
             match (requirement.operator, requirement.values.as_slice()) {
@@ -110,7 +111,7 @@ impl LabelSelector {
     }
 }
 
-/// The text form, as the status of a scale shows it.
+/// The text form, as in the status of a scale.
 impl std::fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (index, Requirement { key, operator, values }) in self.requirements.iter().enumerate() {
@@ -175,7 +176,7 @@ impl Requirement {
 // === impl FieldSelector ===
 
 impl FieldSelector {
-    /// The one object of this name.
+    /// Returns the selector of the object of this name.
     pub(crate) fn of_name(name: &str) -> Self {
         let term =
             FieldTerm { field: "metadata.name".to_owned(), equal: true, value: name.to_owned() };
@@ -190,12 +191,13 @@ impl FieldSelector {
         &self.terms
     }
 
-    /// Whether fields, given as a function from name to text (empty if absent), are as wanted.
+    /// Returns whether fields, given as a function from name to text (empty if absent), satisfy all
+    /// terms.
     pub(crate) fn matches(&self, mut field: impl FnMut(&str) -> String) -> bool {
         self.terms.iter().all(|term| (field(&term.field) == term.value) == term.equal)
     }
 
-    /// The only name that can match, if the selector says one.
+    /// Returns the only name that can match, if the selector requires one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.terms
             .iter()

@@ -1,4 +1,4 @@
-//! HTTP: from a request to an answer, with faults in between and counts beside.
+//! The HTTP server: from a request to an answer, with fault injection and request counts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::{Failure, RequestKind, Shared};
 #[cfg(test)]
 mod tests;
 
-/// Bodies up to this size are read, as with Kubernetes.
+/// The size of the largest body that is read, in bytes, as in Kubernetes.
 const LARGEST_BODY: usize = 3 * 1024 * 1024;
 
-/// The service.
+/// Returns the tower service.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
     Router::new().fallback(move |request: http::Request<Body>| {
         let shared = shared.clone();
@@ -33,7 +33,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
     })
 }
 
-/// The server.
+/// Serves requests until `shutdown` is cancelled.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
     listener: TcpListener,
@@ -47,7 +47,8 @@ pub(crate) async fn serve(
     axum::serve(prompt(listener), router(shared)).with_graceful_shutdown(end).await
 }
 
-/// Lets connections send at once what is written: else an event could wait for the client's word that the last one came.
+/// Sets `TCP_NODELAY` on connections: otherwise an event could wait until the client acknowledges
+/// the one before.
 fn prompt(listener: TcpListener) -> impl Listener<Io = TcpStream, Addr = SocketAddr> {
     listener.tap_io(|stream| {
         if let Err(fault) = stream.set_nodelay(true) {
@@ -73,7 +74,7 @@ async fn answer(shared: Arc<Shared>, request: http::Request<Body>) -> Response {
     }
 }
 
-/// Everything that is no resource: discovery, `OpenAPI`, version, health.
+/// Answers paths that name no resource: discovery, `OpenAPI`, version, health.
 fn for_document(shared: &Shared, request: &Request) -> Result<Response, Failure> {
     let state = shared.state.read();
     if let Some(user) = User::impersonated(&request.headers, &request.path)? {
@@ -158,7 +159,8 @@ fn perform(shared: &Arc<Shared>, request: &Request, path: &ResourcePath, verb: V
     response
 }
 
-/// The resource that the path names, if whoever asks may do this to it.
+/// Returns the resource that the path names. Fails with 403 if the impersonated user may not do
+/// this to it.
 fn find(
     shared: &Shared,
     request: &Request,
@@ -198,7 +200,7 @@ fn count(shared: &Shared, path: &ResourcePath, verb: Verb) {
     *shared.counts.lock().entry(kind).or_default() += 1;
 }
 
-/// An answer whose connection breaks before anything of it was read.
+/// Returns a response whose connection breaks before any of the body is read.
 fn lost() -> Response {
     let fault = std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the answer was lost");
     respond(

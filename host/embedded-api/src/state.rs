@@ -1,4 +1,4 @@
-//! What the server knows: the kinds, the objects, and what is still to be settled after a write.
+//! The state of the server: the kinds, the objects, and the objects to settle after a write.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,20 +11,21 @@ use crate::chance::Chance;
 use crate::kind::{Registry, Resource};
 use crate::storage::{Image, Place, Storage, TableId, metadata_mut};
 
-/// The group of the definitions of custom resources.
+/// The API group of `CustomResourceDefinition`.
 pub(crate) const EXTENSIONS: &str = "apiextensions.k8s.io";
 
-/// Everything behind one lock.
+/// The state behind one lock.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) storage: Storage,
-    /// Objects to be looked at before the request ends: their owners, dependents or contents may have changed.
+    /// Objects to settle before the request ends: their owners, dependents or contents may have
+    /// changed.
     pub(crate) pending: VecDeque<Place>,
     pub(crate) chance: Chance,
 }
 
-/// The time as objects show it: RFC 3339 with seconds.
+/// Returns a time as objects show it: RFC 3339 with seconds.
 pub(crate) fn time_text(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -41,7 +42,7 @@ impl State {
         }
     }
 
-    /// The table of a resource, the same for all its versions.
+    /// Returns the table of a resource, the same for all its versions.
     pub(crate) fn table_of(resource: &Resource) -> TableId {
         let (group, plural) = resource.storage_key();
         TableId::new(group, plural)
@@ -51,17 +52,16 @@ impl State {
         Place::new(Self::table_of(resource), namespace, name)
     }
 
-    /// The place of a namespace.
     pub(crate) fn namespace_place(name: &str) -> Place {
         Place::new(TableId::new("", "namespaces"), "", name)
     }
 
-    /// The resource of a table, in the version in which its objects are stored.
+    /// Returns the resource of a table, in the version in which its objects are stored.
     pub(crate) fn resource_of(&self, table: &TableId) -> Option<&Arc<Resource>> {
         self.registry.stored(&table.group, &table.plural)
     }
 
-    /// An object as this version of its kind shows it.
+    /// Returns a stored object as this version of its kind shows it.
     pub(crate) fn show(resource: &Arc<Resource>, image: &Arc<Image>) -> Shown {
         if resource.shows_as_stored(image.stamp) {
             return Shown::Image { image: image.clone(), resource: resource.clone() };
@@ -69,13 +69,13 @@ impl State {
         Self::shown(resource, Self::view(resource, image))
     }
 
-    /// An object of this version as it is shown.
+    /// Returns an object of this version as answers show it.
     pub(crate) fn shown(resource: &Resource, mut object: Value) -> Shown {
         resource.complete(&mut object);
         Shown::Value(object)
     }
 
-    /// What the path of a subresource shows of an object, if it is one: what is stored.
+    /// Returns a stored object as answers show it at this path: at a subresource, as it is stored.
     pub(crate) fn show_at(
         resource: &Arc<Resource>,
         image: &Arc<Image>,
@@ -87,7 +87,8 @@ impl State {
         }
     }
 
-    /// The same of an object of this version.
+    /// Returns an object of this version as answers show it at this path: at a subresource,
+    /// unchanged.
     pub(crate) fn shown_at(resource: &Resource, object: Value, subresource: Option<&str>) -> Shown {
         match subresource {
             Some(_) => Shown::Value(object),
@@ -95,7 +96,7 @@ impl State {
         }
     }
 
-    /// An object in this version as it is stored: what a write finds.
+    /// Returns a stored object in this version: the object that a write finds.
     pub(crate) fn view(resource: &Resource, image: &Image) -> Value {
         let stored = image.value(&resource.storage_api_version(), &resource.kind);
         if resource.shows_as_stored(image.stamp) && resource.version == resource.storage_version {
@@ -104,7 +105,7 @@ impl State {
         resource.to_version(stored)
     }
 
-    /// Stores an object of this resource and notes what follows from it.
+    /// Stores an object of this resource, and queues the objects that the write affects.
     pub(crate) fn commit(
         &mut self,
         resource: &Resource,
@@ -114,7 +115,8 @@ impl State {
         self.commit_as(resource, place, object, resource.stamp())
     }
 
-    /// The same under a stamp ([`Resource::stamp`]): 0 for what lacks defaults, which are shown when it is read.
+    /// Stores an object under a stamp ([`Resource::stamp`]): 0 for an object that lacks defaults,
+    /// which are added when it is read.
     pub(crate) fn commit_as(
         &mut self,
         resource: &Resource,
@@ -142,7 +144,7 @@ impl State {
         image
     }
 
-    /// Takes an object away and notes what follows from it: the image as it was.
+    /// Removes an object, and queues the objects that the deletion affects. Returns the last image.
     pub(crate) fn take(&mut self, resource: &Resource, place: &Place) -> Option<Arc<Image>> {
         let image = self.storage.remove(place)?;
         Self::note_committed(resource, Some(&image), None);
@@ -176,7 +178,7 @@ impl State {
         Some(image)
     }
 
-    /// A pod that changes may concern budgets, and claims that are to go.
+    /// Queues the budgets and the ending claims that a changed pod may affect.
     fn note_pod(&mut self, resource: &Resource, image: &Image) {
         if resource.group.is_empty() && resource.plural == "pods" {
             let budgets = self.budgets_of(image.head.namespace());
@@ -186,7 +188,8 @@ impl State {
         }
     }
 
-    /// Any cluster role that changes may concern aggregated ones; the place of any will do.
+    /// Queues a cluster role after a change of any: settling one of them computes all aggregated
+    /// ones.
     fn note_role(&mut self, resource: &Resource, place: &Place) {
         if resource.plural == "clusterroles" {
             let table = self.storage.table(&place.table);
@@ -203,14 +206,15 @@ impl State {
         }
     }
 
-    /// Tells the kind what is now in use (the addresses of Services).
+    /// Updates the addresses in use after a Service was written or removed.
     fn note_committed(resource: &Resource, old: Option<&Image>, new: Option<&Value>) {
         if resource.group.is_empty() && resource.plural == "services" {
             resource.committed(old.map(Image::bare).as_ref(), new);
         }
     }
 
-    /// The `ServiceAccount` `default`, which every namespace has, made as the controller of Kubernetes does.
+    /// Adds the `ServiceAccount` `default`, which every namespace has, as the controller of
+    /// Kubernetes does.
     pub(crate) fn add_service_account(&mut self, namespace: &str, now: Timestamp) {
         let Some(resource) = self.registry.find("", "v1", "serviceaccounts").cloned() else {
             return;
@@ -222,7 +226,7 @@ impl State {
         }
     }
 
-    /// A namespace as it is when it is new.
+    /// Adds a new namespace, active and with its service account.
     pub(crate) fn add_namespace(&mut self, name: &str, now: Timestamp) {
         let Some(resource) = self.registry.find("", "v1", "namespaces").cloned() else { return };
         let namespace = json!({
@@ -236,7 +240,7 @@ impl State {
         self.add_service_account(name, now);
     }
 
-    /// Stores an object as it is, with a uid and a time of creation if it has none.
+    /// Stores an object unchanged, but with a uid and a creation time if it has none.
     pub(crate) fn insert(
         &mut self,
         resource: &Resource,

@@ -1,7 +1,7 @@
 //! `Failure`: an answer that is a Kubernetes `Status`.
 //!
-//! Texts, reasons and details are those that kube-apiserver 1.34 gives, for clients and people read them. What is wrong with the
-//! fields of one object comes as a list of [`Cause`]s.
+//! Texts, reasons and details are those of kube-apiserver 1.34, since clients and people read them.
+//! Errors of the fields of one object are a list of [`Cause`]s.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 #[cfg(test)]
 mod tests;
 
-/// A request that was refused or went wrong, with all that its `Status` object says.
+/// A request that was refused or failed, with the content of its `Status` object.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct Failure(Box<Parts>);
@@ -26,22 +26,22 @@ struct Parts {
     plain: bool,
 }
 
-/// One entry of `details.causes`.
+/// An entry of `details.causes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// For example `FieldValueInvalid`.
+    /// The reason, for example `FieldValueInvalid`.
     pub reason: String,
-    /// What is wrong, without the field; empty where Kubernetes leaves it out.
+    /// The message, without the field; empty where Kubernetes leaves it out.
     pub message: String,
-    /// The path of the field, as `spec.ports[0].name`.
+    /// The path of the field, for example `spec.ports[0].name`.
     pub field: String,
 }
 
-/// The group and the plural name of what a failure speaks of.
+/// The group, the kind or plural, and the name of the object that a failure is about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Named<'a> {
     pub(crate) group: &'a str,
-    /// The plural of a resource, or the kind, as Kubernetes uses the one or the other.
+    /// The plural of a resource, or the kind, whichever Kubernetes uses.
     pub(crate) kind: &'a str,
     pub(crate) name: &'a str,
 }
@@ -53,7 +53,7 @@ impl<'a> Named<'a> {
         Self { group, kind, name }
     }
 
-    /// `widgets.example.dev`, or `configmaps` in the core group.
+    /// Returns the kind with its group: `widgets.example.dev`, or `configmaps` in the core group.
     fn qualified(&self) -> String {
         if self.group.is_empty() {
             self.kind.to_owned()
@@ -82,7 +82,7 @@ impl Failure {
         failure
     }
 
-    /// 404: there is no such object.
+    /// 404: the object does not exist.
     pub(crate) fn not_found(named: Named<'_>) -> Self {
         Self::about(
             404,
@@ -92,19 +92,19 @@ impl Failure {
         )
     }
 
-    /// 404 as plain text: no such group, version or resource.
+    /// 404 as plain text: the group, version or resource does not exist.
     pub(crate) fn no_such_page() -> Self {
         Self::plain(404, "404 page not found\n")
     }
 
-    /// A bare text instead of a `Status`.
+    /// A plain text instead of a `Status`.
     pub(crate) fn plain(code: u16, text: impl Into<String>) -> Self {
         let mut failure = Self::new(code, "", text);
         failure.0.plain = true;
         failure
     }
 
-    /// The same with other texts in its message and in the fields and messages of its causes.
+    /// Changes the texts of the message, and of the fields and messages of the causes.
     #[must_use]
     pub(crate) fn map_texts(mut self, change: impl Fn(&str) -> String) -> Self {
         self.0.message = change(&self.0.message);
@@ -154,12 +154,12 @@ impl Failure {
         )
     }
 
-    /// 409 of a server-side apply: fields of other managers; each cause names one.
+    /// 409 of a server-side apply: conflicts with other managers; each cause names a field.
     pub(crate) fn apply_conflict(message: impl Into<String>, causes: Vec<Cause>) -> Self {
         Self::new(409, "Conflict", message).with_details(Map::new()).with_causes(causes)
     }
 
-    /// 422: the object breaks rules; `named` holds the kind, not the plural.
+    /// 422: the object is invalid; `named` holds the kind, not the plural.
     pub(crate) fn invalid<E: Into<Cause>>(
         named: Named<'_>,
         errors: impl IntoIterator<Item = E>,
@@ -170,7 +170,7 @@ impl Failure {
         Self::about(422, "Invalid", named, message).with_causes(causes)
     }
 
-    /// A refusal of any sort, with the reason that goes with its code.
+    /// A refusal with any code, with the reason that goes with the code.
     pub(crate) fn refused(code: u16, message: &str) -> Self {
         let reason = match code {
             400 => "BadRequest",
@@ -187,12 +187,11 @@ impl Failure {
         Self::generic(code, reason, message)
     }
 
-    /// 400.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// 403: the rules of the server forbid it; `why` follows `is forbidden: `.
+    /// 403: the rules of the server forbid the request; `why` follows `is forbidden: `.
     pub(crate) fn forbidden(named: Named<'_>, why: &str) -> Self {
         let subject = match (named.kind, named.name) {
             ("", _) => "forbidden".to_owned(),
@@ -202,7 +201,7 @@ impl Failure {
         Self::about(403, "Forbidden", named, format!("{subject}: {why}"))
     }
 
-    /// 405: the verb is unknown to this resource.
+    /// 405: the resource does not support the verb.
     pub(crate) fn method_not_allowed() -> Self {
         Self::generic(
             405,
@@ -211,7 +210,7 @@ impl Failure {
         )
     }
 
-    /// 406: none of the accepted representations can be had; `available` lists those that can.
+    /// 406: the client accepts none of the available representations; `available` lists them.
     pub(crate) fn not_acceptable(available: &str) -> Self {
         Self::generic(
             406,
@@ -220,7 +219,7 @@ impl Failure {
         )
     }
 
-    /// 415 from a resource that names what it takes.
+    /// 415 from a resource that names the media types that it accepts.
     pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
@@ -261,13 +260,13 @@ impl Failure {
         Self::new(500, "", message)
     }
 
-    /// 501: a real server does this, with what runs behind it.
+    /// 501: a real server supports this, with components that are missing here.
     pub(crate) fn not_implemented(named: Named<'_>, why: &str) -> Self {
         let message = format!("{} \"{}\": {why}", named.qualified(), named.name);
         Self::about(501, "NotImplemented", named, message)
     }
 
-    /// 504: a resource version that is not there yet.
+    /// 504: the resource version does not exist yet.
     pub(crate) fn timeout(message: impl Into<String>) -> Self {
         Self::new(504, "Timeout", message)
     }
@@ -277,14 +276,14 @@ impl Failure {
         Self::new(code, reason, message).with_details(Map::new())
     }
 
-    /// The same with these details instead of those it has.
+    /// Replaces the details.
     #[must_use]
     pub(crate) fn with_details(mut self, details: Map<String, Value>) -> Self {
         self.0.details = Some(details);
         self
     }
 
-    /// The same with these causes, in their order.
+    /// Adds these causes to the details, in their order.
     #[must_use]
     pub(crate) fn with_causes(mut self, causes: Vec<Cause>) -> Self {
         let causes: Vec<Value> = causes.into_iter().map(Cause::into_value).collect();
@@ -297,39 +296,39 @@ impl Failure {
         self
     }
 
-    /// The same with this list metadata (the token to go on with).
+    /// Sets the list metadata (the token to continue with).
     #[must_use]
     pub(crate) fn with_metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.0.metadata = metadata;
         self
     }
 
-    /// The HTTP status.
+    /// Returns the HTTP status.
     pub fn code(&self) -> u16 {
         self.0.code
     }
 
-    /// The machine-readable reason, empty if there is none.
+    /// Returns the machine-readable reason, empty if there is none.
     pub fn reason(&self) -> &str {
         self.0.reason
     }
 
-    /// The text for people.
+    /// Returns the message for people.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Seconds for the header `Retry-After`.
+    /// Returns the seconds for the header `Retry-After`, if any.
     pub(crate) fn retry_after(&self) -> Option<u64> {
         self.0.retry_after
     }
 
-    /// Whether the answer is the bare text instead of a `Status`.
+    /// Returns whether the answer is a plain text instead of a `Status`.
     pub(crate) fn is_plain(&self) -> bool {
         self.0.plain
     }
 
-    /// The `Status` object.
+    /// Returns the `Status` object.
     pub fn to_status(&self) -> Value {
         let parts = &*self.0;
         let mut status = json!({
@@ -357,7 +356,7 @@ impl Cause {
     }
 }
 
-/// The text of several causes, each once: `a: m`, or `[a: m, b: n]`.
+/// Joins the texts of causes, each distinct one once: `a: m`, or `[a: m, b: n]`.
 fn aggregate(causes: &[Cause]) -> String {
     let mut texts: Vec<String> = Vec::with_capacity(causes.len());
     for cause in causes {

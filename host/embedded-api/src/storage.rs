@@ -1,9 +1,10 @@
-//! The objects: what is there now, what changed lately, and who is notified of it.
+//! The storage: current objects, recent changes, and the notification of watches.
 //!
-//! An object is kept as compact JSON without `apiVersion` and `kind` (an [`Image`]), so it takes little memory, is shown in any
-//! version of its kind without parsing, and a watch sends bytes that exist already. There is one revision counter for all; each
-//! table (one stored resource) remembers its last changes for watches and for lists of the past. Two indexes spare walks: objects
-//! by uid, and dependents by the uid of their owner.
+//! An object is kept as compact JSON without `apiVersion` and `kind` (an [`Image`]): it takes
+//! little memory, is shown in any version of its kind without parsing, and a watch sends bytes that
+//! exist already. All tables share one revision counter; each table (one stored resource) keeps its
+//! last changes for watches and for lists of the past. Two indexes avoid scans: objects by uid, and
+//! dependents by the uid of their owner.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,20 +20,22 @@ mod tests;
 
 pub(crate) use table::{Compacted, Event, Table};
 
-/// The revision before the first write. Watches from version 1 are too old, as on a server that has started.
+/// The revision before the first write. Watches from version 1 are too old, as on a server that has
+/// started.
 const FIRST_REVISION: u64 = 1_000;
 
-/// One stored object.
+/// A stored object.
 #[derive(Debug, Clone)]
 pub(crate) struct Image {
     /// The JSON object without `apiVersion` and `kind`.
     body: Bytes,
     pub(crate) head: Head,
-    /// Under which description of its kind it was written (`Resource::stamp`); 0 if under none.
+    /// The stamp of the description of its kind under which the object was written
+    /// (`Resource::stamp`); 0 if under none.
     pub(crate) stamp: u64,
 }
 
-/// What is asked often of an object, without parsing it.
+/// The metadata that is read often, available without parsing the object.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Head {
@@ -46,12 +49,13 @@ pub(crate) struct Head {
     pub(crate) owner_references: Option<Vec<Owner>>,
 }
 
-/// The labels of an object, in the order of their keys: a map of a few texts would take more memory than they do.
+/// The labels of an object, sorted by key: a map of a few texts would take more memory than the
+/// texts do.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(from = "Option<BTreeMap<Box<str>, Option<Box<str>>>>")]
 pub(crate) struct Labels(Box<[(Box<str>, Box<str>)]>);
 
-/// One owner reference.
+/// An owner reference.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Owner {
@@ -63,35 +67,37 @@ pub(crate) struct Owner {
     pub(crate) block_owner_deletion: bool,
 }
 
-/// A stored resource: all its versions share one table.
+/// The identity of a stored resource: all its versions share one table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct TableId {
     pub(crate) group: Arc<str>,
     pub(crate) plural: Arc<str>,
 }
 
-/// Where an object is.
+/// The table of an object, and its key there.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) table: TableId,
-    /// `namespace/name`, or the name alone for cluster-scoped kinds. Lists are in the order of the bytes of these.
+    /// The key: `namespace/name`, or the name alone for cluster-scoped kinds. Lists are in the
+    /// order of the keys' bytes.
     pub(crate) key: Arc<str>,
 }
 
-/// All objects.
+/// The tables of all resources, with their revision and indexes.
 #[derive(Debug)]
 pub(crate) struct Storage {
     revision: u64,
-    /// How many events each table remembers.
+    /// The number of events that each table keeps.
     history: usize,
     tables: BTreeMap<TableId, Table>,
-    /// When tables were dropped: what happened before is forgotten, also if there is a table of this name again.
+    /// The revisions at which tables were dropped: events from before are forgotten, even if a
+    /// table of this name exists again.
     dropped: HashMap<TableId, u64>,
     uids: HashMap<String, Place>,
     dependents: HashMap<String, BTreeSet<Place>>,
 }
 
-/// What is null in metadata that were applied is as if it were not there.
+/// Deserializes null as the default: null in applied metadata counts as absent.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -112,16 +118,16 @@ impl Image {
         }
         let head =
             object.get("metadata").map(Head::deserialize).and_then(Result::ok).unwrap_or_default();
-        // Without the room that the text had to grow in.
+        // The boxed slice has no spare capacity, unlike the text that grew.
         Self { body: Bytes::from(json_text(object).into_boxed_slice()), head, stamp }
     }
 
-    /// The JSON text without `apiVersion` and `kind`.
+    /// Returns the JSON text without `apiVersion` and `kind`.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Appends the JSON text of the object as one of this version and kind.
+    /// Appends the JSON text of the object, with this version and kind.
     pub(crate) fn write(&self, api_version: &str, kind: &str, to: &mut Vec<u8>) {
         to.extend_from_slice(b"{\"apiVersion\":\"");
         to.extend_from_slice(api_version.as_bytes());
@@ -131,12 +137,12 @@ impl Image {
         to.extend_from_slice(self.body.get(1..).unwrap_or_default());
     }
 
-    /// The object without `apiVersion` and `kind`.
+    /// Returns the object without `apiVersion` and `kind`.
     pub(crate) fn bare(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The object as one of this version and kind.
+    /// Returns the object with this version and kind.
     pub(crate) fn value(&self, api_version: &str, kind: &str) -> Value {
         let mut object = self.bare();
         if let Some(fields) = object.as_object_mut() {
@@ -146,28 +152,28 @@ impl Image {
         object
     }
 
-    /// The same with another resource version: how a watch shows what is gone.
+    /// Returns the image with another resource version, as a watch shows a deleted object.
     pub(crate) fn at_revision(&self, revision: u64) -> Self {
         Self::new(&mut self.bare(), revision, self.stamp)
     }
 
-    /// The same object as it would be: the answer to a dry run.
+    /// Returns an image of `object` with this image's revision and stamp: the answer to a dry run.
     pub(crate) fn as_if(&self, object: &mut Value) -> Self {
         Self::new(object, self.revision(), self.stamp)
     }
 
-    /// The revision of the write that made it.
+    /// Returns the revision of the write that made the image.
     pub(crate) fn revision(&self) -> u64 {
         self.head.resource_version.parse().unwrap_or_default()
     }
 }
 
-/// A value as compact JSON. (`Value::to_string` takes longer: it goes through the formatter.)
+/// Returns a value as compact JSON. (`Value::to_string` takes longer: it uses the formatter.)
 pub(crate) fn json_text(value: &Value) -> Vec<u8> {
     serde_json::to_vec(value).expect("a JSON value can be written")
 }
 
-/// The metadata of an object, made if it is not there.
+/// Returns the metadata of an object, added if it is absent.
 pub(crate) fn metadata_mut(object: &mut Map<String, Value>) -> &mut Map<String, Value> {
     let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
     if !metadata.is_object() {
@@ -229,13 +235,13 @@ impl Place {
         Self { table, key: object_key(namespace, name) }
     }
 
-    /// The namespace (empty for cluster-scoped kinds) and the name.
+    /// Returns the namespace (empty for cluster-scoped kinds) and the name.
     pub(crate) fn namespace_and_name(&self) -> (&str, &str) {
         self.key.split_once('/').unwrap_or(("", &self.key))
     }
 }
 
-/// The key of an object within its table.
+/// Returns the key of an object within its table.
 pub(crate) fn object_key(namespace: &str, name: &str) -> Arc<str> {
     if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}").into() }
 }
@@ -254,7 +260,7 @@ impl Storage {
         }
     }
 
-    /// The revision of the last write of all.
+    /// Returns the revision of the last write to any table.
     pub(crate) fn revision(&self) -> u64 {
         self.revision
     }
@@ -263,7 +269,7 @@ impl Storage {
         self.tables.get(id)
     }
 
-    /// The table, made if it is new.
+    /// Returns the table, created if it is new.
     pub(crate) fn table_mut(&mut self, id: &TableId) -> &mut Table {
         if !self.tables.contains_key(id) {
             let known_from = self.dropped.get(id).copied().unwrap_or(FIRST_REVISION);
@@ -280,17 +286,18 @@ impl Storage {
         self.tables.get(&place.table)?.get(&place.key)
     }
 
-    /// Where the object with this uid is.
+    /// Returns the place of the object with this uid.
     pub(crate) fn by_uid(&self, uid: &str) -> Option<&Place> {
         self.uids.get(uid)
     }
 
-    /// The objects that name this uid as an owner.
+    /// Returns the objects that name this uid as an owner.
     pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = &Place> {
         self.dependents.get(uid).into_iter().flatten()
     }
 
-    /// Stores an object, which gets the next revision. `object` becomes what is stored: `apiVersion` and `kind` are taken out.
+    /// Stores an object under the next revision. `object` becomes what is stored: `apiVersion` and
+    /// `kind` are removed, and `resourceVersion` is set.
     pub(crate) fn put(&mut self, place: &Place, object: &mut Value, stamp: u64) -> Arc<Image> {
         self.revision += 1;
         let image = Arc::new(Image::new(object, self.revision, stamp));
@@ -300,7 +307,7 @@ impl Storage {
         image
     }
 
-    /// Removes an object: the image as it was, or `None` if it was not there.
+    /// Removes an object. Returns its last image, or `None` if the object does not exist.
     pub(crate) fn remove(&mut self, place: &Place) -> Option<Arc<Image>> {
         let table = self.tables.get_mut(&place.table)?;
         let previous = table.remove(&place.key, self.revision + 1)?;
@@ -309,7 +316,7 @@ impl Storage {
         Some(previous)
     }
 
-    /// Forgets a table with all that it holds, without events; its watches end.
+    /// Removes a table with its objects, without events; its watches end.
     pub(crate) fn drop_table(&mut self, id: &TableId) {
         let Some(table) = self.tables.remove(id) else { return };
         self.dropped.insert(id.clone(), self.revision);

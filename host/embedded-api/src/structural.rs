@@ -1,8 +1,9 @@
-//! The schema of one version of a custom resource, compiled: what is dropped, filled in and refused.
+//! The compiled schema of one version of a custom resource: pruning, defaults and validation.
 //!
-//! [`CustomSchema`] is made from `openAPIV3Schema` of a CRD version and is used for every write to and every read of its objects. The order in which a
-//! server applies it is [`CustomSchema::default`], [`CustomSchema::prune`], [`CustomSchema::drop_nulls`], and, after the strategy of the resource,
-//! [`CustomSchema::validate`].
+//! [`CustomSchema`] is compiled from `openAPIV3Schema` of a CRD version and is used for every write
+//! to and every read of its objects. The order in which a server applies it is
+//! [`CustomSchema::default`], [`CustomSchema::prune`], [`CustomSchema::drop_nulls`], and, after the
+//! strategy of the resource, [`CustomSchema::validate`].
 
 use std::collections::BTreeMap;
 
@@ -42,18 +43,19 @@ pub(crate) struct CustomSchema {
     root: Node,
 }
 
-/// One write that is to be checked.
+/// A write to validate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Write<'a> {
-    /// The object as it would be stored.
+    /// The object to be stored.
     pub(crate) object: &'a Value,
-    /// The object as it is stored now; absent on create.
+    /// The stored object; `None` on create.
     pub(crate) old: Option<&'a Value>,
-    /// The write goes to the status subresource: of the values, only those below `status` are checked.
+    /// True if the write goes to the status subresource: of the values, only those below `status`
+    /// are validated.
     pub(crate) status: bool,
 }
 
-/// One place of the schema.
+/// The schema of one value.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "schemas have that many")]
 struct Node {
@@ -63,7 +65,7 @@ struct Node {
     preserve_unknown: bool,
     embedded: bool,
     list: List,
-    /// The values of the map belong together: `x-kubernetes-map-type: atomic`.
+    /// True if the map is a single value: `x-kubernetes-map-type: atomic`.
     atomic_map: bool,
     default: Option<Value>,
     properties: BTreeMap<String, Node>,
@@ -72,7 +74,7 @@ struct Node {
     limits: limit::Limits,
     junctors: Option<Box<Junctors>>,
     rules: Vec<rule::Rule>,
-    /// What this place or one below it has.
+    /// The features that this node or a node below it uses.
     has: Has,
 }
 
@@ -86,10 +88,10 @@ enum Type {
     Boolean,
 }
 
-/// How the items of a list are told apart.
+/// The identity of the items of a list (`x-kubernetes-list-type`).
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 enum List {
-    /// Nothing is said: by their place.
+    /// Not specified: items are identified by their index.
     #[default]
     Unsaid,
     Atomic,
@@ -99,7 +101,7 @@ enum List {
 
 #[derive(Debug, Default)]
 enum Additional {
-    /// Nothing is said: unknown fields are dropped.
+    /// Not specified: unknown fields are dropped.
     #[default]
     Unsaid,
     /// `true` or `false`.
@@ -130,25 +132,28 @@ struct Has {
 impl CustomSchema {
     /// Compiles `openAPIV3Schema` of a version.
     ///
-    /// What the schema says wrongly is ignored, as it is refused before a CRD is stored.
+    /// Invalid parts of the schema are ignored, as they are refused before a CRD is stored.
     pub(crate) fn compile(schema: &Value) -> Self {
         Self { root: Node::compile(schema) }
     }
 
-    /// Fills in defaults: for what is absent, and for null where null is not allowed.
+    /// Fills in defaults for absent fields, and for null where null is not allowed.
     pub(crate) fn default(&self, object: &mut Value) {
         fill::default(object, &self.root);
     }
 
-    /// Drops the fields that the schema does not know, and returns their paths in the order of their texts. `metadata`, `apiVersion` and `kind`
-    /// at the root are left alone; inside of embedded resources the unknown fields of `metadata` are dropped, too.
+    /// Drops the fields that the schema does not know, and returns their paths in the order of
+    /// their texts. `metadata`, `apiVersion` and `kind` at the root are left alone; inside of
+    /// embedded resources the unknown fields of `metadata` are dropped, too, and their paths come
+    /// last.
     pub(crate) fn prune(&self, object: &mut Value) -> Vec<String> {
         let mut unknown = prune::prune(object, &self.root);
         unknown.extend(embedded::prune_metadata(object, &self.root));
         unknown
     }
 
-    /// What keeps an object from being read at all: an embedded resource whose `apiVersion`, `kind` or `metadata` has the wrong type.
+    /// Returns the error that prevents an object from being read at all: an embedded resource whose
+    /// `apiVersion`, `kind` or `metadata` has the wrong type.
     pub(crate) fn unreadable(&self, object: &Value) -> Option<FieldError> {
         embedded::unreadable(&self.root, object)
     }
@@ -158,11 +163,13 @@ impl CustomSchema {
         prune::drop_nulls(object, &self.root);
     }
 
-    /// What a write violates. `found` are the faults found already (those of the metadata), which come first in the answer, and `scale` those
-    /// of what the subresource `scale` shows, which come behind the schema's. Rules are not evaluated if one says that the object has
-    /// not the form that rules rely on.
+    /// Validates a write. `found` are errors found already (those of the metadata), which come
+    /// first in the answer, and `scale` those of the subresource `scale`, which follow those of the
+    /// schema. Rules are not evaluated if an error shows that the object does not have the
+    /// structure that rules rely on.
     ///
-    /// On updates, faults of values that did not change are not reported; those that rules find go to `doubts`, as texts of warnings.
+    /// On updates, errors of values that did not change are not reported; those that rules find go
+    /// to `doubts`, as texts of warnings.
     pub(crate) fn validate(
         &self,
         write: Write<'_>,
@@ -209,7 +216,8 @@ impl CustomSchema {
     }
 }
 
-/// Whether rules cannot be evaluated, since the object has not the form that they rely on; then the fault that says so.
+/// Returns the error to report instead of evaluating rules, if the object does not have the
+/// structure that rules rely on.
 fn blocks_rules(errors: &[FieldError]) -> Option<FieldError> {
     let blocking = errors.iter().any(|error| {
         matches!(

@@ -1,4 +1,4 @@
-//! Tables: what `kubectl get` prints, as the server answers it.
+//! Tables: the server-side printing for `kubectl get`.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,10 +19,11 @@ mod storage;
 #[cfg(test)]
 mod tests;
 
-/// Makes a table of objects of one resource.
+/// Returns a table of objects of one resource.
 ///
-/// `list_metadata` becomes the metadata of the table; `include_object` is the query parameter of that name; without `with_columns` the
-/// columns are not described, as from the second event of a watch on.
+/// `list_metadata` becomes the metadata of the table; `include_object` is the query parameter
+/// `includeObject`; without `with_columns` the columns are not described, as from the second event
+/// of a watch on.
 pub(crate) fn table(
     resource: &Resource,
     objects: &[Value],
@@ -36,7 +37,7 @@ pub(crate) fn table(
             "Unable to convert to Table as requested: includeObject: Invalid value: \"{include_object}\": must be 'Metadata', 'Object', 'None', or empty"
         )));
     }
-    // A resource may answer the scale of an object instead of the object.
+    // The objects are scales if the request is for the subresource `scale` of the resource.
     let scales = objects.first().is_some_and(|object| object["kind"] == "Scale");
     let rows = objects.iter().map(|object| {
         let cells =
@@ -56,7 +57,7 @@ pub(crate) fn table(
     Ok(table)
 }
 
-/// What of an object stands beside its cells.
+/// Returns the object that a row holds beside its cells.
 fn shown(object: &Value, include_object: &str) -> Value {
     match include_object {
         "Object" => object.clone(),
@@ -84,7 +85,7 @@ fn columns(resource: &Resource) -> Value {
     }
 }
 
-/// The columns of a built-in kind.
+/// Returns the columns of a built-in kind.
 fn built_in(kind: &str) -> Value {
     let columns = column::of(kind).iter();
     let definitions = columns.map(|&(name, kind, priority)| {
@@ -111,7 +112,7 @@ fn cells(resource: &Resource, object: &Value, now: Timestamp) -> Vec<Value> {
     }
 }
 
-/// The first value that the path of a column leads to, if it is of the column's type.
+/// Returns the first value at the path of a column, if it has the column's type; null otherwise.
 fn custom_cell(column: &Column, object: &Value, now: Timestamp) -> Value {
     let Some(found) = path::first(&column.json_path, object) else { return Value::Null };
     match (column.kind.as_str(), found) {

@@ -10,7 +10,7 @@ use crate::{EmbeddedApi, Options};
 /// The status of an answer and its body.
 pub(crate) type Got = (u16, Value);
 
-/// An API with a clock that stands still, in the namespace `n`.
+/// Returns an API with a stopped clock and the namespace `n`.
 pub(crate) async fn api() -> EmbeddedApi {
     let now = "2024-06-01T12:00:00Z".parse().unwrap();
     let api =
@@ -20,7 +20,7 @@ pub(crate) async fn api() -> EmbeddedApi {
     api
 }
 
-/// Sends a body; a patch is a merge patch, or an apply where a manager is named.
+/// Sends a body; a patch is a merge patch, or an apply if the path names a manager.
 pub(crate) async fn send(api: &EmbeddedApi, method: &str, path: &str, body: &Value) -> Got {
     let content_type = match method {
         "PATCH" if path.contains("fieldManager=") => "application/apply-patch+yaml",
@@ -30,7 +30,7 @@ pub(crate) async fn send(api: &EmbeddedApi, method: &str, path: &str, body: &Val
     send_as(api, method, path, content_type, body).await
 }
 
-/// The same with any content type.
+/// Sends a body of any content type.
 pub(crate) async fn send_as(
     api: &EmbeddedApi,
     method: &str,
@@ -42,7 +42,7 @@ pub(crate) async fn send_as(
     (status, answer)
 }
 
-/// The same, with the texts of the `Warning` headers.
+/// Sends a body of any content type. Also returns the texts of the `Warning` headers.
 pub(crate) async fn exchange(
     api: &EmbeddedApi,
     method: &str,
@@ -73,7 +73,8 @@ pub(crate) async fn delete(api: &EmbeddedApi, path: &str) -> Got {
     send(api, "DELETE", path, &Value::Null).await
 }
 
-/// Makes a `ConfigMap` in `n`, owned by the objects given as (name, uid, blocks); its uid.
+/// Creates a `ConfigMap` in `n`, owned by the objects given as (name, uid, blocks). Returns its
+/// uid.
 pub(crate) async fn config_map(
     api: &EmbeddedApi,
     name: &str,

@@ -1,7 +1,8 @@
-//! Values with a type: what server-side apply does with the objects themselves.
+//! Typed values: server-side apply's operations on objects.
 //!
-//! The rules are those of structured-merge-diff's `typed` package: which fields a value has, how two values are merged, how they
-//! differ and what is left when fields go. Everything here is a function of values, types and sets of fields.
+//! The rules are those of structured-merge-diff's `typed` package: the fields that a value has,
+//! merging two values, comparing them, and removing fields. Everything here is a function of
+//! values, types and sets of fields.
 
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ pub(crate) use reconcile::reconcile;
 pub(crate) use remove::remove;
 pub(crate) use validate::validate;
 
-/// The fields that a value has: those that an applier of it owns.
+/// Returns the fields of a value: those that an applier of the value owns.
 pub(crate) fn fields(value: &Value, type_: &Type) -> Set {
     match (type_.shape(value), value) {
         (Shape::List(list, false), Value::Array(items)) => list_fields(items, list),
@@ -34,7 +35,7 @@ pub(crate) fn fields(value: &Value, type_: &Type) -> Set {
     }
 }
 
-/// A value that is owned as a whole.
+/// Returns whether a value is owned as a whole.
 fn is_leaf(value: &Value, type_: &Type) -> bool {
     matches!(type_.shape(value), Shape::Scalar(_) | Shape::List(_, true) | Shape::Map(_, true))
 }
@@ -52,17 +53,17 @@ fn list_fields(items: &[Value], list: &List) -> Set {
     keyed.sort_by(|(a, _), (b, _)| a.cmp(b));
     let nodes = keyed.chunk_by(|(a, _), (b, _)| a == b).filter_map(|same| match same {
         [(element, item)] => Some(Node::new(element.clone(), true, fields(item, &list.items))),
-        // Items that are there twice are owned as one.
+        // Items that occur twice are owned as one.
         [(element, _), ..] => Some(Node::new(element.clone(), true, Set::default())),
         [] => None,
     });
     Set::from_nodes(nodes.collect())
 }
 
-/// What tells an item from the others of its list.
+/// Returns the element that identifies an item in its list.
 ///
 /// # Errors
-/// Says what keeps the item from having a place in its list.
+/// Returns the reason for which the item cannot be identified.
 fn item_element(list: &List, item: &Value) -> Result<Element, String> {
     match &list.relation {
         Relation::Map(keys) => keyed_element(list, keys, item),
@@ -106,7 +107,7 @@ fn keyed_element(list: &List, keys: &[String], item: &Value) -> Result<Element, 
     Ok(Element::key(found))
 }
 
-/// The same set, where declared fields count as members if something below them does.
+/// Returns the set with each declared field added that has members below it.
 pub(crate) fn with_named_fields(set: &Set, type_: &Type) -> Set {
     named_fields(set, Some(type_))
 }

@@ -1,4 +1,4 @@
-//! The verbs: what a request does to the objects of a resource.
+//! The verbs: the operations on the objects of a resource.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ mod tests;
 pub(crate) use watch::{Lines, open as open_watch, refused as refuse_watch};
 pub(crate) use write::{internal_apply, internal_update, update_as};
 
-/// A request for a resource, as the verbs see it.
+/// A request for a resource.
 pub(crate) struct Call<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) request: &'a Request,
@@ -44,7 +44,7 @@ pub(crate) struct Call<'a> {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Carries out a request for a resource; watches apart.
+/// Carries out a request for a resource, except for watches.
 pub(crate) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure> {
     check_route(call, verb)?;
     match (call.path.subresource.as_str(), verb) {
@@ -63,7 +63,7 @@ pub(crate) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure
     }
 }
 
-/// Whether the path and the verb fit the resource.
+/// Fails if the path or the verb does not fit the resource.
 pub(crate) fn check_route(call: &Call<'_>, verb: Verb) -> Result<(), Failure> {
     let Call { path, resource, .. } = call;
     if !resource.namespaced && !path.namespace.is_empty() {
@@ -103,17 +103,17 @@ pub(crate) fn check_route(call: &Call<'_>, verb: Verb) -> Result<(), Failure> {
 // === impl Call ===
 
 impl Call<'_> {
-    /// The object as failures name it: with the plural.
+    /// Returns the object as failures name it: with the plural.
     pub(crate) fn named<'b>(&'b self, name: &'b str) -> Named<'b> {
         Named::new(&self.resource.group, &self.resource.plural, name)
     }
 
-    /// The place of the object that the path names.
+    /// Returns the place of the object that the path names.
     pub(crate) fn place(&self) -> crate::storage::Place {
         State::place_of(self.resource, &self.path.namespace, &self.path.name)
     }
 
-    /// The subresource, if the path names one.
+    /// Returns the subresource, if the path names one.
     pub(crate) fn subresource(&self) -> Option<&str> {
         Some(self.path.subresource.as_str()).filter(|subresource| !subresource.is_empty())
     }
