@@ -1,4 +1,4 @@
-//! Whether a schema itself is acceptable: what a CRD is refused for.
+//! Validation of the schemas of CRDs.
 
 use serde_json::{Map, Value};
 
@@ -17,11 +17,12 @@ mod tests;
 /// The types of `OpenAPI`, in the order in which messages list them.
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
-/// What schemas in general can have, but not those of custom resources.
+/// The keywords that schemas in general can have, but not those of custom resources.
 const UNSUPPORTED: [&str; 6] =
     ["id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"];
 
-/// The faults of `openAPIV3Schema` of one version; `path` is where it is, and `status` says that there is a status subresource.
+/// Validates the `openAPIV3Schema` of one version; `path` is the path of the schema, and `status`
+/// says that there is a status subresource.
 pub(crate) fn check(schema: &Value, path: &FieldPath<'_>, status: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let Some(root) = schema.as_object() else { return errors };
@@ -61,7 +62,7 @@ pub(crate) fn check(schema: &Value, path: &FieldPath<'_>, status: bool) -> Vec<F
     errors
 }
 
-/// Faults of the schema, and those of rules, which come after them.
+/// Errors of the schema, and those of rules, which come after them.
 #[derive(Default)]
 struct Faults {
     schema: Vec<FieldError>,
@@ -69,26 +70,26 @@ struct Faults {
     costs: rule::Costs,
 }
 
-/// What holds for one place because of the places around it.
+/// The context of a place in the schema, from the places around it.
 #[derive(Clone, Copy, Default)]
 struct Scope<'a> {
-    /// Rules are looked at: the schema is structural, and the place is not below a junctor.
+    /// True if rules are validated: the schema is structural, and the place is not below a junctor.
     rules: bool,
     root: bool,
-    /// Inside of `metadata`, `kind` or `apiVersion` of a resource.
+    /// True inside of `metadata`, `kind` or `apiVersion` of a resource.
     in_meta: bool,
-    /// Why there may be no defaults.
+    /// The reason for which defaults are forbidden, if they are.
     no_defaults: Option<&'a str>,
-    /// The place below which old and new values cannot be compared.
+    /// The place below which old and new values cannot be compared, if any.
     incomparable: Option<&'a FieldPath<'a>>,
-    /// How often values can be there; `None` if that is not bounded.
+    /// The largest number of such values in an object; `None` if unbounded.
     cardinality: Option<u64>,
 }
 
 // === impl Scope ===
 
 impl Scope<'_> {
-    /// How often what is below a node of this scope can be there.
+    /// Returns the largest number of values below a node of this scope; `None` if unbounded.
     fn below(self, node: Option<&Node>) -> Option<u64> {
         Some(self.cardinality?.saturating_mul(cost::factor(node?)?))
     }
@@ -133,7 +134,7 @@ fn visit(
     }
 }
 
-/// What `OpenAPI` has and custom resources have not.
+/// Refuses what `OpenAPI` allows and custom resources do not.
 fn standard(
     map: &Map<String, Value>,
     scope: Scope<'_>,
@@ -274,7 +275,8 @@ fn visit_items(
     }
 }
 
-/// Something that keeps the schema from being read as a structural one at all.
+/// Returns the keyword, if any, because of which the schema cannot be read as a structural one at
+/// all.
 fn first_unsupported(map: &Map<String, Value>) -> Option<&'static str> {
     let names = [
         ("id", "id"),
@@ -295,7 +297,7 @@ fn first_unsupported(map: &Map<String, Value>) -> Option<&'static str> {
     })
 }
 
-/// The schemas directly below a place, with the key that each is under.
+/// Returns the schemas directly below a place, each with its key.
 fn children(map: &Map<String, Value>) -> impl Iterator<Item = (&str, &Value)> {
     map.iter().flat_map(|(key, value)| -> Box<dyn Iterator<Item = (&str, &Value)>> {
         match (key.as_str(), value) {
@@ -321,7 +323,8 @@ fn flag(map: &Map<String, Value>, key: &str) -> bool {
     map.get(key).and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Whether there is a value that says something.
+/// Returns whether a key has a value; for most keys null, false, and empty texts and objects count
+/// as none.
 fn is_set(map: &Map<String, Value>, key: &str) -> bool {
     match map.get(key) {
         None | Some(Value::Null | Value::Bool(false)) => {
@@ -345,7 +348,7 @@ fn is_empty(map: &Map<String, Value>, key: &str) -> bool {
     }
 }
 
-/// A list of texts as messages show it.
+/// Returns a list of texts as messages show it.
 fn shown_list(list: Option<&Value>) -> Shown {
     list.map_or_else(|| Shown::Raw("null".to_owned()), |list| Shown::Value(list.clone()))
 }

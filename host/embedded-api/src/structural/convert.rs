@@ -1,7 +1,7 @@
-//! Values of objects as rules see them.
+//! Conversion of the values of objects to CEL values.
 //!
-//! The schema decides: texts with a format become times, durations or bytes, numbers floats, field names are escaped, and of a resource's metadata only
-//! the name is seen.
+//! The conversion follows the schema: texts with a format become times, durations or bytes, numbers
+//! become floats, field names are escaped, and of a resource's metadata only the name is visible.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use serde_json::{Number, Value};
 use super::prune::META_FIELDS;
 use super::{List, Node, Type, limit};
 
-/// Words that are no names in CEL.
+/// Words that cannot be names in CEL.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -40,7 +40,8 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// A value as rules see it; `resource` says that it is the object itself or an embedded one.
+/// Returns a value as rules see it; `resource` is true for the object itself and for embedded
+/// resources.
 pub(super) fn to_cel(value: &Value, node: &Node, resource: bool) -> Cel {
     match value {
         Value::Object(map) => object(map, node, resource || node.embedded),
@@ -58,8 +59,8 @@ pub(super) fn to_cel(value: &Value, node: &Node, resource: bool) -> Cel {
     }
 }
 
-/// The old value as rules see it beside a new one: in lists whose order does not matter, the items are in the order of the new ones, so that equal lists
-/// are equal.
+/// Returns the old value as rules see it beside a new one. In lists whose order does not matter,
+/// the items are in the order of the new ones, so that equal lists compare as equal.
 pub(super) fn old_to_cel(old: &Value, new: &Value, node: &Node, resource: bool) -> Cel {
     if !node.has.unique_lists {
         return to_cel(old, node, resource);
@@ -125,7 +126,7 @@ fn metadata(metadata: &Value) -> Cel {
     Cel::Map(Map { map: Arc::new(seen) })
 }
 
-/// A value that no schema describes.
+/// Converts a value that no schema describes.
 fn plain(value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
@@ -163,7 +164,7 @@ fn text(text: &str, node: &Node) -> Cel {
     read.unwrap_or_else(|| Cel::String(Arc::new(text.to_owned())))
 }
 
-/// A duration as Go writes it: `1h30m`, `-1.5s`.
+/// Parses a duration as Go writes it: `1h30m`, `-1.5s`.
 pub(super) fn duration(text: &str) -> Option<TimeDelta> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
@@ -198,7 +199,7 @@ pub(super) fn duration(text: &str) -> Option<TimeDelta> {
     Some(TimeDelta::nanoseconds(whole))
 }
 
-/// A field name as rules write it; `None` if they cannot.
+/// Returns a field name as rules write it; `None` if rules cannot name the field.
 pub(super) fn escape(name: &str) -> Option<String> {
     let begins = name.starts_with(|first: char| {
         first.is_ascii_alphabetic() || matches!(first, '_' | '.' | '-' | '/')

@@ -1,6 +1,8 @@
-//! What rules may cost at most, by the sizes that the schema allows: rules that may cost too much are refused.
+//! The largest cost of rules, from the sizes that the schema allows: rules that may cost too much
+//! are refused.
 //!
-//! The estimate is that of the API server 1.34, of which only the upper bound counts: <https://pkg.go.dev/github.com/google/cel-go/checker#Cost>.
+//! The estimate is that of the API server 1.34, of which only the upper bound counts:
+//! <https://pkg.go.dev/github.com/google/cel-go/checker#Cost>.
 
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr, operators,
@@ -14,17 +16,18 @@ mod size;
 #[cfg(test)]
 mod tests;
 
-/// What one rule may cost, and one message expression.
+/// The limit for the cost of one rule, and for that of one message expression.
 pub(super) const RULE_LIMIT: u64 = 10_000_000;
-/// What all rules of a schema may cost together.
+/// The limit for the cost of all rules of a schema together.
 pub(super) const SCHEMA_LIMIT: u64 = 100_000_000;
 
-/// How often a value of a node can be there in an object, if no list or map around it is bounded.
+/// Returns how many values of a node fit into a request: their largest number if a list or map
+/// around them is unbounded.
 pub(super) fn cardinality(node: &Node, resource: bool) -> u64 {
     size::REQUEST / (Declared::Node { node, resource }.least_size() + 1)
 }
 
-/// By how much a node multiplies what is below it; `None` if without bound.
+/// Returns by how much a node multiplies the number of values below it; `None` if unbounded.
 pub(super) fn factor(node: &Node) -> Option<u64> {
     match node.kind {
         Some(super::Type::Array) => node.limits.items.most.map(|most| most as u64),
@@ -35,7 +38,7 @@ pub(super) fn factor(node: &Node) -> Option<u64> {
     }
 }
 
-/// What evaluating an expression once may cost; `expression` is as it was parsed.
+/// Returns the largest cost of evaluating an expression once; `expression` is as it was parsed.
 pub(super) fn estimate(expression: &IdedExpr, node: &Node, resource: bool) -> u64 {
     let of_self = Declared::Node { node, resource };
     let names =
@@ -43,7 +46,7 @@ pub(super) fn estimate(expression: &IdedExpr, node: &Node, resource: bool) -> u6
     Estimation { names }.of(expression).cost
 }
 
-/// By how much a cost is over its limit, as a message says it.
+/// Returns the message for a cost that exceeds its limit, with the factor.
 pub(super) fn excess(what: &str, cost: u64, limit: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "only the magnitude is shown")]
     let times = cost as f64 / limit as f64;
@@ -60,26 +63,27 @@ pub(super) fn excess(what: &str, cost: u64, limit: u64) -> String {
     )
 }
 
-/// What is known of the value of an expression.
+/// The estimated cost and size of an expression.
 #[derive(Debug, Clone, Copy)]
 struct Estimate<'a> {
-    /// What evaluating it costs at most.
+    /// The largest cost of evaluating the expression.
     cost: u64,
-    /// How large the value is at most: characters, items, entries, 1 for plain values. `None` if nothing is known.
+    /// The largest size of the value: characters, items, entries, 1 for plain values. `None` if
+    /// unknown.
     size: Option<u64>,
-    /// How small it is at least; told for literals only.
+    /// The smallest size of the value; known for literals only.
     least: u64,
     flavor: Flavor,
-    /// Where in the schema it is.
+    /// The place in the schema that declares the value, if any.
     declared: Option<Declared<'a>>,
-    /// How large the items of a list made by the expression are.
+    /// The largest size of the items of a list that the expression makes.
     items: Option<u64>,
 }
 
-/// As much of a type as costs depend on.
+/// The part of a type that costs depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flavor {
-    /// Numbers, truth, times.
+    /// Numbers, booleans, times.
     Plain,
     Text,
     List,
@@ -120,7 +124,7 @@ impl<'a> Estimate<'a> {
         Self { cost: self.cost.saturating_add(cost), ..self }
     }
 
-    /// What an item of the list, or a key of the map, is.
+    /// Returns the estimate of an item of the list, or of a key of the map.
     fn item(&self) -> Estimate<'a> {
         match self.declared.map(Declared::iterated) {
             Some(Some(item)) => Self::declared(item),
@@ -128,7 +132,7 @@ impl<'a> Estimate<'a> {
         }
     }
 
-    /// What an item of the list, or a value of the map, is.
+    /// Returns the estimate of an item of the list, or of a value of the map.
     fn value(&self) -> Estimate<'a> {
         match self.declared.map(Declared::value) {
             Some(Some(value)) => Self::declared(value),
@@ -137,7 +141,7 @@ impl<'a> Estimate<'a> {
     }
 }
 
-/// A cost for each of so many parts, rounded up.
+/// Returns a cost for each of `size` parts, rounded up.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -249,7 +253,8 @@ impl<'a> Estimation<'a> {
         self.names.push((name.clone(), target));
         let value = self.of(value);
         self.names.pop();
-        // `target.hasValue() ? optional.of(value) : …`, where the name takes `target.value()`, and an empty list is gone through.
+        // Kubernetes expands this to `target.hasValue() ? optional.of(value) : …`, where the name
+        // is bound to `target.value()` by a loop over an empty list.
         let around = target.cost.saturating_mul(2).saturating_add(13);
         value.plus(around)
     }

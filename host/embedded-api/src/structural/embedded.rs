@@ -1,4 +1,4 @@
-//! Resources inside of objects: `x-kubernetes-embedded-resource`.
+//! Embedded resources: `x-kubernetes-embedded-resource`.
 
 use serde_json::{Map, Value};
 
@@ -6,7 +6,7 @@ use super::Node;
 use crate::field_error::{FieldError, FieldPath};
 use crate::name::{self, MetadataRules, NameRule};
 
-/// The fields that `metadata` has.
+/// The known fields of `metadata`.
 const METADATA_FIELDS: [&str; 16] = [
     "name",
     "generateName",
@@ -26,7 +26,7 @@ const METADATA_FIELDS: [&str; 16] = [
     "clusterName",
 ];
 
-/// Drops the unknown fields in the metadata of embedded resources; their paths, sorted.
+/// Drops the unknown fields in the metadata of embedded resources, and returns their paths, sorted.
 pub(super) fn prune_metadata(object: &mut Value, root: &Node) -> Vec<String> {
     let mut unknown = Vec::new();
     below_mut(object, root, &FieldPath::root(), &mut unknown);
@@ -78,7 +78,7 @@ fn prune_fields(
     });
 }
 
-/// What Kubernetes does not write down when it has read metadata.
+/// Returns whether Kubernetes omits a value when it writes the metadata it has read.
 fn is_left_out(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -89,7 +89,8 @@ fn is_left_out(value: &Value) -> bool {
     }
 }
 
-/// What keeps an object from being read: an embedded resource whose fields have the wrong types.
+/// Returns the error that prevents an object from being read, if any: an embedded resource whose
+/// fields have the wrong types.
 pub(super) fn unreadable(root: &Node, object: &Value) -> Option<FieldError> {
     let mut errors = Vec::new();
     below(object, root, &FieldPath::root(), &mut |map, path| types(map, path, &mut errors));
@@ -118,7 +119,7 @@ fn types(map: &Map<String, Value>, path: &FieldPath<'_>, errors: &mut Vec<FieldE
     }
 }
 
-/// What is wrong with embedded resources: they need an API version and a kind, and fitting metadata.
+/// Validates all embedded resources: they need `apiVersion` and `kind`, and valid metadata.
 pub(super) fn validate(root: &Node, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     below(object, root, &FieldPath::root(), &mut |map, path| resource(map, path, &mut errors));
@@ -159,7 +160,7 @@ fn below(
     }
 }
 
-/// What is wrong with one embedded resource.
+/// Validates one embedded resource.
 pub(super) fn resource(
     map: &Map<String, Value>,
     path: &FieldPath<'_>,

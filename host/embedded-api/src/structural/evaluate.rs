@@ -1,4 +1,4 @@
-//! The rules of a schema, evaluated for every value that has some.
+//! Evaluation of the rules of a schema, for every value that has rules.
 
 use kube_cel::cel::Context;
 use kube_cel::cel::objects::OptionalValue;
@@ -10,28 +10,29 @@ use super::rule::{self, Rule, Verdict};
 use super::{List, Node, convert, limit};
 use crate::field_error::{FieldError, FieldPath};
 
-/// A value with the one that was there before it.
+/// A value, with the old value at the same place.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     value: &'a Value,
-    /// What `oldSelf` is.
+    /// The value of `oldSelf`, if any.
     old: Option<&'a Value>,
-    /// What decides whether a fault was there before: more places have such a value than have an `oldSelf`.
+    /// The old value by which an error counts as old, if any: more places have such a value than
+    /// have an `oldSelf`.
     before: Option<&'a Value>,
     parent: Option<&'a Place<'a>>,
-    /// The object itself, or an embedded one.
+    /// True for the object itself and for embedded resources.
     resource: bool,
 }
 
-/// What rules find.
+/// The errors that rules found.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) errors: Vec<FieldError>,
-    /// Faults that were there before, and may stay.
+    /// Errors of unchanged values, which may stay.
     pub(super) doubts: Vec<FieldError>,
 }
 
-/// What rules find in an object.
+/// Evaluates the rules for an object.
 pub(super) fn validate(root: &Node, object: &Value, old: Option<&Value>) -> Findings {
     let mut found = Findings::default();
     let place = Place { value: object, old, before: old, parent: None, resource: true };
@@ -39,7 +40,7 @@ pub(super) fn validate(root: &Node, object: &Value, old: Option<&Value>) -> Find
     found
 }
 
-/// The faults that rules find in a default, which is taken to be the old value, too.
+/// Returns the errors that rules find in a default, which serves as the old value, too.
 pub(super) fn validate_default(node: &Node, default: &Value) -> Vec<FieldError> {
     let mut found = Findings::default();
     let place = Place {
@@ -107,12 +108,12 @@ fn below(path: &FieldPath<'_>, field: &str) -> String {
     if path.is_root() { field.to_owned() } else { format!("{path}.{field}") }
 }
 
-/// What the rules of one place see.
+/// The CEL contexts of the rules of one place.
 struct Contexts {
-    /// With `oldSelf` if there is an old value.
+    /// The context with `oldSelf` if there is an old value.
     plain: Context<'static>,
     has_old: bool,
-    /// With `oldSelf` as a value that may be absent.
+    /// The context with `oldSelf` as an optional value, if a rule needs it.
     optional: Option<Context<'static>>,
 }
 
@@ -137,7 +138,8 @@ impl Contexts {
         Self { plain, has_old, optional }
     }
 
-    /// What a rule sees; `None` if it is about a change, and there is nothing that changes.
+    /// Returns the context for a rule; `None` for a rule that uses `oldSelf` if there is no old
+    /// value.
     fn of(&self, rule: &Rule) -> Option<&Context<'static>> {
         if rule.optional_old {
             return self.optional.as_ref();
@@ -168,7 +170,8 @@ impl<'a> Place<'a> {
         Place { value: item, old, before, parent: Some(self), resource: child.embedded }
     }
 
-    /// Whether the value, or the nearest one around it that can be compared, is what it was before.
+    /// Returns whether the value is unchanged or, if the value cannot be compared, the nearest one
+    /// around it that can be.
     fn is_unchanged(&self) -> bool {
         match self.before {
             Some(before) => limit::equal(before, self.value),

@@ -42,7 +42,8 @@ pub(super) fn default(value: &mut Value, node: &Node) {
     }
 }
 
-/// An item of a list or a value of a map: there null takes the default, too.
+/// Fills in defaults of an item of a list or a value of a map: there null is replaced by the
+/// default, too.
 fn item(value: &mut Value, node: &Node) {
     if value.is_null()
         && !node.nullable

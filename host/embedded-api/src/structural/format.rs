@@ -1,4 +1,4 @@
-//! The formats of texts that Kubernetes knows.
+//! The text formats of Kubernetes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
@@ -11,7 +11,7 @@ use crate::name;
 #[cfg(test)]
 mod tests;
 
-/// What the API server 1.34 checks, without the dashes of the names.
+/// The formats that the API server 1.34 validates, without the dashes of the names.
 const KNOWN: [&str; 26] = [
     "bsonobjectid",
     "uri",
@@ -42,7 +42,7 @@ const KNOWN: [&str; 26] = [
 ];
 const LONG_NAME: &str = "k8slongname";
 
-/// Whether a format of a type (empty if there is none) is checked.
+/// Returns whether a format of a type (empty if there is none) is validated.
 pub(crate) fn is_known_format(kind: &str, format: &str) -> bool {
     match kind {
         "" | "string" => {
@@ -55,7 +55,7 @@ pub(crate) fn is_known_format(kind: &str, format: &str) -> bool {
     }
 }
 
-/// The formats in a schema that are not checked, in the order of their names.
+/// Returns the formats in a schema that are not validated, sorted by name.
 pub(crate) fn unrecognized_formats(schema: &Value) -> Vec<String> {
     let mut found = std::collections::BTreeSet::new();
     collect(schema, &mut found);
@@ -90,13 +90,13 @@ fn collect(schema: &Value, found: &mut std::collections::BTreeSet<String>) {
         .for_each(|(_, below)| collect(below, found));
 }
 
-/// The format that a place of a schema asks for, if it is checked there.
+/// Returns the format of a place of a schema, if it is validated there.
 pub(super) fn of_schema(schema: &Map<String, Value>) -> Option<&str> {
     let kind = schema.get("type").and_then(Value::as_str).unwrap_or_default();
     schema.get("format").and_then(Value::as_str).filter(|format| is_known_format(kind, format))
 }
 
-/// Whether a text has a format; true for formats of numbers.
+/// Returns whether a text has a format; true for formats of numbers.
 pub(super) fn matches(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -217,7 +217,8 @@ fn is_mac(text: &str) -> bool {
     parts(':', 2, [6, 8, 20]) || parts('-', 2, [6, 8, 20]) || parts('.', 4, [3, 4, 10])
 }
 
-/// What Go takes for the URI of a request: with a scheme, or beginning with a slash.
+/// Returns whether Go accepts a text as the URI of a request: with a scheme, or beginning with a
+/// slash.
 fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.chars().any(char::is_control) || !percents_are_escapes(text) {
         return false;
@@ -237,7 +238,7 @@ fn is_uri(text: &str) -> bool {
         && text.get(scheme.len() + 1..).is_some_and(is_authority)
 }
 
-/// Whether the host after `//`, if there is one, is written as it must be.
+/// Returns whether the host after `//`, if there is one, is valid.
 fn is_authority(rest: &str) -> bool {
     let Some(after) = rest.strip_prefix("//") else { return true };
     let authority = after.split(['/', '?', '#']).next().unwrap_or_default();
@@ -262,7 +263,7 @@ fn percents_are_escapes(text: &str) -> bool {
         .all(|rest| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// An address of mail, alone or as `Name <address>`.
+/// Returns whether a text is an email address, alone or as `Name <address>`.
 fn is_email(text: &str) -> bool {
     let text = text.trim_matches([' ', '\t']);
     let address = match text.strip_suffix('>') {
@@ -346,7 +347,7 @@ fn is_date_time(text: &str) -> bool {
         })
 }
 
-/// A duration of Go, or one written with words: `2 days`.
+/// Returns whether a text is a duration of Go, or one written with words: `2 days`.
 fn is_duration(text: &str) -> bool {
     const UNITS: [&str; 12] = ["ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk", "min"];
     const BEGINNINGS: [&str; 8] = ["nano", "micro", "milli", "sec", "min", "hour", "day", "week"];

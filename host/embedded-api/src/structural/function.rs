@@ -1,4 +1,5 @@
-//! What rules can call, beyond operators and macros: the functions of CEL and those that Kubernetes adds.
+//! The functions that rules can call, beyond operators and macros: those of CEL and those that
+//! Kubernetes adds.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,10 +15,11 @@ use regex::Regex;
 use super::re2;
 use crate::field_error::go_float;
 
-/// How many patterns a thread remembers; rules have constant ones, so that there are few.
+/// The number of patterns that a thread caches; rules have constant ones, so there are few.
 const PATTERNS: usize = 512;
 
-/// The functions and names that every rule sees. Contexts of single evaluations are made inside of it.
+/// The functions and names that every rule sees. Contexts of single evaluations are its inner
+/// scopes.
 pub(super) static ROOT: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     context.add_function("matches", matches);
@@ -34,7 +36,7 @@ pub(super) static ROOT: LazyLock<Context<'static>> = LazyLock::new(|| {
     context
 });
 
-/// The functions as the library has them, for what ours do not do themselves.
+/// The functions of the library, called by ours for the types that ours do not handle.
 static LIBRARY: LazyLock<Context<'static>> = LazyLock::new(|| Context::default().with_all());
 
 /// A type as a value: `type(self) == string`.
@@ -77,7 +79,7 @@ fn type_of(value: Value) -> ResolveResult {
     Ok(TypeName(name).into_value())
 }
 
-/// How many characters, bytes, items or entries a value has.
+/// Returns the number of characters, bytes, items or entries of a value.
 fn size(This(value): This<Value>) -> ResolveResult {
     let size = match &value {
         Value::String(text) => text.chars().count(),
@@ -89,7 +91,7 @@ fn size(This(value): This<Value>) -> ResolveResult {
     i64::try_from(size).map(Value::Int).map_err(|_| ExecutionError::NoSuchOverload)
 }
 
-/// A value as a text; what libraries bring is written by them.
+/// Converts a value to a text; types of libraries are converted by the library.
 fn to_string(This(value): This<Value>) -> ResolveResult {
     let text = match value {
         Value::Bool(value) => value.to_string(),
@@ -136,7 +138,7 @@ thread_local! {
     static REGEXES: RefCell<HashMap<String, Result<Regex, String>>> = RefCell::default();
 }
 
-/// `text.matches(pattern)`: patterns are compiled once for each thread.
+/// Implements `text.matches(pattern)`: patterns are compiled once for each thread.
 #[expect(clippy::needless_pass_by_value, reason = "the form that functions of rules have")]
 fn matches(This(text): This<Arc<String>>, pattern: Arc<String>) -> Result<bool, ExecutionError> {
     REGEXES.with_borrow_mut(|regexes| {

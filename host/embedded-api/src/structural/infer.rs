@@ -1,6 +1,8 @@
-//! The types of the parts of a rule: what keeps it from being evaluated is told before a CRD is stored.
+//! Type inference for rules: a rule that could not be evaluated is refused before its CRD is
+//! stored.
 //!
-//! The parser keeps no positions, but the parts of an expression come in the order of the text: so each part takes the next token that fits.
+//! The parser keeps no positions, but the parts of an expression come in the order of the text:
+//! each part takes the next token that fits.
 
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr,
@@ -17,24 +19,25 @@ mod signature;
 mod tests;
 mod token;
 
-/// What a rule is about.
+/// The value that a rule is about.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) node: &'a Node,
-    /// The node is that of a whole resource.
+    /// True if the node is that of a whole resource.
     pub(super) resource: bool,
-    /// `oldSelf` may be absent.
+    /// True if `oldSelf` may be absent.
     pub(super) optional_old: bool,
 }
 
-/// What an expression is to give.
+/// The type that an expression must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     Bool,
     Text,
 }
 
-/// The faults of an expression, as one text; `None` if there are none. `expression` is as it was parsed.
+/// Returns the errors of an expression, as one text; `None` if there are none. `expression` is as
+/// it was parsed.
 pub(super) fn fault(
     source: &str,
     expression: &IdedExpr,
@@ -287,7 +290,7 @@ impl<'a> Inference<'a> {
         arguments.iter().map(|argument| self.kind(argument)).collect()
     }
 
-    /// Literals that stand for something else must be that.
+    /// Validates literal arguments that are parsed when evaluated: patterns, timestamps, durations.
     fn check_literal(&mut self, function: &str, arguments: &[IdedExpr]) {
         let [IdedExpr { expr: Expr::Literal(LiteralValue::String(text)), .. }] = arguments else {
             return;
@@ -364,7 +367,8 @@ impl<'a> Inference<'a> {
         kind
     }
 
-    /// What a macro does for each item: the expansions of the parser are taken apart again.
+    /// Returns the type of a macro from its step for each item, by recognizing the expansions of
+    /// the parser.
     fn step(
         &mut self,
         comprehension: &ComprehensionExpr,
@@ -410,7 +414,7 @@ impl<'a> Inference<'a> {
     }
 }
 
-/// Of `@result + [value]`, the value.
+/// Returns the value of `@result + [value]`.
 fn gathered_value(step: &IdedExpr) -> Option<&IdedExpr> {
     let Expr::Call(CallExpr { args, .. }) = &step.expr else { return None };
     match args.as_slice() {

@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 use super::{format, prune, re2};
 use crate::field_error::go_float;
 
-/// The bounds that one place of a schema sets.
+/// The bounds at one place of a schema.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     pub(super) required: Vec<String>,
@@ -22,28 +22,28 @@ pub(super) struct Limits {
     pub(super) multiple_of: Option<f64>,
 }
 
-/// A smallest and a largest count.
+/// A smallest and a largest count, if any.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Range {
     pub(super) least: Option<usize>,
     pub(super) most: Option<usize>,
 }
 
-/// A regular expression and its text; without the former if it is none.
+/// A regular expression and its text; without the expression if the text is invalid.
 #[derive(Debug)]
 pub(super) struct Pattern {
     pub(super) text: String,
     regex: Option<Regex>,
 }
 
-/// One end of the range of a number.
+/// A minimum or a maximum of a number.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
     value: f64,
     exclusive: bool,
 }
 
-/// What is wrong with a number, with the bound as messages show it.
+/// The error of a number, with the bound as messages show it.
 #[derive(Debug, PartialEq)]
 pub(super) enum NumberFault {
     NotMultiple(String),
@@ -82,7 +82,7 @@ impl Limits {
         }
     }
 
-    /// What is wrong with a number.
+    /// Returns the errors of a number.
     pub(super) fn check_number(&self, number: &Number) -> Vec<NumberFault> {
         let mut faults = Vec::new();
         let integer = number.as_i64();
@@ -111,7 +111,7 @@ impl Limits {
         faults
     }
 
-    /// Whether the value is one of those listed (or none are).
+    /// Returns whether the value is one of the listed values, or none are listed.
     pub(super) fn is_listed(&self, value: &Value) -> bool {
         self.one_of_values.is_empty()
             || (!value.is_null() && self.one_of_values.iter().any(|listed| equal(listed, value)))
@@ -128,12 +128,12 @@ impl Range {
         Self { least: count(least), most: count(most) }
     }
 
-    /// The bound that a count is under.
+    /// Returns the lower bound if a count is below it.
     pub(super) fn under(self, count: usize) -> Option<usize> {
         self.least.filter(|least| count < *least)
     }
 
-    /// The bound that a count is over.
+    /// Returns the upper bound if a count is above it.
     pub(super) fn over(self, count: usize) -> Option<usize> {
         self.most.filter(|most| count > *most)
     }
@@ -146,7 +146,7 @@ impl Pattern {
         Self { text: text.to_owned(), regex: re2::compile(text).ok() }
     }
 
-    /// Whether the pattern is found in the text.
+    /// Returns whether the text contains a match of the pattern.
     pub(super) fn matches(&self, text: &str) -> bool {
         self.regex.as_ref().is_some_and(|regex| regex.is_match(text))
     }
@@ -163,7 +163,7 @@ impl Bound {
         })
     }
 
-    /// Whether this bound, a maximum, is broken.
+    /// Returns whether this maximum is below a number.
     fn is_below(self, integer: Option<i64>, float: f64) -> bool {
         match integer {
             Some(integer) if self.exclusive => integer >= truncated(self.value),
@@ -173,7 +173,7 @@ impl Bound {
         }
     }
 
-    /// Whether this bound, a minimum, is broken.
+    /// Returns whether this minimum is above a number.
     fn is_above(self, integer: Option<i64>, float: f64) -> bool {
         match integer {
             Some(integer) if self.exclusive => integer <= truncated(self.value),
@@ -184,7 +184,7 @@ impl Bound {
     }
 }
 
-/// A bound as integers are compared with it: the API server cuts off its fraction.
+/// Returns a bound as integers are compared with it: the API server cuts off its fraction.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "saturating, as integers beyond are no integers for the API server"
@@ -207,7 +207,7 @@ fn is_multiple(integer: Option<i64>, float: f64, factor: f64) -> bool {
     prune::integral(quotient).is_some()
 }
 
-/// Whether two values are equal, numbers by their value.
+/// Returns whether two values are equal; numbers are compared by value.
 pub(super) fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {

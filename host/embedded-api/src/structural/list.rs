@@ -1,4 +1,4 @@
-//! Lists whose items must differ: sets, and maps with keys.
+//! Validation of lists whose items must differ: sets, and maps with keys.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{List, Node};
 use crate::field_error::{FieldError, FieldPath};
 
-/// The duplicates below a value.
+/// Returns an error for each duplicate below a value.
 pub(super) fn validate(node: &Node, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     visit(node, value, &FieldPath::root(), &mut errors);
@@ -59,7 +59,7 @@ fn map_list(keys: &[String], items: &[Value], path: &FieldPath<'_>, errors: &mut
     add_duplicates(items.iter().map(|item| key_of(keys, item)), path, errors);
 }
 
-/// The key of an item: those of its key fields that are there.
+/// Returns the key of an item: those of its key fields that are present.
 fn key_of(keys: &[String], item: &Value) -> Value {
     let key: Map<String, Value> = keys
         .iter()
@@ -68,7 +68,7 @@ fn key_of(keys: &[String], item: &Value) -> Value {
     Value::Object(key)
 }
 
-/// Adds a fault for the second of equal values; further ones are not told.
+/// Adds an error for the second of equal values; further ones are not reported.
 fn add_duplicates(
     values: impl ExactSizeIterator<Item = Value>,
     path: &FieldPath<'_>,

@@ -7,7 +7,8 @@ use super::rule::Rule;
 use super::{Additional, Has, Junctors, List, Node, Type};
 
 impl Node {
-    /// Reads one place of a schema with everything below; what is no object is an empty schema.
+    /// Compiles one place of a schema with everything below; a schema that is no object counts as
+    /// empty.
     pub(super) fn compile(schema: &Value) -> Self {
         let Some(schema) = schema.as_object() else { return Self::default() };
         let mut node = Self {
@@ -31,7 +32,7 @@ impl Node {
         node
     }
 
-    /// The schema of the values of a map.
+    /// Returns the schema of the values of a map, if any.
     pub(super) fn values(&self) -> Option<&Node> {
         match &self.additional {
             Additional::Values(values) => Some(values),
@@ -39,12 +40,12 @@ impl Node {
         }
     }
 
-    /// The schema of a field, by name or as a value of a map.
+    /// Returns the schema of a field, by name or as a value of a map.
     pub(super) fn field(&self, name: &str) -> Option<&Node> {
         self.properties.get(name).or_else(|| self.values())
     }
 
-    /// The name of the type as schemas write it; empty if there is none.
+    /// Returns the name of the type as schemas write it; empty if there is none.
     pub(super) fn type_name(&self) -> &'static str {
         self.kind.map_or("", Type::name)
     }

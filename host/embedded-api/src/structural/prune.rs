@@ -1,14 +1,15 @@
-//! What is dropped from objects before they are stored: unknown fields and nulls.
+//! Pruning: drops unknown fields and nulls from objects before they are stored.
 
 use serde_json::Value;
 
 use super::{Additional, Node};
 use crate::field_error::FieldPath;
 
-/// The fields of every resource that no schema needs to name.
+/// The fields of every resource that need no schema.
 pub(super) const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Drops the unknown fields of an object whose schema is that of a whole resource; their paths, sorted.
+/// Drops the unknown fields of an object whose schema is that of a whole resource, and returns
+/// their paths, sorted.
 pub(super) fn prune(object: &mut Value, root: &Node) -> Vec<String> {
     let mut pruning = Pruning { unknown: Vec::new() };
     let known = Known { node: Some(root), embedded: true, keep: root.preserve_unknown };
@@ -17,7 +18,7 @@ pub(super) fn prune(object: &mut Value, root: &Node) -> Vec<String> {
     pruning.unknown
 }
 
-/// Drops the unknown fields of a value that is no resource; their paths.
+/// Drops the unknown fields of a value that is no resource, and returns their paths.
 pub(super) fn prune_plain(value: &mut Value, node: &Node) -> Vec<String> {
     let mut pruning = Pruning { unknown: Vec::new() };
     pruning.value(value, Known::of(Some(node)), &FieldPath::root());
@@ -48,7 +49,8 @@ pub(super) fn drop_nulls(value: &mut Value, node: &Node) {
     }
 }
 
-/// Makes integers of floats without a fraction, everywhere in a value, as they are shown after a server read and wrote them.
+/// Replaces floats without a fraction by integers, everywhere in a value, as a server shows them
+/// after reading and writing them.
 pub(crate) fn integral_floats(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
@@ -62,10 +64,10 @@ pub(crate) fn integral_floats(value: &mut Value) {
     }
 }
 
-/// A float as an integer, if it is one that a float holds exactly.
+/// Returns a float as an integer, if it is an integer that floats represent exactly.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
 pub(super) fn integral(float: f64) -> Option<i64> {
-    /// The integers up to here are all different floats.
+    /// The largest integer up to which all integers are different floats.
     const EXACT: f64 = 9_007_199_254_740_991.0;
     (float.fract() == 0.0 && float.abs() <= EXACT).then_some(float as i64)
 }
@@ -74,14 +76,14 @@ struct Pruning {
     unknown: Vec<String>,
 }
 
-/// What is known of a value while pruning.
+/// The schema of a value while pruning.
 #[derive(Clone, Copy)]
 struct Known<'a> {
-    /// Without a schema every field is unknown.
+    /// The schema; `None` if every field is unknown.
     node: Option<&'a Node>,
-    /// It is a resource: `apiVersion`, `kind` and `metadata` are not looked at.
+    /// True for a resource, whose `apiVersion`, `kind` and `metadata` are not pruned.
     embedded: bool,
-    /// Fields that are not in the schema stay.
+    /// True if fields that are not in the schema stay.
     keep: bool,
 }
 
@@ -94,7 +96,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// What is known of a field; `None` if the field is unknown.
+    /// Returns the schema of a field; `None` if the field is unknown.
     fn field(self, name: &str) -> Option<Known<'a>> {
         let node = self.node?;
         if let Some(child) = node.properties.get(name) {

@@ -1,7 +1,8 @@
 //! Regular expressions of schemas and rules, which are written for Go's engine (RE2).
 //!
-//! The `regex` crate understands nearly the same language; what differs is rewritten: classes without the meaning of `[`, `&&`, `--`, `~~` inside,
-//! `\d`, `\s`, `\w` and `\b` for ASCII only, braces that are no repetition, escapes of any punctuation, `\Q…\E`.
+//! The `regex` crate understands nearly the same language; the differences are rewritten: classes
+//! without the meaning of `[`, `&&`, `--`, `~~` inside, `\d`, `\s`, `\w` and `\b` for ASCII only,
+//! braces that are no repetition, escapes of any punctuation, `\Q…\E`.
 
 use std::fmt::Write as _;
 use std::iter::Peekable;
@@ -9,10 +10,11 @@ use std::str::Chars;
 
 use regex::{Regex, RegexBuilder};
 
-/// Of a compiled pattern, in bytes: Go has no such limit, so it is far above what repetitions of common classes take.
+/// The largest size of a compiled pattern, in bytes: Go has no such limit, so it is far above the
+/// size that repetitions of common classes take.
 const SIZE_LIMIT: usize = 64 << 20;
 
-/// Compiles a pattern; the error is what Go says of it.
+/// Compiles a pattern; the error is Go's message.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     let translated = Translation::new(pattern).run();
     RegexBuilder::new(&translated).size_limit(SIZE_LIMIT).build().map_err(|_| fault(pattern))
@@ -41,7 +43,7 @@ impl<'a> Translation<'a> {
         self.text
     }
 
-    /// A backslash was read.
+    /// Translates an escape after its backslash.
     fn escape(&mut self, in_class: bool) {
         let Some(character) = self.rest.next() else {
             self.text.push('\\');
@@ -93,7 +95,7 @@ impl<'a> Translation<'a> {
         debug_assert!(written.is_ok(), "a String takes every text");
     }
 
-    /// `\Q` was read: everything up to `\E` stands for itself.
+    /// Translates the text after `\Q`: everything up to `\E` stands for itself.
     fn quoted(&mut self) {
         while let Some(character) = self.rest.next() {
             if character == '\\' && self.rest.peek() == Some(&'E') {
@@ -104,7 +106,7 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// `{` was read: a repetition, or a character like any other.
+    /// Translates `{`: a repetition, or a literal character.
     fn brace(&mut self) {
         let mut ahead = self.rest.clone();
         let mut inside = String::new();
@@ -130,7 +132,7 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// `[` was read.
+    /// Translates a class after its `[`.
     fn class(&mut self) {
         self.text.push('[');
         if self.rest.next_if_eq(&'^').is_some() {
@@ -157,7 +159,8 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// `[` was read inside of a class and `:` follows; whether this is a class such as `[:alpha:]`.
+    /// Translates a class such as `[:alpha:]` inside of a class, after its `[`. Returns false if
+    /// there is none.
     fn named_class(&mut self) -> bool {
         let ahead: String = self.rest.clone().take(12).collect();
         let Some(end) = ahead.find(":]").filter(|end| *end > 0) else { return false };
@@ -170,7 +173,7 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// What Go says of a pattern that it does not understand, for the faults that people make.
+/// Returns Go's message for an invalid pattern, for common mistakes.
 fn fault(pattern: &str) -> String {
     let text = |what: &str, part: &str| format!("error parsing regexp: {what}: `{part}`");
     let mut open = 0_i64;
@@ -228,7 +231,7 @@ fn fault(pattern: &str) -> String {
     if open > 0 { text("missing closing )", pattern) } else { text("invalid regexp", pattern) }
 }
 
-/// Where the class that the text begins with ends, relative to its beginning.
+/// Returns the offset at which the class ends that the text begins with.
 fn class_end(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().skip(1).find_map(|(at, character)| {

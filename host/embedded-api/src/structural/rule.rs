@@ -1,4 +1,4 @@
-//! One rule of `x-kubernetes-validations`: an expression in CEL, compiled once.
+//! A rule of `x-kubernetes-validations`: a CEL expression, compiled once.
 
 use kube_cel::cel::parser::Expression;
 use kube_cel::cel::{Context, ExecutionError, Value as Cel};
@@ -13,7 +13,7 @@ mod path;
 pub(super) use parse::{parse, parse_plain};
 pub(super) use path::{PathStep, path_steps};
 
-/// A message that a rule makes may have so many bytes.
+/// The largest size of a message that a rule makes, in bytes.
 const MESSAGE_SIZE: usize = 5 * 1024;
 
 /// A compiled rule.
@@ -24,13 +24,13 @@ pub(super) struct Rule {
     source: String,
     message: String,
     reason: Kind,
-    /// The path below the value that faults name, as messages show it.
+    /// The path below the value that errors name, as messages show it.
     field: Option<String>,
     pub(super) optional_old: bool,
     pub(super) uses_old: bool,
 }
 
-/// What a rule says of a value.
+/// The result of evaluating a rule for a value.
 pub(super) enum Verdict {
     Fine,
     /// The rule is violated.
@@ -46,7 +46,7 @@ pub(super) enum Verdict {
 // === impl Rule ===
 
 impl Rule {
-    /// Compiles a rule; an empty one is none.
+    /// Compiles a rule; `None` if it is empty.
     pub(super) fn compile(rule: &Value) -> Option<Self> {
         let text = |key: &str| rule.get(key).and_then(Value::as_str).unwrap_or_default();
         let source = text("rule");
@@ -77,7 +77,8 @@ impl Rule {
         })
     }
 
-    /// Evaluates the rule; `context` has `self`, and `oldSelf` as this rule wants it; `plain` has it as message expressions want it.
+    /// Evaluates the rule. `context` has `self`, and `oldSelf` as this rule expects it; `plain` has
+    /// `oldSelf` as message expressions expect it.
     pub(super) fn evaluate(&self, context: &Context<'_>, plain: &Context<'_>) -> Verdict {
         let program = match &self.program {
             Ok(program) => program,
@@ -123,7 +124,8 @@ impl Rule {
     }
 }
 
-/// What CEL in Go says of an error; `None` where it says that there is no such overload.
+/// Returns the message of CEL in Go for an error; `None` where it says that there is no such
+/// overload.
 fn text_of(error: &ExecutionError) -> Option<String> {
     Some(match error {
         ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
@@ -142,7 +144,7 @@ fn text_of(error: &ExecutionError) -> Option<String> {
     })
 }
 
-/// A fault of a rule at a field.
+/// Returns the error of a violated rule at a field.
 pub(super) fn fault(
     kind: Kind,
     field: String,
@@ -157,7 +159,7 @@ pub(super) fn fault(
     }
 }
 
-/// A context with `self` inside of the one that has the functions.
+/// Returns a context with `self`, inside of the one with the functions.
 pub(super) fn context(value: Cel) -> Context<'static> {
     let mut context = function::ROOT.new_inner_scope();
     context.add_variable_from_value("self", value);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A schema whose `spec` is what is given.
+/// Returns a schema with this `spec`.
 fn spec(schema: Value) -> CustomSchema {
     CustomSchema::compile(&json!({"type": "object", "properties": {"spec": schema}}))
 }

@@ -1,4 +1,5 @@
-//! Values against the schema, with the texts of the validator that the API server uses.
+//! Validation of values against the schema, with the texts of the validator that the API server
+//! uses.
 
 use serde_json::Value;
 
@@ -6,8 +7,9 @@ use super::limit::{self, NumberFault};
 use super::{Junctors, List, Node, Type, format, prune};
 use crate::field_error::{FieldError, FieldPath, Kind, Shown, go_quote};
 
-/// The faults of a value; of an update, only those of values that differ from the old ones. `prefix` is the field that the value is in,
-/// if it is not the whole object: the fields of faults begin with it, their texts do not.
+/// Returns the errors of a value; on updates, only those of values that differ from the old ones.
+/// `prefix` is the field that holds the value, if it is not the whole object: the fields of errors
+/// begin with it, their texts do not.
 pub(super) fn validate(
     node: &Node,
     value: &Value,
@@ -18,25 +20,26 @@ pub(super) fn validate(
     found.faults.into_iter().map(|fault| fault.into_error(prefix)).collect()
 }
 
-/// What was found while checking a value.
+/// The results of validating a value.
 #[derive(Default)]
 struct Found {
     faults: Vec<Fault>,
-    /// How many checks were made: of alternatives that all fail, the one with most checks passed is reported.
+    /// The score of passed validations: if all alternatives fail, the one with the highest score is
+    /// reported.
     matches: usize,
 }
 
-/// A fault whose field is not yet put together.
+/// An error whose field is not yet put together.
 struct Fault {
     kind: Kind,
-    /// The path of the value in texts; `None` for faults that name no field of their own.
+    /// The path of the value in texts; `None` for errors that name no field of their own.
     name: Option<String>,
     shown: Shown,
-    /// The text that tells faults apart.
+    /// The text, by which errors are distinguished.
     text: String,
 }
 
-/// One value at one place of the schema.
+/// The validation of one value at one place of the schema.
 struct Check<'a> {
     node: &'a Node,
     value: &'a Value,
@@ -80,7 +83,7 @@ impl Found {
     }
 }
 
-/// Checks a value, and forgets the faults if it is what it was before.
+/// Validates a value, and drops the errors if it is equal to the old one.
 fn ratcheted(node: &Node, value: &Value, old: Option<&Value>, path: &FieldPath<'_>) -> Found {
     let mut found = plain(node, value, old, path);
     if !found.is_valid() && old.is_some_and(|old| limit::equal(old, value)) {
@@ -390,12 +393,12 @@ impl Check<'_> {
     }
 }
 
-/// The path as texts show it: nothing for the object itself.
+/// Returns the path as texts show it: empty for the object itself.
 fn name_of(path: &FieldPath<'_>) -> String {
     if path.is_root() { String::new() } else { path.to_string() }
 }
 
-/// The type that is wanted and the one that is there, if they do not fit.
+/// Returns the wanted and the actual type, if they do not fit.
 fn type_fault<'a>(node: &'a Node, value: &Value) -> Option<(&'a str, &'static str)> {
     if node.int_or_string {
         return match value {
@@ -420,7 +423,8 @@ fn type_fault<'a>(node: &'a Node, value: &Value) -> Option<(&'a str, &'static st
         return None;
     }
     match &node.limits.format {
-        // A quirk of the API server: with a format, other types than text and list are told by format.
+        // A quirk of the API server: with a format, types other than string and list are reported
+        // by format.
         Some(format) if matches!(value, Value::Bool(_) | Value::Number(_) | Value::Object(_)) => {
             Some((format, format_of(value)))
         }
@@ -445,7 +449,7 @@ fn json_type(value: &Value) -> &'static str {
     }
 }
 
-/// The format that the API server takes a value to have.
+/// Returns the format that the API server assumes for a value.
 fn format_of(value: &Value) -> &'static str {
     match value {
         Value::Number(number) if number.is_i64() => "int64",
@@ -454,7 +458,7 @@ fn format_of(value: &Value) -> &'static str {
     }
 }
 
-/// The old value of an item, as far as the schema says which one it is.
+/// Returns the old value of an item, if the schema tells which one that is.
 fn old_item<'a>(
     node: &Node,
     old: Option<&'a Value>,

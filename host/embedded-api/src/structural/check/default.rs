@@ -1,11 +1,11 @@
-//! Defaults must be what the schema accepts, without fields that it does not know.
+//! Validation of defaults: they must satisfy their schema, without fields that it does not know.
 
 use serde_json::Value;
 
 use super::super::{Node, embedded, evaluate, list, prune, validate};
 use crate::field_error::{FieldError, FieldPath};
 
-/// The faults of all defaults in a schema.
+/// Returns the errors of all defaults in a schema.
 pub(super) fn check(schema: &Value, path: &FieldPath<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     visit(schema, path, &mut errors);
@@ -55,7 +55,7 @@ fn one(schema: &Value, default: &Value, path: &FieldPath<'_>) -> Vec<FieldError>
     errors
 }
 
-/// The field of a fault in a default.
+/// Returns the field of an error in a default.
 fn below(path: &str, field: &str) -> String {
     match field {
         "<nil>" => path.to_owned(),

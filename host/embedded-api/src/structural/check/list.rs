@@ -1,4 +1,4 @@
-//! How lists and maps may be said to be merged.
+//! Validation of the merge types of lists and maps.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{flag, is_empty, shown_list, text};
 use crate::field_error::{FieldError, FieldPath};
 
-/// The faults of `x-kubernetes-list-type`, `-list-map-keys` and `-map-type` of one place.
+/// Validates `x-kubernetes-list-type`, `-list-map-keys` and `-map-type` of one place.
 pub(super) fn check(map: &Map<String, Value>, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let list = map.get("x-kubernetes-list-type").and_then(Value::as_str);
     let map_type = map.get("x-kubernetes-map-type").and_then(Value::as_str);
@@ -89,7 +89,7 @@ fn set_items(items: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// A pointer to nothing is shown as a text.
+/// Shows an absent value as the text `"null"`, as Kubernetes prints a nil pointer.
 fn null_as_text(shown: crate::field_error::Shown) -> crate::field_error::Shown {
     match shown {
         crate::field_error::Shown::Raw(_) => Value::Null.into(),
@@ -156,7 +156,8 @@ fn map_list(map: &Map<String, Value>, path: &FieldPath<'_>, errors: &mut Vec<Fie
     }
 }
 
-/// Items of sets and maps cannot be null, and the keys of the latter are always there.
+/// Validates that items of sets and maps cannot be null, and that the keys of map items are always
+/// present.
 fn items_are_there(
     map: &Map<String, Value>,
     list: &str,

@@ -1,11 +1,13 @@
-//! The root of a schema beside a status subresource: what would be lost when the status is checked by itself is refused.
+//! The root of a schema beside a status subresource: keywords that would be lost when the status is
+//! validated by itself are refused.
 
 use serde_json::{Map, Value};
 
 use super::text;
 use crate::field_error::{FieldError, FieldPath, Shown, go_json};
 
-/// The fields of schemas, in the order and with the names that Kubernetes' inner type has; whether the root may have them; and what they are without a value.
+/// The fields of schemas, in the order of Kubernetes' internal type: the key, the name in that
+/// type, whether the root may have the field, and the JSON of its zero value.
 const FIELDS: [(&str, &str, bool, &str); 44] = [
     ("id", "ID", false, "\"\""),
     ("$schema", "Schema", false, "\"\""),
@@ -53,7 +55,7 @@ const FIELDS: [(&str, &str, bool, &str); 44] = [
     ("x-kubernetes-validations", "XValidations", true, "null"),
 ];
 
-/// The first fault of the root.
+/// Returns the first error of the root, if any.
 pub(super) fn check(root: &Map<String, Value>, path: &FieldPath<'_>) -> Option<FieldError> {
     for (key, _, allowed, absent) in FIELDS {
         let value = root.get(key).map_or_else(|| absent.to_owned(), go_json);
@@ -80,7 +82,7 @@ pub(super) fn check(root: &Map<String, Value>, path: &FieldPath<'_>) -> Option<F
     None
 }
 
-/// A schema as Kubernetes prints it.
+/// Returns a schema as Kubernetes prints it.
 fn shown(schema: &Map<String, Value>) -> String {
     let nested = |value: &Value| value.as_object().map_or_else(|| go_json(value), shown);
     let fields = FIELDS.iter().map(|(key, name, _, absent)| {

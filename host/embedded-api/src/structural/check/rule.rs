@@ -1,4 +1,4 @@
-//! Whether rules are written as they must be, and compile.
+//! Validation of rules: their texts, and whether their expressions compile.
 
 use kube_cel::cel::parser::Expression;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::field_error::{FieldError, FieldPath, Shown, go_json};
 const REASONS: [&str; 4] =
     ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// The faults of the texts of rules.
+/// Validates the texts of rules.
 pub(super) fn check_texts(
     rules: &[Value],
     schema: &Value,
@@ -91,27 +91,27 @@ fn resolve(path: &str, schema: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What holds for all rules of a place.
+/// The context that all rules of a place share.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) node: &'a Node,
-    /// The place is that of a whole resource.
+    /// True if the node is that of a whole resource.
     pub(super) resource: bool,
-    /// The place around it below which old and new values are not compared.
+    /// The place around the node below which old and new values are not compared, if any.
     pub(super) incomparable: Option<&'a FieldPath<'a>>,
-    /// How often values can be there; `None` if that is not bounded.
+    /// The largest number of such values in an object; `None` if unbounded.
     pub(super) cardinality: Option<u64>,
 }
 
-/// What rules can cost together.
+/// The estimated costs of all rules of a schema.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
     total: u64,
-    /// The rules that can cost much, the most costly first.
+    /// The paths of the most costly expressions with their costs, the highest first.
     most: Vec<(String, u64)>,
 }
 
-/// The faults of the expressions of rules at a place.
+/// Validates the expressions of the rules at a place.
 pub(super) fn check_programs(
     rules: &[Value],
     place: Place<'_>,
@@ -168,7 +168,7 @@ pub(super) fn check_programs(
     }
 }
 
-/// An expression of a rule; the error is its fault.
+/// Compiles an expression of a rule; the error is the text for the `FieldError`.
 fn compile(
     rule: &Value,
     key: &str,
@@ -197,7 +197,8 @@ impl Costs {
         }
     }
 
-    /// The faults if all rules together can cost too much; `path` is that of the schema.
+    /// Returns the errors if all rules together can cost too much; `path` is the path of the
+    /// schema.
     pub(super) fn into_errors(self, path: &FieldPath<'_>) -> Vec<FieldError> {
         if self.total <= cost::SCHEMA_LIMIT {
             return Vec::new();
@@ -213,7 +214,7 @@ impl Costs {
     }
 }
 
-/// A rule as Go writes it.
+/// Returns a rule as Go prints it.
 fn shown(rule: &Value) -> Shown {
     let value = |key: &str, absent: &str| rule.get(key).map_or_else(|| absent.to_owned(), go_json);
     Shown::Raw(format!(

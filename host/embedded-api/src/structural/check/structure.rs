@@ -1,4 +1,5 @@
-//! Whether a schema is structural: every place has a type, and junctors only restrict what is said outside of them.
+//! Structural schemas: every place has a type, and junctors only restrict what is specified outside
+//! of them.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +7,7 @@ use super::super::re2;
 use super::{flag, is_empty, text};
 use crate::field_error::{FieldError, FieldPath};
 
-/// Where a place is.
+/// The position of a place in the schema.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,
@@ -14,7 +15,7 @@ enum Level {
     Field,
 }
 
-/// The faults of a schema, in the order of their texts.
+/// Returns the errors of a schema, in the order of their texts.
 pub(super) fn check(schema: &Value, path: &FieldPath<'_>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     place(schema, Level::Root, path, &mut errors);
@@ -74,7 +75,7 @@ fn extensions(map: &Map<String, Value>, path: &FieldPath<'_>, errors: &mut Vec<F
     }
 }
 
-/// The types that a place must have.
+/// Validates the type of a place.
 fn kinds(
     map: &Map<String, Value>,
     level: Level,
@@ -115,7 +116,7 @@ fn kinds(
     }
 }
 
-/// `apiVersion` and `kind` are texts.
+/// Validates that `apiVersion` and `kind` are strings.
 fn type_fields(map: &Map<String, Value>, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let properties = path.child("properties");
     for name in ["kind", "apiVersion"] {
@@ -133,7 +134,7 @@ fn type_fields(map: &Map<String, Value>, path: &FieldPath<'_>, errors: &mut Vec<
     }
 }
 
-/// `metadata` is an object; at the root only its name may be restricted.
+/// Validates that `metadata` is an object, and that the root restricts nothing of it but names.
 fn metadata(
     map: &Map<String, Value>,
     level: Level,
@@ -170,19 +171,20 @@ fn says_more_than_names(metadata: &Value) -> bool {
     })
 }
 
-/// Whether this is the one use of types in a junctor that is fine: `anyOf: [{type: integer}, {type: string}]`.
+/// Returns whether this is the only use of types in a junctor that is valid:
+/// `anyOf: [{type: integer}, {type: string}]`.
 fn is_int_or_string(any_of: Option<&Value>) -> bool {
     any_of == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }
 
-/// What is fine in a junctor though it has types.
+/// The junctors of a place that are valid although they have types.
 #[derive(Clone, Copy, Default)]
 struct Skip {
     any_of: bool,
     first_all_of: bool,
 }
 
-/// Junctors and patterns of a place.
+/// Validates the junctors and the pattern of a place.
 fn restrictions(
     map: &Map<String, Value>,
     skip: Skip,
@@ -211,7 +213,7 @@ fn restrictions(
     }
 }
 
-/// A schema below a junctor: it may only restrict.
+/// Validates a schema below a junctor, which may only restrict.
 fn nested(schema: &Value, skip_any_of: bool, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let Some(map) = schema.as_object() else { return };
     restrictions(map, Skip { any_of: skip_any_of, first_all_of: false }, path, errors);
@@ -258,7 +260,9 @@ fn nested(schema: &Value, skip_any_of: bool, path: &FieldPath<'_>, errors: &mut 
     }
 }
 
-/// What junctors of the root restrict must be specified outside of them, too (the API server does not look at those further below). `nested` holds the junctors, `schema` is what it must be specified in.
+/// Validates that all fields restricted by junctors of the root are specified outside of junctors,
+/// too (the API server does not validate junctors further below). `nested` holds the junctors,
+/// `schema` is the schema that must specify the fields.
 fn restrictions_are_known(
     nested: &Value,
     schema: &Value,

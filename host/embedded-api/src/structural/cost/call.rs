@@ -1,15 +1,15 @@
-//! What calls cost, without their arguments.
+//! The costs of calls, without those of their arguments.
 
 use kube_cel::cel::common::ast::{CallExpr, Expr, operators};
 
 use super::{Estimate, Flavor, scaled};
 
-/// For each character that is gone through.
+/// The cost for each character that is read.
 const CHARACTER: f64 = 0.1;
-/// For each character of a regular expression.
+/// The cost for each character of a regular expression.
 const PATTERN: f64 = 0.25;
 
-/// Whether what looks like a method is a function with a dot in its name.
+/// Returns whether an apparent method is a function with a dot in its name.
 pub(super) fn is_namespace(call: &CallExpr) -> bool {
     let name = match call.target.as_deref().map(|target| &target.expr) {
         Some(Expr::Ident(name)) => name.as_str(),
@@ -22,7 +22,7 @@ pub(super) fn is_namespace(call: &CallExpr) -> bool {
     )
 }
 
-/// A call with its target and arguments.
+/// Returns the estimate of a call with its target and arguments.
 pub(super) fn estimate<'a>(
     name: &str,
     target: Option<&Estimate<'a>>,
@@ -177,7 +177,7 @@ fn matched(text: &Estimate<'_>, pattern: &Estimate<'_>) -> u64 {
     scaled(text.size().saturating_add(1), CHARACTER).saturating_mul(scaled(pattern.size(), PATTERN))
 }
 
-/// How long a text can be after a replacement.
+/// Returns the largest length of a text after a replacement.
 fn replaced(size: u64, old: &Estimate<'_>, new: &Estimate<'_>) -> u64 {
     if old.least == 0 {
         return size.saturating_add(1).saturating_mul(new.size()).saturating_add(size);

@@ -1,12 +1,12 @@
-//! How large the values can be that a schema allows.
+//! The largest sizes of values that a schema allows.
 
 use super::super::{Node, Type, convert};
 use super::Flavor;
 
-/// How large a request can be, in bytes.
+/// The largest size of a request, in bytes.
 pub(super) const REQUEST: u64 = 3 * 1024 * 1024;
 
-/// A place that rules can reach.
+/// A place in the schema that rules can reach.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Declared<'a> {
     Node {
@@ -15,9 +15,9 @@ pub(super) enum Declared<'a> {
     },
     /// The metadata of a resource.
     Metadata,
-    /// The name or kind of a resource: a text without bound.
+    /// The name or kind of a resource: an unbounded text.
     Text,
-    /// A key of a map, which the API server takes to have no size.
+    /// A key of a map; the API server assumes that keys have no size.
     Key,
 }
 
@@ -26,7 +26,7 @@ impl<'a> Declared<'a> {
         Self::Node { node, resource: node.embedded }
     }
 
-    /// A field, by the name that rules write.
+    /// Returns a field, by the name that rules write.
     pub(super) fn field(self, name: &str) -> Option<Self> {
         match self {
             Self::Metadata => Some(Self::Text),
@@ -45,7 +45,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// What macros go through: items, or keys.
+    /// Returns the elements over which macros iterate: items, or keys.
     pub(super) fn iterated(self) -> Option<Self> {
         let Self::Node { node, .. } = self else { return None };
         match node.values() {
@@ -54,7 +54,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// What indexing gives: items, or values.
+    /// Returns the elements that indexing returns: items, or values.
     pub(super) fn value(self) -> Option<Self> {
         let Self::Node { node, .. } = self else { return None };
         node.values().or(node.items.as_deref()).map(Self::node)
@@ -75,7 +75,8 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// How many characters, items or entries the value can have; nothing for what has none.
+    /// Returns the largest number of characters, items or entries of the value; 0 for values
+    /// without such parts.
     pub(super) fn most_elements(self) -> u64 {
         let Self::Node { node, .. } = self else {
             return if matches!(self, Self::Text) { REQUEST - 2 } else { 0 };
@@ -102,7 +103,7 @@ impl<'a> Declared<'a> {
         }
     }
 
-    /// How many bytes a value takes at least.
+    /// Returns the smallest size of a value in bytes.
     pub(super) fn least_size(self) -> u64 {
         let Self::Node { node, .. } = self else { return 2 };
         match node.kind {

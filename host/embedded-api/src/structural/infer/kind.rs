@@ -1,4 +1,4 @@
-//! The types that expressions have.
+//! The types of expressions.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use super::super::{Additional, Node, Type, convert};
 /// The type of an expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind<'a> {
-    /// Known only when evaluated.
+    /// A type known only when the expression is evaluated.
     Dyn,
-    /// A fault was told; nothing that follows from it is.
+    /// The type after a reported error; its consequences are not reported.
     Faulty,
     Null,
     Bool,
@@ -26,13 +26,14 @@ pub(super) enum Kind<'a> {
     List(Box<Kind<'a>>),
     Map(Box<Kind<'a>>, Box<Kind<'a>>),
     Optional(Box<Kind<'a>>),
-    /// Fields of a schema; with the fields of all resources if it is one.
+    /// An object with the fields of a schema; with the fields of all resources, too, if it is a
+    /// resource.
     Object(Shape<'a>),
-    /// The metadata of a resource, of which only the name is seen.
+    /// The metadata of a resource, of which only the name is visible.
     Metadata,
-    /// A type that a library brings.
+    /// A type of a library.
     Opaque(&'static str),
-    /// Any type, in signatures: the same one for the same letter.
+    /// Any type, in signatures: the same type for the same letter.
     Any(char),
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Shape<'a> {
 // === impl Kind ===
 
 impl<'a> Kind<'a> {
-    /// The type of values of a schema; `None` for those that rules do not see.
+    /// Returns the type of values of a schema; `None` for those that are invisible to rules.
     pub(super) fn of(node: &'a Node, resource: bool) -> Option<Self> {
         if node.int_or_string
             || (node.nullable && !matches!(node.kind, None | Some(Type::Object | Type::Array)))
@@ -80,7 +81,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// Whether it can be anything.
+    /// Returns whether the type can be anything.
     pub(super) fn is_open(&self) -> bool {
         matches!(self, Self::Dyn | Self::Faulty)
     }
@@ -132,7 +133,7 @@ impl fmt::Display for Kind<'_> {
 // === impl Shape ===
 
 impl<'a> Shape<'a> {
-    /// The type of a field, by the name that rules write.
+    /// Returns the type of a field, by the name that rules write.
     pub(super) fn field(self, name: &str) -> Option<Kind<'a>> {
         let is_meta = self.resource && META_FIELDS.contains(&name);
         if is_meta {
@@ -147,7 +148,7 @@ impl<'a> Shape<'a> {
     }
 }
 
-/// The type of both, if they have one.
+/// Returns the common type of two types, if they have one.
 pub(super) fn join<'a>(one: &Kind<'a>, other: &Kind<'a>) -> Option<Kind<'a>> {
     if one.is_open() || other.is_open() {
         return Some(if *one == Kind::Faulty || *other == Kind::Faulty {
@@ -169,7 +170,7 @@ pub(super) fn join<'a>(one: &Kind<'a>, other: &Kind<'a>) -> Option<Kind<'a>> {
     }
 }
 
-/// The type of all; open if they differ, or if there are none.
+/// Returns the common type of all types; `Kind::Dyn` if they differ, or if there are none.
 pub(super) fn common(kinds: Vec<Kind<'_>>) -> Kind<'_> {
     kinds
         .into_iter()

@@ -1,11 +1,12 @@
-//! What operators and functions take and give.
+//! The signatures of operators and functions.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::kind::{Kind, join};
 
-/// One line for each overload: the name, the target with a dot if it is a method, the arguments, the result. `A` and `B` are any types.
+/// The overloads, one on each line: the name, the target with a dot if it is a method, the
+/// arguments, the result. `A` and `B` are any types.
 const SIGNATURES: &str = include_str!("signatures.txt");
 
 #[derive(Debug)]
@@ -13,7 +14,7 @@ struct Signature {
     target: Option<Kind<'static>>,
     arguments: Vec<Kind<'static>>,
     result: Kind<'static>,
-    /// The last argument may be there any number of times.
+    /// True if the last argument may be repeated any number of times.
     repeats: bool,
 }
 
@@ -91,12 +92,12 @@ fn kind(text: &'static str) -> Option<Kind<'static>> {
     })
 }
 
-/// Whether there is a function of the name.
+/// Returns whether a function of the name exists.
 pub(super) fn is_known(name: &str) -> bool {
     TABLE.contains_key(name)
 }
 
-/// What a call gives; `None` if nothing of the name takes this.
+/// Returns the type of a call's result; `None` if no overload accepts these types.
 pub(super) fn resolve<'a>(
     name: &str,
     target: Option<&Kind<'a>>,
@@ -105,7 +106,8 @@ pub(super) fn resolve<'a>(
     let mut results =
         TABLE.get(name)?.iter().filter_map(|signature| signature.apply(target, arguments));
     let first = results.next()?;
-    // Several overloads can fit if a type is open: then the result is, too, unless all give the same.
+    // Several overloads can fit if a type is open: then the result is open, too, unless all have
+    // the same one.
     Some(if results.all(|other| other == first) { first } else { Kind::Dyn })
 }
 

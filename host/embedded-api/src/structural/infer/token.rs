@@ -1,17 +1,17 @@
-//! The tokens of an expression, which tell where its parts are.
+//! The tokens of an expression, which give the positions of its parts.
 
 use kube_cel::cel::common::ast::operators;
 
-/// Tokens with their places, taken from the first to the last.
+/// Tokens with their positions, taken from the first to the last.
 #[derive(Debug)]
 pub(super) struct Tokens<'a> {
     all: Vec<(usize, &'a str)>,
     next: usize,
-    /// Where the literal taken last is.
+    /// The position of the literal taken last.
     literal: usize,
 }
 
-/// The sign of an operator with two operands.
+/// Returns the sign of an operator with two operands.
 pub(super) fn operator(name: &str) -> Option<&'static str> {
     Some(match name {
         operators::LOGICAL_AND => "&&",
@@ -48,17 +48,18 @@ impl<'a> Tokens<'a> {
         Self { all: tokens, next: 0, literal: 0 }
     }
 
-    /// Where the next token is.
+    /// Returns the position of the next token.
     pub(super) fn position(&self) -> usize {
         self.all.get(self.next).or(self.all.last()).map_or(0, |(at, _)| *at)
     }
 
-    /// Goes behind the next place where these tokens follow each other; where the last of them is.
+    /// Advances behind the next place where these tokens follow each other, and returns the
+    /// position of the last of them.
     pub(super) fn take(&mut self, wanted: &[&str]) -> usize {
         self.find(wanted, wanted.len().saturating_sub(1))
     }
 
-    /// As [`Self::take`], but where the first of them is.
+    /// Advances as [`Self::take`] does, and returns the position of the first of the tokens.
     pub(super) fn take_first(&mut self, wanted: &[&str]) -> usize {
         self.find(wanted, 0)
     }
@@ -74,12 +75,12 @@ impl<'a> Tokens<'a> {
         at
     }
 
-    /// Where the literal taken last is.
+    /// Returns the position of the literal taken last.
     pub(super) fn last_literal(&self) -> usize {
         self.literal
     }
 
-    /// Goes behind the next literal.
+    /// Advances behind the next literal.
     pub(super) fn take_literal(&mut self) {
         let rest = self.all.get(self.next..).unwrap_or_default();
         let is_literal = |token: &str| {
@@ -94,7 +95,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// How long the first token of a text is.
+/// Returns the length of the first token of a text, in bytes.
 fn length(text: &str) -> usize {
     let while_fits =
         |fits: fn(char) -> bool| text.find(|character| !fits(character)).unwrap_or(text.len());

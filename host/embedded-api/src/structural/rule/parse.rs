@@ -1,4 +1,4 @@
-//! Expressions, read and made ready for the evaluator.
+//! Parsing of CEL expressions, and rewriting for the evaluator.
 
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators,
@@ -6,14 +6,15 @@ use kube_cel::cel::common::ast::{
 use kube_cel::cel::common::types::CelBool;
 use kube_cel::cel::parser::{Expression, Parser};
 
-/// Parses an expression for evaluation; the error is what the API server would say of it.
+/// Parses an expression for evaluation; the error is the message of the API server.
 pub(in super::super) fn parse(source: &str) -> Result<Expression, String> {
     let mut expression = parse_plain(source)?;
     rewrite(&mut expression);
     Ok(expression)
 }
 
-/// Parses an expression as it is written. Messages are refused, as rules know none (and the evaluator cannot make them).
+/// Parses an expression without rewriting it. Message literals are refused: rules have no message
+/// types, and the evaluator cannot make messages.
 pub(in super::super) fn parse_plain(source: &str) -> Result<Expression, String> {
     let parsed = Parser::new().enable_optional_syntax(true).parse(source);
     let expression = parsed.map_err(|errors| errors.to_string().replace("\n| ", "\n | "))?;
@@ -30,7 +31,7 @@ pub(in super::super) fn parse_plain(source: &str) -> Result<Expression, String> 
     }
 }
 
-/// The type of a message that an expression makes: `Type{field: value}`.
+/// Returns the type of a message literal in an expression, if any: `Type{field: value}`.
 fn made_message(expression: &IdedExpr) -> Option<&str> {
     match &expression.expr {
         Expr::Struct(message) => Some(&message.type_name),
@@ -54,7 +55,8 @@ fn made_message(expression: &IdedExpr) -> Option<&str> {
     }
 }
 
-/// Expresses with what the evaluator has what it lacks: fields of optional values, `optMap` and `optFlatMap`.
+/// Rewrites parts that the evaluator lacks to parts that it has: fields of optional values,
+/// `optMap` and `optFlatMap`.
 fn rewrite(expression: &mut IdedExpr) {
     match &mut expression.expr {
         Expr::Call(call) => {
@@ -100,7 +102,8 @@ fn rewrite(expression: &mut IdedExpr) {
     }
 }
 
-/// `target.optMap(name, value)`: the value is evaluated with the name bound to what the target holds.
+/// Rewrites `target.optMap(name, value)`: the value is evaluated with the name bound to the value
+/// of the target.
 fn optional_map(called: &mut CallExpr) -> Option<Expr> {
     let flat = match called.func_name.as_str() {
         "optMap" => false,
@@ -130,7 +133,7 @@ fn optional_map(called: &mut CallExpr) -> Option<Expr> {
     ))
 }
 
-/// Whether the expression is the access to a part that may be absent.
+/// Returns whether the expression is the access to an optional part.
 fn is_optional(expression: &IdedExpr) -> bool {
     match &expression.expr {
         Expr::Call(call) if call.func_name == operators::OPT_INDEX => true,

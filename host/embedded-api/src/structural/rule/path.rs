@@ -1,6 +1,6 @@
-//! The paths below a value that rules name: `fieldPath`.
+//! The paths below a value in rules: `fieldPath`.
 
-/// One step of `fieldPath`.
+/// A step of `fieldPath`.
 #[derive(Debug, PartialEq, Eq)]
 pub(in super::super) enum PathStep {
     /// `.name`
@@ -9,7 +9,7 @@ pub(in super::super) enum PathStep {
     Key(String),
 }
 
-/// Reads `.a['b.c'].d`; the error is the one of the API server.
+/// Parses `.a['b.c'].d`; the error is the message of the API server.
 pub(in super::super) fn path_steps(path: &str) -> Result<Vec<PathStep>, String> {
     let mut steps = Vec::new();
     let mut rest = path;
@@ -62,7 +62,8 @@ fn quoted_key(text: &str) -> Result<(String, &str), String> {
     Ok((key.replace("\\'", "'").replace("\\\\", "\\"), after))
 }
 
-/// The path of a rule as faults show it. Keys of maps and fields are not told apart here: the check of the schema has seen to it that they are there.
+/// Returns the path of a rule as errors show it. Keys of maps and fields are not distinguished
+/// here: the validation of the schema has checked that they exist.
 pub(super) fn shown_path(path: &str) -> Result<String, String> {
     let mut shown = String::new();
     for step in path_steps(path)? {
