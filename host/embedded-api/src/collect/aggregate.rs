@@ -1,4 +1,4 @@
-//! Cluster roles that are made of others: their rules are those of the roles that their selectors match.
+//! Aggregated cluster roles: their rules are those of the roles that their selectors match.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) fn table() -> TableId {
 // === impl State ===
 
 impl State {
-    /// Brings the rules of all aggregated roles up to date, after some role changed.
+    /// Updates the rules of all aggregated roles, after some role changed.
     pub(super) fn aggregate_roles(&mut self, now: Timestamp) {
         let id = table();
         let Some(table) = self.storage.table(&id) else { return };
@@ -45,7 +45,8 @@ impl State {
     }
 }
 
-/// The rules of all other roles that the selectors match, each once, in the order of selectors and names.
+/// Returns the rules of all other roles that the selectors match, each distinct one once, in the
+/// order of selectors and names.
 fn rules(selectors: &[Value], own: &Place, roles: &[(Place, Value)]) -> Vec<Value> {
     let mut united: Vec<Value> = Vec::new();
     for selector in selectors.iter().map(LabelSelector::from_value) {

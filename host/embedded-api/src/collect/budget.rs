@@ -1,4 +1,5 @@
-//! The status of disruption budgets: how many pods may be evicted, as the controller of Kubernetes counts them.
+//! The status of disruption budgets: the number of pods that may be evicted, as the controller of
+//! Kubernetes counts them.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +12,10 @@ use crate::state::{State, time_text};
 use crate::storage::{Image, Place, TableId};
 use crate::verbs::internal_update;
 
-/// For this long, in seconds, an evicted pod that is still there counts as gone.
+/// The time, in seconds, for which an evicted pod that still exists counts as gone.
 const DISRUPTION_LASTS: i64 = 120;
 
-/// What a budget comes to.
+/// The numbers of pods of a budget.
 struct Count {
     expected: i64,
     desired: i64,
@@ -28,7 +29,7 @@ pub(super) fn table() -> TableId {
 // === impl State ===
 
 impl State {
-    /// The budgets of a namespace, which a change of a pod may concern.
+    /// Returns the budgets of a namespace, which a change of a pod may affect.
     pub(crate) fn budgets_of(&self, namespace: &str) -> Vec<Place> {
         let id = table();
         let budgets =
@@ -36,7 +37,7 @@ impl State {
         budgets.map(|(key, _)| Place { table: id.clone(), key: key.clone() }).collect()
     }
 
-    /// Counts the pods of a budget anew.
+    /// Counts the pods of a budget, and updates its status.
     pub(super) fn count_budget(&mut self, place: &Place, now: Timestamp) {
         let Some(budget) = self.storage.get(place).map(|image| image.bare()) else { return };
         let (namespace, _) = place.namespace_and_name();
@@ -76,7 +77,7 @@ impl State {
         });
     }
 
-    /// The pods that a budget selects.
+    /// Returns the pods that a budget selects.
     fn pods_of(&self, budget: &Value, namespace: &str) -> Vec<Value> {
         let Some(selector) =
             budget.pointer("/spec/selector").filter(|selector| selector.is_object())
@@ -122,7 +123,7 @@ impl State {
         Ok(Count { expected, desired, healthy })
     }
 
-    /// How many pods the controllers of these pods want.
+    /// Returns the number of pods that the controllers of these pods want.
     fn expected(&self, pods: &[Value]) -> Result<i64, String> {
         let mut controllers: BTreeMap<String, i64> = BTreeMap::new();
         for pod in pods {
@@ -151,7 +152,7 @@ impl State {
     }
 }
 
-/// The evicted pods that are still there, with the times of their evictions.
+/// Returns the evicted pods that still exist, with the times of their evictions.
 fn disrupted(budget: &Value, pods: &[Value], now: Timestamp) -> Map<String, Value> {
     let noted =
         budget.pointer("/status/disruptedPods").and_then(Value::as_object).into_iter().flatten();
@@ -174,7 +175,7 @@ fn is_deleting(pod: &Value) -> bool {
     pod.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
 }
 
-/// Whether the condition `Ready` of a pod holds.
+/// Returns whether the condition `Ready` of a pod is true.
 pub(crate) fn is_ready(pod: &Value) -> bool {
     let conditions =
         pod.pointer("/status/conditions").and_then(Value::as_array).into_iter().flatten();
@@ -184,7 +185,7 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     })
 }
 
-/// A number, or a share of the total, rounded up.
+/// Returns a number, or a share of the total, rounded up.
 fn of_total(value: &Value, total: i64) -> i64 {
     match value {
         Value::Number(number) => number.as_i64().unwrap_or_default(),

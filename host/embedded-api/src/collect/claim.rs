@@ -1,4 +1,5 @@
-//! Claims for volumes: one that is being deleted goes when no pod uses it any more, as the controller of Kubernetes sees to.
+//! Volume claims: a claim that is being deleted is removed when no pod uses it any more, as by the
+//! controller of Kubernetes.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -9,13 +10,14 @@ use crate::state::State;
 use crate::storage::{Image, Place, TableId};
 use crate::verbs::internal_update;
 
-/// What admission puts on every claim.
+/// The finalizer that admission adds to every claim.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
 // === impl State ===
 
 impl State {
-    /// The claims of a namespace that are being deleted: a pod that changes may be what they wait for.
+    /// Returns the claims of a namespace that are being deleted: they may wait for a pod that
+    /// changes.
     pub(crate) fn ending_claims(&self, namespace: &str) -> Vec<Place> {
         let id = TableId::new("", "persistentvolumeclaims");
         let claims =
@@ -24,7 +26,7 @@ impl State {
         ending.map(|(key, _)| Place { table: id.clone(), key: key.clone() }).collect()
     }
 
-    /// Lets a claim go that no pod uses.
+    /// Removes the protection finalizer of a claim that no pod uses.
     pub(super) fn release_claim(&mut self, place: &Place, claim: &Image, now: Timestamp) {
         if claim.head.has_finalizer(PROTECTION) && !self.is_in_use(claim) {
             internal_update(self, place, "", now, |claim| drop_finalizer(claim, PROTECTION));
@@ -39,7 +41,8 @@ impl State {
     }
 }
 
-/// Whether a pod uses a claim: one that is on no node does not yet, one that has ended does no more.
+/// Returns whether a pod uses a claim: a pod uses none before it is on a node, and none after it
+/// has ended.
 fn uses(pod: &Value, claim: &str) -> bool {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let is_there = !text(spec, "nodeName").is_empty()

@@ -1,4 +1,4 @@
-//! Namespaces and CRDs: they go after what they hold.
+//! Deletion of namespaces and CRDs: they are removed after the objects that they hold.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 // === impl State ===
 
 impl State {
-    /// Marks a namespace as terminating; its contents are deleted when that is settled.
+    /// Marks a namespace as terminating; its contents are deleted when the deletion is settled.
     pub(super) fn delete_namespace(
         &mut self,
         place: &Place,
@@ -52,7 +52,7 @@ impl State {
         Deleted::Kept(self.commit(deletion.resource, place, namespace))
     }
 
-    /// Deletes what a terminating namespace holds; if nothing remains, the namespace goes.
+    /// Deletes the contents of a terminating namespace; removes the namespace if nothing remains.
     pub(super) fn end_namespace(&mut self, place: &Place, now: Timestamp) {
         let Some(image) = self.storage.get(place).cloned() else { return };
         let prefix = format!("{}/", place.key);
@@ -61,7 +61,8 @@ impl State {
                 self.delete_as_controller(&content, Propagation::Background, now);
             }
         }
-        // What the deletions of contents lead to (their dependents, orphans) is settled before what remains is counted.
+        // Consequences of the deletions of contents (dependents, orphans) are settled before the
+        // remaining objects are counted.
         while let Some(position) =
             self.pending.iter().position(|pending| pending.key.starts_with(&prefix))
         {
@@ -103,7 +104,7 @@ impl State {
         }
     }
 
-    /// Where the objects of a namespace are.
+    /// Returns the places of the objects of a namespace.
     fn contents(&self, namespace: &str) -> Vec<Place> {
         let mut places = Vec::new();
         for (id, table) in self.storage.tables() {
@@ -113,7 +114,7 @@ impl State {
         places
     }
 
-    /// Marks a CRD as terminating; its objects are deleted when that is settled.
+    /// Marks a CRD as terminating; its objects are deleted when the deletion is settled.
     pub(super) fn delete_crd(
         &mut self,
         place: &Place,
@@ -144,7 +145,8 @@ impl State {
         Deleted::Kept(image)
     }
 
-    /// Deletes the objects of a terminating CRD; if none remains, the CRD goes and is served no more.
+    /// Deletes the objects of a terminating CRD; if none remains, removes the CRD, which is no
+    /// longer served.
     pub(super) fn end_crd(&mut self, place: &Place, now: Timestamp) {
         let Some((plural, group)) = place.key.split_once('.') else { return };
         let table = TableId::new(group, plural);
@@ -171,7 +173,7 @@ impl State {
         objects.map(|(key, _)| Place { table: table.clone(), key: key.clone() }).collect()
     }
 
-    /// Serves what a CRD describes and writes its status: accepted names and conditions.
+    /// Serves the kind that a CRD describes, and writes its status: accepted names and conditions.
     pub(crate) fn serve_crd(&mut self, place: &Place, now: Timestamp) {
         let Some(image) = self.storage.get(place).cloned() else { return };
         let Some(resource) = self.resource_of(&place.table).cloned() else { return };
@@ -188,7 +190,7 @@ impl State {
         self.registry.set_crd(&object);
     }
 
-    /// Looks again at the CRDs of a group: a name that they were refused may be free now.
+    /// Serves the CRDs of a group again: names that they were refused may be free now.
     fn serve_group(&mut self, group: &str, now: Timestamp) {
         let definitions = TableId::new(EXTENSIONS, "customresourcedefinitions");
         let suffix = format!(".{group}");
@@ -200,7 +202,7 @@ impl State {
     }
 }
 
-/// The conditions of a terminating namespace.
+/// Returns the conditions of a terminating namespace.
 fn conditions(remains: &Remains, now: Timestamp) -> Vec<Value> {
     let condition = |kind: &str, holds: bool, reason: &str, message: String| {
         let status = if holds { "True" } else { "False" };
@@ -256,7 +258,7 @@ fn conditions(remains: &Remains, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// Puts conditions in; one that says the same keeps its time.
+/// Sets conditions; a condition with the same status, reason and message keeps its time.
 pub(super) fn set_conditions(object: &mut Value, conditions: &[Value]) {
     let Some(fields) = object.as_object_mut() else { return };
     let status = fields.entry("status").or_insert_with(|| Value::Object(Map::new()));
