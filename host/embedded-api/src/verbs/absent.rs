@@ -1,10 +1,10 @@
-//! Paths that a real server has and this one refuses, for nothing runs behind it: one sentence each.
+//! Paths that a real server serves and this one refuses, since nothing runs behind it.
 
 use crate::Failure;
 use crate::request::ResourcePath;
 use crate::status::Named;
 
-/// The resource, its subresource, what it is for, and what is missing.
+/// The refused paths: resource, subresource, what cannot be done, and what is missing.
 const ABSENT: [(&str, &str, &str, &str); 8] = [
     ("pods", "attach", "cannot attach to a container", NO_CONTAINERS),
     ("pods", "ephemeralcontainers", "cannot add a container for debugging", NO_CONTAINERS),
@@ -18,7 +18,7 @@ const ABSENT: [(&str, &str, &str, &str); 8] = [
 
 const NO_CONTAINERS: &str = "the embedded API keeps pods as objects and runs no containers";
 
-/// Why the path is refused, if it is one of these.
+/// Returns the refusal of a path, if it is one of these.
 pub(super) fn refusal(path: &ResourcePath) -> Option<Failure> {
     let subresource = path.subresource.split('/').next().unwrap_or_default();
     let (resource, _, what, why) = ABSENT.iter().find(|(resource, name, ..)| {

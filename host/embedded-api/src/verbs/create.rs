@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::answer::Answer;
 use crate::request::WriteOptions;
 
-/// Stores a new object.
+/// Creates an object.
 pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let options = WriteOptions::of(call.request, "CreateOptions", None)?;
     let mut object = call.decode(&options)?;

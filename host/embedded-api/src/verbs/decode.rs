@@ -1,4 +1,4 @@
-//! Reading the object of a request, and what a strict reader complains of.
+//! Decoding of the objects in requests, and the errors of strict decoding.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::request::{Body, Encoding, WriteOptions};
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     kind: &'static str,
-    /// The name in the definitions.
+    /// The name of the kind in the definitions.
     definition: &'static str,
 }
 
@@ -26,7 +26,7 @@ impl Part {
     pub(super) const TOKEN: Self =
         Self { kind: "TokenRequest", definition: "api.authentication.v1.TokenRequest" };
 
-    /// The object, and the paths of the fields that the kind does not know.
+    /// Decodes an object. Also returns the paths of the fields that the kind does not know.
     pub(super) fn read(self, body: Value) -> Result<(Value, Vec<String>), Failure> {
         let mut unknown = Vec::new();
         let Some(definition) = definition::find(self.definition) else {
@@ -49,7 +49,7 @@ impl Part {
 // === impl Call ===
 
 impl Call<'_> {
-    /// Reads the body as an object of the resource, with defaults.
+    /// Decodes the body as an object of the resource, with defaults.
     pub(super) fn decode(&mut self, options: &WriteOptions) -> Result<Value, Failure> {
         let encoding = Encoding::of(self.request.header("content-type"))
             .ok_or_else(|| Failure::unsupported_media_type(BODIES))?;
@@ -70,7 +70,7 @@ impl Call<'_> {
         Ok(object)
     }
 
-    /// Reads the body as an object that belongs to a subresource, a scale or an eviction.
+    /// Decodes the body as an object of a subresource: a scale or an eviction.
     pub(super) fn decode_part(
         &mut self,
         part: Part,
@@ -93,7 +93,8 @@ impl Call<'_> {
         Ok(object)
     }
 
-    /// Removes repeated owner references, with a warning, as the server does before it tracks fields.
+    /// Removes repeated owner references, with a warning, as the server does before it tracks
+    /// fields.
     pub(super) fn dedup_owners(&mut self, object: &mut Value) {
         let Some(owners) =
             object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut)
@@ -121,7 +122,8 @@ impl Call<'_> {
     }
 }
 
-/// A strict reader of a built-in kind complains in the order of the text; of a field that occurs twice, where it does so again.
+/// Sorts errors of a built-in kind by their positions in the text; a duplicate field by its second
+/// position.
 fn sort_as_written(complaints: &mut [String], body: &[u8]) {
     let order = Body::order(body);
     complaints.sort_by_cached_key(|complaint| {
@@ -133,7 +135,8 @@ fn sort_as_written(complaints: &mut [String], body: &[u8]) {
     });
 }
 
-/// What a strict reader complains of: fields that occur twice, and fields that the kind does not know.
+/// Returns the errors of strict decoding: fields that occur twice, and fields that the kind does
+/// not know.
 pub(super) fn complaints(duplicates: Vec<String>, unknown: Vec<String>) -> Vec<String> {
     let duplicates = duplicates.into_iter().map(|path| format!("duplicate field \"{path}\""));
     duplicates.chain(unknown.into_iter().map(|path| format!("unknown field \"{path}\""))).collect()

@@ -1,4 +1,4 @@
-//! Delete: one object, or all that a selector matches.
+//! Delete: one object, or all objects that a selector matches.
 
 use super::Call;
 use super::decode::Part;
@@ -11,7 +11,7 @@ use crate::collect::{Deleted, Deletion};
 use crate::request::{DeleteOptions, ListOptions, WriteOptions};
 use crate::state::State;
 
-/// Kinds whose deletion answers the object instead of a `Status`.
+/// Kinds whose deletion is answered with the object instead of a `Status`.
 const ANSWER_OBJECT: [&str; 7] = [
     "persistentvolumeclaims",
     "persistentvolumes",
@@ -22,10 +22,10 @@ const ANSWER_OBJECT: [&str; 7] = [
     "services",
 ];
 
-/// Namespaces that always are.
+/// Namespaces that cannot be deleted.
 const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
-/// Deletes one object, or marks it as to be deleted.
+/// Deletes an object, or marks it for deletion.
 pub(super) fn delete(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let options = DeleteOptions::of(call.request)?;
     if call.resource.is_namespace() && IMMORTAL.contains(&call.path.name.as_str()) {
@@ -55,7 +55,7 @@ pub(super) fn delete(call: &mut Call<'_>) -> Result<Answer, Failure> {
     Ok(answer)
 }
 
-/// Deletes all that the selectors match; answers the objects as they were.
+/// Deletes all objects that the selectors match; answers with the objects before deletion.
 pub(super) fn delete_collection(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let options = DeleteOptions::of(call.request)?;
     let list_options = ListOptions::of(&call.request.query, false)?;
@@ -85,7 +85,7 @@ fn answers_object(call: &Call<'_>) -> bool {
     call.resource.group.is_empty() && ANSWER_OBJECT.contains(&call.resource.plural.as_str())
 }
 
-/// An eviction, and the options of the deletion in it.
+/// Decodes an eviction, and the options of the deletion in it.
 pub(super) fn eviction_options(
     call: &mut Call<'_>,
 ) -> Result<(serde_json::Value, DeleteOptions), Failure> {

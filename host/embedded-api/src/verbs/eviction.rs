@@ -46,7 +46,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     Ok(Answer::document(201, status))
 }
 
-/// The budgets that select a pod.
+/// Returns the budgets that select a pod.
 fn budgets(state: &State, pod: &Image) -> Vec<Place> {
     let id = TableId::new("policy", "poddisruptionbudgets");
     let Some(table) = state.storage.table(&id) else { return Vec::new() };
@@ -60,7 +60,7 @@ fn budgets(state: &State, pod: &Image) -> Vec<Place> {
     budgets.map(|(key, _)| Place { table: id.clone(), key: key.clone() }).collect()
 }
 
-/// Counts one disruption, or refuses it.
+/// Counts one disruption of a budget; fails if the budget allows none.
 fn take_disruption(
     state: &mut State,
     place: &Place,
@@ -105,7 +105,7 @@ fn take_disruption(
     Ok(())
 }
 
-/// Whether the budget lets pods go that are not ready.
+/// Returns whether the budget allows the eviction of a pod because the pod is not ready.
 fn evicts_unready(budget: &Value, pod: &Value) -> bool {
     if is_ready(pod) {
         return false;

@@ -1,4 +1,5 @@
-//! The metadata of what is written: what must fit the path, what only the server sets, and what never changes.
+//! The metadata of written objects: the fields that must fit the path, those that only the server
+//! sets, and those that never change.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +11,8 @@ use crate::{Failure, name};
 // === impl Call ===
 
 impl Call<'_> {
-    /// Fits an object that was read to the path: the namespace and, unless it is to be made there, the name.
+    /// Fits an object to the path: sets or checks its namespace and, with `has_name`, checks its
+    /// name.
     pub(super) fn fit(&mut self, object: &mut Value, has_name: bool) -> Result<(), Failure> {
         fit_namespace(object, &self.path.namespace)?;
         if has_name {
@@ -21,7 +23,7 @@ impl Call<'_> {
     }
 }
 
-/// A text of the metadata, empty if absent.
+/// Returns a text of the metadata, empty if absent.
 pub(super) fn text(object: &Value, field: &str) -> String {
     object
         .get("metadata")
@@ -31,7 +33,7 @@ pub(super) fn text(object: &Value, field: &str) -> String {
         .to_owned()
 }
 
-/// What a client may not set on a new object.
+/// Removes the fields that a client may not set on a new object.
 pub(super) fn wipe_system_fields(object: &mut Value) {
     if let Some(fields) = object.as_object_mut() {
         let metadata = metadata_mut(fields);
@@ -47,7 +49,8 @@ pub(super) fn wipe_system_fields(object: &mut Value) {
     }
 }
 
-/// The namespace of an object is that of the request: filled in, or taken out of cluster-scoped objects, or a 400.
+/// Sets the namespace of an object to that of the request, or removes it from cluster-scoped
+/// objects. Fails with 400 if the object has another namespace.
 fn fit_namespace(object: &mut Value, namespace: &str) -> Result<(), Failure> {
     let Some(fields) = object.as_object_mut() else { return Ok(()) };
     let metadata = metadata_mut(fields);
@@ -68,7 +71,7 @@ fn fit_namespace(object: &mut Value, namespace: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The name of an object is that of the URL, or a 400.
+/// Fails with 400 unless the name of an object is that of the URL.
 pub(super) fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
     let found = text(object, "name");
     if found.is_empty() {
@@ -85,7 +88,7 @@ pub(super) fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What an update can never change.
+/// Restores the fields that an update can never change.
 pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     let empty = Map::new();
     let old = old.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
@@ -109,7 +112,8 @@ pub(super) fn keep_system_fields(new: &mut Value, old: &Value) {
     metadata.remove("selfLink");
 }
 
-/// What is wrong with the metadata of an update: what it changes twice, for Kubernetes checks once for all kinds and once for each.
+/// Validates the metadata of an update. The errors of its changes occur twice, as Kubernetes
+/// validates once for all kinds and once for each.
 pub(super) fn metadata_faults<'a>(new: &'a Value, old: &'a Value) -> Vec<FieldError> {
     let metadata = |object: &'a Value| object.get("metadata").unwrap_or(&Value::Null);
     let path = FieldPath::new("metadata");

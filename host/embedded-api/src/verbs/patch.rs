@@ -22,7 +22,7 @@ use crate::storage::Place;
 const CUSTOM_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
-/// How a patch is written.
+/// The kind of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mechanism {
     Json,
@@ -34,7 +34,7 @@ pub(super) enum Mechanism {
 // === impl Mechanism ===
 
 impl Mechanism {
-    /// The mechanism of the content type; strategic merge patch is for built-in kinds only.
+    /// Returns the mechanism of the content type; strategic merge patch is for built-in kinds only.
     pub(super) fn of(call: &Call<'_>) -> Result<Self, Failure> {
         let content_type = call
             .request
@@ -55,7 +55,7 @@ impl Mechanism {
         }
     }
 
-    /// Changes an object.
+    /// Returns the object changed by the patch.
     pub(super) fn change(
         self,
         object: &Value,
@@ -71,7 +71,8 @@ impl Mechanism {
         changed.map_err(Failure::from)
     }
 
-    /// What does not fit is a fault of the patch. A strategic one shows the patch as Go prints it, the others the object.
+    /// Returns the error of a patch whose result is no object of its kind. That of a strategic
+    /// patch shows the patch as Go prints it, that of others the object.
     fn unreadable(
         self,
         object: &Value,
@@ -89,7 +90,8 @@ impl Mechanism {
     }
 }
 
-/// The words of the converter of Kubernetes, which reads what a strategic patch made, for those of the JSON decoder.
+/// Converts a message of the JSON decoder to that of Kubernetes' converter, which reads the results
+/// of strategic patches.
 fn unconverted(why: &str) -> String {
     let Some((found, wanted)) = why
         .strip_prefix("json: cannot unmarshal ")
@@ -143,7 +145,7 @@ pub(super) fn patch(call: &mut Call<'_>) -> Result<Answer, Failure> {
     writer.answer_changed(call, &live, new)
 }
 
-/// The object that the path names, or 404.
+/// Returns the object that the path names, or 404.
 pub(super) fn live(call: &Call<'_>, state: &State, place: &Place) -> Result<Live, Failure> {
     let image = state
         .storage
@@ -154,7 +156,7 @@ pub(super) fn live(call: &Call<'_>, state: &State, place: &Place) -> Result<Live
     Ok(Live { image, value })
 }
 
-/// Reads what an apply made.
+/// Decodes the result of an apply.
 fn decode_applied(call: &Call<'_>, merged: Value) -> Result<Value, Failure> {
     let object = managed_fields::object_text(&merged);
     let decoded = call.resource.decode_applied(merged);
@@ -167,7 +169,7 @@ fn decode_applied(call: &Call<'_>, merged: Value) -> Result<Value, Failure> {
     })
 }
 
-/// Refuses what a strict reader complains of, or warns of it.
+/// Reports errors of strict decoding: fails, or adds warnings, as `fieldValidation` demands.
 pub(super) fn complain(
     call: &mut Call<'_>,
     new: &Value,
@@ -191,7 +193,7 @@ fn patch_fault(object: String, why: &str) -> Failure {
     Failure::invalid(Named::new("", "", ""), [FieldError::invalid("patch", object, why)])
 }
 
-/// Server-side apply.
+/// Applies an object by server-side apply.
 fn apply(call: &mut Call<'_>, options: &WriteOptions, applied: &Value) -> Result<Answer, Failure> {
     if !applied.is_object() {
         return Err(Failure::bad_request("error decoding YAML: the body is no object"));

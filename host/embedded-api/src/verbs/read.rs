@@ -17,24 +17,24 @@ use crate::{Cause, Failure};
 
 const META: &str = "meta.k8s.io/v1";
 
-/// What a continue token holds.
+/// The content of a continue token.
 #[derive(Debug, Serialize, Deserialize)]
 struct Token {
     v: String,
     /// The revision of the first page; -1 for the newest.
     rv: i64,
-    /// The last key of the page before.
+    /// The last key of the previous page.
     start: String,
 }
 
-/// Which state of the objects a list shows.
+/// The moment whose state of the objects a list shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Moment {
     Now,
     At(u64),
 }
 
-/// One object.
+/// Answers with one object.
 pub(super) fn get(call: &Call<'_>) -> Result<Answer, Failure> {
     let version = call.request.query.text("resourceVersion");
     let state = call.shared.state.read();
@@ -50,7 +50,7 @@ pub(super) fn get(call: &Call<'_>) -> Result<Answer, Failure> {
     Ok(Answer::object(200, State::show_at(call.resource, image, call.subresource())))
 }
 
-/// The objects of a collection.
+/// Answers with the objects of a collection.
 pub(super) fn list(call: &Call<'_>) -> Result<Answer, Failure> {
     let options = ListOptions::of(&call.request.query, false)?;
     let selection = Selection::of(call.path, &options, call.resource)?;
@@ -71,7 +71,7 @@ pub(super) fn list(call: &Call<'_>) -> Result<Answer, Failure> {
     }))
 }
 
-/// All objects that are meant, as they are now.
+/// Returns all objects of the selection, as they are now.
 pub(super) fn select(
     call: &Call<'_>,
     state: &State,
@@ -82,7 +82,7 @@ pub(super) fn select(
 
 struct Page {
     images: Vec<Arc<Image>>,
-    /// The key of the last object, if there are more.
+    /// The key of the last object of the page, if there are more objects.
     last: Option<Arc<str>>,
     remaining: Option<usize>,
 }
@@ -114,7 +114,7 @@ fn page(
     }
 }
 
-/// The key of the only object that can match, where a namespace and a name are given.
+/// Returns the key of the only object that can match, if a namespace and a name are selected.
 fn only_key(selection: &Selection) -> Option<String> {
     let name = selection.name().filter(|_| !selection.namespace.is_empty())?;
     Some(format!("{}/{name}", selection.namespace))
@@ -141,7 +141,7 @@ fn cut<'a>(
     page
 }
 
-/// A list from version 0 takes what there is, all of it.
+/// Returns the largest number of objects in the answer: lists from version 0 are not limited.
 fn limit(options: &ListOptions) -> usize {
     if options.limit == 0 || (options.resource_version == "0" && options.continue_token.is_empty())
     {
@@ -150,7 +150,7 @@ fn limit(options: &ListOptions) -> usize {
     options.limit
 }
 
-/// The state to show, and the key after which to begin.
+/// Returns the moment to show, and the key after which to begin.
 fn moment(options: &ListOptions, state: &State) -> Result<(Moment, Option<String>), Failure> {
     let version = options.resource_version.as_str();
     if !options.continue_token.is_empty() {
@@ -174,7 +174,7 @@ fn moment(options: &ListOptions, state: &State) -> Result<(Moment, Option<String
     Ok((if exact { Moment::At(wanted) } else { Moment::Now }, None))
 }
 
-/// The number of a resource version; `None` for the empty text.
+/// Parses a resource version; `None` for the empty text.
 pub(super) fn parse_version(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -187,7 +187,7 @@ pub(super) fn parse_version(text: &str) -> Result<Option<u64>, String> {
     text.parse().map(Some).map_err(fault)
 }
 
-/// 504 if the version is not there yet.
+/// Fails with 504 if the version does not exist yet.
 pub(super) fn check_not_newer(wanted: u64, state: &State) -> Result<(), Failure> {
     let current = state.storage.revision();
     if wanted <= current {
@@ -223,7 +223,8 @@ fn read_token(text: &str) -> Result<Token, Failure> {
     }
 }
 
-/// 410: the page before is from a state that is forgotten. The token goes on in the newest state.
+/// Returns the 410 for a list from a forgotten state. If there was a previous page, its token
+/// continues in the newest state.
 fn too_old(_: Compacted, after: Option<&str>) -> Failure {
     let Some(after) = after else {
         return Failure::expired("The resourceVersion for the provided list is too old.");

@@ -1,4 +1,4 @@
-//! Reviews: may this user do that? They are answered and not stored.
+//! Reviews: questions about the permissions of users. They are answered and not stored.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use crate::request::WriteOptions;
 use crate::state::State;
 use crate::status::Named;
 
-/// What `auth can-i` is told, unless it asks in the name of another.
+/// The reason in answers to `kubectl auth can-i` without impersonation.
 const EVERYTHING: &str = "the embedded API knows no users: whoever connects may do everything";
 
 /// Answers a review.
@@ -46,7 +46,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
         }
     };
     if let Some(fields) = review.as_object_mut() {
-        // What the defaults filled in is the answer's, not the writer's.
+        // The status that the defaults filled in belongs to the answer: the writer does not own it.
         fields.remove("status");
     }
     review = Writer::new(&mut state, call, &options).track(None, review, None);
@@ -56,7 +56,7 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     Ok(Answer::document(201, review))
 }
 
-/// Whether the user may do this, and why.
+/// Returns the status of an access review: whether the user may do this, and the reason.
 fn access(state: &State, user: &User, action: &Action) -> Value {
     match state.allows(user, action) {
         Some(reason) if reason.is_empty() => json!({"allowed": true}),
@@ -65,7 +65,7 @@ fn access(state: &State, user: &User, action: &Action) -> Value {
     }
 }
 
-/// All that a user may do: rules for resources and for paths apart.
+/// Returns the status of a rules review: rules for resources and for paths apart.
 fn rules(all: &[Value]) -> Value {
     let (paths, resources): (Vec<&Value>, Vec<&Value>) =
         all.iter().partition(|rule| rule.get("nonResourceURLs").is_some_and(Value::is_array));
@@ -111,7 +111,7 @@ fn check(review: &Value, is_own: bool) -> Result<(), Failure> {
     }
 }
 
-/// A local review is about its own namespace.
+/// Fails if a local review is not about the namespace of its path.
 fn check_namespace(call: &Call<'_>, review: &Value) -> Result<(), Failure> {
     let namespace = &call.path.namespace;
     let asked = review.pointer("/spec/resourceAttributes/namespace").and_then(Value::as_str);

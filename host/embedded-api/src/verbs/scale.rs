@@ -1,4 +1,4 @@
-//! The scale of an object: its replicas, read and written through a small object of their own.
+//! The scale of an object: its replicas, read and written through the subresource `scale`.
 
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ use crate::storage::metadata_mut;
 
 pub(super) const SCALE: &str = "scale";
 
-/// Reads or writes the scale.
+/// Reads or writes the scale of an object.
 pub(super) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure> {
     let resource = call.resource.clone();
     let scale = resource.scale.as_ref().ok_or_else(Failure::no_such_resource)?;
@@ -64,7 +64,7 @@ fn patch(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
     write(call, scale, &options, &sent)
 }
 
-/// Writes the replicas of a scale into its object.
+/// Writes the replicas of a scale to its object.
 fn write(
     call: &mut Call<'_>,
     scale: &Scale,
@@ -77,7 +77,8 @@ fn write(
     let replicas = checked_replicas(sent, &call.path.name)?;
     check_uid(call, sent, &live)?;
     let mut new = live.value.clone();
-    // A scale of none says nothing of replicas: whoever owned them owns them no more, and nobody else does.
+    // A scale of 0 counts as one without replicas: their owner loses them, and no other manager
+    // gets them.
     let is_none = replicas == 0;
     if is_none {
         remove_at(&mut new, &scale.spec_replicas);
@@ -93,7 +94,8 @@ fn write(
     store(call, writer, scale, sent, &live, new)
 }
 
-/// Stores an object with other replicas, if it is of the version that the scale says, and answers its scale.
+/// Stores an object with changed replicas, if it has the version that the scale names, and answers
+/// with its scale.
 fn store(
     call: &mut Call<'_>,
     writer: Writer<'_>,
@@ -110,7 +112,7 @@ fn store(
     Ok(answer(shown, scale))
 }
 
-/// The uid of a scale of a built-in kind, if it says one, must be that of the object.
+/// Fails if the scale of a built-in kind names a uid that is not that of the object.
 fn check_uid(call: &Call<'_>, sent: &Value, live: &Live) -> Result<(), Failure> {
     let (uid, of_live) = (text(sent, "uid"), &live.image.head.uid);
     if call.resource.is_custom() || uid.is_empty() || uid == *of_live {
@@ -154,7 +156,7 @@ fn apply(
     let writer = Writer::new(&mut state, call, options);
     let path = format!(".{}", scale.spec_replicas.join("."));
     let own = format!("using {}", resource.api_version());
-    // Conflicts are told in the words of the scale.
+    // The messages of conflicts name the fields of the scale.
     let in_words =
         |text: &str| text.replace(&path, ".spec.replicas").replace(&own, "using autoscaling/v1");
     let new = writer
@@ -164,7 +166,8 @@ fn apply(
     store(call, writer, scale, sent, &live, new)
 }
 
-/// Whether somebody owns the replicas, of a custom resource in this version. Kubernetes tracks the scale of an object only then.
+/// Returns whether a manager owns the replicas; for a custom resource, in this version. Only then
+/// Kubernetes tracks the scale of an object.
 fn is_tracked(object: &Value, scale: &Scale, resource: &Resource) -> bool {
     let path = format!("/f:{}", scale.spec_replicas.join("/f:"));
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
@@ -177,8 +180,9 @@ fn is_tracked(object: &Value, scale: &Scale, resource: &Resource) -> bool {
     entries.into_iter().flatten().any(owns)
 }
 
-/// The object as the applier of a scale finds it: the replicas of a built-in kind that nobody owns are those of whoever wrote them
-/// before the first apply. For a custom resource Kubernetes cannot say so, and fails.
+/// Returns the live object for the apply of a scale. Replicas of a built-in kind that no manager
+/// owns get an entry of the manager for writes before the first apply. For a custom resource
+/// Kubernetes cannot make that entry, and fails.
 fn before_apply(live: &Value, scale: &Scale, resource: &Resource) -> Result<Value, Failure> {
     let mut before = live.clone();
     if is_tracked(live, scale, resource) {
@@ -212,7 +216,7 @@ fn answer(shown: Shown, scale: &Scale) -> Answer {
     Answer::object(200, Shown::Value(scale_of(&shown.into_value(), scale)))
 }
 
-/// The scale of an object.
+/// Returns the scale of an object.
 fn scale_of(object: &Value, scale: &Scale) -> Value {
     let kept = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
     let metadata = object.get("metadata").and_then(Value::as_object).into_iter().flatten();
@@ -241,7 +245,8 @@ fn scale_of(object: &Value, scale: &Scale) -> Value {
     json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata, "spec": spec, "status": status})
 }
 
-/// A label selector as text: of the newer form, or the plain map of a `ReplicationController`.
+/// Returns a label selector as text: of a selector object, or of the plain map of a
+/// `ReplicationController`.
 fn selector_text(selector: &Value) -> String {
     let is_plain = selector.as_object().is_some_and(|map| map.values().all(Value::is_string));
     let selector = if is_plain { &json!({"matchLabels": selector}) } else { selector };

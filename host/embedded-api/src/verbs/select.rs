@@ -1,4 +1,5 @@
-//! What a list, a watch or the deletion of a collection is about: a namespace, labels and fields.
+//! The selection of a list, a watch or the deletion of a collection: a namespace, labels and
+//! fields.
 
 use std::borrow::Cow;
 
@@ -11,20 +12,21 @@ use crate::selector::{FieldSelector, LabelSelector, parse_fields};
 use crate::state::State;
 use crate::storage::Image;
 
-/// Which objects of a resource are meant.
+/// The selected objects of a resource.
 #[derive(Debug, Clone)]
 pub(super) struct Selection {
     pub(super) namespace: String,
     labels: LabelSelector,
     fields: FieldSelector,
-    /// Whether fields count that are not known without parsing the object.
+    /// True if the field selector needs fields that are not known without parsing the object.
     parses: bool,
 }
 
 // === impl Selection ===
 
 impl Selection {
-    /// What the path and the options say; a name in the path (the old form of a watch) counts as a field selector.
+    /// Returns the selection of the path and the options; a name in the path (the old form of a
+    /// watch) counts as a field selector.
     pub(super) fn of(
         path: &ResourcePath,
         options: &ListOptions,
@@ -46,12 +48,12 @@ impl Selection {
         Ok(Self { namespace: path.namespace.clone(), labels, fields, parses })
     }
 
-    /// Whether it is everything in the namespace.
+    /// Returns whether all objects in the namespace are selected.
     pub(super) fn is_whole(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// The only name that can match, if there is one.
+    /// Returns the only name that can match, if any.
     pub(super) fn name(&self) -> Option<&str> {
         self.fields.name()
     }

@@ -115,12 +115,12 @@ async fn both_forms_of_an_autoscaler_are_one_object() {
     assert_eq!(shown["metadata"].get("annotations"), None, "{shown:#}");
 }
 
-/// All objects and the revision: what a dry run must leave as they are.
+/// Returns all objects and the revision, which a dry run must not change.
 fn everything(api: &EmbeddedApi) -> (u64, Vec<Value>) {
     (api.revision(), api.objects())
 }
 
-/// An API with something to try on.
+/// Returns an API with some objects.
 async fn furnished() -> EmbeddedApi {
     let api = api().await;
     post(&api, "/apis/apps/v1/namespaces/n/deployments", &deployment()).await;

@@ -1,5 +1,5 @@
-//! Tokens of service accounts: texts of the right form, without a signature. Requests are never refused for one; a review tells
-//! whose it is.
+//! Tokens of service accounts: they have the right form but no signature. Requests are never
+//! refused because of a token; a review returns its account.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -60,7 +60,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     Ok(Answer::document(201, answer))
 }
 
-/// Whose token it is: that of a service account that is there, made here and not expired.
+/// Returns the status of a token review: the service account of the token, if it exists, and the
+/// token is from this server and not expired.
 pub(super) fn review(state: &State, review: &Value, now: Timestamp) -> Result<Value, Failure> {
     let token = review.pointer("/spec/token").and_then(Value::as_str).unwrap_or_default();
     if token.is_empty() {

@@ -9,7 +9,7 @@ use crate::kind::Resource;
 use crate::request::WriteOptions;
 use crate::state::State;
 
-/// Replaces an object; a few kinds are made if they are absent.
+/// Replaces an object; objects of a few kinds are created if they are absent.
 pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let options = WriteOptions::of(call.request, "UpdateOptions", None)?;
     let mut new = call.decode(&options)?;
@@ -32,7 +32,8 @@ pub(super) fn update(call: &mut Call<'_>) -> Result<Answer, Failure> {
     writer.answer_changed(call, &live, new)
 }
 
-/// A uid that is sent must be that of the object; one that is absent has none. Who only asks what would be is told another key.
+/// Fails with 409 if the request has a uid that is not that of the object; an absent object has
+/// none. The message of a dry run shows another storage key.
 fn check_uid(call: &Call<'_>, uid: &str, of_live: &str, dry_run: bool) -> Result<(), Failure> {
     if uid.is_empty() || uid == of_live {
         return Ok(());
@@ -57,7 +58,7 @@ fn check_uid(call: &Call<'_>, uid: &str, of_live: &str, dry_run: bool) -> Result
     Err(Failure::conflict(call.named(&call.path.name), &why))
 }
 
-/// Kinds that a PUT makes, also one of their status.
+/// Returns whether a PUT of an absent object, or of its status, creates the object.
 pub(super) fn creates_on_update(resource: &Resource) -> bool {
     const KINDS: [&str; 9] = [
         "clusterrolebindings",

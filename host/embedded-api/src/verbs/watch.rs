@@ -1,4 +1,5 @@
-//! Watch: what is there, what changed since a version, and what changes from now on, as lines of JSON.
+//! Watch: the objects at the beginning, and the changes since a version or from now on, as lines of
+//! JSON.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,26 +32,27 @@ mod tests;
 pub(crate) use line::Lines;
 use line::line;
 
-/// How often a bookmark is sent to those who allow it.
+/// The interval of bookmarks, for clients that allow them.
 const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
-/// A watch that sets no timeout ends after this time: clients begin again, as they do with Kubernetes.
+/// The duration of a watch without a timeout: clients begin again, as they do with Kubernetes.
 const LONGEST: Duration = Duration::from_mins(45);
-/// Events that wait are sent together up to this size.
+/// The size, in bytes, up to which waiting events are sent together.
 const CHUNK: usize = 64 * 1024;
 
-/// One open watch.
+/// An open watch.
 struct Watch {
     shared: Arc<Shared>,
     resource: Arc<Resource>,
     table: TableId,
     selection: Selection,
     style: Style,
-    /// What was sent up to this revision is known to the client.
+    /// The revision up to which changes were collected.
     cursor: u64,
-    /// What is to be sent. Lines are made of it when the client takes them: one that is slow holds no texts.
+    /// The events to send. Their lines are made when the client takes them: a slow watch holds no
+    /// texts.
     waiting: VecDeque<Waiting>,
     is_ended: bool,
-    /// Whether a table was sent already: later ones have no columns.
+    /// True if a table was sent already: later ones have no columns.
     has_columns: bool,
     changes: Receiver<u64>,
     bookmarks: Option<Interval>,
@@ -59,9 +61,9 @@ struct Watch {
     breaks: CancellationToken,
 }
 
-/// Something to be sent.
+/// An entry to send.
 enum Waiting {
-    /// An object that was there when the watch began.
+    /// An object that existed when the watch began.
     Initial(Arc<Image>),
     Change(Event),
     Line(Bytes),
@@ -116,12 +118,13 @@ pub(crate) fn open(call: &Call<'_>, style: Style) -> Result<Response, Failure> {
     Ok(respond(200, "application/json", Body::from_stream(stream)))
 }
 
-/// A watch that is refused with one event.
+/// Returns the response of a watch that is refused with one event.
 pub(crate) fn refused(failure: &Failure) -> Response {
     respond(200, "application/json", Body::from(value_line("ERROR", &failure.to_status())))
 }
 
-/// The state with a table for a resource of which nothing was stored yet, so that its changes can be followed.
+/// Locks the state. Adds the table of a resource of which nothing was stored yet, so that its
+/// changes can be followed.
 fn state_with<'a>(shared: &'a Shared, table: &TableId) -> RwLockReadGuard<'a, State> {
     let state = shared.state.read();
     if state.storage.table(table).is_some() {
@@ -142,7 +145,7 @@ fn bookmark_interval() -> Interval {
 // === impl Watch ===
 
 impl Watch {
-    /// The next chunk of lines; `None` at the end.
+    /// Returns the next chunk of lines; `None` at the end.
     async fn next(&mut self) -> Option<Result<Bytes, std::io::Error>> {
         loop {
             if let Some(chunk) = self.chunk() {
@@ -167,13 +170,13 @@ impl Watch {
         }
     }
 
-    /// The end of a connection that breaks.
+    /// Ends the watch, and returns the error of a connection that breaks.
     fn broken(&mut self) -> std::io::Error {
         self.is_ended = true;
         std::io::Error::new(std::io::ErrorKind::ConnectionReset, "the watch was dropped")
     }
 
-    /// The lines of what waits, several small ones together.
+    /// Returns the lines of waiting entries, several small ones together.
     fn chunk(&mut self) -> Option<Bytes> {
         let first = self.line()?;
         if self.waiting.is_empty() || first.len() >= CHUNK {
@@ -188,7 +191,7 @@ impl Watch {
         Some(Bytes::from(chunk))
     }
 
-    /// The next line of what waits; what this watch does not see has none.
+    /// Returns the next line of the waiting entries; entries outside of the selection have none.
     fn line(&mut self) -> Option<Bytes> {
         while let Some(next) = self.waiting.pop_front() {
             let line = match next {
@@ -206,9 +209,9 @@ impl Watch {
         None
     }
 
-    /// Notes what changed since the cursor.
+    /// Collects the changes since the cursor.
     fn collect(&mut self) {
-        // Ages in tables are told from now, not from when the watch began.
+        // Ages in tables are relative to the present time, not to the beginning of the watch.
         self.style.now = self.shared.now();
         let shared = self.shared.clone();
         let state = shared.state.read();
@@ -229,7 +232,8 @@ impl Watch {
         self.cursor = self.cursor.max(table.last());
     }
 
-    /// An event as this watch sees it: an object that leaves the selection is gone, one that enters it is new.
+    /// Returns the line of an event as this watch sees it: an object that leaves the selection is
+    /// deleted, one that enters it is added.
     fn of_event(&mut self, event: &Event) -> Option<Bytes> {
         let namespace = &self.selection.namespace;
         if !namespace.is_empty() && event.key.split('/').next() != Some(namespace.as_str()) {
@@ -247,7 +251,8 @@ impl Watch {
         Some(self.of_image(kind, event.revision, &image))
     }
 
-    /// The line of an object. All who watch it whole and in this version send the same bytes.
+    /// Returns the line of an object. Watches that show the whole object in the same version send
+    /// the same bytes.
     fn of_image(&mut self, kind: &'static str, revision: u64, image: &Arc<Image>) -> Bytes {
         let shows_as_stored = self.resource.shows_as_stored(image.stamp);
         let at_revision = || {
@@ -291,7 +296,7 @@ impl Watch {
         self.add_bookmark(revision, false);
     }
 
-    /// A bookmark carries nothing but a version.
+    /// Adds a bookmark, an event with nothing but a resource version.
     fn add_bookmark(&mut self, revision: u64, ends_initial: bool) {
         let version = revision.to_string();
         let metadata = if ends_initial {

@@ -1,4 +1,5 @@
-//! What create, update, patch and apply share: checks, metadata that the server sets, and storing, in the order of kube-apiserver.
+//! The common part of create, update, patch and apply: checks, metadata that the server sets, and
+//! storing, in the order of kube-apiserver.
 
 use std::sync::Arc;
 
@@ -17,22 +18,22 @@ use crate::status::Named;
 use crate::storage::{Image, Place, metadata_mut};
 use crate::{Cause, Failure};
 
-/// The manager of what the controllers of Kubernetes write.
+/// The manager of writes by the controllers of Kubernetes.
 const CONTROLLER: &str = "kube-controller-manager";
 
-/// One write under the lock.
+/// A write under the lock of the state.
 pub(super) struct Writer<'a> {
     state: &'a mut State,
     resource: &'a Arc<Resource>,
     options: &'a WriteOptions,
     now: Timestamp,
-    /// Whether an update makes what it finds absent: the version that it sends counts for nothing.
+    /// True for an update that creates an absent object: the version that it sends is ignored.
     by_update: bool,
-    /// What is doubtful, or was found wrong but was so before: texts for `Warning` headers.
+    /// Texts for `Warning` headers: warnings, and errors that existed before.
     doubts: Vec<String>,
 }
 
-/// An object that is there, in the version of the request.
+/// A stored object, in the version of the request.
 pub(super) struct Live {
     pub(super) image: Arc<Image>,
     pub(super) value: Value,
@@ -52,12 +53,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The same for an update that makes what it finds absent.
+    /// Marks the write as an update that creates an absent object.
     pub(super) fn by_update(self) -> Self {
         Self { by_update: true, ..self }
     }
 
-    /// Stores a new object, which is decoded and whose fields are tracked, and answers it.
+    /// Stores a new object, which is decoded and whose fields are tracked, and answers with it.
     pub(super) fn answer_new(
         mut self,
         call: &mut Call<'_>,
@@ -68,7 +69,7 @@ impl<'a> Writer<'a> {
         Ok(Answer::object(201, shown?))
     }
 
-    /// Stores a changed object, the same, and answers it.
+    /// Stores a changed object, which is decoded and whose fields are tracked, and answers with it.
     pub(super) fn answer_changed(
         self,
         call: &mut Call<'_>,
@@ -78,7 +79,8 @@ impl<'a> Writer<'a> {
         Ok(Answer::object(200, self.change(call, live, new)?))
     }
 
-    /// The same for an answer that shows it otherwise.
+    /// Stores a changed object as [`Self::answer_changed`] does, and returns it for an answer in
+    /// another form.
     pub(super) fn change(
         mut self,
         call: &mut Call<'_>,
@@ -90,7 +92,7 @@ impl<'a> Writer<'a> {
         Ok(shown)
     }
 
-    /// Stores a new object.
+    /// Creates an object.
     fn create(
         &mut self,
         namespace: &str,
@@ -114,7 +116,7 @@ impl<'a> Writer<'a> {
         let faults = resource.validate_create(&object);
         self.refuse(&name, &object, faults)?;
         self.doubts.extend(resource.warnings(&object, None));
-        // Only what stores an object looks at its version: nothing is stored for who only asks what would be.
+        // Storing checks the version, and a dry run stores nothing.
         if !self.by_update
             && !self.options.dry_run
             && !matches!(text(&object, "resourceVersion").as_str(), "" | "0")
@@ -143,7 +145,8 @@ impl<'a> Writer<'a> {
         Ok(shown)
     }
 
-    /// What admission refuses before anything else: no namespace, or one that ends.
+    /// Fails if admission refuses the object before anything else: its namespace does not exist, or
+    /// is terminating.
     fn check_admission(&self, namespace: &str, name: &str) -> Result<(), Failure> {
         let resource = &self.resource;
         let named = Named::new(&resource.group, &resource.plural, name);
@@ -167,7 +170,7 @@ impl<'a> Writer<'a> {
         Err(Failure::forbidden(named, &why).with_causes(vec![cause]))
     }
 
-    /// Sets name, uid and time of creation; says the place.
+    /// Sets name, uid and creation time. Returns the place of the object.
     fn fill_system_fields(&self, namespace: &str, object: &mut Value) -> Place {
         let mut name = text(object, "name");
         let prefix = text(object, "generateName");
@@ -185,7 +188,7 @@ impl<'a> Writer<'a> {
         State::place_of(self.resource, namespace, &name)
     }
 
-    /// The prefix with five characters that are not taken.
+    /// Returns the prefix with five characters that make a free name.
     fn free_name(&self, namespace: &str, prefix: &str) -> String {
         const LONGEST: usize = 58;
         let prefix: String = prefix.chars().take(LONGEST).collect();
@@ -225,21 +228,21 @@ impl<'a> Writer<'a> {
         if goes_now(&new, &live.image) {
             self.state.take(&resource, place);
             self.state.settle(self.now);
-            // A custom resource that goes is not read once more.
+            // A custom resource that is removed is not decoded again.
             return Ok(if resource.is_custom() {
                 Shown::Value(new)
             } else {
                 State::shown_at(&resource, new, subresource)
             });
         }
-        // What is written in another version is read once more before it is stored.
+        // An object written in another version is decoded again before it is stored.
         if resource.is_custom() && resource.version != resource.storage_version {
             resource.complete(&mut new);
         }
         if is_same(&resource, &new, live) {
             return Ok(State::shown_at(&resource, new, subresource));
         }
-        // Through the scale only the replicas are written, without the defaults of what is beside them.
+        // The scale writes only the replicas, without the defaults of the fields beside them.
         let stamp = if subresource == Some(super::scale::SCALE) { 0 } else { resource.stamp() };
         let image = self.state.commit_as(&resource, place, new, stamp);
         let shown = State::show_at(&resource, &image, subresource);
@@ -247,7 +250,8 @@ impl<'a> Writer<'a> {
         Ok(shown)
     }
 
-    /// A write that changes nothing keeps the times of the managers; one of the object itself finds it as it is read.
+    /// Keeps the times of the managers if the write changes nothing; a write of the object itself
+    /// is compared with the object as it is read.
     fn keep_times(&self, live: &Live, new: &mut Value, subresource: Option<&str>) {
         if subresource.is_some() || self.resource.shows_as_stored(live.image.stamp) {
             return managed_fields::keep_times(&live.value, new);
@@ -257,7 +261,8 @@ impl<'a> Writer<'a> {
         managed_fields::keep_times(&read, new);
     }
 
-    /// The resource version of the new object must be that of the present one; where it may be left out, it is filled in.
+    /// Fails with 409 unless the resource version of the new object is that of the live one; where
+    /// it may be omitted, it is filled in.
     fn check_version(&self, live: &Live, new: &mut Value) -> Result<(), Failure> {
         let resource = self.resource;
         let named = Named::new(&resource.group, &resource.plural, &live.image.head.name);
@@ -285,7 +290,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// 422 if there are faults; the kind is the one that the object says.
+    /// Fails with 422 if there are errors; the kind is that of the object.
     fn refuse(&self, name: &str, object: &Value, faults: Vec<FieldError>) -> Result<(), Failure> {
         if faults.is_empty() {
             return Ok(());
@@ -294,7 +299,7 @@ impl<'a> Writer<'a> {
         Err(Failure::invalid(Named::new(&self.resource.group, kind, name), faults))
     }
 
-    /// The object with the fields that this update changed noted in its `managedFields`.
+    /// Returns the object with `managedFields` that include the changes of this update.
     pub(super) fn track(
         &self,
         live: Option<&Value>,
@@ -305,7 +310,7 @@ impl<'a> Writer<'a> {
         tracking.update(live, new, &self.options.manager, subresource.unwrap_or_default())
     }
 
-    /// What is to be stored when this is applied.
+    /// Returns the object to store for an apply.
     pub(super) fn apply(
         &self,
         live: Option<&Value>,
@@ -328,7 +333,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What the tracking of fields needs to know.
+/// The context for tracking fields.
 struct Tracking<'a> {
     state: &'a State,
     resource: &'a Resource,
@@ -362,7 +367,8 @@ impl Tracking<'_> {
     }
 }
 
-/// Changes an object as a controller does: tracked under its manager, without validation. The object may go with it.
+/// Changes an object as a controller does: tracked under its manager, without validation. Removes
+/// the object if the change removes its last finalizer.
 pub(crate) fn internal_update(
     state: &mut State,
     place: &Place,
@@ -373,7 +379,7 @@ pub(crate) fn internal_update(
     update_as(state, place, [CONTROLLER, subresource], now, change);
 }
 
-/// The same by another manager, to a subresource (empty for the object itself).
+/// Changes an object as another manager, at a subresource (empty for the object itself).
 pub(crate) fn update_as(
     state: &mut State,
     place: &Place,
@@ -422,13 +428,13 @@ pub(crate) fn internal_apply(
     }
 }
 
-/// Kinds whose update must say the resource version.
+/// Returns whether an update may omit the resource version.
 fn allows_unconditional_update(resource: &Resource) -> bool {
     const STRICT: [&str; 3] = ["leases", "poddisruptionbudgets", "customresourcedefinitions"];
     !resource.is_custom() && !STRICT.contains(&resource.plural.as_str())
 }
 
-/// Whether this update takes the last finalizer of an object that is being deleted.
+/// Returns whether this update removes the last finalizer of an object that is being deleted.
 fn goes_now(new: &Value, live: &Image) -> bool {
     let has_finalizers = |pointer: &str| {
         new.pointer(pointer).and_then(Value::as_array).is_some_and(|list| !list.is_empty())

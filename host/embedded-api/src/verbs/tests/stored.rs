@@ -1,4 +1,5 @@
-//! What is stored otherwise than it is read. The answers are those of a kube-apiserver 1.34.4.
+//! Objects that are stored in another form than they are read. The answers are those of a
+//! kube-apiserver 1.34.4.
 
 use serde_json::{Value, json};
 
@@ -22,7 +23,7 @@ async fn with_widgets() -> EmbeddedApi {
     api
 }
 
-/// Applies a widget; its resource version, and what is shown.
+/// Applies a widget. Returns its resource version and the answer.
 async fn apply(api: &EmbeddedApi, rest: &Value) -> (u16, Value) {
     let mut object =
         json!({"apiVersion": "example.dev/v1", "kind": "Widget", "metadata": {"name": "a"}});
@@ -59,7 +60,7 @@ async fn empty_metadata_are_stored_as_they_are_applied_until_another_write() {
     let (_, empty) = apply(&api, &json!({"metadata": {"labels": {}}})).await;
     assert_eq!(empty["metadata"].get("labels"), None);
     assert_ne!(version(&empty), version(&bare));
-    // The same once more is the same, since the clock of this test stands still.
+    // A repeated apply changes nothing, since the clock of this test stands still.
     let (_, again) = apply(&api, &json!({"metadata": {"labels": {}}})).await;
     assert_eq!(version(&again), version(&empty));
     // A write that sends what is read changes what is stored.

@@ -1,17 +1,17 @@
-//! Lines of watches: written once, sent to all who watch.
+//! The lines of events: written once, and shared by all watches.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// How much of the last lines is kept, in bytes. A watch that is so far behind writes its lines itself.
+/// The size of the cached lines, in bytes. A watch that is further behind writes its lines itself.
 const KEPT: usize = 4 * 1024 * 1024;
 
 /// The revision of an event, its type, and the version in which the object is shown.
 type Key = (u64, &'static str, String);
 
-/// The last lines that were written.
+/// The cache of the last lines.
 #[derive(Debug, Default)]
 pub(crate) struct Lines(Mutex<Kept>);
 
@@ -24,7 +24,7 @@ struct Kept {
 // === impl Lines ===
 
 impl Lines {
-    /// The line of an event; `object` writes the object if nobody did before.
+    /// Returns the line of an event; `object` writes the object if the line is not cached.
     pub(super) fn of(
         &self,
         (revision, kind, api_version): (u64, &'static str, String),
@@ -56,7 +56,7 @@ impl Kept {
     }
 }
 
-/// One event as a line of JSON.
+/// Returns an event as a line of JSON.
 pub(super) fn line(kind: &str, object: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut line = Vec::new();
     line.extend_from_slice(b"{\"type\":\"");

@@ -8,7 +8,7 @@ use crate::testing::{api, config_map, delete, send};
 
 const MAPS: &str = "/api/v1/namespaces/n/configmaps";
 
-/// One open watch.
+/// An open watch.
 struct Open(Body);
 
 impl Open {
@@ -18,7 +18,7 @@ impl Open {
         Self(api.router().oneshot(request).await.unwrap().into_body())
     }
 
-    /// The next so many events: type, name, version, and the label `app`.
+    /// Returns the next `count` events: type, name, version, and the label `app`.
     async fn next(&mut self, count: usize) -> Vec<[String; 4]> {
         let mut events = Vec::new();
         while events.len() < count {
@@ -39,7 +39,7 @@ impl Open {
     }
 }
 
-/// Sets the label `app`; the new version.
+/// Sets the label `app`. Returns the new version.
 async fn label(api: &EmbeddedApi, name: &str, app: &str) -> String {
     let patch = json!({"metadata": {"labels": {"app": app}}});
     let (code, answer) = send(api, "PATCH", &format!("{MAPS}/{name}"), &patch).await;
