@@ -1,4 +1,4 @@
-//! Addresses and node ports of Services: which are in use, and which one is given next.
+//! Addresses and node ports of Services: tracks those in use, and finds free ones.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::Ipv4Addr;
@@ -8,13 +8,14 @@ use serde_json::Value;
 
 use super::edit::{items, text};
 
-/// 10.0.0.0/16.
+/// The network of the addresses: 10.0.0.0/16.
 const NETWORK: u32 = 0x0a00_0000;
-/// The first address is the network, the second the API's own, the last one for broadcasts.
+/// The hosts that are allotted: the first address is the network, the second the API's own, the
+/// last one for broadcasts.
 const HOSTS: std::ops::Range<u32> = 2..0xffff;
 const NODE_PORTS: std::ops::Range<u32> = 30_000..32_768;
 
-/// What the Services of a cluster use.
+/// The addresses and node ports in use by the Services of a cluster.
 #[derive(Debug)]
 pub(crate) struct Addresses(Mutex<Used>);
 
@@ -45,14 +46,14 @@ impl Addresses {
         Self(Mutex::new(used))
     }
 
-    /// An address that no Service has; it is taken once the Service is stored.
+    /// Returns an address that no Service has; it is in use once the Service is stored.
     pub(crate) fn free_address(&self) -> Option<Ipv4Addr> {
         let used = &mut *self.0.lock();
         let host = next(&used.hosts, &mut used.next_host, HOSTS)?;
         Some(Ipv4Addr::from(NETWORK | host))
     }
 
-    /// A port that no Service has on the nodes, nor is among `also`.
+    /// Returns a node port that no Service has and that is not in `also`.
     pub(crate) fn free_port(&self, also: &BTreeSet<u64>) -> Option<u64> {
         let used = &mut *self.0.lock();
         loop {
@@ -72,7 +73,7 @@ impl Addresses {
         u32::try_from(port).is_ok_and(|port| self.0.lock().ports.contains(&port))
     }
 
-    /// Notes that a Service was stored, changed or removed.
+    /// Updates the addresses and ports in use after a Service was stored, changed or removed.
     pub(crate) fn committed(&self, old: Option<&Value>, new: Option<&Value>) {
         let mut used = self.0.lock();
         if let Some(service) = old {
@@ -86,17 +87,17 @@ impl Addresses {
     }
 }
 
-/// Whether an address is one that a Service may have.
+/// Returns whether a Service may have an address.
 pub(crate) fn is_in_range(address: &str) -> bool {
     host(address).is_some_and(|host| host != 0 && host != 0xffff)
 }
 
-/// Whether a port is one that a Service may have on the nodes.
+/// Returns whether a Service may have a node port.
 pub(crate) fn is_node_port(port: u64) -> bool {
     u32::try_from(port).is_ok_and(|port| NODE_PORTS.contains(&port))
 }
 
-/// The next free number from `start` on, around the range once.
+/// Returns the next free number from `start` on, wrapping around the range once.
 fn next(used: &HashSet<u32>, start: &mut u32, range: std::ops::Range<u32>) -> Option<u32> {
     let found =
         (*start..range.end).chain(range.start..*start).find(|number| !used.contains(number))?;

@@ -1,5 +1,5 @@
-//! What the admission plugins of Kubernetes that are on by default do to new objects: accounts, priorities and tolerations of pods,
-//! and the finalizer that protects claims in use.
+//! The admission plugins that are on by default in Kubernetes, for new objects: accounts,
+//! priorities and tolerations of pods, and the finalizer that protects claims in use.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ mod tests;
 /// Finds a stored object by group, plural name, namespace (empty for none) and name.
 pub(crate) type Find<'a> = &'a dyn Fn(&str, &str, &str, &str) -> Option<Arc<Value>>;
 
-/// Fills in and checks a new object.
+/// Admits a new object: fills in fields and validates them.
 pub(crate) fn admit(definition: &str, object: &mut Value, find: Find<'_>) -> Result<(), Failure> {
     match definition {
         "api.core.v1.Pod" => {
@@ -37,8 +37,9 @@ fn forbidden(pod: &Value, why: &str) -> Failure {
     Failure::forbidden(Named::new("", "pods", text(&pod["metadata"], "name")), why)
 }
 
-/// The account has to be there, except for `default`, which no controller makes here. What it says of image secrets holds, and
-/// its token is mounted unless someone said no.
+/// Fills in the account of a pod and its image secrets, and mounts the account's token unless the
+/// pod or the account forbids it. Fails if the account does not exist, except for `default`, which
+/// no controller creates here.
 fn service_account(pod: &mut Value, find: Find<'_>) -> Result<(), Failure> {
     let namespace = text(&pod["metadata"], "namespace").to_owned();
     let uid = text(&pod["metadata"], "uid").to_owned();
@@ -148,7 +149,7 @@ fn priority(pod: &mut Value, find: Find<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A pod stays for five minutes on a node that is not ready or not reached.
+/// Adds tolerations: a pod stays for five minutes on a node that is not ready or not reachable.
 fn tolerations(pod: &mut Value) {
     let Some(spec) = child(pod, "spec") else { return };
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {

@@ -1,17 +1,17 @@
-//! Autoscalers have two forms: that of `autoscaling/v2`, in which they are stored, and that of `autoscaling/v1`, which knows one
-//! metric, the use of the processor.
+//! The two forms of autoscalers: `autoscaling/v2`, in which they are stored, and `autoscaling/v1`,
+//! which has one metric, CPU utilization.
 //!
-//! What the older form cannot say is carried by annotations, as in Kubernetes, so that whoever writes it back loses nothing. The
-//! texts in them are the fields of the newer form as they are.
+//! Annotations carry the fields that the older form lacks, as in Kubernetes, so that a client that
+//! writes it back loses nothing. Their texts are the fields of the newer form, unchanged.
 
 use serde_json::{Map, Value, json};
 
 use super::edit::{at, child, is_empty, items, remove, set, text};
 
-/// What an autoscaler without metrics aims at, in percent.
+/// The target CPU utilization of an autoscaler without metrics, in percent.
 const USUAL: i64 = 80;
 
-/// An annotation, the part of the object that it carries, and the field there.
+/// The annotations: name, the part of the object that it carries, and the field there.
 const CARRIED: [(&str, &str, &str); 4] = [
     ("autoscaling.alpha.kubernetes.io/metrics", "spec", "metrics"),
     ("autoscaling.alpha.kubernetes.io/behavior", "spec", "behavior"),
@@ -19,13 +19,13 @@ const CARRIED: [(&str, &str, &str); 4] = [
     ("autoscaling.alpha.kubernetes.io/conditions", "status", "conditions"),
 ];
 
-/// Gives an autoscaler the form of `autoscaling/v2`.
+/// Converts an autoscaler to the form of `autoscaling/v2`.
 pub(super) fn to_stored(object: &mut Value) {
     for (annotation, part, field) in CARRIED {
         let carried =
             object.pointer_mut("/metadata/annotations").and_then(|all| remove(all, annotation));
         let carried = carried.as_ref().and_then(Value::as_str).map(serde_json::from_str::<Value>);
-        // Another text under this name is nobody's: it goes, as with Kubernetes.
+        // Another text under this name is invalid: it is dropped, as in Kubernetes.
         if let (Some(Ok(value)), Some(part)) = (carried, child(object, part)) {
             set(part, field, value);
         }
@@ -54,7 +54,7 @@ pub(super) fn to_stored(object: &mut Value) {
     }
 }
 
-/// Gives an autoscaler the form of `autoscaling/v1`.
+/// Converts an autoscaler to the form of `autoscaling/v1`.
 pub(super) fn from_stored(object: &mut Value) {
     if let Some(spec) = child(object, "spec") {
         let metrics = items(&spec["metrics"]);
@@ -95,7 +95,7 @@ fn percent_wanted(metric: &Value) -> Option<i64> {
     percent_of(metric, "target")
 }
 
-/// The use of the processor in percent, if this metric is about that.
+/// Returns the CPU utilization in percent, if this metric is about that.
 fn percent_of(metric: &Value, part: &str) -> Option<i64> {
     let resource = &metric["resource"];
     let is_cpu = metric["type"] == "Resource" && text(resource, "name") == "cpu";

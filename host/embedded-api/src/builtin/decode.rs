@@ -1,5 +1,5 @@
-//! Reading an object of a built-in kind: types are checked, unknown fields dropped and named, values brought to the form in which
-//! Kubernetes answers them.
+//! Decoding of objects of built-in kinds: checks types, drops unknown fields and reports their
+//! paths, and brings values to the form in which Kubernetes answers them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,20 +12,20 @@ use super::quantity::Quantity;
 #[cfg(test)]
 mod tests;
 
-/// What is at the wrong place, as the decoder of Kubernetes would say it.
+/// The error of a value of the wrong type, with the message of Kubernetes' decoder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct WrongType(String);
 
-/// What Kubernetes says of every text that is no quantity.
+/// The message of Kubernetes for a text that is no quantity.
 const QUANTITY: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// Where the reader is.
+/// The position of the decoder.
 struct At<'a> {
     parent: Option<&'a At<'a>>,
     step: Step<'a>,
-    /// The type that holds the field in which this is.
+    /// The type that declares the field of this position.
     owner: &'a Object,
 }
 
@@ -36,7 +36,8 @@ enum Step<'a> {
     Index(usize),
 }
 
-/// Reads an object. The paths of unknown fields are added to `unknown`, in the order of the object.
+/// Decodes an object. The paths of unknown fields are added to `unknown`, in the order of the
+/// object.
 pub(crate) fn object(
     definition: &Object,
     value: Value,
@@ -79,7 +80,8 @@ fn fields(
     Ok(Value::Object(kept))
 }
 
-/// Makes the empty lists of an object absent that are written as null then: stored, they are the same.
+/// Replaces empty lists by null in the fields that are written as null when absent: both are stored
+/// as the same.
 pub(crate) fn without_empty_lists(definition: &Object, object: &mut Value) {
     let Value::Object(members) = object else { return };
     for (name, value) in members {
@@ -113,7 +115,8 @@ fn without_empty_lists_in(shape: &Shape, value: &mut Value) {
     }
 }
 
-/// Whether a value is the same as none: empty lists and maps always, empty texts, zeros and false mostly.
+/// Returns whether a value is the same as an absent one: empty lists and maps always, empty texts,
+/// zeros and false mostly.
 fn left_out(field: &Field, value: &Value) -> bool {
     match value {
         Value::Array(items) => {
@@ -136,7 +139,8 @@ fn left_out(field: &Field, value: &Value) -> bool {
     }
 }
 
-/// What stands for a field that is absent: an object has its own such fields.
+/// Returns the value that stands for an absent field: an object with such values for its own
+/// fields.
 fn filled(shape: &Shape, absent: &Value) -> Value {
     match (shape, absent) {
         (Shape::Object(index), Value::Object(_)) => definition::object(*index)
@@ -204,7 +208,7 @@ fn map(
     Ok(Value::Object(kept))
 }
 
-/// A scalar in its canonical form; none if the value is of another type.
+/// Returns a scalar in its canonical form; `None` if the value is of another type.
 fn scalar(shape: &Shape, value: &Value) -> Option<Value> {
     match (shape, value) {
         (Shape::Text | Shape::IntOrText, Value::String(_)) | (Shape::Boolean, Value::Bool(_)) => {
@@ -227,7 +231,7 @@ fn scalar(shape: &Shape, value: &Value) -> Option<Value> {
     }
 }
 
-/// A whole number, also where it is written as `1.0`.
+/// Returns a number as an integer, also if it is written as `1.0`; `None` if it has a fraction.
 fn whole(number: &serde_json::Number) -> Option<Value> {
     if number.is_i64() || number.is_u64() {
         return Some(Value::from(number.clone()));
@@ -238,13 +242,13 @@ fn whole(number: &serde_json::Number) -> Option<Value> {
     is_whole.then(|| Value::from(float as i64))
 }
 
-/// Base64, without the line breaks that may be in it.
+/// Returns base64 without the line breaks that may be in it; `None` if the text is invalid.
 fn bytes(text: &str) -> Option<String> {
     let text: String = text.chars().filter(|letter| !matches!(letter, '\r' | '\n')).collect();
     STANDARD.decode(&text).ok().map(|bytes| STANDARD.encode(bytes))
 }
 
-/// Bytes as a list of numbers, which the decoder of Go takes too.
+/// Returns the base64 of bytes in a list of numbers, which the decoder of Go accepts, too.
 fn listed_bytes(items: &[Value]) -> Option<String> {
     let byte = |item: &Value| match item {
         Value::Null => Some(0),
@@ -254,14 +258,14 @@ fn listed_bytes(items: &[Value]) -> Option<String> {
     bytes.map(|bytes| STANDARD.encode(bytes))
 }
 
-/// A time in UTC.
+/// Returns a time in UTC, with seconds or with microseconds.
 pub(crate) fn time(text: &str, micro: bool) -> Option<String> {
     let time: Timestamp = text.parse().ok()?;
     let format = if micro { "%Y-%m-%dT%H:%M:%S.%6fZ" } else { "%Y-%m-%dT%H:%M:%SZ" };
     Some(time.strftime(format).to_string())
 }
 
-/// What the decoder of Go says of a value that does not fit a type.
+/// Returns the error of Go's decoder for a value that does not fit a type.
 fn wrong(value: &Value, at: Option<&At<'_>>, wanted: &str) -> WrongType {
     let found = match value {
         Value::Null => "null".to_owned(),
@@ -294,7 +298,7 @@ impl At<'_> {
         }
     }
 
-    /// The path without keys and places in lists.
+    /// Returns the path without keys of maps and indexes of lists.
     fn fields(&self) -> String {
         let above = self.parent.map(At::fields).unwrap_or_default();
         match self.step {
@@ -308,7 +312,8 @@ impl At<'_> {
 // === impl Shape ===
 
 impl Shape {
-    /// The type in Go. Named texts are given as plain ones, for the definitions do not name them.
+    /// Returns the type in Go. Named text types are given as plain ones, since the definitions do
+    /// not name them.
     fn go_name(&self) -> String {
         let object = |index: usize| definition::object(index).map_or("", |object| &object.name);
         match self {
@@ -326,7 +331,8 @@ impl Shape {
         }
     }
 
-    /// Why a value is no such scalar. Types that read themselves do not know in which field they are.
+    /// Returns the error for a value that is no such scalar. Types with their own decoder do not
+    /// know the field that they are in.
     fn refusal(&self, value: &Value, at: &At<'_>) -> WrongType {
         match (self, value) {
             (Self::Bytes, Value::String(_)) => {
@@ -349,7 +355,7 @@ impl Shape {
         }
     }
 
-    /// What null means as an item of a list or map.
+    /// Returns the value that null means as an item of a list or map.
     pub(super) fn zero(&self) -> Value {
         match self {
             Self::Object(_) | Self::ObjectOr(_) | Self::Map(_) => json!({}),

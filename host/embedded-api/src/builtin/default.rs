@@ -1,4 +1,4 @@
-//! What Kubernetes fills in when it reads an object of a built-in kind.
+//! The defaults that Kubernetes fills in when it reads an object of a built-in kind.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -61,7 +61,7 @@ pub(crate) fn fill(definition: &str, object: &mut Value) {
     }
 }
 
-/// The type, and the texts of `stringData` moved to `data`.
+/// Fills in the type, and moves the texts of `stringData` to `data`.
 fn secret(object: &mut Value) {
     if let Some(Value::Object(texts)) = remove(object, "stringData")
         && let Some(data) = child(object, "data")
@@ -83,7 +83,7 @@ fn namespace(object: &mut Value) {
     }
 }
 
-/// A claim for a volume, also as a template in a `StatefulSet`.
+/// Fills in the defaults of a volume claim, also as a template in a `StatefulSet`.
 fn claim(object: &mut Value) {
     if let Some(spec) = child(object, "spec") {
         default(spec, "volumeMode", "Filesystem");
@@ -103,7 +103,8 @@ fn volume(object: &mut Value) {
     }
 }
 
-/// Containers: limits default to the greatest allowed, requests to limits, else to the least allowed.
+/// Fills in the limits of containers: limits default to the largest allowed, requests to limits,
+/// else to the smallest allowed.
 fn limit_range(object: &mut Value) {
     let Some(spec) = object.get_mut("spec") else { return };
     for limit in items_mut(spec, "limits") {

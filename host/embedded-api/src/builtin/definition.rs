@@ -1,9 +1,11 @@
-//! The types of the built-in kinds: which fields there are, of which type, and which of them show though they are empty.
+//! The types of the built-in kinds: their fields, the types of these, and the fields that are
+//! written although they are empty.
 //!
-//! Two tables feed it: `schemas-1.34.json`, the definitions of the `OpenAPI` document without their descriptions, and `shapes-1.34.json`, which says for each
-//! definition what the document does not tell: `always`, the fields that are written even when they are absent, with the value
-//! that stands for absence; and `keep`, the texts, numbers and truth values of which absence and emptiness differ. All other
-//! fields are left out when empty.
+//! The types are made from two tables: `schemas-1.34.json`, the definitions of the `OpenAPI`
+//! document without their descriptions, and `shapes-1.34.json`, which has for each definition what
+//! the document lacks: `always`, the fields that are written even when they are absent, with the
+//! value that stands for absence; and `keep`, the texts, numbers and booleans for which absence and
+//! emptiness differ. All other fields are omitted when empty.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -38,21 +40,21 @@ pub(crate) enum Shape {
     Text,
     /// Bytes in base64.
     Bytes,
-    /// A time in seconds, or with microseconds.
+    /// A time with seconds, or with microseconds.
     Time {
         micro: bool,
     },
     Quantity,
     IntOrText,
-    /// A whole number, in 64 bits or in 32.
+    /// An integer of 64 bits, or of 32.
     Integer {
         long: bool,
     },
     Number,
     Boolean,
-    /// Whatever is there, untouched.
+    /// Any value, kept unchanged.
     Any,
-    /// An object of that type, or anything else.
+    /// An object of that type, or any other value.
     ObjectOr(usize),
 }
 
@@ -60,16 +62,16 @@ pub(crate) enum Shape {
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) shape: Shape,
-    /// Whether an empty text, zero or false is something else than absence.
+    /// True if an empty text, zero or false differs from absence.
     pub(crate) keep: bool,
-    /// What is written when the field is absent.
+    /// The value that is written when the field is absent, if any.
     pub(crate) always: Option<Value>,
 }
 
 /// The fields of an object.
 #[derive(Debug, Default)]
 pub(crate) struct Object {
-    /// The name that the type has in Go, with its package: `v1.Pod`.
+    /// The name of the type in Go, with its package: `v1.Pod`.
     pub(crate) name: String,
     pub(crate) fields: BTreeMap<String, Field>,
 }
@@ -80,7 +82,8 @@ struct Definitions {
     objects: Vec<Object>,
 }
 
-/// The object type of a definition, `api.core.v1.Pod` or with `io.k8s.` before it.
+/// Returns the object type of a definition: `api.core.v1.Pod`, with or without the prefix
+/// `io.k8s.`.
 pub(crate) fn find(name: &str) -> Option<&'static Object> {
     DEFINITIONS
         .names
@@ -88,19 +91,19 @@ pub(crate) fn find(name: &str) -> Option<&'static Object> {
         .and_then(|&index| object(index))
 }
 
-/// The definition of a kind.
+/// Returns the name of a kind's definition.
 pub(crate) fn of_kind(api_version: &str, kind: &str) -> Option<&'static str> {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     let key = (group.to_owned(), version.to_owned(), kind.to_owned());
     KINDS.get(&key).map(|name| short(name))
 }
 
-/// The name of the definition that a shape names.
+/// Returns the name of the definition that a shape refers to.
 pub(crate) fn name(index: usize) -> Option<&'static str> {
     DEFINITIONS.order.get(index).copied()
 }
 
-/// The object type that a shape names.
+/// Returns the object type that a shape refers to.
 pub(crate) fn object(index: usize) -> Option<&'static Object> {
     DEFINITIONS.objects.get(index)
 }

@@ -1,10 +1,11 @@
-//! Events have two forms: that of the core group, in which they are stored, and that of `events.k8s.io`.
+//! The two forms of events: that of the core group, in which they are stored, and that of
+//! `events.k8s.io`.
 
 use serde_json::Value;
 
 use super::edit::{remove, set};
 
-/// The fields that have another name: in the core group, in `events.k8s.io`.
+/// The fields with different names: in the core group, in `events.k8s.io`.
 const NAMES: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -15,7 +16,7 @@ const NAMES: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// Gives an event the form of the core group.
+/// Converts an event to the form of the core group.
 pub(crate) fn to_core(event: &mut Value) {
     for (core, other) in NAMES {
         rename(event, other, core);
@@ -27,7 +28,7 @@ pub(crate) fn to_core(event: &mut Value) {
     }
 }
 
-/// Gives an event the form of `events.k8s.io`.
+/// Converts an event to the form of `events.k8s.io`.
 pub(crate) fn from_core(event: &mut Value) {
     for (core, other) in NAMES {
         rename(event, core, other);

@@ -1,11 +1,12 @@
-//! Facts about pods.
+//! The quality of service of pods.
 
 use serde_json::Value;
 
 use super::edit::{at, is_empty, items};
 use super::quantity::Quantity;
 
-/// The quality of service: `Guaranteed` if all is limited to what it requests, `BestEffort` if nothing is requested.
+/// Returns the quality of service: `Guaranteed` if all is limited to its requests, `BestEffort` if
+/// nothing is requested.
 pub(crate) fn quality(spec: &Value) -> &'static str {
     let containers =
         || ["containers", "initContainers"].into_iter().flat_map(|list| items(&spec[list]));

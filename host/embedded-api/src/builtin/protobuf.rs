@@ -1,8 +1,9 @@
-//! Objects of built-in kinds in the protobuf form that typed clients send (`kubectl create namespace`, Go operators). Answers are
-//! always JSON.
+//! Decoding of objects of built-in kinds from protobuf, which typed clients send
+//! (`kubectl create namespace`, Go operators). Answers are always JSON.
 //!
-//! `protobuf-1.34.json` says for each definition which field a number means: the name at place `n - 1`, a list in place of a name for
-//! a message whose fields belong to the object around it. The types are those of [`definition`].
+//! `protobuf-1.34.json` lists the fields of each definition by number: the name at position
+//! `n - 1`, or a list instead of a name for a message whose fields belong to the enclosing object.
+//! The types are those of [`definition`].
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -17,7 +18,7 @@ use super::definition::{self, Object, Shape};
 #[cfg(test)]
 mod tests;
 
-/// What every such body begins with.
+/// The bytes that every such body begins with.
 const MAGIC: &[u8] = b"k8s\0";
 const DELETE_OPTIONS: &str = "apimachinery.pkg.apis.meta.v1.DeleteOptions";
 
@@ -26,7 +27,7 @@ static NUMBERS: LazyLock<HashMap<String, Vec<Slot>>> = LazyLock::new(|| {
         .expect("the file lists names by definition")
 });
 
-/// What a field number means.
+/// The meaning of a field number.
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
 enum Slot {
@@ -35,30 +36,30 @@ enum Slot {
     Unused(()),
 }
 
-/// What is wrong with the bytes.
+/// The error of a body that cannot be decoded.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreadable {
-    /// They are no envelope, or end too early.
+    /// The body is no envelope, or ends too early.
     #[error("the body is no protobuf object of Kubernetes")]
     Malformed,
-    /// The kind is none of the built-in ones.
+    /// The kind is not built in.
     #[error("no protobuf form of kind `{kind}` in version `{api_version}` is known")]
     UnknownKind { api_version: String, kind: String },
 }
 
 use Unreadable::Malformed;
 
-/// One field as it is on the wire.
+/// A field on the wire.
 #[derive(Clone, Copy)]
 enum Wire<'a> {
-    /// A whole number, in 64 bits whatever its type.
+    /// An integer, in 64 bits whatever its type.
     Number(u64),
     Fixed64([u8; 8]),
     Fixed32,
     Bytes(&'a [u8]),
 }
 
-/// Reads a whole body: an object with `apiVersion` and `kind`.
+/// Decodes a whole body: an object with `apiVersion` and `kind`.
 pub(crate) fn read(body: &[u8]) -> Result<Value, Unreadable> {
     let envelope = body.strip_prefix(MAGIC).ok_or(Malformed)?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
@@ -77,7 +78,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Value, Unreadable> {
             _ => {}
         }
     }
-    // They are a kind of every group and version.
+    // `DeleteOptions` is a kind of every group and version.
     let name = if kind == "DeleteOptions" {
         Some(DELETE_OPTIONS)
     } else {
@@ -188,7 +189,7 @@ fn object(index: usize, bytes: &[u8]) -> Result<Value, Unreadable> {
     message(name, object, bytes).map(Value::Object)
 }
 
-/// A schema, a list of schemas, or whether anything is allowed.
+/// Decodes a schema, a list of schemas, or whether anything is allowed.
 fn object_or(index: usize, bytes: &[u8]) -> Result<Value, Unreadable> {
     let mut allowed = None;
     let mut schemas = Vec::new();
@@ -233,7 +234,7 @@ fn int_or_text(bytes: &[u8]) -> Result<Value, Unreadable> {
     }
 }
 
-/// The last field with a number.
+/// Returns the last field with a number.
 fn field(bytes: &[u8], number: u64) -> Result<Option<Wire<'_>>, Unreadable> {
     let all = fields(bytes)?;
     Ok(all.into_iter().rev().find(|(found, _)| *found == number).map(|(_, wire)| wire))
@@ -244,7 +245,7 @@ fn text(wire: Wire<'_>) -> Result<String, Unreadable> {
     String::from_utf8(bytes.to_vec()).map_err(|_| Malformed)
 }
 
-/// The fields of a message, in their order.
+/// Returns the fields of a message, in their order.
 fn fields(mut bytes: &[u8]) -> Result<Vec<(u64, Wire<'_>)>, Unreadable> {
     let mut found = Vec::new();
     while !bytes.is_empty() {

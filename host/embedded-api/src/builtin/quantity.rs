@@ -1,4 +1,5 @@
-//! Quantities of resources in their canonical form: `1000m` is `1`, `0.5` is `500m`, `1024Mi` is `1Gi`.
+//! Quantities of resources in their canonical form: `1000m` is `1`, `0.5` is `500m`, `1024Mi` is
+//! `1Gi`.
 
 /// A quantity, exact to a billionth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,23 +10,23 @@ pub(crate) struct Quantity {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// `k`, `M`, …; thousands.
+    /// Suffixes `k`, `M`, …: powers of 1000.
     Decimal,
-    /// `e3`, `e6`, ….
+    /// Exponents `e3`, `e6`, ….
     Exponent,
-    /// `Ki`, `Mi`, …; powers of 1024.
+    /// Suffixes `Ki`, `Mi`, …: powers of 1024.
     Binary,
 }
 
 const ONE: i128 = 1_000_000_000;
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
-/// From billionths on, each a thousand times the one before.
+/// The suffixes from billionths on, each a thousand times the one before.
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
 // === impl Quantity ===
 
 impl Quantity {
-    /// Reads a quantity; none if the text is not one, or too large.
+    /// Parses a quantity; `None` if the text is no quantity, or too large.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.as_bytes().first()? {
             b'-' => (true, text.get(1..)?),
@@ -45,17 +46,17 @@ impl Quantity {
         let nanos = mantissa.checked_mul(factor)?;
         let divisor =
             divisor.checked_mul(10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?)?;
-        // What is finer than a billionth is rounded away from zero.
+        // Fractions of a billionth are rounded away from zero.
         let nanos = nanos.div_euclid(divisor) + i128::from(nanos.rem_euclid(divisor) != 0);
         Some(Self { nanos: if negative { -nanos } else { nanos }, form })
     }
 
-    /// In billionths.
+    /// Returns the quantity in billionths.
     pub(crate) fn nanos(self) -> i128 {
         self.nanos
     }
 
-    /// The canonical text.
+    /// Returns the canonical text.
     pub(crate) fn text(self) -> String {
         if self.nanos == 0 {
             return "0".to_owned();
@@ -92,7 +93,7 @@ fn binary(mut whole: i128) -> String {
     format!("{whole}{}", BINARY.get(steps).unwrap_or(&""))
 }
 
-/// The form that a suffix means, and what it multiplies and divides by to get billionths.
+/// Returns the form of a suffix, and the factor and divisor that give billionths.
 fn scale(suffix: &str) -> Option<(Form, i128, i128)> {
     if let Some(power) = BINARY.iter().skip(1).position(|known| *known == suffix) {
         return Some((Form::Binary, ONE * 1024_i128.pow(u32::try_from(power).ok()? + 1), 1));

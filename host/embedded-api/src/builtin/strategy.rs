@@ -1,5 +1,5 @@
-//! What a write of a built-in kind may change: the status goes its own way, the generation counts changes of the spec, and what
-//! the server allots stays.
+//! The strategies of the built-in kinds: status is written only through its subresource, the
+//! generation counts changes of the spec, and values allotted by the server are kept.
 
 use serde_json::{Value, json};
 
@@ -16,10 +16,10 @@ mod tests;
 
 const CRD: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
 
-/// Before an object is created. Its name and uid are set.
+/// Prepares an object, with its name and uid set, for creation.
 ///
 /// # Errors
-/// What it asks to be allotted cannot be.
+/// Fails if a requested value cannot be allotted.
 pub(crate) fn prepare_create(
     definition: &str,
     object: &mut Value,
@@ -55,10 +55,10 @@ pub(crate) fn prepare_create(
     Ok(())
 }
 
-/// Before an object is replaced, or its status, or its finalizers (`subresource`).
+/// Prepares an update of an object, of its status, or of its finalizers (`subresource`).
 ///
 /// # Errors
-/// What it asks to be allotted cannot be.
+/// Fails if a requested value cannot be allotted.
 pub(crate) fn prepare_update(
     definition: &str,
     new: &mut Value,
@@ -101,8 +101,9 @@ pub(crate) fn prepare_update(
     Ok(())
 }
 
-/// Makes what is stored what is read: of a few kinds, what older servers stored otherwise is told as if they had not. The paths of
-/// subresources show what is stored.
+/// Converts a stored object to the form in which it is read: for a few kinds, fields that older
+/// servers stored differently are shown in today's form. The paths of subresources show the stored
+/// form.
 pub(crate) fn complete(definition: &str, object: &mut Value) {
     if definition == "api.core.v1.Service"
         && let Some(spec) = object.get_mut("spec")
@@ -111,15 +112,15 @@ pub(crate) fn complete(definition: &str, object: &mut Value) {
     }
 }
 
-/// Which parts of an object its generation counts the changes of.
+/// The parts of an object whose changes its generation counts.
 #[derive(Clone, Copy)]
 enum Counted {
     Nothing,
     Spec,
-    /// `spec` and the annotations.
+    /// The `spec` and the annotations.
     SpecAndAnnotations,
     Webhooks,
-    /// All but the metadata.
+    /// Everything but the metadata.
     Content,
 }
 
@@ -141,7 +142,7 @@ impl Counted {
     }
 }
 
-/// None for the kinds that have no generation.
+/// Returns the counted parts of a kind; `None` for kinds without a generation.
 fn generation_of(definition: &str) -> Option<Counted> {
     match definition.rsplit('.').next().unwrap_or(definition) {
         "Deployment" => Some(Counted::SpecAndAnnotations),
@@ -170,12 +171,13 @@ fn has_status(definition: &str) -> bool {
     definition::find(definition).is_some_and(|object| object.fields.contains_key("status"))
 }
 
-/// A node reports its status when it registers; all others begin without.
+/// Returns whether a kind begins without a status: all do but nodes, which report it when they
+/// register.
 fn starts_without_status(definition: &str) -> bool {
     definition != "api.core.v1.Node" && has_status(definition)
 }
 
-/// The status as it reads when nothing was written to it.
+/// Returns the status as it is read when nothing was written to it.
 fn empty_status(definition: &str) -> Value {
     let fresh = definition::find(definition)
         .and_then(|object| decode::object(object, json!({}), &mut Vec::new()).ok());
@@ -197,7 +199,8 @@ fn keep_all_but_status(definition: &str, new: &mut Value, old: &Value) {
     }
 }
 
-/// The label with its name, the finalizer that the namespace's end waits for, and its phase.
+/// Sets the label with the name, the finalizer that the deletion of the namespace waits for, and
+/// the phase.
 fn namespace(object: &mut Value) {
     super::default::fill("api.core.v1.Namespace", object);
     set(object, "status", json!({"phase": "Active"}));
@@ -210,7 +213,7 @@ fn namespace(object: &mut Value) {
     }
 }
 
-/// Counts the changes of a template.
+/// The annotation that counts the changes of a `DaemonSet`'s template.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 fn set_template_generation(object: &mut Value, generation: i64) {
@@ -228,7 +231,7 @@ fn update_template_generation(new: &mut Value, old: &Value) {
     set_template_generation(new, before + i64::from(changed));
 }
 
-/// The version that objects are stored in joins those that were.
+/// Adds the storage version to `storedVersions`.
 fn store_version(crd: &mut Value) {
     let versions = items(at(crd, &["spec", "versions"]));
     let Some(version) = versions.iter().find(|version| version["storage"] == true) else { return };

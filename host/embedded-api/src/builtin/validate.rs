@@ -1,7 +1,7 @@
-//! What makes Kubernetes refuse an object of a built-in kind, in its words.
+//! Validation of objects of built-in kinds, with the messages of Kubernetes.
 //!
-//! The rules are those that a person or an operator meets: names, required fields, values out of range, what may not change. Rules
-//! for fields that only nodes or clouds read are left out.
+//! The rules are those that people and operators commonly break: names, required fields, values out
+//! of range, immutable fields. Rules for fields that only nodes or clouds read are left out.
 
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ pub(crate) use service::addresses as service_addresses;
 pub(crate) const CRD: &str =
     "apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition";
 
-/// How the metadata of a kind is checked.
+/// Returns the rules for the metadata of a kind.
 pub(crate) fn metadata_rules(definition: &str, namespaced: bool) -> MetadataRules {
     let name = match definition {
         "api.core.v1.Namespace" => NameRule::Label,
@@ -42,7 +42,7 @@ pub(crate) fn metadata_rules(definition: &str, namespaced: bool) -> MetadataRule
     MetadataRules { name, namespaced, qualified_finalizers: definition != CRD }
 }
 
-/// What is wrong with a new object, its metadata included.
+/// Validates a new object, including its metadata.
 pub(crate) fn create(definition: &str, namespaced: bool, object: &Value) -> Vec<FieldError> {
     let rules = metadata_rules(definition, namespaced);
     let mut errors =
@@ -59,8 +59,8 @@ pub(crate) fn create(definition: &str, namespaced: bool, object: &Value) -> Vec<
     errors
 }
 
-/// How often Kubernetes checks the metadata like that of a new object, and the rest, when an object of this kind is updated: each
-/// fault is told as often.
+/// Returns how often Kubernetes validates the metadata as that of a new object, and how often the
+/// rest, when an object of this kind is updated: each error is reported as often.
 fn repeats(definition: &str) -> (usize, usize) {
     match definition {
         "api.rbac.v1.ClusterRole"
@@ -78,8 +78,8 @@ fn repeats(definition: &str) -> (usize, usize) {
     }
 }
 
-/// What is wrong with an update: what may not change, then the object as it would be. What holds for all updates of metadata is
-/// checked elsewhere.
+/// Validates an update: first immutable fields, then the new object. The rules for all updates of
+/// metadata are elsewhere.
 pub(crate) fn update(
     definition: &str,
     namespaced: bool,
@@ -138,7 +138,7 @@ pub(crate) fn update(
     errors
 }
 
-/// The object by itself, without its metadata; `old` is what it replaces.
+/// Validates an object without its metadata; `old` is the object that it replaces.
 fn whole(definition: &str, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     match definition {
         "api.core.v1.ConfigMap" => data::config_map(object, errors),
@@ -170,7 +170,7 @@ fn whole(definition: &str, object: &Value, old: Option<&Value>, errors: &mut Vec
     }
 }
 
-/// Adds a fault for each text that says what is wrong with a value.
+/// Adds an error for each reason for which a value is invalid.
 fn add_invalid(
     errors: &mut Vec<FieldError>,
     path: &FieldPath<'_>,
@@ -180,12 +180,12 @@ fn add_invalid(
     errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, value, fault)));
 }
 
-/// A map or list as Go prints it: one that is not there is `null`.
+/// Returns a map or list as Go prints it; an absent one is `null`.
 pub(crate) fn shown(value: &Value) -> Shown {
     if value.is_null() { Shown::Raw("null".to_owned()) } else { value.clone().into() }
 }
 
-/// The value must be one of some.
+/// Validates that the value is one of the allowed ones.
 fn one_of(value: &Value, allowed: &[&str], path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let found = value.as_str().unwrap_or("");
     if found.is_empty() {

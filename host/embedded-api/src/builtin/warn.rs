@@ -1,4 +1,5 @@
-//! What Kubernetes warns about when pods, templates of pods, or services are written: it is allowed, but hardly meant.
+//! The warnings of Kubernetes when pods, templates of pods, or Services are written: about allowed
+//! values that are hardly intended.
 
 use serde_json::Value;
 
@@ -7,10 +8,10 @@ use super::quantity::Quantity;
 use crate::field_error::FieldPath;
 use crate::name;
 
-/// Where containers are.
+/// The lists of containers.
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// The doubts about an object; on an update only if what is doubtful is new.
+/// Returns the warnings about an object; those about a pod or a template only if it is new.
 pub(crate) fn warnings(definition: &str, new: &Value, old: Option<&Value>) -> Vec<String> {
     let places: &[&str] = match definition {
         "api.core.v1.Service" => return about_service(&new["spec"]),
@@ -35,7 +36,8 @@ pub(crate) fn warnings(definition: &str, new: &Value, old: Option<&Value>) -> Ve
     warnings
 }
 
-/// Whether a pod is doubted again: a workload when its generation, or that of its template, has grown; a pod itself never is.
+/// Returns whether an update is warned about again: for a workload if its generation, or that of
+/// its template, has grown; for a pod never.
 fn is_new(definition: &str, new: &Value, old: &Value) -> bool {
     let generation: &[&str] = match definition {
         "api.core.v1.Pod" => return false,
@@ -47,7 +49,7 @@ fn is_new(definition: &str, new: &Value, old: &Value) -> bool {
     at(new, generation) != at(old, generation)
 }
 
-/// Fields of a Service that count for nothing.
+/// Returns warnings about fields of a Service that are ignored.
 fn about_service(spec: &Value) -> Vec<String> {
     let is_external = text(spec, "type") == "ExternalName";
     let is_headless = text(spec, "type") == "ClusterIP" && text(spec, "clusterIP") == "None";
@@ -71,7 +73,8 @@ fn about_service(spec: &Value) -> Vec<String> {
     warnings
 }
 
-/// Pods are named after what makes them, and hosts after pods.
+/// Returns a warning about a name that is no DNS label: pods are named after their workload, and
+/// hosts after pods.
 fn about_name(definition: &str, name: &str) -> Option<String> {
     let user = match definition {
         "api.core.v1.Pod" => "the Pod's hostname",
@@ -135,7 +138,7 @@ fn about_container(container: &Value, path: &FieldPath<'_>, warnings: &mut Vec<S
     }
 }
 
-/// Ports and names of ports that are there twice, in whatever containers.
+/// Warns about ports and names of ports that occur twice, in any containers.
 fn about_ports(spec: &Value, path: &FieldPath<'_>, warnings: &mut Vec<String>) {
     let mut ports: Vec<(String, &Value)> = Vec::new();
     for list in CONTAINERS {
@@ -165,7 +168,7 @@ fn about_ports(spec: &Value, path: &FieldPath<'_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// How two ports of a pod are in each other's way.
+/// Returns how two ports of a pod conflict, if they do.
 fn overlap(port: &Value, other: &Value) -> Option<&'static str> {
     if ["containerPort", "protocol"].iter().any(|key| port[key] != other[key]) {
         return None;

@@ -8,7 +8,7 @@ fn pod(spec: &Value) -> Value {
     json!({"metadata": {"name": "r", "namespace": "ns"}, "spec": spec})
 }
 
-/// Admits a pod where the account `app` and the priority class `high` are.
+/// Admits a pod in a cluster with the account `app` and the priority class `high`.
 fn admitted(mut pod: Value) -> Result<Value, String> {
     let find = |_: &str, plural: &str, namespace: &str, name: &str| {
         let found = match (plural, namespace, name) {

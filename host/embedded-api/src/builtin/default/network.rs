@@ -1,4 +1,4 @@
-//! Services and what belongs to them.
+//! Defaults of Services, endpoints and network policies.
 
 use super::{Value, child, default, is_empty, items, items_mut, json, set, text};
 

@@ -1,8 +1,8 @@
-//! Pods, and templates of pods.
+//! Defaults of pods, and of templates of pods.
 
 use super::{Value, at, child, default, items_mut, json, members, set, text};
 
-/// A pod by itself.
+/// Fills in the defaults of a pod.
 pub(super) fn pod(object: &mut Value) {
     let Some(spec) = child(object, "spec") else { return };
     for list in ["containers", "initContainers"] {
@@ -12,7 +12,7 @@ pub(super) fn pod(object: &mut Value) {
     pod_spec(spec);
 }
 
-/// The template of a workload: `spec.template`.
+/// Fills in the defaults of the template of a workload: `spec.template`.
 pub(super) fn template(spec: &mut Value) {
     if let Some(spec) = child(spec, "template").and_then(|template| child(template, "spec")) {
         pod_spec(spec);
@@ -38,7 +38,7 @@ fn pod_spec(spec: &mut Value) {
     items_mut(spec, "volumes").for_each(volume);
 }
 
-/// The account has two names, an old one beside the one of today.
+/// Sets both names of the account: the current field and the deprecated one.
 fn service_account(spec: &mut Value) {
     let names = [text(spec, "serviceAccountName"), text(spec, "serviceAccount")];
     let Some(name) = names.into_iter().find(|name| !name.is_empty()).map(str::to_owned) else {
@@ -73,7 +73,7 @@ fn fill_container(container: &mut Value) {
     }
 }
 
-/// Whether an image has neither a tag nor a digest, or the tag `latest`.
+/// Returns whether an image has neither a tag nor a digest, or the tag `latest`.
 fn has_moving_tag(image: &str) -> bool {
     if image.is_empty() || image.contains('@') {
         return image.split('@').next().is_some_and(|name| name.ends_with(":latest"));
@@ -112,7 +112,7 @@ fn host_ports(container: &mut Value) {
     }
 }
 
-/// What is limited but not requested is requested as much as it is limited.
+/// Sets missing requests to the limits of the same resources.
 fn requests_from_limits(container: &mut Value) {
     let limits = at(container, &["resources", "limits"]).clone();
     for (resource, limit) in members(&limits) {

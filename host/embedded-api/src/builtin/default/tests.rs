@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::super::{decode, definition};
 use super::fill;
 
-/// Reads an object and fills in the defaults.
+/// Decodes an object and fills in the defaults.
 fn filled(definition: &str, object: Value) -> Value {
     let read = decode::object(definition::find(definition).unwrap(), object, &mut Vec::new());
     let mut object = read.unwrap();

@@ -1,4 +1,4 @@
-//! Kinds that make pods, and what scales them.
+//! Defaults of workloads and autoscalers.
 
 use super::{Value, at, child, claim, default, is_empty, items_mut, json, pod, set};
 
@@ -25,7 +25,7 @@ pub(super) fn replica_set(object: &mut Value) {
     pod::template(spec);
 }
 
-/// Its labels and its selector are those of its pods, unless it says otherwise.
+/// Fills in the defaults; labels and selector default to the labels of the pods.
 pub(super) fn replication_controller(object: &mut Value) {
     let labels = at(object, &["spec", "template", "metadata", "labels"]).clone();
     if !is_empty(&labels) {
@@ -112,7 +112,7 @@ pub(super) fn job(object: &mut Value) {
     pod::template(spec);
 }
 
-/// A job without labels takes those of its pods.
+/// Sets the labels of a job without labels to those of its pods.
 pub(crate) fn job_labels(object: &mut Value) {
     let labels = at(object, &["spec", "template", "metadata", "labels"]).clone();
     if !is_empty(&labels)

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::{Unreadable, read};
 
-/// A field whose value is bytes: a text, a message, an entry of a map.
+/// Returns a field whose value is bytes: a text, a message, an entry of a map.
 fn bytes(number: u8, value: impl AsRef<[u8]>) -> Vec<u8> {
     let value = value.as_ref();
     let length = u8::try_from(value.len()).unwrap();

@@ -1,4 +1,5 @@
-//! A Job's pods carry labels with its uid, and its selector takes those.
+//! Strategy of Jobs: their pods get labels with the Job's uid, and their selector matches these
+//! labels.
 
 use super::{Value, at, child, json, set, text};
 

@@ -1,4 +1,5 @@
-//! Services: what was given is kept, what is needed is given, what is needed no more is dropped.
+//! Strategy of Services: allotted values are kept, missing ones are allotted, and those not needed
+//! any more are dropped.
 
 use super::{Addresses, Value, child, copy, is_empty, items, json, remove, set, text};
 use crate::Failure;
@@ -7,13 +8,14 @@ use crate::builtin::edit::items_mut;
 mod allot;
 mod port;
 
-/// The field that Kubernetes stores in Services of all types, since it once was a default of all, and does not show in all.
+/// A field that Kubernetes stores in Services of all types, as it once was a default of all, but
+/// does not show in all.
 const POLICY: &str = "internalTrafficPolicy";
 
-/// Before a Service is created.
+/// Prepares a Service for creation.
 ///
 /// # Errors
-/// What it asks for cannot be given; Kubernetes finds that out before it looks at anything else.
+/// Fails if a requested value cannot be allotted; Kubernetes checks this before anything else.
 pub(super) fn create(object: &mut Value, addresses: &Addresses) -> Result<(), Failure> {
     let name = text(&object["metadata"], "name").to_owned();
     let Some(spec) = child(object, "spec") else { return Ok(()) };
@@ -22,11 +24,11 @@ pub(super) fn create(object: &mut Value, addresses: &Addresses) -> Result<(), Fa
     port::allot(spec, None, &name, addresses)
 }
 
-/// Before a Service is replaced by another one, as Kubernetes does it: what was given before is put back, what is still needed is
-/// given, then what is needed no more is dropped.
+/// Prepares the replacement of a Service as Kubernetes does: values allotted before are restored,
+/// missing ones are allotted, then those not needed any more are dropped.
 ///
 /// # Errors
-/// As for [`create`].
+/// Fails as [`create`] does.
 pub(super) fn update(new: &mut Value, old: &Value, addresses: &Addresses) -> Result<(), Failure> {
     let name = text(&new["metadata"], "name").to_owned();
     let mut old = old["spec"].clone();
@@ -45,8 +47,8 @@ pub(super) fn update(new: &mut Value, old: &Value, addresses: &Addresses) -> Res
     Ok(())
 }
 
-/// The spec of a Service as it is read, of one as it is stored: one that was made by way of its status has nothing allotted, and
-/// what can be told of its addresses is told all the same.
+/// Completes the stored spec of a Service as it is read. A Service that was created through its
+/// status has no values allotted; those that follow from its addresses are added.
 pub(super) fn complete(spec: &mut Value) {
     if !text(spec, "clusterIP").is_empty() && is_empty(&spec["clusterIPs"]) {
         let address = spec["clusterIP"].clone();
@@ -59,17 +61,19 @@ pub(super) fn complete(spec: &mut Value) {
     }
 }
 
-/// Whether a load balancer serves the Service.
+/// Returns whether a load balancer serves the Service.
 fn is_balanced(spec: &Value) -> bool {
     text(spec, "type") == "LoadBalancer"
 }
 
-/// Whether the Service is but another name for something outside of the cluster: it needs no address in it.
+/// Returns whether the Service is only a name for a host outside of the cluster, and so needs no
+/// address.
 fn is_external(spec: &Value) -> bool {
     text(spec, "type") == "ExternalName"
 }
 
-/// `clusterIP` is the first of `clusterIPs`; who writes the one means both.
+/// Aligns `clusterIP`, the first of `clusterIPs`, and `clusterIPs`: a client that writes only one
+/// of them means both.
 fn one_address(spec: &mut Value, old: Option<&Value>) {
     let address = text(spec, "clusterIP").to_owned();
     let all = items(&spec["clusterIPs"]);
@@ -91,7 +95,7 @@ fn one_address(spec: &mut Value, old: Option<&Value>) {
     }
 }
 
-/// What was given stays when the update says nothing of it.
+/// Restores allotted values that the update omits.
 fn keep(spec: &mut Value, old: &Value) {
     if !is_external(spec) && !is_external(old) {
         for key in ["clusterIP", "clusterIPs"] {
@@ -103,7 +107,7 @@ fn keep(spec: &mut Value, old: &Value) {
     port::keep(spec, old);
 }
 
-/// What the former type needed and this one does not goes, if the update says nothing else of it.
+/// Removes values that only the former type needs, unless the update changes them.
 fn forget(spec: &mut Value, old: &Value) {
     let same = |spec: &Value, key: &str| spec[key] == old[key];
     if !is_external(old) && is_external(spec) {
@@ -137,7 +141,7 @@ fn forget(spec: &mut Value, old: &Value) {
     }
 }
 
-/// Whether the Service is reached from outside of the cluster.
+/// Returns whether the Service is reached from outside of the cluster.
 fn is_reached(spec: &Value) -> bool {
     match text(spec, "type") {
         "NodePort" | "LoadBalancer" => true,

@@ -1,8 +1,8 @@
-//! `ConfigMap`s and Secrets.
+//! Validation of `ConfigMap`s and Secrets.
 
 use super::{FieldError, FieldPath, Value, add_invalid, at, members, text};
 
-/// Keys and values of one object together, in bytes.
+/// The largest size of keys and values of one object together, in bytes.
 const SIZE: usize = 1024 * 1024;
 
 pub(super) fn config_map(object: &Value, errors: &mut Vec<FieldError>) {
@@ -61,7 +61,7 @@ pub(super) fn secret(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// An object that is immutable stays as it is; a Secret keeps its type.
+/// Validates that an immutable object is unchanged, and that a Secret keeps its type.
 pub(super) fn update(definition: &str, new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let is_secret = definition == "api.core.v1.Secret";
     if is_secret && new["type"] != old["type"] {
@@ -82,12 +82,12 @@ pub(super) fn update(definition: &str, new: &Value, old: &Value, errors: &mut Ve
     }
 }
 
-/// The bytes in a base64 text of some length, about.
+/// Returns the approximate number of bytes in a base64 text of some length.
 fn decoded(length: usize) -> usize {
     length / 4 * 3
 }
 
-/// What keeps a text from being a key of data.
+/// Returns the reasons for which a text is no key of data.
 fn key_faults(key: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if key.len() > 253 {

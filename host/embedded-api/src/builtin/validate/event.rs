@@ -1,4 +1,5 @@
-//! Events. Those of `events.k8s.io` are checked more strictly; the fields are named as in the core group in either case.
+//! Validation of events. Those of `events.k8s.io` are validated more strictly; in either case the
+//! fields have the names of the core group.
 
 use serde_json::Value;
 
@@ -6,11 +7,11 @@ use super::{FieldError, FieldPath, add_invalid, shown, text};
 use crate::builtin::event::to_core;
 use crate::name;
 
-/// The longest note, and the longest of the other texts.
+/// The largest size of the note, and of the other texts, in bytes.
 const NOTE: usize = 1024;
 const TEXT: usize = 128;
 
-/// A new event; `strict` for one of `events.k8s.io`.
+/// Validates a new event; `strict` for one of `events.k8s.io`.
 pub(super) fn create(object: &Value, strict: bool, errors: &mut Vec<FieldError>) {
     let event = &core(object, strict);
     common(event, strict, errors);
@@ -37,7 +38,7 @@ pub(super) fn create(object: &Value, strict: bool, errors: &mut Vec<FieldError>)
     }
 }
 
-/// A changed event.
+/// Validates a changed event.
 pub(super) fn update(new: &Value, old: &Value, strict: bool, errors: &mut Vec<FieldError>) {
     const FIXED: [&str; 12] = [
         "involvedObject",
@@ -77,7 +78,8 @@ fn core(object: &Value, strict: bool) -> Value {
     event
 }
 
-/// What holds for both groups: an event is where its subject is, and one with a time of its own says who reports it.
+/// Validates the rules of both groups: an event is in the namespace of its subject, and one with
+/// `eventTime` names its reporter.
 fn common(event: &Value, strict: bool, errors: &mut Vec<FieldError>) {
     let namespace = text(&event["metadata"], "namespace");
     let about = text(&event["involvedObject"], "namespace");

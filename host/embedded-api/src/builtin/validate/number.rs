@@ -1,22 +1,22 @@
-//! Numbers in their range, and values that are numbers or percentages.
+//! Validation of numbers, ports and percentages.
 
 use super::{FieldError, FieldPath, Value};
 
-/// A number must not be negative; absence is fine.
+/// Validates that a number is not negative; it may be absent.
 pub(super) fn not_negative(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     if let Some(number) = value.as_i64().filter(|number| *number < 0) {
         errors.push(FieldError::invalid(path, number, "must be greater than or equal to 0"));
     }
 }
 
-/// A number must be more than zero; absence is fine.
+/// Validates that a number is greater than zero; it may be absent.
 pub(super) fn positive(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     if let Some(number) = value.as_i64().filter(|number| *number <= 0) {
         errors.push(FieldError::invalid(path, number, "must be greater than 0"));
     }
 }
 
-/// The number of a port.
+/// Validates the number of a port.
 pub(super) fn port(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let number = value.as_i64().unwrap_or(0);
     if !(1..=65535).contains(&number) {
@@ -24,7 +24,7 @@ pub(super) fn port(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldEr
     }
 }
 
-/// The number of a port, or its name.
+/// Validates the number or the name of a port.
 pub(super) fn port_or_name(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     match value.as_str() {
         Some(name) => super::add_invalid(errors, path, name, port_name(name)),
@@ -32,7 +32,7 @@ pub(super) fn port_or_name(value: &Value, path: &FieldPath<'_>, errors: &mut Vec
     }
 }
 
-/// What keeps a text from being the name of a port.
+/// Returns the reasons for which a text is no name of a port.
 pub(super) fn port_name(name: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if name.len() > 15 {
@@ -57,7 +57,7 @@ pub(super) fn port_name(name: &str) -> Vec<String> {
     faults
 }
 
-/// A number that is not negative, or a percentage.
+/// Validates a number that is not negative, or a percentage.
 pub(super) fn number_or_percent(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     match value.as_str() {
         Some(text) if percent(text).is_none() => {
@@ -69,7 +69,7 @@ pub(super) fn number_or_percent(value: &Value, path: &FieldPath<'_>, errors: &mu
     }
 }
 
-/// A percentage must not be more than all.
+/// Validates that a percentage is at most 100%.
 pub(super) fn at_most_all(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     if let Some(text) = value.as_str()
         && percent(text).is_some_and(|percent| percent > 100)
@@ -78,7 +78,7 @@ pub(super) fn at_most_all(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<
     }
 }
 
-/// Whether a number or percentage is nothing.
+/// Returns whether a number or percentage is zero.
 pub(super) fn is_zero(value: &Value) -> bool {
     value.as_i64() == Some(0) || value.as_str().and_then(percent) == Some(0)
 }

@@ -1,4 +1,4 @@
-//! The other kinds.
+//! Validation of the other kinds.
 
 use super::number::{number_or_percent, port, port_or_name, positive};
 use super::{
@@ -12,7 +12,7 @@ pub(super) fn disruption_budget(object: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
         let fault = "minAvailable and maxUnavailable cannot be both set";
-        // The type inside of the server has other names of fields.
+        // The server's internal type has other field names.
         let raw = format!(
             "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\"UnhealthyPodEvictionPolicy\":{}}}",
             go_json(&spec["minAvailable"]),
@@ -293,7 +293,7 @@ pub(super) fn claim(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Of a claim only the size may change, and only grow.
+/// Validates that of a claim only `resources`, `volumeAttributesClassName` and `volumeName` change.
 pub(super) fn claim_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let fixed = |object: &Value| {
         let mut spec = object["spec"].clone();

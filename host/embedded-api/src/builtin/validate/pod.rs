@@ -1,4 +1,4 @@
-//! Pods and their specs.
+//! Validation of pods and their specs.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::name;
 const RESTART: [&str; 3] = ["Always", "Never", "OnFailure"];
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "PreferNoSchedule"];
 const DNS: [&str; 4] = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"];
-/// Where a volume comes from, in the order in which Kubernetes looks for them.
+/// The sources of volumes, in the order in which Kubernetes checks them.
 const SOURCES: [&str; 30] = [
     "emptyDir",
     "hostPath",
@@ -47,7 +47,7 @@ pub(super) fn pod(object: &Value, errors: &mut Vec<FieldError>) {
     spec(&object["spec"], &FieldPath::new("spec"), errors);
 }
 
-/// The template of a workload: its labels and its spec.
+/// Validates the template of a workload: its labels and its spec.
 pub(super) fn template(template: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let metadata = path.child("metadata");
     if let Some(labels) = at(template, &["metadata", "labels"]).as_object() {
@@ -138,7 +138,7 @@ fn secrets(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The names of the volumes.
+/// Validates the volumes, and returns their names.
 fn volumes<'a>(
     spec: &'a Value,
     path: &FieldPath<'_>,
@@ -208,7 +208,8 @@ fn containers(
     }
 }
 
-/// Of a pod that is there, only images, a deadline, tolerations and a few more may change.
+/// Validates that only images, a deadline, tolerations and a few more fields of an existing pod
+/// change.
 pub(super) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     let (before, after) = (comparable(&old["spec"]), comparable(&new["spec"]));
     let mut errors = Vec::new();
@@ -228,7 +229,7 @@ pub(super) fn update(new: &Value, old: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// A spec without what may change.
+/// Returns a spec without the fields that may change.
 fn comparable(spec: &Value) -> Value {
     let mut spec = spec.clone();
     for list in ["containers", "initContainers"] {

@@ -1,4 +1,4 @@
-//! Containers and what is in them.
+//! Validation of containers and their parts.
 
 use std::collections::HashSet;
 
@@ -178,7 +178,7 @@ fn resources(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// Mounts name a volume and have a place of their own.
+/// Validates that each mount names a volume and has a path of its own.
 pub(super) fn volume_mounts(
     value: &Value,
     volumes: &HashSet<&str>,

@@ -1,4 +1,4 @@
-//! Roles and their bindings.
+//! Validation of roles and their bindings.
 
 use super::{FieldError, FieldPath, Shown, Value, add_invalid, is_empty, items, shown, text};
 use crate::field_error::go_json;
@@ -100,12 +100,12 @@ fn subject_of(
     }
 }
 
-/// What a binding grants does not change.
+/// Validates that the role of a binding is unchanged.
 pub(super) fn binding_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if new["roleRef"] != old["roleRef"] {
         let reference = &new["roleRef"];
         let quoted = |key: &str| go_json(&Value::from(text(reference, key)));
-        // The type inside of the server has other names of fields.
+        // The server's internal type has other field names.
         let raw = format!(
             "{{\"APIGroup\":{},\"Kind\":{},\"Name\":{}}}",
             quoted("apiGroup"),

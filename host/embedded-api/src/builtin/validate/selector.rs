@@ -1,9 +1,9 @@
-//! Label selectors as objects (`matchLabels`, `matchExpressions`).
+//! Validation of label selectors in objects (`matchLabels`, `matchExpressions`).
 
 use super::{FieldError, FieldPath, Value, add_invalid, is_empty, items, members, text};
 use crate::name;
 
-/// What is wrong with a selector.
+/// Validates a selector.
 pub(super) fn validate(selector: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     if let Some(labels) = selector["matchLabels"].as_object() {
         errors.extend(name::validate_labels(labels, &path.child("matchLabels")));
@@ -38,12 +38,12 @@ fn requirement(requirement: &Value, path: &FieldPath<'_>, errors: &mut Vec<Field
     add_invalid(errors, &path.child("key"), key, name::is_qualified_name(key));
 }
 
-/// Whether a selector takes everything.
+/// Returns whether a selector matches everything.
 pub(super) fn is_everything(selector: &Value) -> bool {
     is_empty(&selector["matchLabels"]) && is_empty(&selector["matchExpressions"])
 }
 
-/// Whether a selector takes some labels; one that is not there takes nothing.
+/// Returns whether a selector matches labels; an absent selector matches nothing.
 pub(super) fn matches(selector: &Value, labels: &Value) -> bool {
     if selector.is_null() {
         return false;

@@ -1,4 +1,4 @@
-//! Services.
+//! Validation of Services.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -17,11 +17,11 @@ pub(super) use traffic::update as traffic_update;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
-/// A day: how long a client may be bound to what served it, in seconds.
+/// The longest session affinity, in seconds: a day.
 const LONGEST_AFFINITY: i64 = 86_400;
 const RANGES_ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 
-/// The Service by itself; `old` is what it replaces.
+/// Validates a Service; `old` is the Service that it replaces.
 pub(super) fn service(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = &object["spec"];
     let old = old.map(|old| &old["spec"]);
@@ -52,7 +52,7 @@ pub(super) fn service(object: &Value, old: Option<&Value>, errors: &mut Vec<Fiel
     traffic::policies(spec, &path, errors);
 }
 
-/// Two annotations say the same, the older one and its successor.
+/// Validates that an older annotation and its successor have the same value.
 fn topology(object: &Value, errors: &mut Vec<FieldError>) {
     const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
     const MODE: &str = "service.kubernetes.io/topology-mode";
@@ -118,7 +118,7 @@ fn port_of<'a>(
     }
 }
 
-/// How long a client keeps what served it.
+/// Validates the session affinity.
 fn affinity(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     one_of(&spec["sessionAffinity"], &["ClientIP", "None"], &path.child("sessionAffinity"), errors);
     let here = path.child("sessionAffinityConfig");
@@ -149,7 +149,8 @@ fn affinity(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Addresses that others route to the cluster; those that were there before are not looked at again.
+/// Validates the addresses that others route to the cluster; those that were there before are not
+/// validated again.
 fn external_addresses(
     spec: &Value,
     old: Option<&Value>,
@@ -184,7 +185,8 @@ fn external_addresses(
     }
 }
 
-/// Ports on the nodes are not for Services inside of the cluster, and each is there once for a protocol.
+/// Validates that Services inside of the cluster have no node ports, and that each node port occurs
+/// once for a protocol.
 fn node_ports(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let number = |port: &Value| port["nodePort"].as_i64().filter(|number| *number != 0);
     let ports = items(&spec["ports"]);
@@ -217,13 +219,13 @@ fn duplicate_ports(ports: &[Value], path: &FieldPath<'_>, errors: &mut Vec<Field
     }
 }
 
-/// Who may reach the load balancer, as a field or, as it once was, as an annotation.
+/// Validates the source ranges of the load balancer: the field, or the older annotation.
 fn source_ranges(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = &object["spec"];
     let is_balanced = text(spec, "type") == "LoadBalancer";
     let ranges = items(&spec["loadBalancerSourceRanges"]);
     if !ranges.is_empty() {
-        // The field is told in this way, with a capital letter.
+        // Messages name the field in this way, with a capital letter.
         let path = FieldPath::new("spec.LoadBalancerSourceRanges");
         if !is_balanced {
             errors.push(FieldError::forbidden(path, ONLY));
@@ -247,7 +249,7 @@ fn source_ranges(object: &Value, old: Option<&Value>, errors: &mut Vec<FieldErro
     }
 }
 
-/// Only a load balancer has addresses outside of the cluster.
+/// Validates that only the status of a load balancer has addresses outside of the cluster.
 pub(super) fn status_update(new: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("status.loadBalancer.ingress");
     let ingress = items(at(new, &["status", "loadBalancer", "ingress"]));

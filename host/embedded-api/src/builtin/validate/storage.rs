@@ -1,10 +1,10 @@
-//! Volumes and storage classes, and classes of ingresses.
+//! Validation of volumes, storage classes and ingress classes.
 
 use super::{FieldError, FieldPath, Value, add_invalid, at, is_empty, items, one_of, text};
 use crate::builtin::edit::members;
 use crate::name;
 
-/// The fields of a volume that say where it is; all others hold for every volume.
+/// The fields that every volume may have; all others are volume sources.
 const COMMON: [&str; 9] = [
     "accessModes",
     "capacity",

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::super::address::Addresses;
 use super::super::{decode, default, definition, strategy};
 
-/// The faults of a new object, after defaults.
+/// Returns the errors of a new object, after defaults.
 fn faults(definition: &str, object: Value) -> Vec<String> {
     let addresses = Addresses::new();
     let read = decode::object(definition::find(definition).unwrap(), object, &mut Vec::new());

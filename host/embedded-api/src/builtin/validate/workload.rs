@@ -1,4 +1,4 @@
-//! Kinds that make pods.
+//! Validation of kinds that make pods.
 
 use super::number::{at_most_all, is_zero, not_negative, number_or_percent};
 use super::{
@@ -48,7 +48,7 @@ fn deployment_strategy(strategy: &Value, path: &FieldPath<'_>, errors: &mut Vec<
             at_most_all(unavailable, &path, errors);
         }
         other => {
-            // The type inside of the server has other names of fields.
+            // The server's internal type has other field names.
             let raw = format!(
                 "{{\"Type\":{},\"RollingUpdate\":{}}}",
                 go_json(&other.into()),
@@ -171,7 +171,7 @@ pub(super) fn daemon_set(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A selector is needed, and takes the pods of the template.
+/// Validates that there is a selector, and that it matches the pods of the template.
 fn selector_and_template(
     spec: &Value,
     kind: &str,
@@ -205,7 +205,7 @@ fn selector_and_template(
     always_restarts(template, kind, &path.child("spec"), errors);
 }
 
-/// Its pods never end by themselves.
+/// Validates that the pods never end by themselves.
 fn always_restarts(
     template: &Value,
     kind: &str,
@@ -223,7 +223,7 @@ fn always_restarts(
     }
 }
 
-/// Which pods belong to a workload does not change.
+/// Validates that the selector of a workload is unchanged.
 pub(super) fn selector_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (new, old) = (at(new, &["spec", "selector"]), at(old, &["spec", "selector"]));
     if new != old {
@@ -338,7 +338,7 @@ pub(super) fn cron_job(object: &Value, errors: &mut Vec<FieldError>) {
     job(at(spec, &["jobTemplate", "spec"]), &path.child("jobTemplate").child("spec"), errors);
 }
 
-/// Names of jobs are those of their cron job with a time behind.
+/// Validates the name of a cron job: the names of its jobs append a time to it.
 pub(super) fn cron_job_name(object: &Value, errors: &mut Vec<FieldError>) {
     let name = text(&object["metadata"], "name");
     if name.len() > 52 {
@@ -347,7 +347,7 @@ pub(super) fn cron_job_name(object: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What keeps a text from being a schedule: five fields, or one of the names.
+/// Returns the reason for which a text is no schedule: five fields, or a known name.
 fn schedule_fault(schedule: &str) -> Option<String> {
     let named = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
     if named.contains(&schedule) || schedule.starts_with("@every ") {

@@ -1,4 +1,4 @@
-//! The families and addresses of Services, of a cluster that has one family.
+//! The IP families and addresses of Services, in a cluster with one family.
 
 use super::{Addresses, Failure, Value, is_empty, is_external, items, json, set, text};
 use crate::builtin::address;
@@ -7,13 +7,13 @@ use crate::builtin::validate::{service_addresses, shown};
 use crate::field_error::{FieldError, FieldPath};
 use crate::status::Named;
 
-/// The family that the cluster has, and the one that it has not.
+/// The family of the cluster, and the one that it lacks.
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 
-/// Settles the families of a Service and gives it an address if it needs one.
+/// Sets the families of a Service, and allots an address if it needs one.
 ///
 /// # Errors
-/// What it asks for does not agree, or the cluster has it not.
+/// Fails if the requested values contradict each other, or the cluster lacks them.
 pub(super) fn addresses(
     spec: &mut Value,
     old: Option<&Value>,
@@ -31,7 +31,7 @@ pub(super) fn addresses(
     Ok(())
 }
 
-/// The families of a Service that is read and has none.
+/// Fills in the families of a Service that is read without any.
 pub(super) fn complete_families(spec: &mut Value) {
     if !is_empty(&spec["ipFamilies"]) {
         return;
@@ -94,7 +94,8 @@ fn refuse(faults: Vec<FieldError>) -> Result<(), Vec<FieldError>> {
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// What prefers both families and says nothing new of them is left as it is, whatever the cluster has by now.
+/// Returns whether a spec prefers both families and changes nothing of them: such a spec stays
+/// unchanged, whatever the cluster has by now.
 fn prefers_both_as_before(spec: &Value, old: &Value) -> bool {
     let same = |key: &str| items(&spec[key]) == items(&old[key]);
     text(spec, "ipFamilyPolicy") == "PreferDualStack"
@@ -105,7 +106,8 @@ fn prefers_both_as_before(spec: &Value, old: &Value) -> bool {
         && same("ipFamilies")
 }
 
-/// Who asks for one family and leaves the lists as they were has them cut down; else who cuts them down must ask for it.
+/// Reduces unchanged lists to one family if the policy is `SingleStack`; fails if the update
+/// shortens the lists under another policy.
 fn reduce(spec: &mut Value, old: &Value) -> Result<(), Vec<FieldError>> {
     const LISTS: [(&str, &str); 2] = [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")];
     let is_single = text(spec, "ipFamilyPolicy") == "SingleStack";
@@ -129,7 +131,7 @@ fn of_policy(spec: &Value, why: impl Into<String>) -> FieldError {
     FieldError::invalid("spec.ipFamilyPolicy", text(spec, "ipFamilyPolicy"), why)
 }
 
-/// One family cannot have two of anything.
+/// Returns errors for lists of two if the policy is `SingleStack`.
 fn too_many(spec: &Value) -> Vec<FieldError> {
     if text(spec, "ipFamilyPolicy") != "SingleStack" {
         return Vec::new();
@@ -145,7 +147,7 @@ fn too_many(spec: &Value) -> Vec<FieldError> {
     faults.collect()
 }
 
-/// An address tells its family.
+/// Infers families from addresses.
 fn infer(spec: &mut Value) -> Result<(), Vec<FieldError>> {
     let known = items(&spec["ipFamilies"]).len();
     let mut found = items(&spec["ipFamilies"]).to_vec();
@@ -171,7 +173,8 @@ fn infer(spec: &mut Value) -> Result<(), Vec<FieldError>> {
     Ok(())
 }
 
-/// A Service that selects nothing and has no address may be of both families, and is unless it says otherwise.
+/// Adds the other family to a Service without selector and address, which may have both, unless its
+/// policy is `SingleStack`.
 fn add_other_family(spec: &mut Value) {
     if text(spec, "ipFamilyPolicy") == "SingleStack" {
         return;
@@ -183,7 +186,7 @@ fn add_other_family(spec: &mut Value) {
     }
 }
 
-/// The cluster has one family.
+/// Returns errors for families that the cluster lacks.
 fn not_configured(spec: &Value) -> Vec<FieldError> {
     let mut faults = Vec::new();
     if text(spec, "ipFamilyPolicy") == "RequireDualStack" {
@@ -199,7 +202,7 @@ fn not_configured(spec: &Value) -> Vec<FieldError> {
     faults
 }
 
-/// The address that was asked for, else any.
+/// Allots the requested address, else any.
 fn address(spec: &mut Value, addresses: &Addresses, name: &str) -> Result<(), Failure> {
     let asked = addresses_of(spec).next().unwrap_or("").to_owned();
     if asked.is_empty() {

@@ -1,4 +1,5 @@
-//! Node ports of Services: given to each port of those that are reached through the nodes, and kept.
+//! Node ports of Services: allotted to each port of Services that are reached through the nodes,
+//! and kept.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +9,10 @@ use crate::builtin::edit::items_mut;
 use crate::field_error::{FieldError, FieldPath};
 use crate::status::Named;
 
-/// Gives ports where they are needed.
+/// Allots node ports where they are needed.
 ///
 /// # Errors
-/// One that is asked for is out of range, or somebody has it.
+/// Fails if a requested node port is out of range, or in use.
 pub(super) fn allot(
     spec: &mut Value,
     old: Option<&Value>,
@@ -32,7 +33,7 @@ pub(super) fn allot(
     Ok(())
 }
 
-/// The port of the same name has the same node port, unless another one has it now.
+/// Keeps the node port of a port of the same name, unless another port has it now.
 pub(super) fn keep(spec: &mut Value, old: &Value) {
     if is_given_ports(spec) && is_given_ports(old) {
         let before = items(&old["ports"]);
@@ -53,17 +54,17 @@ pub(super) fn keep(spec: &mut Value, old: &Value) {
     }
 }
 
-/// The node ports of a Service.
+/// Returns the node ports of a Service.
 pub(super) fn numbers(spec: &Value) -> BTreeSet<u64> {
     items(&spec["ports"]).iter().filter_map(number).collect()
 }
 
-/// Whether the load balancer asks the nodes which of them have endpoints, at a port of its own.
+/// Returns whether the load balancer checks at a separate port which nodes have endpoints.
 pub(super) fn is_checked(spec: &Value) -> bool {
     is_balanced(spec) && text(spec, "externalTrafficPolicy") == "Local"
 }
 
-/// Whether all ports get node ports; a load balancer may do without.
+/// Returns whether all ports get node ports; a load balancer may have none.
 fn is_given_ports(spec: &Value) -> bool {
     match text(spec, "type") {
         "NodePort" => true,
@@ -76,18 +77,18 @@ fn number(port: &Value) -> Option<u64> {
     port["nodePort"].as_u64().filter(|number| *number != 0)
 }
 
-/// The node ports of one write.
+/// The allotment of node ports for one write.
 struct Allotment<'a> {
     addresses: &'a Addresses,
-    /// Those that the Service has.
+    /// The node ports that the Service already has.
     held: BTreeSet<u64>,
-    /// Those that this write takes.
+    /// The node ports that this write takes.
     taken: BTreeSet<u64>,
     name: &'a str,
 }
 
 impl Allotment<'_> {
-    /// Of a new Service: ports of the same number, of two protocols, have one node port.
+    /// Allots node ports of a new Service: ports of the same number with two protocols share one.
     fn new_ports(&mut self, spec: &mut Value) -> Result<(), Failure> {
         let gives = is_given_ports(spec);
         let asked: Vec<(i64, Option<u64>)> =
@@ -120,7 +121,8 @@ impl Allotment<'_> {
         Ok(())
     }
 
-    /// Of one that is there: what it has it keeps, each other port gets its own.
+    /// Allots node ports of an existing Service: those it has are kept, each other port gets its
+    /// own.
     fn changed_ports(&mut self, spec: &mut Value) -> Result<(), Failure> {
         let gives = is_given_ports(spec);
         let mut seen = BTreeSet::new();
@@ -156,7 +158,7 @@ impl Allotment<'_> {
         })
     }
 
-    /// The port that was asked for.
+    /// Takes the requested node port.
     fn take(&mut self, index: usize, number: u64) -> Result<u64, Failure> {
         let taken = self.check(number);
         taken.map(|()| number).map_err(|why| {
@@ -179,7 +181,7 @@ impl Allotment<'_> {
         Ok(())
     }
 
-    /// A port that nobody has.
+    /// Takes a free node port.
     fn free(&mut self) -> Result<u64, Failure> {
         let number = self
             .addresses
@@ -190,7 +192,7 @@ impl Allotment<'_> {
     }
 }
 
-/// The number of a port.
+/// Returns the number of a port.
 fn of(port: &Value) -> i64 {
     port["port"].as_i64().unwrap_or(0)
 }

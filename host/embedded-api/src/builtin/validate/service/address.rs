@@ -1,4 +1,5 @@
-//! Addresses: those in the cluster, which agree with one another and stay, and those outside of it.
+//! Validation of addresses: those in the cluster, which must be consistent and must not change, and
+//! those outside of it.
 
 use std::net::IpAddr;
 
@@ -10,7 +11,8 @@ const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 
-/// What is wrong with the addresses and families of a spec; those that the old one had are not looked at again.
+/// Validates the addresses and families of a spec; addresses of the old one are not validated
+/// again.
 pub(crate) fn related(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if text(spec, "type") == "ExternalName" {
@@ -58,7 +60,7 @@ pub(crate) fn related(spec: &Value, old: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-/// The families by themselves, and what is wanted of them.
+/// Validates the families and the family policy.
 fn families(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let here = path.child("ipFamilies");
     let families = items(&spec["ipFamilies"]);
@@ -78,7 +80,7 @@ fn families(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// One address of each family, in the order of the families.
+/// Validates that there is one address of each family, in the order of the families.
 fn of_families(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let all: Vec<&str> =
         items(&spec["clusterIPs"]).iter().map(|address| address.as_str().unwrap_or("")).collect();
@@ -105,12 +107,12 @@ fn of_families(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Whether the Service goes without an address.
+/// Returns whether the Service has no address.
 pub(super) fn is_headless(spec: &Value) -> bool {
     matches!(items(&spec["clusterIPs"]), [only] if only == "None")
 }
 
-/// What an update may not change: an address stays while the Service needs one, and so do the families.
+/// Validates that an address stays unchanged while the Service needs one, and so do the families.
 pub(crate) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (new, old) = (&new["spec"], &old["spec"]);
     let is_external = |spec: &Value| text(spec, "type") == "ExternalName";
@@ -166,7 +168,7 @@ fn families_stay(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if let (Some(first), Some(old)) = (now.first(), before.first())
         && first != old
     {
-        // What is shown are the addresses.
+        // The message shows the addresses.
         errors.push(FieldError::invalid(path, shown(&new["clusterIPs"]), fault));
     }
     let policy = text(new, "ipFamilyPolicy");
@@ -176,7 +178,7 @@ fn families_stay(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What is wrong with an address, unless it was there before.
+/// Returns the error of an address, unless it was there before.
 pub(super) fn fault(address: &str, before: Option<&Value>) -> Option<&'static str> {
     let was_there = before.is_some_and(|before| items(before).iter().any(|old| old == address));
     (!was_there && address.parse::<IpAddr>().is_err()).then_some(NO_ADDRESS)
@@ -196,7 +198,7 @@ pub(super) fn is_link_local_multicast(address: IpAddr) -> bool {
     }
 }
 
-/// A range of addresses; spaces around it count for nothing.
+/// Validates a range of addresses; spaces around it are ignored.
 pub(super) fn range(text: &str, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let text = text.trim();
     let is_right = text.split_once('/').is_some_and(|(address, length)| {
@@ -214,7 +216,7 @@ pub(super) fn range(text: &str, path: &FieldPath<'_>, errors: &mut Vec<FieldErro
     }
 }
 
-/// One point at which a load balancer is reached.
+/// Validates a point at which a load balancer is reached.
 pub(super) fn balanced(point: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let address = text(point, "ip");
     if !address.is_empty()

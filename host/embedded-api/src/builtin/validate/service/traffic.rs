@@ -1,4 +1,4 @@
-//! Where traffic may go, and the load balancer that brings it.
+//! Validation of traffic policies and load balancers.
 
 use super::super::number::port;
 use super::{FieldError, FieldPath, Value, add_invalid, is_empty, text};
@@ -8,7 +8,7 @@ pub(super) const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
 const POLICIES: [&str; 2] = ["Cluster", "Local"];
 const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
 
-/// What only a load balancer has.
+/// Validates the fields that only a load balancer has.
 pub(super) fn balancer(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let is_balanced = text(spec, "type") == "LoadBalancer";
     match &spec["allocateLoadBalancerNodePorts"] {
@@ -35,7 +35,7 @@ fn class(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// From outside of the cluster, and inside of it.
+/// Validates the policies for traffic from outside of the cluster, and from inside of it.
 pub(super) fn policies(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     external(spec, path, errors);
     let here = path.child("internalTrafficPolicy");
@@ -81,7 +81,7 @@ fn external(spec: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Whether the Service is reached from outside of the cluster.
+/// Returns whether the Service is reached from outside of the cluster.
 fn is_reached(spec: &Value) -> bool {
     match text(spec, "type") {
         "NodePort" | "LoadBalancer" => true,
@@ -94,7 +94,7 @@ fn is_checked(spec: &Value) -> bool {
     text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
 }
 
-/// What an update may not change of a load balancer.
+/// Validates the fields of a load balancer that an update may not change.
 pub(crate) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (new, old) = (&new["spec"], &old["spec"]);
     let is_balanced = |spec: &Value| text(spec, "type") == "LoadBalancer";
@@ -104,7 +104,8 @@ pub(crate) fn update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
         let fault = "may not change once set";
         errors.push(FieldError::invalid("spec.loadBalancerClass", class, fault));
     }
-    // The class of a load balancer is checked here and with the rest: its faults are told twice.
+    // The class of a load balancer is validated here and with the rest: its errors are reported
+    // twice.
     let path = FieldPath::new("spec");
     class(new, &path, errors);
     if is_checked(new) && is_checked(old) && changes("healthCheckNodePort") {
