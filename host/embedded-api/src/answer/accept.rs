@@ -1,10 +1,11 @@
-//! The header `Accept`: which encoding, and whether the object, a table or the metadata alone.
+//! The header `Accept`: the encoding, and whether objects are shown whole, as a table, or as
+//! metadata alone.
 
 use crate::Failure;
 
 use super::BODIES;
 
-/// What is shown of objects.
+/// The form in which objects are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Form {
     #[default]
@@ -14,7 +15,7 @@ pub(crate) enum Form {
     MetadataList,
 }
 
-/// What was agreed on.
+/// The negotiated encoding and form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Accept {
     pub(crate) yaml: bool,
@@ -24,8 +25,9 @@ pub(crate) struct Accept {
 // === impl Accept ===
 
 impl Accept {
-    /// The first media type of the header that can be had; no header accepts everything. Protobuf cannot be had: clients that
-    /// ask for it name JSON, too.
+    /// Returns the encoding and form of the supported media type with the highest quality; no
+    /// header accepts everything. Protobuf is not supported: clients that request it accept JSON,
+    /// too.
     pub(crate) fn negotiate(header: Option<&str>) -> Result<Self, Failure> {
         let header = header.map(str::trim).filter(|header| !header.is_empty()).unwrap_or("*/*");
         let mut clauses: Vec<(f32, &str)> =
