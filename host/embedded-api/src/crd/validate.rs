@@ -1,7 +1,8 @@
-//! What a CRD is refused for, in the words of Kubernetes.
+//! Validation of CRDs, with the messages of Kubernetes.
 //!
-//! Kubernetes checks a form of the CRD in which schema, subresources, columns and selectable fields stand once when they are the same
-//! in all versions; the paths in its messages are those of that form ([`Hoisted`]).
+//! Kubernetes validates a form of the CRD in which schema, subresources, columns and selectable
+//! fields occur once if they are the same in all versions; the paths in its messages are those of
+//! that form ([`Hoisted`]).
 
 use std::collections::HashSet;
 
@@ -19,10 +20,10 @@ const FORMATS: [&str; 8] =
 
 const NOT_PRESERVED: &str = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
 
-/// The parts that stand once, as they are the same in all versions.
+/// The parts that occur once, as they are the same in all versions.
 struct Hoisted {
     parts: Vec<&'static str>,
-    /// Some version has a status subresource.
+    /// True if some version has a status subresource.
     status: bool,
 }
 
@@ -44,7 +45,7 @@ fn has_status(version: &Value) -> bool {
     at(version, &["subresources", "status"]).is_object()
 }
 
-/// What is wrong with a CRD, but for the rules of metadata in general.
+/// Validates a CRD, except for the common rules of metadata.
 pub(crate) fn validate(crd: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = &crd["spec"];
@@ -63,7 +64,7 @@ pub(crate) fn validate(crd: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with an update.
+/// Validates an update.
 pub(crate) fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     validate_spec(&new["spec"], &mut errors);
@@ -134,7 +135,7 @@ fn group(group: &str, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Names of versions, and what stands in each because it differs.
+/// Validates the name of a version, and the parts that differ between versions.
 fn version_by_itself(
     version: &Value,
     hoisted: &Hoisted,
@@ -187,7 +188,7 @@ fn deprecation(version: &Value, warning: &str, path: &FieldPath<'_>, errors: &mu
     errors.extend(faults.into_iter().map(|fault| FieldError::invalid(path, warning, fault)));
 }
 
-/// What stands once for all versions.
+/// Validates the parts that occur once for all versions.
 fn hoisted_parts(
     version: &Value,
     hoisted: &Hoisted,
@@ -228,7 +229,7 @@ fn version_list(
     }
 }
 
-/// Versions as Kubernetes prints them: with the names of its inner type.
+/// Returns versions as Kubernetes prints them: with the names of its internal type.
 fn shown_versions(versions: &[Value], hoisted: &Hoisted) -> String {
     let part = |version: &Value, key: &str| {
         if hoisted.has(key) { "null".to_owned() } else { go_json(&version[key]) }
@@ -279,7 +280,7 @@ fn names(names: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A DNS label; if there is a prefix, in letters of any case.
+/// Validates a DNS label; if there is a prefix, in letters of any case.
 fn label(value: &str, prefix: &str, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {
     let checked = if prefix.is_empty() { value.to_owned() } else { value.to_lowercase() };
     let faults = name::is_label_1035(&checked);
@@ -318,7 +319,7 @@ fn subresources(value: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError
     }
 }
 
-/// What keeps a text from being a path of fields: `.spec.replicas`.
+/// Returns the reason for which a text is no path of fields: `.spec.replicas`.
 fn path_fault(path: &str) -> Option<&'static str> {
     (!path.starts_with('.')).then_some("must be a simple json path starting with .")
 }
@@ -385,7 +386,7 @@ fn selectable(version: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldError
     }
 }
 
-/// The schema of the field at a path of names: `.spec.color`.
+/// Returns the schema of the field at a path of names: `.spec.color`.
 fn schema_at<'a>(schema: &'a Value, path: &str) -> Option<&'a Value> {
     let mut names = path.strip_prefix('.')?.split('.');
     names.try_fold(schema, |schema, name| schema["properties"].get(name))
@@ -425,7 +426,7 @@ fn conversion(conversion: &Value, path: &FieldPath<'_>, errors: &mut Vec<FieldEr
     }
 }
 
-/// Objects may be stored in versions that the CRD still has, and in the one that it stores in now.
+/// Validates that `storedVersions` names versions of the CRD only, and the storage version.
 fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("status.storedVersions");
     let stored = at(crd, &["status", "storedVersions"]);
@@ -454,7 +455,7 @@ fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Groups of Kubernetes' own need its consent.
+/// Validates that a CRD in a group of Kubernetes has an approval annotation.
 fn approval(crd: &Value, errors: &mut Vec<FieldError>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = text(&crd["spec"], "group");
