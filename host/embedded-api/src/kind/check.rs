@@ -1,4 +1,4 @@
-//! What is wrong, or doubtful, about the objects of a resource.
+//! Validation of the objects of a resource, and warnings about them.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::name::{self, MetadataRules, NameRule};
 use crate::structural::Write;
 
 impl Resource {
-    /// What is wrong with a new object, its metadata included.
+    /// Validates a new object, including its metadata.
     pub(crate) fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         match &self.form {
             Form::BuiltIn(definition) => validate::create(definition, self.namespaced, object),
@@ -33,7 +33,8 @@ impl Resource {
         }
     }
 
-    /// What is wrong with an update; `found` are the faults of its metadata. What rules find wrong that was so before goes to `doubts`.
+    /// Validates an update; `found` are the errors of its metadata. Errors of unchanged values that
+    /// rules find go to `doubts`.
     pub(crate) fn validate_update(
         &self,
         new: &Value,
@@ -67,7 +68,7 @@ impl Resource {
         }
     }
 
-    /// What is doubtful about an object that is stored, but no fault.
+    /// Returns the warnings about an object that is stored.
     pub(crate) fn warnings(&self, new: &Value, old: Option<&Value>) -> Vec<String> {
         match &self.form {
             Form::BuiltIn(definition) if *definition == validate::CRD => crd::warnings(new),
@@ -93,7 +94,7 @@ impl Resource {
         name::validate_metadata(&object["metadata"], rules, &FieldPath::new("metadata"))
     }
 
-    /// A custom object must say that it is of this kind and version.
+    /// Validates that a custom object has the kind and version of the resource.
     fn validate_type(&self, object: &Value) -> Vec<FieldError> {
         let expected = [("kind", self.kind.clone()), ("apiVersion", self.api_version())];
         let wrong = expected.into_iter().filter(|(key, expected)| text(object, key) != expected);
@@ -108,7 +109,7 @@ fn finalizers(object: &Value) -> &[Value] {
     items(at(object, &["metadata", "finalizers"]))
 }
 
-/// Finalizers of custom resources should have a domain and a path.
+/// Returns warnings about a finalizer of a custom resource, which should have a domain and a path.
 fn doubts_of_finalizer(finalizer: &str) -> Vec<String> {
     const KNOWN: [&str; 3] = ["orphan", "foregroundDeletion", "kubernetes"];
     let mut faults = name::is_qualified_name(finalizer);
@@ -140,7 +141,7 @@ fn status_of_scale(scale: &Scale, object: &Value) -> Vec<FieldError> {
     replicas(&scale.status_replicas, object).into_iter().chain(selector).collect()
 }
 
-/// Replicas are a whole number in the range of 32 bits, and not negative.
+/// Validates that replicas are an integer in the range of 32 bits, and not negative.
 fn replicas(keys: &[String], object: &Value) -> Option<FieldError> {
     let value = found(keys, object).filter(|value| !value.is_null())?;
     let Some(number) = value.as_i64() else {

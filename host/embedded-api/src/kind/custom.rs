@@ -1,4 +1,4 @@
-//! One served version of a custom resource: what its CRD says of it.
+//! A served version of a custom resource, as its CRD describes it.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use super::{Scale, ScaleSelector, by_priority};
 use crate::builtin::edit::{at, items, text};
 use crate::structural::CustomSchema;
 
-/// What is special about a version of a custom resource.
+/// The properties of a version that only custom resources have.
 #[derive(Debug)]
 pub(crate) struct CustomVersion {
     /// The name of the CRD.
     pub(crate) crd: String,
     pub(crate) schema: Arc<CustomSchema>,
-    /// `openAPIV3Schema` as it was written.
+    /// The `openAPIV3Schema`, unchanged.
     pub(crate) open_api: Value,
-    /// The schema of the version in which objects are stored; none if that is this version, or has the same schema.
+    /// The schema of the storage version; `None` if that is this version, or has the same schema.
     pub(crate) storage_schema: Option<Arc<CustomSchema>>,
-    /// `additionalPrinterColumns`.
+    /// The columns of `additionalPrinterColumns`.
     pub(crate) columns: Vec<Column>,
-    /// Fields that selectors may name, as `spec.color`.
+    /// The fields that selectors may name, such as `spec.color`.
     pub(crate) selectable: Vec<String>,
     pub(crate) deprecation: Option<String>,
-    /// The CRD is being deleted: nothing new may be created.
+    /// True if the CRD is being deleted: no object may be created.
     pub(crate) terminating: bool,
-    /// A number that differs when the schema of any version did change.
+    /// A number that changes when the schema of any version changes.
     pub(crate) stamp: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Column {
     pub(crate) json_path: String,
 }
 
-/// The columns that a version's table has beside the name.
+/// Returns the columns of a version's table, except for the name.
 pub(super) fn columns(version: &Value) -> Vec<Column> {
     let columns = items(&version["additionalPrinterColumns"]);
     if columns.is_empty() {
@@ -76,7 +76,7 @@ fn column(column: &Value) -> Column {
     }
 }
 
-/// The warning that a deprecated version answers: its own, or one that names the version to use.
+/// Returns the warning of a deprecated version: its own, or one that names the version to use.
 pub(super) fn deprecation(crd: &Value, version: &Value) -> Option<String> {
     if version["deprecated"] != true {
         return None;
@@ -99,7 +99,7 @@ pub(super) fn deprecation(crd: &Value, version: &Value) -> Option<String> {
     }
 }
 
-/// `subresources.scale` of a version.
+/// Returns `subresources.scale` of a version.
 pub(super) fn scale(version: &Value) -> Option<Scale> {
     let scale = at(version, &["subresources", "scale"])
         .as_object()
@@ -115,7 +115,7 @@ pub(super) fn scale(version: &Value) -> Option<Scale> {
     })
 }
 
-/// `.spec.replicas` as keys.
+/// Returns the keys of a path such as `.spec.replicas`.
 pub(super) fn keys(path: &str) -> Vec<String> {
     path.split('.').filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! The resources that a CRD describes.
+//! The resources of a CRD.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use crate::builtin::edit::{at, items, set, text};
 use crate::schema::Schema;
 use crate::structural::CustomSchema;
 
-/// What a custom resource takes, in the order in which the API says it.
+/// The verbs of custom resources, in the order in which discovery lists them.
 const VERBS: &[&str] =
     &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 
 impl Registry {
-    /// Serves what a CRD describes, instead of what it described before: its served versions, if its names were accepted.
+    /// Serves the versions of a CRD, instead of those that it described before: its served
+    /// versions, if its names were accepted.
     pub(crate) fn set_crd(&mut self, crd: &Value) {
         let spec = &crd["spec"];
         let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
@@ -38,13 +39,13 @@ impl Registry {
         }
     }
 
-    /// Serves nothing of a CRD any more.
+    /// Stops serving all versions of a CRD.
     pub(crate) fn remove_crd(&mut self, crd: &Value) {
         let spec = &crd["spec"];
         self.remove(text(spec, "group"), text(&spec["names"], "plural"));
     }
 
-    /// Whether every served version has the schema that it has now.
+    /// Returns whether the CRD has the schemas with which its versions are served now.
     fn schemas_equal(&self, crd: &Value) -> bool {
         let spec = &crd["spec"];
         let (group, plural) = (text(spec, "group"), text(&spec["names"], "plural"));
@@ -65,7 +66,7 @@ impl Registry {
     }
 }
 
-/// Whether the names of a CRD were accepted, so that it is served.
+/// Returns whether the names of a CRD were accepted, so that it is served.
 pub(crate) fn is_established(crd: &Value) -> bool {
     let conditions = items(at(crd, &["status", "conditions"]));
     conditions
@@ -73,7 +74,7 @@ pub(crate) fn is_established(crd: &Value) -> bool {
         .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
 }
 
-/// The version in which objects are stored.
+/// Returns the version in which objects are stored.
 fn storage_version(spec: &Value) -> Option<&Value> {
     items(&spec["versions"]).iter().find(|version| version["storage"] == true)
 }

@@ -45,7 +45,8 @@ const OTHER_EVENT: &[&str] = &[
 ];
 
 impl Resource {
-    /// The value of a field as selectors compare it; none if they may not name it.
+    /// Returns the value of a field as selectors compare it; `None` if selectors may not name the
+    /// field.
     pub(crate) fn field<'a>(&self, object: &'a Value, field: &str) -> Option<Cow<'a, str>> {
         if matches!(field, "metadata.name" | "metadata.namespace") || self.is_selectable(field) {
             return Some(value(object, field));
@@ -53,7 +54,7 @@ impl Resource {
         None
     }
 
-    /// What is said of a selector that names another field.
+    /// Returns the message for a selector that names an unknown field.
     pub(crate) fn unknown_field(&self, field: &str) -> String {
         match &self.form {
             Form::BuiltIn(_) => match (self.kind.as_str(), own_fields(self)) {
@@ -82,7 +83,7 @@ impl Resource {
     }
 }
 
-/// The fields that a built-in kind adds; none for the kinds that add nothing.
+/// Returns the selectable fields that a built-in kind adds; `None` if it adds none.
 fn own_fields(resource: &Resource) -> Option<&'static [&'static str]> {
     Some(match (resource.group.as_str(), resource.kind.as_str()) {
         ("", "Pod") => POD,

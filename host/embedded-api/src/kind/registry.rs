@@ -1,4 +1,4 @@
-//! Finding resources.
+//! The registry of the served resources.
 
 use super::table::{self, Row};
 use super::{
@@ -8,11 +8,11 @@ use super::{
 use crate::builtin::address::Addresses;
 use crate::schema::Schema;
 
-/// All resources that are served.
+/// The served resources, by group and version.
 #[derive(Debug, Clone)]
 pub(crate) struct Registry {
     groups: HashMap<String, Group>,
-    /// Groups in the order of `/apis`: the built-in ones, then the others by name.
+    /// The groups in the order of `/apis`: the built-in ones, then the others by name.
     order: Vec<String>,
     addresses: Arc<Addresses>,
     stamp: u64,
@@ -40,7 +40,7 @@ pub(crate) struct GroupVersions<'a> {
 // === impl Registry ===
 
 impl Registry {
-    /// With the built-in resources only.
+    /// Returns a registry of the built-in resources only.
     pub(crate) fn new() -> Self {
         let mut registry = Self {
             groups: HashMap::new(),
@@ -54,12 +54,12 @@ impl Registry {
         registry
     }
 
-    /// The resource that a path names.
+    /// Returns the resource that a path names.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.version(group, version)?.resources.get(plural)
     }
 
-    /// The resource of a kind, as an object or an owner reference names it.
+    /// Returns the resource of a kind, as an object or an owner reference names it.
     pub(crate) fn find_kind(
         &self,
         group: &str,
@@ -69,7 +69,7 @@ impl Registry {
         self.version(group, version)?.resources.values().find(|resource| resource.kind == kind)
     }
 
-    /// The resource in the version in which its objects are stored, or in the preferred one.
+    /// Returns the resource in its storage version, or in the preferred one.
     pub(crate) fn stored(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
         let mut versions = self.versions_of(group, plural);
         let first = versions.next()?;
@@ -81,7 +81,7 @@ impl Registry {
         )
     }
 
-    /// All served versions of a resource, the preferred one first.
+    /// Returns all served versions of a resource, the preferred one first.
     pub(crate) fn versions_of<'a, 'p>(
         &'a self,
         group: &str,
@@ -100,19 +100,19 @@ impl Registry {
         self.version(group, version).is_some()
     }
 
-    /// All groups in the order of `/apis`, the core group first.
+    /// Returns all groups in the order of `/apis`, the core group first.
     pub(crate) fn groups(&self) -> impl Iterator<Item = GroupVersions<'_>> {
         self.order.iter().filter_map(|name| self.group(name))
     }
 
-    /// The versions of one group.
+    /// Returns the versions of a group.
     pub(crate) fn group(&self, name: &str) -> Option<GroupVersions<'_>> {
         let (name, group) = self.groups.get_key_value(name)?;
         let versions = group.versions.iter().map(|version| version.name.as_str()).collect();
         Some(GroupVersions { group: name, versions })
     }
 
-    /// The resources of one version of a group, by name.
+    /// Returns the resources of a version of a group, by name.
     pub(crate) fn resources(
         &self,
         group: &str,
@@ -121,13 +121,13 @@ impl Registry {
         self.version(group, version).into_iter().flat_map(|version| version.resources.values())
     }
 
-    /// Every resource that is served, in all versions.
+    /// Returns the served resources in all their versions.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
         let groups = self.order.iter().filter_map(|name| self.groups.get(name));
         groups.flat_map(|group| &group.versions).flat_map(|version| version.resources.values())
     }
 
-    /// Serves a kind that nothing describes.
+    /// Serves a kind without a schema.
     pub(crate) fn add_untyped(
         &mut self,
         (group, version): (&str, &str),
@@ -176,7 +176,7 @@ impl Registry {
         self.groups.get(group).is_some_and(|group| group.built_in)
     }
 
-    /// Serves no version of the resource any more; a group without resources goes, too.
+    /// Stops serving all versions of a resource, and a group without resources.
     pub(super) fn remove(&mut self, group: &str, plural: &str) {
         let Some(found) = self.groups.get_mut(group) else { return };
         for version in &mut found.versions {

@@ -1,6 +1,6 @@
 //! The built-in resources of Kubernetes 1.34 that are served: data only.
 
-/// One built-in resource.
+/// A built-in resource.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     pub(super) group: &'static str,
@@ -12,31 +12,32 @@ pub(super) struct Row {
     pub(super) categories: &'static [&'static str],
     pub(super) namespaced: bool,
     pub(super) verbs: &'static [&'static str],
-    /// In the order of their names.
+    /// The subresources, sorted by name.
     pub(super) subresources: &'static [Sub],
     /// The type in the definitions, after `io.k8s.`.
     pub(super) definition: &'static str,
-    /// The group and version under which objects are stored, if another.
+    /// The group and version under which objects are stored, if they differ.
     pub(super) stored: Option<(&'static str, &'static str)>,
 }
 
-/// A subresource: name, kind, group and version if they are others than those of the resource, verbs.
+/// A subresource: name, kind, group and version if they differ from those of the resource, and
+/// verbs.
 pub(super) struct Sub {
     pub(super) name: &'static str,
-    /// Empty: that of the resource.
+    /// The kind; empty for that of the resource.
     pub(super) kind: &'static str,
     pub(super) group_version: Option<(&'static str, &'static str)>,
     pub(super) verbs: &'static [&'static str],
 }
 
-/// What most resources take.
+/// The verbs of most resources.
 pub(super) const ALL: &[&str] =
     &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-/// Namespaces are deleted one by one.
+/// The verbs of namespaces, which are deleted one by one.
 const ONE_BY_ONE: &[&str] = &["create", "delete", "get", "list", "patch", "update", "watch"];
-/// What is asked, not stored.
+/// The verbs of resources that are only answered, not stored.
 const CREATE: &[&str] = &["create"];
-/// What a status or scale takes.
+/// The verbs of a status or scale.
 pub(super) const READ_AND_CHANGE: &[&str] = &["get", "patch", "update"];
 
 const STATUS: Sub = Sub { name: "status", kind: "", group_version: None, verbs: READ_AND_CHANGE };
@@ -107,7 +108,7 @@ const fn verbs(row: Row, verbs: &'static [&'static str]) -> Row {
     Row { verbs, ..row }
 }
 
-/// What is asked and answered, and not stored.
+/// Returns the row of a resource that is only answered, not stored.
 const fn review(
     group_version: (&'static str, &'static str),
     names: (&'static str, &'static str, &'static str),
@@ -134,7 +135,7 @@ const SCHEDULING: (&str, &str) = ("scheduling.k8s.io", "v1");
 const COORDINATION: (&str, &str) = ("coordination.k8s.io", "v1");
 const DISCOVERY: (&str, &str) = ("discovery.k8s.io", "v1");
 
-/// Groups in the order in which `/apis` names them, resources of one group in the order of their names.
+/// The served resources: groups in the order of `/apis`, the resources of a group sorted by name.
 pub(super) const ROWS: &[Row] = &[
     row(CORE, ("configmaps", "configmap", "ConfigMap"), &["cm"], NO_SUB, "api.core.v1.ConfigMap"),
     row(CORE, ("endpoints", "endpoints", "Endpoints"), &["ep"], NO_SUB, "api.core.v1.Endpoints"),

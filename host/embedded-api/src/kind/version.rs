@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Rank<'a> {
-    /// Stability and numbers, the best first.
+    /// Stability and numbers, the preferred ones first.
     Known(Stability, Reverse<u64>, Reverse<u64>),
     Other(&'a str),
 }
@@ -39,7 +39,7 @@ fn parse(version: &str) -> Option<Rank<'_>> {
     rest.is_empty().then_some(Rank::Known(stability, Reverse(major), Reverse(minor)))
 }
 
-/// A number without leading zeros, and what follows.
+/// Returns a number without leading zeros, and the rest of the text.
 fn number(text: &str) -> Option<(u64, &str)> {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

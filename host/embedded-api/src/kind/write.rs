@@ -1,4 +1,4 @@
-//! What a resource does to the objects that are written and read.
+//! Conversions of the objects of a resource when they are written and read.
 
 use std::fmt::Display;
 
@@ -10,10 +10,10 @@ use crate::builtin::edit::{at, child, copy, members, remove, set, text};
 use crate::builtin::{self, Conversion, admission, decode, default, definition, strategy};
 use crate::structural::integral_floats;
 
-/// The stamp of a built-in object that is read otherwise than it is stored.
+/// The stamp of a built-in object that is read in another form than it is stored.
 const READ_OTHERWISE: u64 = 1;
 
-/// An object that was read, and the paths of the fields in it that the schema does not know.
+/// A decoded object, and the paths of its fields that the schema does not know.
 #[derive(Debug)]
 pub(crate) struct Decoded {
     pub(crate) object: Value,
@@ -21,7 +21,8 @@ pub(crate) struct Decoded {
 }
 
 impl Resource {
-    /// Reads an object of this kind: its types are checked, unknown fields dropped, values brought to their usual form.
+    /// Decodes an object of this kind: checks its types, drops unknown fields, and brings values to
+    /// their canonical form.
     ///
     /// An object without `apiVersion` and `kind` gets those of the resource if it is built in.
     pub(crate) fn decode(&self, body: Value) -> Result<Decoded, Failure> {
@@ -32,13 +33,15 @@ impl Resource {
         Ok(decoded)
     }
 
-    /// The same for the result of an apply. A custom resource is stored as it was merged: with nulls, which are refused where they are
-    /// not allowed, with fields that are not in its schema, and with its metadata as they are ([`Self::complete`]).
+    /// Decodes the result of an apply. A custom resource is stored as it was merged: with nulls,
+    /// which are refused where they are not allowed, with fields that are not in its schema, and
+    /// with its metadata unchanged ([`Self::complete`]).
     pub(crate) fn decode_applied(&self, body: Value) -> Result<Decoded, Failure> {
         self.read(body, false)
     }
 
-    /// Reads an object; of a custom resource that was merged, without bringing it to its usual form.
+    /// Decodes an object; for a custom resource that was merged, without bringing it to its
+    /// canonical form.
     fn read(&self, mut body: Value, is_sent: bool) -> Result<Decoded, Failure> {
         if !body.is_object() {
             let why = "json: cannot unmarshal a value that is no object";
@@ -46,8 +49,9 @@ impl Resource {
         }
         self.check_type(&mut body)?;
         let mut unknown = Vec::new();
-        // Who sends no managers at all wants them forgotten, which is not the same as saying nothing.
-        // The metadata of a custom resource are read and written once more before anybody looks at them, and lose it.
+        // An empty list of managers resets them; an absent one does not.
+        // The metadata of a custom resource are decoded and encoded once more before that, and lose
+        // the list.
         let resets =
             !self.is_custom() && body.pointer("/metadata/managedFields") == Some(&json!([]));
         let mut object = match &self.form {
@@ -62,7 +66,7 @@ impl Resource {
                 } else {
                     child(&mut body, "metadata");
                 }
-                // A status of null is none, also where null is refused elsewhere.
+                // A null status counts as absent, also where null is refused elsewhere.
                 if self.has_status() && body.get("status").is_some_and(Value::is_null) {
                     remove(&mut body, "status");
                 }
@@ -87,7 +91,7 @@ impl Resource {
         Ok(Decoded { object, unknown })
     }
 
-    /// 400: a strict reader found faults.
+    /// Returns the 400 for errors of strict decoding.
     pub(crate) fn strict(&self, faults: &str) -> Failure {
         self.unreadable(&format!("strict decoding error: {faults}"))
     }
@@ -101,7 +105,7 @@ impl Resource {
         }
     }
 
-    /// What admission does to a new object, with its name set.
+    /// Admits a new object, with its name set.
     pub(crate) fn admit_create(
         &self,
         object: &mut Value,
@@ -114,7 +118,8 @@ impl Resource {
         }
     }
 
-    /// Makes what is the same when it is stored the same; until here it was tracked as it was sent.
+    /// Replaces empty lists by null where both are stored as the same; the fields were tracked
+    /// before, as they were sent.
     pub(crate) fn settle(&self, object: &mut Value) {
         if let Form::BuiltIn(name) = &self.form
             && let Some(definition) = definition::find(name)
@@ -123,10 +128,11 @@ impl Resource {
         }
     }
 
-    /// Makes a new object ready to be stored; its name and uid are set. Who makes it by way of its status gets nothing allotted.
+    /// Prepares a new object, with name and uid set, for storing. An object that is created through
+    /// its status gets nothing allotted.
     ///
     /// # Errors
-    /// What it asks to be allotted cannot be.
+    /// Fails if a requested value cannot be allotted.
     pub(crate) fn prepare_create(
         &self,
         object: &mut Value,
@@ -145,10 +151,11 @@ impl Resource {
         Ok(())
     }
 
-    /// Makes an update ready to be stored: what this path may not change is as it was. Both objects are in this version.
+    /// Prepares an update for storing: restores the fields that this path may not change. Both
+    /// objects are in this version.
     ///
     /// # Errors
-    /// What it asks to be allotted cannot be.
+    /// Fails if a requested value cannot be allotted.
     pub(crate) fn prepare_update(
         &self,
         new: &mut Value,
@@ -178,9 +185,9 @@ impl Resource {
         Ok(())
     }
 
-    /// An object of this version as it is stored.
+    /// Converts an object of this version to its stored form.
     pub(crate) fn to_stored(&self, mut object: Value) -> Value {
-        // What is written in another version is read once more before it is stored.
+        // An object written in another version is decoded once more before it is stored.
         if self.is_custom() && self.version != self.storage_version {
             self.complete(&mut object);
         }
@@ -196,7 +203,7 @@ impl Resource {
         object
     }
 
-    /// A stored object as this version shows it.
+    /// Converts a stored object to this version.
     pub(crate) fn to_version(&self, mut object: Value) -> Value {
         if let Form::Custom(custom) = &self.form {
             self.complete(&mut object);
@@ -210,8 +217,8 @@ impl Resource {
         object
     }
 
-    /// Makes an object as it is stored what is read of it: of custom resources, metadata are read in their usual form, and unknown
-    /// fields and nulls that are not allowed are not read at all.
+    /// Completes a stored object as it is read: for custom resources, metadata are brought to their
+    /// canonical form, and unknown fields and nulls that are not allowed are dropped.
     pub(crate) fn complete(&self, object: &mut Value) {
         match &self.form {
             Form::BuiltIn(definition) => strategy::complete(definition, object),
@@ -219,7 +226,8 @@ impl Resource {
                 custom.schema.prune(object);
                 custom.schema.drop_nulls(object);
                 let before = object.get("metadata").cloned();
-                // What cannot be read is shown as it is stored: the types of applied metadata were checked before.
+                // Metadata that cannot be decoded are shown as they are stored: the types of
+                // applied metadata were checked before.
                 if self.decode_metadata(object, &mut Vec::new()).is_err()
                     && let Some(before) = before
                 {
@@ -244,7 +252,8 @@ impl Resource {
         read != *object
     }
 
-    /// A number that differs when objects stored before may show otherwise; zero where they never do.
+    /// Returns a number that changes when objects stored before may be shown in another form; zero
+    /// if they never are.
     pub(crate) fn stamp(&self) -> u64 {
         match &self.form {
             Form::Custom(custom) => custom.stamp,
@@ -252,17 +261,19 @@ impl Resource {
         }
     }
 
-    /// The stamp under which this object is stored, where others of its kind have the given one.
+    /// Returns the stamp under which this object is stored; `others` is that of other objects of
+    /// its kind.
     pub(crate) fn stamp_of(&self, object: &Value, others: u64) -> u64 {
         match &self.form {
             _ if !self.reads_otherwise(object) => others,
             Form::BuiltIn(_) => READ_OTHERWISE,
-            // As if it had been stored under another schema.
+            // The object counts as one stored under another schema.
             Form::Custom(_) | Form::Untyped => 0,
         }
     }
 
-    /// Whether an object stored under a stamp shows in this version as it is, but for `apiVersion` and `kind`.
+    /// Returns whether an object stored under a stamp is shown unchanged in this version, except
+    /// for `apiVersion` and `kind`.
     pub(crate) fn shows_as_stored(&self, stamp: u64) -> bool {
         match &self.form {
             Form::BuiltIn(_) => self.conversion().is_none() && stamp != READ_OTHERWISE,
@@ -271,7 +282,7 @@ impl Resource {
         }
     }
 
-    /// How the form of this version and the stored one become each other, where they differ.
+    /// Returns the conversions between this version and the stored form, if they differ.
     fn conversion(&self) -> Option<Conversion> {
         match &self.form {
             Form::BuiltIn(definition) => builtin::conversion(definition),
@@ -279,14 +290,14 @@ impl Resource {
         }
     }
 
-    /// Notes that an object was stored, changed or removed.
+    /// Updates the addresses in use after an object was stored, changed or removed.
     pub(crate) fn committed(&self, old: Option<&Value>, new: Option<&Value>) {
         if self.plural == "services" && self.group.is_empty() {
             self.addresses.committed(old, new);
         }
     }
 
-    /// The warning that every request for a deprecated version is answered with.
+    /// Returns the warning in answers to all requests for a deprecated version, if any.
     pub(crate) fn deprecation(&self) -> Option<&str> {
         match &self.form {
             Form::Custom(custom) => custom.deprecation.as_deref(),
@@ -297,7 +308,7 @@ impl Resource {
         }
     }
 
-    /// 403: the CRD is being deleted.
+    /// Returns the 403 for a creation while the CRD is being deleted.
     pub(crate) fn no_creation(&self, object: &Value) -> Failure {
         let name = text(&object["metadata"], "name");
         let named = crate::status::Named::new(&self.group, &self.plural, name);
@@ -343,7 +354,7 @@ impl Resource {
         Ok(())
     }
 
-    /// What comes before the fault of a body that is no object of this kind.
+    /// Returns the text before the error of a body that is no object of this kind.
     pub(crate) fn unhandled(&self) -> String {
         let Self { kind, version, .. } = self;
         format!("{kind} in version \"{version}\" cannot be handled as a {kind}: ")
@@ -369,7 +380,8 @@ impl Resource {
     }
 }
 
-/// Through the status path, all but the status stays, but for who manages what.
+/// Restores everything but the status, the managers and the resource version, for a write through
+/// the status path.
 fn only_status(new: &mut Value, old: &Value) {
     let status = remove(new, "status");
     let managed = new["metadata"].get("managedFields").cloned();
