@@ -1,4 +1,4 @@
-//! Bodies: JSON or YAML to a value, with what a strict reader complains of.
+//! Decoding of bodies: JSON, YAML or protobuf to a value, with the keys that occur twice.
 
 use std::fmt;
 
@@ -8,30 +8,31 @@ use serde_json::{Map, Number, Value};
 use crate::Failure;
 use crate::builtin::protobuf;
 
-/// How a body is written.
+/// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Json,
     Yaml,
-    /// The form in which typed clients write built-in kinds.
+    /// The encoding that typed clients use for built-in kinds.
     Protobuf,
 }
 
-/// A body that could be read.
+/// A decoded body.
 #[derive(Debug)]
 pub(crate) struct Body {
     pub(crate) value: Value,
-    /// Paths of fields that occur twice (the last one counts), as `spec.x`.
+    /// The paths of fields that occur twice, such as `spec.x`; the last occurrence counts.
     pub(crate) duplicates: Vec<String>,
 }
 
-/// Reads a value and notes the keys that occur twice. Numbers without a fraction become integers, as Kubernetes shows them.
+/// Deserializes a value and collects the keys that occur twice. Numbers without a fraction become
+/// integers, as Kubernetes shows them.
 struct Tracked<'a> {
     path: &'a mut Vec<Step>,
     duplicates: &'a mut Vec<String>,
 }
 
-/// Notes the paths of fields as they come.
+/// Collects the paths of fields in the order of the text.
 struct Ordered<'a> {
     path: &'a mut Vec<Step>,
     fields: &'a mut Vec<String>,
@@ -45,7 +46,7 @@ enum Step {
 // === impl Encoding ===
 
 impl Encoding {
-    /// The encoding of a content type; no content type is JSON.
+    /// Returns the encoding of a content type; JSON if there is none.
     pub(crate) fn of(content_type: Option<&str>) -> Option<Self> {
         let media_type =
             content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
@@ -61,7 +62,7 @@ impl Encoding {
 // === impl Body ===
 
 impl Body {
-    /// Reads a whole body.
+    /// Decodes a whole body.
     pub(crate) fn read(bytes: &[u8], encoding: Encoding) -> Result<Self, Failure> {
         match encoding {
             Encoding::Json => Self::read_json(bytes),
@@ -86,12 +87,13 @@ impl Body {
         Ok(Self { value, duplicates })
     }
 
-    /// The paths of all fields of a JSON text in the order in which they stand there, repeated ones repeatedly.
+    /// Returns the paths of all fields of a JSON text in the order of the text, with repeated ones
+    /// as often as they occur.
     pub(crate) fn order(bytes: &[u8]) -> Vec<String> {
         let (mut path, mut fields) = (Vec::new(), Vec::new());
         let mut deserializer = serde_json::Deserializer::from_slice(bytes);
         let ordered = Ordered { path: &mut path, fields: &mut fields };
-        // The text was read before: it has no faults.
+        // The text was decoded before: it is valid.
         let _ = ordered.deserialize(&mut deserializer);
         fields
     }
@@ -124,7 +126,7 @@ impl Tracked<'_> {
     }
 }
 
-/// `spec.list[0].key`.
+/// Returns the path as text: `spec.list[0].key`.
 fn path_text(path: &[Step], key: &str) -> String {
     let mut text = String::new();
     for step in path {

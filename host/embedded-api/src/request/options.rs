@@ -1,4 +1,4 @@
-//! The options of each verb, checked as Kubernetes checks them.
+//! The options of each verb, validated as by Kubernetes.
 
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ pub(crate) struct ListOptions {
     pub(crate) send_initial_events: Option<bool>,
 }
 
-/// How a resource version of a list is meant.
+/// The meaning of the resource version of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Match {
     Exact,
@@ -52,7 +52,7 @@ pub(crate) struct DeleteOptions {
     pub(crate) resource_version: Option<String>,
 }
 
-/// What becomes of dependents.
+/// The treatment of dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
     Background,
@@ -63,7 +63,8 @@ pub(crate) enum Propagation {
 // === impl WriteOptions ===
 
 impl WriteOptions {
-    /// `kind` names the options in messages: `CreateOptions`. `is_apply` is `None` for all but patches.
+    /// Reads the options of a request. `kind` names the options in messages: `CreateOptions`.
+    /// `is_apply` is `None` for all verbs but patch.
     pub(crate) fn of(
         request: &Request,
         kind: &str,
@@ -125,7 +126,7 @@ impl ListOptions {
     }
 }
 
-/// What a list may say of its resource version.
+/// Validates the resource version options of a list.
 fn check_match(query: &Query, faults: &mut Vec<FieldError>) -> Option<Match> {
     let mut forbid = |field: &str, why: &str| faults.push(FieldError::forbidden(field, why));
     if query.get("sendInitialEvents").is_some() {
@@ -157,7 +158,7 @@ fn check_match(query: &Query, faults: &mut Vec<FieldError>) -> Option<Match> {
     }
 }
 
-/// What a watch may say of its resource version.
+/// Validates the resource version options of a watch.
 fn check_watch_match(query: &Query, faults: &mut Vec<FieldError>) -> Option<Match> {
     let field = "resourceVersionMatch";
     let mut forbid = |why: &str| faults.push(FieldError::forbidden(field, why));
@@ -184,7 +185,7 @@ fn check_watch_match(query: &Query, faults: &mut Vec<FieldError>) -> Option<Matc
 // === impl DeleteOptions ===
 
 impl DeleteOptions {
-    /// From the body, or from the query where there is no body.
+    /// Reads the options from the body, or from the query if there is no body.
     pub(crate) fn of(request: &Request) -> Result<Self, Failure> {
         check_timeout(&request.query)?;
         if request.body.is_empty() {
@@ -198,7 +199,7 @@ impl DeleteOptions {
         Self::from_value(&body)
     }
 
-    /// From an object `DeleteOptions`.
+    /// Reads the options from an object `DeleteOptions`.
     pub(crate) fn from_value(options: &Value) -> Result<Self, Failure> {
         if !options.is_object() {
             return Err(Failure::bad_request("the body is no DeleteOptions"));
@@ -274,7 +275,7 @@ fn refuse(kind: &str, faults: Vec<FieldError>) -> Result<(), Failure> {
     }
 }
 
-/// The parameter `timeout` must be a duration; it is not used.
+/// Validates the parameter `timeout`, a duration, which is not used.
 fn check_timeout(query: &Query) -> Result<(), Failure> {
     let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(()) };
     if text == "0" {

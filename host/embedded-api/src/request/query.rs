@@ -2,7 +2,7 @@
 
 use crate::Failure;
 
-/// Parameters in their order.
+/// The parameters, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Query {
     parameters: Vec<(String, String)>,
@@ -18,17 +18,17 @@ impl Query {
         Self { parameters: pairs.map(|(key, value)| (decode(key), decode(value))).collect() }
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
 
-    /// The first value of a parameter, empty if absent.
+    /// Returns the first value of a parameter, empty if absent.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.get(name).unwrap_or_default()
     }
 
-    /// All values of a parameter.
+    /// Returns all values of a parameter.
     pub(crate) fn all<'a, 'n>(
         &'a self,
         name: &'n str,
@@ -36,17 +36,18 @@ impl Query {
         self.parameters.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A parameter that is yes or no: absent is no, empty is yes, and so is everything but `false` and `0`.
+    /// Returns a boolean parameter: false if absent, `false` or `0`, true for all other values,
+    /// including the empty one.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.optional_flag(name).unwrap_or_default()
     }
 
-    /// The same, where absence means something else.
+    /// Returns a boolean parameter; `None` if absent.
     pub(crate) fn optional_flag(&self, name: &str) -> Option<bool> {
         self.get(name).map(|value| !(value.eq_ignore_ascii_case("false") || value == "0"))
     }
 
-    /// A parameter that is a whole number.
+    /// Returns an integer parameter.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, Failure> {
         let Some(text) = self.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
         let fault =
@@ -55,7 +56,7 @@ impl Query {
     }
 }
 
-/// Decodes `%20` and the like; what is no code stays, and what is no UTF-8 is replaced.
+/// Decodes percent-encoding; invalid codes stay, and invalid UTF-8 is replaced.
 pub(super) fn decode_percent(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
