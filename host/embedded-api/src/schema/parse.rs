@@ -1,4 +1,4 @@
-//! From `OpenAPI` schemas to types.
+//! Conversion of `OpenAPI` schemas to types.
 
 use std::sync::Arc;
 
@@ -10,29 +10,31 @@ const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const INT_OR_STRING: &str = "io.k8s.apimachinery.pkg.util.intstr.IntOrString";
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 
-/// Defaults of keys of list maps that only the newer `OpenAPI` document publishes: definition, field, default.
+/// The defaults of keys of list maps that only the newer `OpenAPI` document publishes: definition,
+/// field, default.
 const KEY_DEFAULTS: [(&str, &str, &str); 3] = [
     ("io.k8s.api.core.v1.ContainerPort", "protocol", "TCP"),
     ("io.k8s.api.core.v1.ServicePort", "protocol", "TCP"),
     ("io.k8s.api.core.v1.LocalObjectReference", "name", ""),
 ];
 
-/// What is handed down while walking into a schema.
+/// The context of a walk into a schema.
 #[derive(Debug, Clone, Copy)]
 struct Context {
-    /// Objects without `additionalProperties` take unknown fields.
+    /// True if objects without `additionalProperties` accept unknown fields.
     preserve_unknown: bool,
-    /// A built-in type: a required field without a default counts as its zero value.
+    /// True for a built-in type: a required field without a default counts as its zero value.
     built_in: bool,
 }
 
-/// The atom of a built-in definition.
+/// Returns the atom of a built-in definition.
 pub(super) fn definition(name: &str, source: &Value) -> Atom {
     match name {
         QUANTITY => Atom { scalar: Some(Scalar::Untyped), ..Atom::default() },
-        // The newer `OpenAPI` document, which Kubernetes reads, gives it no type: whether it is a number or a text is seen later.
+        // The newer `OpenAPI` document, which Kubernetes reads, has no type for it: the value
+        // decides between number and text.
         INT_OR_STRING => atom(&Value::Null, Context { preserve_unknown: false, built_in: true }),
-        // Decoded and encoded as it stands, whatever it is.
+        // The value is decoded and encoded unchanged.
         RAW_EXTENSION => UNTYPED.clone(),
         _ => {
             let mut atom = atom(source, Context { preserve_unknown: false, built_in: true });
@@ -51,7 +53,8 @@ fn add_key_defaults(definition: &str, atom: &mut Atom) {
     }
 }
 
-/// The root type of a custom resource: what the CRD says, with the fields that all objects have.
+/// Returns the root type of a custom resource: that of the CRD, with the fields that all objects
+/// have.
 pub(super) fn custom_root(source: &Value, preserve_unknown: bool) -> Type {
     let context = Context { preserve_unknown, built_in: false };
     let mut atom = atom(source, context);
@@ -60,7 +63,7 @@ pub(super) fn custom_root(source: &Value, preserve_unknown: bool) -> Type {
     Type::inline(Atom { map: Some(map), ..Atom::default() })
 }
 
-/// The apiVersions and kinds that a definition stands for.
+/// Returns the `apiVersion`s and kinds that a definition describes.
 pub(super) fn kinds_of(source: &Value) -> Vec<(String, String)> {
     let kinds = source.get("x-kubernetes-group-version-kind").and_then(Value::as_array);
     let of = |kind: &Value| {
@@ -181,7 +184,7 @@ fn field(parent: &Value, name: &str, source: &Value, context: Context) -> Field 
     }
 }
 
-/// What a required field of a built-in type holds when no one set it.
+/// Returns the value of an unset required field of a built-in type.
 fn zero_value(source: &Value) -> Option<Value> {
     match text(source, "type")? {
         "string" => Some(Value::from("")),
@@ -191,7 +194,7 @@ fn zero_value(source: &Value) -> Option<Value> {
     }
 }
 
-/// `apiVersion`, `kind` and `metadata`, whatever the schema says of them.
+/// Adds `apiVersion`, `kind` and `metadata`, replacing those of the schema.
 fn add_object_fields(map: &mut Map) {
     let text = || Type::inline(Atom { scalar: Some(Scalar::String), ..Atom::default() });
     let fields =
