@@ -1,9 +1,9 @@
-//! Ages as people read them: the two largest units that matter.
+//! Ages as people read them, in at most two units.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// How long ago a time was.
+/// Returns the age of a time.
 pub(super) fn since(time: &Value, now: Timestamp) -> Value {
     let Some(text) = time.as_str() else { return "<unknown>".into() };
     match text.parse::<Timestamp>() {
@@ -12,7 +12,7 @@ pub(super) fn since(time: &Value, now: Timestamp) -> Value {
     }
 }
 
-/// A duration in seconds.
+/// Returns the text of a duration in seconds.
 pub(super) fn duration(seconds: i64) -> String {
     let (minutes, hours) = (seconds / 60, seconds / 3600);
     let (days, years) = (hours / 24, hours / 24 / 365);
@@ -31,7 +31,7 @@ pub(super) fn duration(seconds: i64) -> String {
     }
 }
 
-/// The second part is left out when it is nothing.
+/// Returns the text of two units, without the second if it is zero.
 fn pair(large: i64, unit: &str, small: i64, small_unit: &str) -> String {
     if small == 0 { format!("{large}{unit}") } else { format!("{large}{unit}{small}{small_unit}") }
 }

@@ -1,16 +1,16 @@
-//! Cells of autoscalers.
+//! The cells of autoscalers.
 
 use serde_json::{Value, json};
 
 use super::cell::{NONE, UNSET, scalar};
 use crate::builtin::edit::{items, text};
 
-/// So many metrics are shown; of the others only how many they are.
+/// The number of metrics shown; further ones are only counted.
 const SHOWN: usize = 2;
 
 const UNKNOWN: &str = "<unknown>";
 
-/// The cells of an autoscaler, in either form.
+/// Returns the cells of an autoscaler, in either form.
 pub(super) fn cells(name: Value, spec: &Value, status: &Value, old: Value) -> Vec<Value> {
     let target = &spec["scaleTargetRef"];
     let reference = format!("{}/{}", text(target, "kind"), text(target, "name"));
@@ -29,7 +29,7 @@ pub(super) fn cells(name: Value, spec: &Value, status: &Value, old: Value) -> Ve
 
 fn metrics(spec: &Value, status: &Value) -> String {
     let (wanted, found);
-    // The older form knows nothing but the use of the processor.
+    // The older form has no metric but CPU utilization.
     let (wanted, found) = match &spec["targetCPUUtilizationPercentage"] {
         Value::Null => (items(&spec["metrics"]), items(&status["currentMetrics"])),
         percent => {
@@ -57,7 +57,7 @@ fn cpu(part: &str, percent: &Value) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", part: {"averageUtilization": percent}}})
 }
 
-/// What is there and what is wanted of one metric.
+/// Returns the current and the target value of a metric.
 fn metric(spec: &Value, status: &Value) -> String {
     let source = match text(spec, "type") {
         "Resource" => "resource",

@@ -9,7 +9,7 @@ use crate::builtin::edit::{at, items, members, text};
 pub(super) const NONE: &str = "<none>";
 pub(super) const UNSET: &str = "<unset>";
 
-/// The cells of an object.
+/// Returns the cells of an object.
 pub(super) fn of(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let name = Value::from(text(&object["metadata"], "name"));
@@ -80,7 +80,7 @@ pub(super) fn of(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     }
 }
 
-/// `deployment.apps` of a kind and its API version.
+/// Returns the qualified name of a kind and its API version: `deployment.apps`.
 fn qualified(api_version: &str, kind: &str) -> String {
     match api_version.split_once('/') {
         Some((group, _)) => format!("{}.{group}", kind.to_lowercase()),
@@ -92,7 +92,7 @@ fn count(map: &Value) -> usize {
     map.as_object().map_or(0, serde_json::Map::len)
 }
 
-/// A text or number as a text.
+/// Returns a text or number as a text.
 pub(super) fn scalar(value: &Value, absent: &str) -> Value {
     match value {
         Value::Null => absent.into(),
@@ -105,13 +105,13 @@ pub(super) fn or_none(text: &str) -> Value {
     if text.is_empty() { NONE } else { text }.into()
 }
 
-/// Joined by commas.
+/// Joins texts by commas.
 pub(super) fn join<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String {
     let texts: Vec<_> = texts.into_iter().map(|text| text.as_ref().to_owned()).collect();
     texts.join(",")
 }
 
-/// A map of labels as a selector.
+/// Returns a map of labels as the text of a selector.
 pub(super) fn map(labels: &Value) -> String {
     let pairs =
         members(labels).map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or("")));
@@ -119,7 +119,7 @@ pub(super) fn map(labels: &Value) -> String {
     if text.is_empty() { NONE.to_owned() } else { text }
 }
 
-/// A label selector as a text.
+/// Returns a label selector as a text.
 fn labels(selector: &Value) -> String {
     let expressions = items(&selector["matchExpressions"]);
     let pairs = members(&selector["matchLabels"])
@@ -138,7 +138,7 @@ fn labels(selector: &Value) -> String {
     if text.is_empty() { NONE.to_owned() } else { text }
 }
 
-/// The names and images of the containers of a template.
+/// Returns the names and the images of the containers of a template.
 fn containers(template: &Value) -> [Value; 2] {
     let containers = items(at(template, &["spec", "containers"]));
     ["name", "image"]
@@ -266,7 +266,7 @@ fn binding(name: Value, object: &Value, old: Value) -> Vec<Value> {
     vec![name, role.into(), old, subjects("User"), subjects("Group"), subjects("ServiceAccount")]
 }
 
-/// An event in either form.
+/// Returns the cells of an event, in either form.
 fn event(object: &Value, now: Timestamp) -> Vec<Value> {
     let first = |keys: &[&str]| {
         let values = keys.iter().map(|key| &object[key]);

@@ -1,6 +1,6 @@
 //! The columns of built-in kinds: name, type, priority.
 
-/// One column; those of a priority above zero are shown only in wide output.
+/// A column: name, type, priority. Columns of a priority above zero are shown in wide output only.
 pub(super) type Definition = (&'static str, &'static str, i64);
 
 const NAME: Definition = ("Name", "string", 0);
@@ -9,10 +9,10 @@ const CONTAINERS: Definition = ("Containers", "string", 1);
 const IMAGES: Definition = ("Images", "string", 1);
 const SELECTOR: Definition = ("Selector", "string", 1);
 
-/// What is shown of a kind that has no columns of its own.
+/// The columns of a kind without columns of its own.
 const PLAIN: &[Definition] = &[NAME, ("Created At", "date", 0)];
 
-/// The columns of a kind.
+/// Returns the columns of a kind.
 pub(super) fn of(kind: &str) -> &'static [Definition] {
     COLUMNS.iter().find(|(known, _)| *known == kind).map_or(PLAIN, |(_, columns)| columns)
 }

@@ -1,4 +1,4 @@
-//! The cells of Services and what belongs to them.
+//! The cells of Services, endpoints and ingresses.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ pub(super) fn ingress(name: Value, spec: &Value, status: &Value, old: Value) -> 
     vec![name, class, hosts.into(), join(addresses).into(), ports.into(), old]
 }
 
-/// The first three of some texts, and how many more there are.
+/// Returns the first three of some texts, and the number of further ones.
 fn few(all: &[String]) -> String {
     match all.get(3..) {
         None | Some([]) if all.is_empty() => NONE.to_owned(),

@@ -1,17 +1,18 @@
-//! The JSON paths of printer columns: fields, items, `[*]`, and filters of the form `[?(@.type=="Ready")]`.
+//! The JSON paths of printer columns: fields, items, `[*]`, and filters of the form
+//! `[?(@.type=="Ready")]`.
 
 use serde_json::Value;
 
-/// One step of a path.
+/// A step of a path.
 #[derive(Debug, PartialEq)]
 enum Step {
     Field(String),
-    /// From the end if negative.
+    /// The item at an index, from the end if negative.
     Item(i64),
-    /// Items from one to before another.
+    /// The items from one index to before another.
     Range(Option<i64>, Option<i64>),
     All,
-    /// Items whose value at the fields equals the text, or does not.
+    /// The items whose value at the fields equals the wanted one, or does not.
     Filter {
         fields: Vec<String>,
         equal: bool,
@@ -19,7 +20,7 @@ enum Step {
     },
 }
 
-/// The first value that a path leads to; none if there is none, or the path is not understood.
+/// Returns the first value at a path; `None` if there is none, or the path is not supported.
 pub(super) fn first<'a>(path: &str, value: &'a Value) -> Option<&'a Value> {
     let steps = parse(path)?;
     walk(&steps, value)
@@ -94,7 +95,7 @@ fn parse(path: &str) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// A field up to the next dot or bracket; a backslash keeps a dot in the name.
+/// Reads a field up to the next dot or bracket; a backslash keeps a dot in the name.
 fn field(text: &str) -> (Step, &str) {
     let mut name = String::new();
     let mut letters = text.char_indices();
@@ -108,7 +109,7 @@ fn field(text: &str) -> (Step, &str) {
     (Step::Field(name), "")
 }
 
-/// What is between brackets; `text` begins after the first.
+/// Reads the step between brackets; `text` begins after the first bracket.
 fn bracket(text: &str) -> Option<(Step, &str)> {
     if let Some(filter) = text.strip_prefix("?(") {
         let (inside, rest) = filter.split_once(")]")?;

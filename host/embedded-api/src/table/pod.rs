@@ -1,4 +1,5 @@
-//! The cells of a pod: how many containers are ready, what holds it up, and how often containers were restarted.
+//! The cells of a pod: the number of ready containers, its status or the reason for which it does
+//! not run, and the number of restarts.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -6,7 +7,7 @@ use serde_json::Value;
 use super::age;
 use crate::builtin::edit::{at, items, text};
 
-/// How the containers stand.
+/// The counts of a pod's containers.
 #[derive(Default)]
 struct Counted {
     ready: usize,
@@ -16,7 +17,7 @@ struct Counted {
 
 pub(super) fn cells(object: &Value, old: Value, now: Timestamp) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
-    // Containers that run beside the others though they are started before them.
+    // Sidecars are started before the other containers and run beside them.
     let sidecars: Vec<&str> = items(&spec["initContainers"])
         .iter()
         .filter(|container| container["restartPolicy"] == "Always")
@@ -82,7 +83,8 @@ impl Counted {
     }
 }
 
-/// What an init container that is not done says. Counts all of them, and those that run beside the others apart.
+/// Returns the status of the first init container that is not done. Counts all init containers, and
+/// the sidecars separately.
 fn initializing(
     spec: &Value,
     status: &Value,
@@ -123,7 +125,7 @@ fn holds(status: &Value, condition: &str) -> bool {
     items(&status["conditions"]).iter().any(is_it)
 }
 
-/// What the containers say, if they say more than what is known already.
+/// Returns the status of the containers, if it is more specific than the known one.
 fn running(status: &Value, counted: &mut Counted, known: Option<String>) -> String {
     let mut reason = known.unwrap_or_else(|| match text(status, "reason") {
         "" => text(status, "phase").to_owned(),
@@ -156,7 +158,7 @@ fn running(status: &Value, counted: &mut Counted, known: Option<String>) -> Stri
     reason
 }
 
-/// How a container ended.
+/// Returns how a container ended.
 fn exit(terminated: &Value) -> String {
     match (text(terminated, "reason"), terminated["signal"].as_i64().unwrap_or(0)) {
         ("", 0) => format!("ExitCode:{}", terminated["exitCode"].as_i64().unwrap_or(0)),

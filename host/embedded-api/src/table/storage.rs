@@ -1,11 +1,11 @@
-//! Cells of volumes, of claims for them, and of classes.
+//! The cells of volumes, of volume claims, and of classes.
 
 use serde_json::Value;
 
 use super::cell::{NONE, UNSET, join, scalar};
 use crate::builtin::edit::{at, items, text};
 
-/// The letters of an access mode.
+/// Returns the abbreviation of an access mode.
 fn short(mode: &str) -> &'static str {
     match mode {
         "ReadWriteOnce" => "RWO",
@@ -19,13 +19,14 @@ fn modes(modes: &Value) -> String {
     join(items(modes).iter().filter_map(Value::as_str).map(short))
 }
 
-/// The phase, or that the object is being deleted.
+/// Returns the phase, or `Terminating` if the object is being deleted.
 fn phase(object: &Value) -> &str {
     let is_deleting = !at(object, &["metadata", "deletionTimestamp"]).is_null();
     if is_deleting { "Terminating" } else { text(&object["status"], "phase") }
 }
 
-/// The class of a volume or claim: the annotation that there was before the field comes first.
+/// Returns the class of a volume or claim: the annotation that is older than the field has
+/// precedence.
 fn class(object: &Value) -> &str {
     let annotations = at(object, &["metadata", "annotations"]);
     match text(annotations, "volume.beta.kubernetes.io/storage-class") {
