@@ -1,4 +1,4 @@
-//! One step of a path.
+//! The elements of paths.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde_json::{Number, Value};
 use super::Key;
 use crate::field_error::go_quote;
 
-/// One step of a path.
+/// An element of a path.
 #[derive(Debug, Clone)]
 pub(crate) enum Element {
     /// A field of an object or a key of a map (`f:`).
@@ -25,18 +25,18 @@ pub(crate) enum Element {
 // === impl Element ===
 
 impl Element {
-    /// A field by its name.
+    /// Returns the element of a field.
     pub(crate) fn field(name: &str) -> Self {
         Self::Field(Arc::from(name))
     }
 
-    /// A list item by its keys.
+    /// Returns the element of a list item, by its keys.
     pub(crate) fn key(mut keys: Vec<(String, Value)>) -> Self {
         keys.sort_by(|(a, _), (b, _)| a.cmp(b));
         Self::Key(Arc::new(keys))
     }
 
-    /// The item of a set.
+    /// Returns the element of an item of a set.
     pub(crate) fn value(value: Value) -> Self {
         Self::Value(Arc::new(value))
     }
@@ -92,7 +92,7 @@ impl fmt::Display for Element {
     }
 }
 
-/// A value inside of a path.
+/// Displays a value inside of a path.
 struct Text<'a>(&'a Value);
 
 impl fmt::Display for Text<'_> {
@@ -119,7 +119,7 @@ fn compare_keys(a: &[(String, Value)], b: &[(String, Value)]) -> Ordering {
     first.unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
-/// Whether two values are the same; `1` and `1.0` are.
+/// Returns whether two values are equal; `1` and `1.0` are.
 pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || compare_numbers(a, b).is_eq(),
@@ -133,7 +133,7 @@ pub(crate) fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// An order of all values: numbers, texts, truth values, lists, maps, null.
+/// Compares two values in an order of all values: numbers, texts, booleans, lists, maps, null.
 pub(crate) fn compare_values(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => compare_numbers(a, b),

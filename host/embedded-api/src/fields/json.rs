@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 use super::{Element, Node, Set};
 
-/// A `FieldsV1` that no one can read.
+/// The error of a `FieldsV1` that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidFields {
-    /// Each level is an object.
+    /// A level is no object.
     #[error("a set of fields is an object")]
     NotAnObject,
 
-    /// Keys have a letter, a colon and a value of the kind that the letter says.
+    /// A key is not a letter, a colon and a value of the kind that the letter requires.
     #[error("`{0}` names no field, key, value or index")]
     Element(String),
 }
@@ -30,7 +30,7 @@ pub(super) fn read(fields: &Value) -> Result<Set, InvalidFields> {
     Ok(Set::from_nodes(nodes))
 }
 
-/// `None` for letters of a later Kubernetes, which are to be ignored.
+/// Parses an element; `None` for letters of a later Kubernetes, which are ignored.
 fn read_element(key: &str) -> Result<Option<Element>, InvalidFields> {
     let invalid = || InvalidFields::Element(key.to_owned());
     let (letter, rest) = key.split_once(':').ok_or_else(invalid)?;
