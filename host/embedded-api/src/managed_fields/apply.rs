@@ -13,15 +13,16 @@ use crate::fields::Set;
 use crate::schema::Type;
 use crate::typed::{self, with_named_fields};
 
-/// Owns what is there before anyone applied.
+/// The manager that owns the fields of an object before the first apply.
 pub(crate) const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// What is to be stored in place of `live` (`None`: it is to be created) when `applied` is applied.
+/// Returns the object to store in place of `live` (`None`: the object is created) when `applied` is
+/// applied.
 ///
-/// Neither defaulted nor validated: what the applied fields hold may be wrong still.
+/// The result is neither defaulted nor validated: values of applied fields may still be invalid.
 ///
 /// # Errors
-/// [`ApplyError::Conflicts`] unless `force`; see there for the others.
+/// Fails with [`ApplyError::Conflicts`] unless `force`; see [`ApplyError`] for the other errors.
 pub(crate) fn apply(
     live: Option<&Value>,
     applied: &Value,
@@ -45,7 +46,7 @@ pub(crate) fn apply(
     Ok(object)
 }
 
-/// What is created when there is nothing to apply to.
+/// Returns the object to create if there is none to apply to.
 fn create(applied: &Value, scope: &Scope<'_>) -> Value {
     let mut entries = Entries::default();
     let set = applied_set(applied, scope).difference(untracked());
@@ -55,12 +56,12 @@ fn create(applied: &Value, scope: &Scope<'_>) -> Value {
     object
 }
 
-/// What the applier owns by applying this.
+/// Returns the fields that the applier owns by applying `applied`.
 fn applied_set(applied: &Value, scope: &Scope<'_>) -> Set {
     typed::fields(applied, scope.target.schema.root()).recursive_difference(scope.ignored())
 }
 
-/// Whether it is an object of the kind.
+/// Fails if the object is not of the kind and version of the request.
 fn check_type(applied: &Value, scope: &Scope<'_>) -> Result<(), ApplyError> {
     let text = |key| applied.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -71,7 +72,7 @@ fn check_type(applied: &Value, scope: &Scope<'_>) -> Result<(), ApplyError> {
     Ok(())
 }
 
-/// Whether the object may be applied at all.
+/// Fails if the object may not be applied at all.
 fn check(applied: &Value, scope: &Scope<'_>) -> Result<(), ApplyError> {
     if managed_fields(applied).is_some_and(|sent| !sent.is_null()) {
         return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
@@ -84,13 +85,13 @@ fn check(applied: &Value, scope: &Scope<'_>) -> Result<(), ApplyError> {
     })
 }
 
-/// `group/version, Kind=Kind`.
+/// Returns the text `group/version, Kind=Kind`.
 fn kind_text(api_version: &str, kind: &str) -> String {
     let separator = if api_version.contains('/') { "" } else { "/" };
     format!("{separator}{api_version}, Kind={kind}")
 }
 
-/// `namespace/name; group/version, Kind=Kind`.
+/// Returns the text `namespace/name; group/version, Kind=Kind`.
 pub(crate) fn object_text(object: &Value) -> String {
     let text =
         |value: &Value, key| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -100,7 +101,7 @@ pub(crate) fn object_text(object: &Value) -> String {
     format!("{namespace}/{name}; {kind}")
 }
 
-/// One apply to one object.
+/// An apply to one object.
 struct Application<'a> {
     scope: Scope<'a>,
     live: &'a Value,
@@ -108,7 +109,7 @@ struct Application<'a> {
 }
 
 impl Application<'_> {
-    /// Conflicts about fields in `forgiven` are none.
+    /// Returns the object to store. Conflicts about fields in `forgiven` are ignored.
     fn run(&self, force: bool, forgiven: Option<&Set>) -> Result<Value, ApplyError> {
         let mut entries = self.managers()?;
         let mut merged = self.merged(&mut entries);
@@ -142,7 +143,7 @@ impl Application<'_> {
         entry.is(Operation::Apply, self.scope.writer)
     }
 
-    /// The managers as the applier finds them.
+    /// Returns the managers before the apply.
     fn managers(&self) -> Result<Entries, ApplyError> {
         let mut entries = Entries::read(managed_fields(self.live))?;
         if entries.is_empty() {
@@ -168,7 +169,7 @@ impl Application<'_> {
         Ok(entries)
     }
 
-    /// What the object becomes; the applier's entry becomes what it applies now.
+    /// Returns the merged object; the applier's entry is set to the fields that it applies now.
     fn merged(&self, entries: &mut Entries) -> Value {
         let bare = without_managed_fields(self.live);
         let merged = typed::merge(bare, self.applied, self.type_()).unwrap_or(Value::Null);
@@ -181,7 +182,8 @@ impl Application<'_> {
             None => merged,
         };
         if same_but_tracking(self.live, &merged) {
-            // Who changes nothing keeps the time of its last change, if there was one.
+            // An apply that changes nothing keeps the time of the applier's last change, if there
+            // was one.
             for entry in entries.iter_mut().filter(|entry| self.is_mine(entry)) {
                 entry.time = last.as_ref().and_then(|last| last.time.clone());
             }
@@ -189,7 +191,8 @@ impl Application<'_> {
         merged
     }
 
-    /// `merged` without what the applier applied last time and not now, and no one else owns.
+    /// Returns `merged` without the fields that the applier applied last time but not now and that
+    /// no other manager owns.
     fn prune(&self, merged: Value, last: &Entry, entries: &Entries) -> Value {
         let Some(schema) = self.scope.schema(&last.api_version) else { return merged };
         let type_ = schema.root();
@@ -213,7 +216,7 @@ fn named_fields(value: &Value, type_: &Type) -> Set {
     with_named_fields(&typed::fields(value, type_), type_)
 }
 
-/// The versions of the managers, each once, `first` before the others.
+/// Returns the versions of the managers, each once, `first` before the others.
 fn versions_from<'a>(first: &'a str, entries: &'a Entries) -> Vec<&'a str> {
     let mut versions: Vec<&str> = entries.iter().map(|entry| entry.api_version.as_str()).collect();
     versions.sort_unstable();

@@ -1,4 +1,4 @@
-//! Why an apply was refused.
+//! The errors of applies, with the conflicts between managers.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use super::entries::{Entry, InvalidEntries, Operation};
 use crate::fields::{Set, path_text};
 use crate::status::{Cause, Failure};
 
-/// Why an apply was refused.
+/// The error of a refused apply.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApplyError {
-    /// The request itself is wrong: 400.
+    /// The request itself is invalid: 400.
     #[error("{0}")]
     BadRequest(String),
 
-    /// What is applied is no object of this kind: 500, as Kubernetes answers it.
+    /// The applied object does not fit its kind: 500, as in Kubernetes.
     #[error("{0}")]
     Typed(String),
 
@@ -28,12 +28,12 @@ pub(crate) enum ApplyError {
     Conflicts(Vec<Conflict>),
 }
 
-/// A field of another manager.
+/// A field that another manager owns with another value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Conflict {
-    /// Sorts managers as Kubernetes does.
+    /// The key by which Kubernetes sorts managers.
     order: String,
-    /// `"name" using v1`, and so on.
+    /// The text of the manager, such as `"name" using v1`.
     manager: String,
     path: String,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Conflict {
 // === impl Conflict ===
 
 impl Conflict {
-    /// The conflicts with one manager.
+    /// Returns the conflicts with one manager.
     pub(super) fn all<'a>(entry: &'a Entry, set: &Set) -> impl Iterator<Item = Self> + use<'a> {
         let manager = manager_text(entry);
         let order = identifier(entry);
@@ -71,7 +71,8 @@ impl From<ApplyError> for Failure {
     }
 }
 
-/// What Kubernetes sorts managers by: a manager as JSON, without its fields and its time, and an applier without its version.
+/// Returns the key by which Kubernetes sorts managers: a manager as JSON, without its fields and
+/// its time, and an applier without its version.
 fn identifier(entry: &Entry) -> String {
     let (operation, version) = match entry.operation {
         Operation::Apply => ("Apply", ""),

@@ -5,53 +5,53 @@ use serde_json::{Map, Value};
 use super::Writer;
 use crate::fields::{InvalidFields, Set};
 
-/// How many managers of updates an object has at most; older ones become one.
+/// The most managers of updates that an object has; older ones are merged into one.
 const MAX_UPDATE_MANAGERS: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
-/// What a manager did.
+/// The operation of a manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Operation {
     Apply,
     Update,
 }
 
-/// What one manager owns.
+/// The fields of one manager.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) operation: Operation,
     pub(super) manager: String,
     pub(super) api_version: String,
     pub(super) subresource: String,
-    /// When it last changed something; not known of who applied what was there already.
+    /// The time of the last change; `None` for an applier that changed nothing.
     pub(super) time: Option<String>,
     pub(super) set: Set,
 }
 
-/// All managers of an object.
+/// The managers of an object.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entries(Vec<Entry>);
 
-/// Why entries cannot be read.
+/// The error of entries that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidEntries {
-    /// Not a list of objects.
+    /// The value is no list of objects.
     #[error("managedFields is a list of objects")]
     Shape,
 
-    /// Neither an apply nor an update.
+    /// The operation is neither an apply nor an update.
     #[error("operation must be `Apply` or `Update`")]
     Operation,
 
-    /// Fields are those of a version.
+    /// The version of the fields is missing.
     #[error("apiVersion must not be empty")]
     ApiVersion,
 
-    /// Another form of fields.
+    /// The fields are not `FieldsV1`.
     #[error("fieldsType of managedFields entry {0} is not `FieldsV1`")]
     FieldsType(usize),
 
-    /// The fields themselves.
+    /// The fields themselves cannot be parsed.
     #[error("error decoding the fields of managedFields entry {0}")]
     Fields(usize, #[source] InvalidFields),
 }
@@ -59,7 +59,7 @@ pub(crate) enum InvalidEntries {
 // === impl Entry ===
 
 impl Entry {
-    /// Whether it is that of this manager: an applier is the same in each version.
+    /// Returns whether the entry is that of this manager: an applier is the same in each version.
     pub(super) fn is(&self, operation: Operation, writer: &Writer<'_>) -> bool {
         self.operation == operation
             && self.manager == writer.manager
@@ -117,7 +117,7 @@ impl Entry {
 // === impl Entries ===
 
 impl Entries {
-    /// Reads `metadata.managedFields`; absent is empty.
+    /// Reads `metadata.managedFields`; an absent value is empty.
     pub(super) fn read(managed_fields: Option<&Value>) -> Result<Self, InvalidEntries> {
         let list = match managed_fields {
             None | Some(Value::Null) => return Ok(Self::default()),
@@ -126,14 +126,14 @@ impl Entries {
         let mut entries = Self(Vec::with_capacity(list.len() + 1));
         for (index, entry) in list.iter().enumerate() {
             let entry = Entry::read(index, entry)?;
-            // The last of two entries of one manager counts.
+            // If a manager has two entries, the last one counts.
             entries.0.retain(|other| !other.is(entry.operation, &entry.as_writer()));
             entries.0.push(entry);
         }
         Ok(entries)
     }
 
-    /// As `metadata.managedFields`, in the order of Kubernetes.
+    /// Returns the entries as `metadata.managedFields`, in the order of Kubernetes.
     pub(super) fn write(mut self) -> Value {
         self.0.sort_by(|a, b| a.order().cmp(&b.order()));
         Value::Array(self.0.into_iter().map(Entry::write).collect())
@@ -151,18 +151,18 @@ impl Entries {
         self.0.iter_mut()
     }
 
-    /// Keeps the entries for which `which` holds.
+    /// Keeps the entries for which `which` returns true.
     pub(super) fn retain(&mut self, which: impl FnMut(&Entry) -> bool) {
         self.0.retain(which);
     }
 
-    /// Takes the entry of this manager out.
+    /// Removes and returns the entry of this manager.
     pub(super) fn take(&mut self, operation: Operation, writer: &Writer<'_>) -> Option<Entry> {
         let at = self.0.iter().position(|entry| entry.is(operation, writer))?;
         Some(self.0.swap_remove(at))
     }
 
-    /// The writer owns `set` besides what it has, as of now.
+    /// Adds `set` to the fields of the writer, with its time.
     pub(super) fn add(&mut self, operation: Operation, writer: &Writer<'_>, set: Set) {
         let before = self.take(operation, writer).map(|entry| entry.set).unwrap_or_default();
         self.0.push(Entry {
@@ -170,13 +170,13 @@ impl Entries {
             manager: if writer.manager.is_empty() { "unknown" } else { writer.manager }.to_owned(),
             api_version: writer.api_version.to_owned(),
             subresource: writer.subresource.to_owned(),
-            // kube-apiserver forgets the time where a scale is written.
+            // kube-apiserver drops the time when a scale is written.
             time: (writer.subresource != "scale").then(|| writer.now.to_owned()),
             set: before.union(set),
         });
     }
 
-    /// Makes one entry per version of the oldest updates while there are too many.
+    /// Merges the oldest updates of each version into one entry, while there are too many.
     pub(super) fn merge_ancient(&mut self) {
         self.0.retain(|entry| !entry.set.is_empty());
         let is_update = |entry: &&Entry| entry.operation == Operation::Update;
@@ -187,7 +187,7 @@ impl Entries {
         }
         self.0.sort_by(|a, b| a.order().cmp(&b.order()));
         let mut left: Vec<Entry> = Vec::with_capacity(self.0.len());
-        // Where the first entry of each version is in `left`.
+        // The positions of the first entry of each version in `left`.
         let mut firsts: Vec<usize> = Vec::new();
         for entry in std::mem::take(&mut self.0) {
             let is_update = entry.operation == Operation::Update;
@@ -231,7 +231,8 @@ impl Entry {
     }
 }
 
-/// Whether two lists of managedFields have the same entries, in whatever order, their times apart.
+/// Returns whether two lists of `managedFields` have the same entries, in any order and apart from
+/// their times.
 pub(super) fn same_but_times(a: &Value, b: &Value) -> bool {
     let timeless = |list: &Value| {
         let entries = list.as_array().into_iter().flatten().filter_map(Value::as_object);

@@ -1,6 +1,7 @@
 //! The annotation of `kubectl apply` without server-side apply.
 //!
-//! An apply by `kubectl` takes over what the annotation says it applied before, and keeps the annotation up to date.
+//! An apply by `kubectl` takes over the fields in the annotation, which it applied before, and
+//! updates the annotation.
 
 use serde_json::{Map, Value};
 
@@ -11,12 +12,12 @@ use crate::typed;
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Whether the writer is kubectl, for which alone the annotation counts.
+/// Returns whether the writer is kubectl, the only one for which the annotation counts.
 pub(super) fn is_kubectl(writer: &Writer<'_>) -> bool {
     writer.manager == "kubectl"
 }
 
-/// What was applied before server-side apply and is still as it was then.
+/// Returns the fields that were applied before server-side apply and are unchanged since then.
 pub(super) fn owned(live: &Value, scope: &Scope<'_>) -> Option<Set> {
     let text = annotations(live)?.get(ANNOTATION)?.as_str().filter(|text| !text.is_empty())?;
     let applied: Value = serde_json::from_str(text).ok()?;
@@ -30,7 +31,7 @@ pub(super) fn owned(live: &Value, scope: &Scope<'_>) -> Option<Set> {
     Some(set.difference(&differs.added).difference(&differs.removed))
 }
 
-/// Writes what was applied into the annotation, if the object has one.
+/// Writes the applied object to the annotation, if the object has one.
 pub(super) fn renew(object: &mut Value, applied: &Value) {
     if !annotations(object).is_some_and(|annotations| annotations.contains_key(ANNOTATION)) {
         return;

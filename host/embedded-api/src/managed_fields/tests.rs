@@ -62,7 +62,7 @@ fn update_as(manager: &str, live: Option<&Value>, new: Value) -> Value {
     with_target(&schema(), |target| update(live, new, target, &writer(manager)))
 }
 
-/// `manager operation` with its fields, for each entry.
+/// Returns the fields of each entry, by `manager operation`.
 fn owners(object: &Value) -> Value {
     let entries = managed_fields(object).and_then(Value::as_array).cloned().unwrap_or_default();
     let each = entries.iter().map(|entry| {
@@ -238,7 +238,7 @@ fn who_applies_what_is_there_has_no_time_but_that_of_its_last_change() {
     };
     assert_eq!(again(&live, "a"), live);
     let shared = again(&live, "b");
-    // Without a time, it comes first.
+    // An entry without a time comes first.
     assert_eq!((time(&shared, 0), time(&shared, 1)), (None, Some(json!(NOW))));
     assert_eq!(again(&shared, "b"), shared);
 }
@@ -259,7 +259,8 @@ fn an_update_that_changes_times_only_is_none() {
     assert_eq!(changed["metadata"]["managedFields"][0]["time"], LATER);
 }
 
-/// Specs without empty lists and maps, which no one owns or which are a case of their own (see above).
+/// Generates specs without empty lists and maps, which no one owns or which are a case of their own
+/// (see above).
 fn specs() -> impl Strategy<Value = Value> {
     let text = || prop_oneof![Just("1"), Just("2")];
     let item = ("[a-c]", prop::option::of(text()));
@@ -280,7 +281,7 @@ fn specs() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Like decoding: a part that was left with nothing is as good as absent.
+/// Removes empty parts, as decoding does: they count as absent.
 fn tidy(mut object: Value) -> Value {
     fn drop_nulls(value: &mut Value) {
         match value {

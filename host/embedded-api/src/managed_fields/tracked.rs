@@ -1,4 +1,4 @@
-//! What is tracked of an object, and by which schemas.
+//! The tracked fields of an object, and the schemas by which they are tracked.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::fields::Set;
 use crate::schema::Schema;
 use crate::typed::{self, Comparison};
 
-/// Fields that are nobody's: the object's identity and what the server gives it.
+/// The fields that no manager owns: the object's identity, and fields that the server sets.
 static UNTRACKED: LazyLock<Set> = LazyLock::new(|| {
     Set::of_names(&[
         &["apiVersion"],
@@ -42,12 +42,12 @@ static POD: LazyLock<Set> = LazyLock::new(|| {
 });
 static DEFINITION: LazyLock<Set> = LazyLock::new(|| Set::of_names(&[&["spec"], &["metadata"]]));
 
-/// Fields that no manager owns.
+/// Returns the fields that no manager owns.
 pub(super) fn untracked() -> &'static Set {
     &UNTRACKED
 }
 
-/// One write: of what and by whom.
+/// A write: its target and its writer.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) target: &'a Target<'a>,
@@ -55,7 +55,8 @@ pub(super) struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Fields which a write of this kind cannot change: the status by the object itself, all else by the status.
+    /// Returns the fields that a write of this kind cannot change: the status in a write of the
+    /// object itself, everything else in a write of the status.
     pub(super) fn ignored(&self) -> &'static Set {
         match (self.writer.subresource, self.target.kind) {
             ("", _) if self.target.has_status => &STATUS,
@@ -67,7 +68,8 @@ impl Scope<'_> {
         }
     }
 
-    /// An object of this kind before anything is in it. Parts of built-in kinds that are never absent are there already.
+    /// Returns an object of this kind with no field set. Parts of built-in kinds that are never
+    /// absent are present.
     pub(super) fn empty_object(&self) -> Value {
         let mut object = empty_parts(self.target.kind, self.writer.api_version);
         if let Some(object) = object.as_object_mut() {
@@ -77,7 +79,7 @@ impl Scope<'_> {
         object
     }
 
-    /// The schema of a version; `None` if the kind has no such version.
+    /// Returns the schema of a version; `None` if the kind has no such version.
     pub(super) fn schema(&self, api_version: &str) -> Option<Schema> {
         if api_version == self.writer.api_version {
             Some(self.target.schema.clone())
@@ -86,7 +88,8 @@ impl Scope<'_> {
         }
     }
 
-    /// Drops managers of versions that are no more and brings the others to their schemas.
+    /// Drops managers of versions that do not exist any more, and adapts the others to their
+    /// schemas.
     pub(super) fn reconcile(&self, entries: &mut Entries) {
         entries.retain(|entry| self.schema(&entry.api_version).is_some());
         for entry in entries.iter_mut() {
@@ -97,7 +100,8 @@ impl Scope<'_> {
         }
     }
 
-    /// How `old` and `new` differ in the version of each manager, without what this write cannot change.
+    /// Returns how `old` and `new` differ in the version of each manager, without the fields that
+    /// this write cannot change.
     pub(super) fn differences(
         &self,
         entries: &Entries,
@@ -113,7 +117,8 @@ impl Scope<'_> {
             }
             let Some(schema) = self.schema(&entry.api_version) else { continue };
             let comparison = typed::compare(old, new, schema.root());
-            // A quirk of Kubernetes: of a custom resource, only the version of the request knows what is ignored.
+            // A quirk of Kubernetes: for a custom resource, fields are ignored only in the version
+            // of the request.
             let ignored = if self.target.is_custom { &NONE } else { self.ignored() };
             differences.push(Difference::new(&entry.api_version, &comparison, ignored));
         }
@@ -121,13 +126,13 @@ impl Scope<'_> {
     }
 }
 
-/// How two objects differ, by version.
+/// The differences between two objects, by version.
 pub(super) struct Differences(Vec<Difference>);
 
-/// How two objects differ in one version.
+/// The differences between two objects in one version.
 struct Difference {
     version: String,
-    /// What is new or has another value.
+    /// The fields that are new or have another value.
     written: Set,
     removed: Set,
 }
@@ -148,13 +153,13 @@ impl Differences {
         self.0.iter().find(|difference| difference.version == entry.api_version)
     }
 
-    /// The fields of a manager that hold another value now.
+    /// Returns the fields of a manager that have another value now.
     pub(super) fn disputed(&self, entry: &Entry) -> Set {
         let difference = self.of(entry);
         difference.map(|difference| entry.set.intersection(&difference.written)).unwrap_or_default()
     }
 
-    /// Takes from the managers for which `whose` holds what changed or went.
+    /// Removes changed and removed fields from the managers for which `whose` returns true.
     pub(super) fn disown(&self, entries: &mut Entries, whose: impl Fn(&Entry) -> bool) {
         for entry in entries.iter_mut().filter(|entry| whose(entry)) {
             let Some(Difference { written, removed, .. }) = self.of(entry) else { continue };
@@ -168,7 +173,8 @@ impl Differences {
     }
 }
 
-/// The parts of built-in kinds that Kubernetes never leaves out, as they are in an object of which nothing was set.
+/// Returns the parts of built-in kinds that Kubernetes never omits, as in an object with no field
+/// set.
 fn empty_parts(kind: &str, api_version: &str) -> Value {
     match (api_version, kind) {
         ("apps/v1" | "batch/v1", _) | ("v1", "ReplicationController") => empty_workload(kind),
@@ -225,7 +231,7 @@ fn empty_parts(kind: &str, api_version: &str) -> Value {
     }
 }
 
-/// The same for the kinds that make pods.
+/// Returns these parts for workloads.
 fn empty_workload(kind: &str) -> Value {
     let pod_template = || json!({"metadata": {}, "spec": {"containers": null}});
     match kind {

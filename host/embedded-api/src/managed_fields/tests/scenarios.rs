@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::*;
 use crate::patch;
 
-/// The scenarios of which everything but defaults and preconditions is decided here.
+/// The scenarios that field management decides, apart from defaults and preconditions.
 const SCENARIOS: [&str; 21] = [
     "apply-atomic",
     "apply-conflict",
@@ -32,14 +32,14 @@ const SCENARIOS: [&str; 21] = [
 ];
 
 struct World {
-    /// By apiVersion and kind: the schema, and whether status is a subresource.
+    /// The schema, and whether status is a subresource, by `apiVersion` and kind.
     custom: HashMap<(String, String), (Schema, bool)>,
     objects: BTreeMap<String, Value>,
 }
 
-/// A request as it matters here.
+/// The parts of a request that matter here.
 struct Request {
-    /// Where the object is, without version, query and subresource.
+    /// The path of the object, without version, query and subresource.
     key: String,
     api_version: String,
     subresource: String,
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// What the step leaves; `None` if it is nothing that is decided here.
+    /// Returns the result of a step; `None` if it does not depend on field management.
     fn write(&mut self, step: &Value) -> Option<Result<Value, Failure>> {
         let body = &step["body"];
         let request = Request::parse(step, body);
@@ -109,7 +109,7 @@ impl World {
             live["apiVersion"] = json!(request.api_version);
             live
         });
-        // A status is not created, and what asks for a version or a uid is another's.
+        // Steps that create a status, or that need a version or a uid, are not covered here.
         let needs_more = !request.subresource.is_empty() && live.is_none();
         if needs_more || body["metadata"]["resourceVersion"].is_string() {
             return None;
@@ -150,7 +150,7 @@ impl World {
 
 use crate::status::Failure;
 
-/// Keeps the status of the object itself, and all but the status of the status.
+/// Keeps the live status in a write of the object, and everything else in a write of the status.
 fn strategy(mut new: Value, live: Option<&Value>, request: &Request, has_status: bool) -> Value {
     let status = |object: Option<&Value>| object.and_then(|object| object.get("status")).cloned();
     match live {
@@ -167,7 +167,7 @@ fn strategy(mut new: Value, live: Option<&Value>, request: &Request, has_status:
     new
 }
 
-/// managedFields with one time, in one order.
+/// Returns `managedFields` with one time, in one order.
 fn normal(managed_fields: &Value) -> Value {
     let mut entries = managed_fields.as_array().cloned().unwrap_or_default();
     for entry in &mut entries {
@@ -182,7 +182,7 @@ fn normal(managed_fields: &Value) -> Value {
     Value::Array(entries)
 }
 
-/// What a step says that is decided here, and what it is instead.
+/// Returns the expected and the actual values in which a step differs.
 fn differences(step: &Value, result: &Result<Value, Failure>) -> Vec<(String, Value, Value)> {
     let expected = &step["answer"]["body"];
     let selected = |pointer: &str| {
