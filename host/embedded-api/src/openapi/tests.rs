@@ -25,7 +25,7 @@ fn a_document_has_the_kinds_of_its_version_and_all_they_refer_to() {
         text = rest;
     }
     assert!(!document.to_string().contains("#/definitions/"));
-    // What kubectl looks for before it lets the server validate fields.
+    // The operation that kubectl looks up before it lets the server validate fields.
     let patch =
         &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"];
     assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Deployment");
