@@ -1,15 +1,15 @@
-//! JSON patch (RFC 6902), as the library of kube-apiserver has it: `replace` of an absent key adds it, indexes may count from the
-//! end, and the root cannot be replaced.
+//! JSON patch (RFC 6902), as in the library of kube-apiserver: `replace` of an absent key adds it,
+//! indexes may count from the end, and the root cannot be replaced.
 
 use serde_json::{Map, Value};
 
 use super::PatchError;
 use crate::fields::equal;
 
-/// As kube-apiserver has it.
+/// The most operations in a patch, as in kube-apiserver.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// The object after these operations.
+/// Returns the object after these operations.
 pub(crate) fn json(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     let not_a_patch = || PatchError::BadRequest("a JSON patch is a list of operations".to_owned());
     let operations = patch.as_array().ok_or_else(not_a_patch)?;
@@ -53,7 +53,7 @@ fn carry_out(document: &mut Value, operation: &Map<String, Value>) -> Result<(),
     }
 }
 
-/// The container that a path leads to, and the key in it.
+/// Returns the container that a path leads to, and the key in it.
 fn parent<'a>(document: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), String> {
     let missing = || format!("the object is missing the path `{path}`");
     let (parents, last) = path.rsplit_once('/').ok_or_else(missing)?;
@@ -77,14 +77,14 @@ fn unescaped(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }
 
-/// The position that an index stands for in a list of this length; negative ones count from the end.
+/// Returns the position of an index in a list of this length; negative indexes count from the end.
 fn position(index: &str, length: usize) -> Option<usize> {
     let index: isize = index.parse().ok()?;
     let at = if index < 0 { index.checked_add_unsigned(length)? } else { index };
     usize::try_from(at).ok()
 }
 
-/// What is there; null for an absent key.
+/// Returns the value at a path; null for an absent key.
 fn get(document: &mut Value, path: &str) -> Result<Value, String> {
     let (container, key) = parent(document, path)?;
     match container {

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::PatchError;
 
-/// The object with the patch laid over it: null removes, maps merge, all else is replaced.
+/// Returns the object with the patch merged into it: null removes, maps merge, all else is
+/// replaced.
 pub(crate) fn merge(object: &Value, patch: &Value) -> Result<Value, PatchError> {
     if !patch.is_object() {
         return Err(PatchError::BadRequest("a merge patch is an object".to_owned()));
@@ -31,7 +32,7 @@ fn lay_over(target: &mut Value, patch: &Value) {
     }
 }
 
-/// The value without keys that hold null; items of lists stay.
+/// Returns a value without the keys that hold null; items of lists stay.
 pub(super) fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => {

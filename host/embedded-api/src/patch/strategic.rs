@@ -1,7 +1,8 @@
-//! Strategic merge patch: a merge patch that knows which lists of the built-in kinds merge, and by which key.
+//! Strategic merge patch: a merge patch for built-in kinds that merges lists by keys, as their
+//! schemas declare.
 //!
-//! Directives in the patch: `$patch` (`replace`, `delete`) in maps and list items, `$retainKeys`, `$deleteFromPrimitiveList/<list>`
-//! and `$setElementOrder/<list>`.
+//! Directives in the patch: `$patch` (`replace`, `delete`) in maps and list items, `$retainKeys`,
+//! `$deleteFromPrimitiveList/<list>` and `$setElementOrder/<list>`.
 
 use serde_json::{Map as Object, Value};
 
@@ -19,7 +20,7 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ORDER: &str = "$setElementOrder/";
 
-/// The object of a built-in kind with the patch merged into it.
+/// Returns the object of a built-in kind with the patch merged into it.
 pub(crate) fn strategic(
     object: &Value,
     patch: &Value,
@@ -88,7 +89,7 @@ fn merge_field(
     }
 }
 
-/// `$retainKeys`: of the original, only these keys stay; the patch may set no others.
+/// Carries out `$retainKeys`: only these keys of the original stay; the patch may set no others.
 fn retain_keys(original: &mut Entries, patch: &mut Entries) -> Result<(), PatchError> {
     let Some(directive) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
     let invalid = || PatchError::BadRequest("invalid patch format of retainKeys".to_owned());
@@ -105,7 +106,7 @@ fn retain_keys(original: &mut Entries, patch: &mut Entries) -> Result<(), PatchE
     Ok(())
 }
 
-/// `$deleteFromPrimitiveList`: these values go from the list.
+/// Carries out `$deleteFromPrimitiveList`: removes these values from the list.
 fn delete_from(original: &mut Entries, list: &str, values: &Value) -> Result<(), PatchError> {
     let Some(values) = values.as_array() else {
         return Err(PatchError::BadRequest("invalid patch format of primitive list".to_owned()));
@@ -116,7 +117,7 @@ fn delete_from(original: &mut Entries, list: &str, values: &Value) -> Result<(),
     Ok(())
 }
 
-/// `$setElementOrder`: merges the lists that it is about and puts them into that order.
+/// Carries out `$setElementOrder`: merges the lists that it names, and puts them into that order.
 fn merge_ordered_lists(
     original: &mut Entries,
     patch: &mut Entries,
@@ -200,7 +201,7 @@ fn merge_lists(
     merge_keyed(there, change, key, type_.and_then(Type::items).and_then(Type::map))
 }
 
-/// Merges lists of maps that `key` tells apart.
+/// Merges lists of maps that `key` identifies.
 fn merge_keyed(
     mut there: Vec<Value>,
     change: Vec<Value>,
@@ -241,7 +242,8 @@ fn merge_keyed(
     Order::new(Some(key)).sorted(merged, &plain, &there)
 }
 
-/// A part of the patch that has nothing to merge with: `None` if it says that it be deleted.
+/// Returns a part of the patch for which the original has no value; `None` if the part is a
+/// deletion.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(mut map) => {

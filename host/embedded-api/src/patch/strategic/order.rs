@@ -1,14 +1,15 @@
-//! The order of a merged list: items of the patch in the order of the patch, the others between them as they were.
+//! The order of a merged list: items of the patch in the order of the patch, the others between
+//! them in their former order.
 
 use serde_json::Value;
 
 use crate::go::Plain;
 use crate::patch::PatchError;
 
-/// How the items of a list are told apart, and so put in order.
+/// The identity of the items of a list, by which they are ordered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order<'a> {
-    /// The key of maps; scalars stand for themselves.
+    /// The key of maps; `None` for scalars, which identify themselves.
     key: Option<&'a str>,
 }
 
@@ -28,7 +29,7 @@ impl<'a> Order<'a> {
         list.iter().position(|other| self.is_same(other, item))
     }
 
-    /// Whether the items of a patch, deletions apart, are all in `wanted`, in its order.
+    /// Returns whether all items of a patch, except for deletions, are in `wanted`, in its order.
     pub(super) fn is_kept(self, patch: &[Value], wanted: &[Value]) -> bool {
         let deletes = |item: &&Value| item.get("$patch").is_some_and(|patch| patch == "delete");
         let mut rest = wanted.iter();
@@ -36,9 +37,11 @@ impl<'a> Order<'a> {
         set.all(|item| rest.any(|other| self.is_same(other, item)))
     }
 
-    /// `merged` with the items that are in `wanted` in its order, and the others as they are in `before`.
+    /// Returns `merged` with the items that are in `wanted` in its order, and the others in the
+    /// order of `before`.
     ///
-    /// An item of the object alone comes before the next item of the patch only if it did so before: new items come first.
+    /// An item that only the object has comes before the next item of the patch only if it did so
+    /// before: new items come first.
     pub(super) fn sorted(
         self,
         merged: Vec<Value>,
@@ -71,7 +74,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// An item cannot be told from others.
+/// Returns the error of an item without its merge key.
 pub(super) fn no_key(item: &Value, key: &str) -> PatchError {
     let message = format!("map: {} does not contain declared merge key: {key}", Plain(item));
     PatchError::Unclassified(message)
