@@ -1,4 +1,4 @@
-//! The grammar of selectors, read token by token; the messages name the token that does not fit.
+//! The grammar of selectors, parsed token by token; the messages name the token that does not fit.
 
 use super::{FieldSelector, FieldTerm, LabelSelector, Operator, Requirement, SelectorError};
 
@@ -26,7 +26,7 @@ struct Parser {
     at: usize,
 }
 
-/// Reads a label selector.
+/// Parses a label selector.
 pub(super) fn labels(text: &str) -> Result<LabelSelector, SelectorError> {
     let mut parser = Parser { tokens: tokens(text), at: 0 };
     let mut requirements = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn labels(text: &str) -> Result<LabelSelector, SelectorError> {
 // === impl Parser ===
 
 impl Parser {
-    /// The next token where a word is a name, also `in` and `notin`.
+    /// Returns the next token where every word is a name, also `in` and `notin`.
     fn look(&self) -> (Token, String) {
         match self.tokens.get(self.at).cloned().unwrap_or((Token::End, String::new())) {
             (Token::In | Token::NotIn, text) => (Token::Identifier, text),
@@ -151,7 +151,8 @@ impl Parser {
         }
     }
 
-    /// The values between parentheses, up to the closing one; what is between two commas is the empty value.
+    /// Returns the values between parentheses, up to the closing one; between two commas is the
+    /// empty value.
     fn listed_values(&mut self) -> Result<Vec<String>, String> {
         let mut values = Vec::new();
         loop {
@@ -207,7 +208,7 @@ fn check(field: &str, value: &str, faults: &[String]) -> Result<(), String> {
     Err(format!("{field}: Invalid value: {value:?}: {}", faults.join("; ")))
 }
 
-/// Cuts the text into tokens; the end is one, too.
+/// Splits the text into tokens; the end is one, too.
 fn tokens(text: &str) -> Vec<(Token, String)> {
     let special = |c: char| "=!(),><".contains(c);
     let mut tokens = Vec::new();
@@ -235,7 +236,7 @@ fn tokens(text: &str) -> Vec<(Token, String)> {
     tokens
 }
 
-/// The longest symbol that the text begins with.
+/// Returns the longest symbol that the text begins with, and its length.
 fn symbol(text: &str) -> (Token, usize) {
     let known = [
         ("==", Token::Equals),
@@ -252,8 +253,8 @@ fn symbol(text: &str) -> (Token, usize) {
     found.map_or((Token::Fault, text.len()), |(symbol, token)| (token, symbol.len()))
 }
 
-/// Reads a field selector: `metadata.name=a,status.phase!=Running`; a backslash takes the meaning from a comma, an equals sign and
-/// a backslash.
+/// Parses a field selector: `metadata.name=a,status.phase!=Running`; a backslash escapes a comma,
+/// an equals sign and a backslash.
 pub(crate) fn fields(text: &str) -> Result<FieldSelector, SelectorError> {
     let mut parts = terms(text);
     parts.sort_unstable();
@@ -269,7 +270,7 @@ pub(crate) fn fields(text: &str) -> Result<FieldSelector, SelectorError> {
     Ok(FieldSelector { terms: found })
 }
 
-/// Cuts at the commas that no backslash precedes.
+/// Splits at the commas that no backslash precedes.
 fn terms(text: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut escaped) = (0, false);
