@@ -17,7 +17,7 @@ async fn open(api: &EmbeddedApi, path: &str) -> Body {
     api.router().oneshot(request).await.unwrap().into_body()
 }
 
-/// The next lines of a watch, as type and name.
+/// Returns the next lines of a watch, as type and name.
 async fn events(body: &mut Body) -> Vec<(String, String)> {
     let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
     let lines = frame.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
