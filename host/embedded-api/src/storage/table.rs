@@ -1,4 +1,5 @@
-//! One stored resource: its objects in the order of their keys, its last changes, and the signal for its watches.
+//! A stored resource: its objects in the order of their keys, its last changes, and the signal for
+//! its watches.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -13,15 +14,17 @@ use super::Image;
 pub(crate) struct Table {
     objects: BTreeMap<Arc<str>, Arc<Image>>,
     events: VecDeque<Event>,
-    /// How many events are remembered at most.
+    /// The most events that are kept.
     limit: usize,
-    /// Events up to this revision are forgotten.
+    /// The revision up to which events are forgotten.
     compacted: u64,
-    /// The revision of the last event; the channel is the signal for watches, and its end that of the table.
+    /// The revision of the last event. The channel notifies watches; it closes when the table is
+    /// dropped.
     last: watch::Sender<u64>,
 }
 
-/// A change of one object: made (`previous` is absent), changed, or gone (`object` is absent).
+/// A change of one object: created (`previous` is absent), changed, or deleted (`object` is
+/// absent).
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) revision: u64,
@@ -33,10 +36,10 @@ pub(crate) struct Event {
 /// An object with its key.
 pub(crate) type Keyed = (Arc<str>, Arc<Image>);
 
-/// What was asked for is older than the history.
+/// The error of a request for a revision that is older than the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Compacted {
-    /// The oldest revision that can be had.
+    /// The oldest available revision.
     pub(crate) oldest: u64,
 }
 
@@ -57,27 +60,28 @@ impl Table {
         self.objects.get(key)
     }
 
-    /// An object with its key.
+    /// Returns an object with its key.
     pub(crate) fn entry(&self, key: &str) -> Option<(&Arc<str>, &Arc<Image>)> {
         self.objects.get_key_value(key)
     }
 
-    /// The revision of the last change.
+    /// Returns the revision of the last change.
     pub(crate) fn last(&self) -> u64 {
         *self.last.borrow()
     }
 
-    /// Signals each change; ends with the table.
+    /// Returns a receiver that is notified of each change, and closed with the table.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
     }
 
-    /// All objects in order.
+    /// Returns all objects in order.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Image>)> {
         self.objects.iter()
     }
 
-    /// The objects of a namespace, or all for the empty namespace, in order, after the key `after`.
+    /// Returns the objects of a namespace, or all for the empty namespace, in order, after the key
+    /// `after`.
     pub(crate) fn list<'a>(
         &'a self,
         namespace: &str,
@@ -94,7 +98,7 @@ impl Table {
             .take_while(move |(key, _)| key.starts_with(&prefix))
     }
 
-    /// The objects of a namespace as they were at a revision, in order.
+    /// Returns the objects of a namespace as they were at a revision, in order.
     pub(crate) fn list_at(&self, namespace: &str, revision: u64) -> Result<Vec<Keyed>, Compacted> {
         if revision < self.compacted {
             return Err(Compacted { oldest: self.compacted });
@@ -111,7 +115,7 @@ impl Table {
         Ok(objects.into_iter().map(|(key, image)| (key.clone(), image.clone())).collect())
     }
 
-    /// What changed after a revision.
+    /// Returns the events after a revision.
     pub(crate) fn events_after(
         &self,
         revision: u64,
