@@ -1,4 +1,4 @@
-//! How two values of one type differ.
+//! Comparison of two values of one type.
 
 use serde_json::Value;
 
@@ -18,13 +18,13 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// What the second got, new or instead of another.
+    /// Returns the fields that the second value has new or with another value.
     pub(crate) fn written(&self) -> Set {
         self.added.clone().union(self.modified.clone())
     }
 }
 
-/// Compares an object as it was with what it becomes.
+/// Compares an object before and after a change.
 pub(crate) fn compare(old: &Value, new: &Value, type_: &Type) -> Comparison {
     let mut walker = Walker { path: Vec::new(), found: Comparison::default() };
     walker.visit(Some(old), Some(new), type_);
@@ -78,7 +78,8 @@ impl Walker {
         }
     }
 
-    /// A value that became one of another form: what was below it goes, what is below it now comes.
+    /// Compares values of different forms: the fields below the old one are removed, those below
+    /// the new one added.
     fn other_form(&mut self, old: &Value, new: &Value, type_: &Type) {
         match type_.shape(old) {
             Shape::Map(map, false) => self.map(map, old.as_object(), None),
@@ -138,7 +139,7 @@ impl Walker {
         }
     }
 
-    /// All items of one key: more than one count as one value.
+    /// Compares all items of one key: if there are several, they count as one value.
     fn items(&mut self, list: &List, element: &Element, old: &[&Value], new: &[&Value]) {
         let path = [self.path.as_slice(), std::slice::from_ref(element)].concat();
         match (old, new) {
@@ -170,7 +171,7 @@ impl Walker {
 
 type Items<'a> = Vec<(Element, Vec<&'a Value>)>;
 
-/// The items by what tells them apart, sorted.
+/// Returns the items by the elements that identify them, sorted.
 fn by_element<'a>(list: &List, items: &'a [Value]) -> Items<'a> {
     let mut found: Items<'a> = Vec::with_capacity(items.len());
     for item in items {
@@ -188,7 +189,7 @@ fn find<'i, 'a>(items: &'i Items<'a>, element: &Element) -> Option<&'i (Element,
     items.get(at)
 }
 
-/// The value that decides of what form both are: the new one if there is one.
+/// Returns the value whose form counts for both: the new one if there is one.
 fn decisive<'a>(old: Side<'a>, new: Side<'a>) -> Side<'a> {
     match (old, new) {
         (Some(old), Some(Value::Null)) => Some(old),
@@ -196,7 +197,7 @@ fn decisive<'a>(old: Side<'a>, new: Side<'a>) -> Side<'a> {
     }
 }
 
-/// Whether one part of a type serves both; null has every form.
+/// Returns whether one part of a type fits both values; null has every form.
 fn same_form(old: &Value, new: &Value) -> bool {
     let form = |value: &Value| match value {
         Value::Null => None,

@@ -1,4 +1,4 @@
-//! Laying an applied object over the one that is there.
+//! Merge of an applied object into the live one.
 
 use serde_json::{Map as Object, Value};
 
@@ -6,9 +6,10 @@ use super::item_element;
 use crate::fields::Element;
 use crate::schema::{List, Map, Shape, Type};
 
-/// `applied` over `live`: maps and associative lists merge, all else is replaced. `None` where nothing is left.
+/// Merges `applied` into `live`: maps and associative lists merge, all else is replaced. `None` if
+/// nothing is left.
 ///
-/// Both fit the type; items of `applied` are there once.
+/// Both fit the type; items of `applied` are unique.
 pub(crate) fn merge(live: Value, applied: &Value, type_: &Type) -> Option<Value> {
     match type_.shape(applied) {
         Shape::Scalar(_) | Shape::List(_, true) | Shape::Map(_, true) => Some(applied.clone()),
@@ -58,14 +59,15 @@ fn merge_lists(live: Value, applied: &Value, list: &List) -> Option<Value> {
     (!merged.is_empty()).then_some(Value::Array(merged))
 }
 
-/// Two associative lists of one type.
+/// The merge of two associative lists of one type.
 ///
-/// Live items stay in their order; applied ones come in theirs, each after the live items that precede it there.
+/// Live items stay in their order; applied ones come in theirs, each after the live items that
+/// precede it there.
 struct Lists<'a> {
     type_: &'a List,
-    /// The keys of the live items, in order.
+    /// The elements of the live items, in order.
     live: Vec<Element>,
-    /// The live items; each goes where it ends up.
+    /// The live items; each is taken when it is merged.
     items: Vec<Option<Value>>,
     applied: Vec<(Element, &'a Value)>,
 }
@@ -94,10 +96,11 @@ impl<'a> Lists<'a> {
         out
     }
 
-    /// Which item comes when.
+    /// Returns the order of the items.
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::with_capacity(self.live.len().max(self.applied.len()));
-        // Applied items that are live as well, in applied order: the next of them is where both lists meet.
+        // Applied items that are live as well, in applied order: at the next of them both lists
+        // meet.
         let applied = self.applied.iter().map(|(element, _)| element);
         let mut shared = applied.filter(|element| self.live.contains(element));
         let mut next_shared = shared.next();
@@ -144,7 +147,7 @@ impl<'a> Lists<'a> {
         self.applied.iter().any(|(applied, _)| applied == element)
     }
 
-    /// An applied item over the live one; live items that are there twice are replaced.
+    /// Merges an applied item into the live one; live items that occur twice are replaced.
     fn merged(&mut self, at: usize) -> Option<Value> {
         let (element, over) = self.applied.get(at)?;
         let mut places = self.live.iter().enumerate().filter(|(_, live)| *live == element);
@@ -158,11 +161,11 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// The next item of a merged list, by its place in one of the two.
+/// The next item of a merged list, by its position in one of the two.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A live item as it is.
+    /// A live item, unchanged.
     Keep(usize),
-    /// An applied item over what is live.
+    /// An applied item, merged into the live one.
     Apply(usize),
 }

@@ -1,12 +1,14 @@
-//! Sets of fields that were written under another schema.
+//! Adaptation of field sets that were written under another schema.
 
 use crate::fields::{Element, Set};
 use crate::schema::{Shape, Type};
 
-/// The set as the schema sees it now: what became atomic is one field. `None` if nothing is to change.
+/// Returns the set by the present schema: a value that became atomic is one field. `None` if
+/// nothing changes.
 ///
-/// What is atomic no more stays the one field that it was. So does a map that was applied empty: who applied it owns nothing of
-/// what others put into it (structured-merge-diff, `ReconcileFieldSetWithSchema`, 4.4 to 6.3).
+/// A value that is not atomic any more stays the one field that it was. So does a map that was
+/// applied empty: its applier owns nothing that others add to it (structured-merge-diff,
+/// `ReconcileFieldSetWithSchema`, 4.4 to 6.3).
 pub(crate) fn reconcile(set: &Set, type_: &Type) -> Option<Set> {
     let mut walker = Walker { path: Vec::new(), atomic: Set::default() };
     walker.visit(Some(set), false, type_);
@@ -18,12 +20,12 @@ pub(crate) fn reconcile(set: &Set, type_: &Type) -> Option<Set> {
 
 struct Walker {
     path: Vec<Element>,
-    /// What became atomic.
+    /// The fields that became atomic.
     atomic: Set,
 }
 
 impl Walker {
-    /// `whole`: the field is in the set, and nothing below it.
+    /// Visits the fields below a path. `whole`: the field is in the set, and no field below it is.
     fn visit(&mut self, below: Option<&Set>, whole: bool, type_: &Type) {
         let below = below.filter(|set| !set.is_empty());
         match type_.first_shape() {

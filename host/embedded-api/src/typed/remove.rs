@@ -1,4 +1,4 @@
-//! Taking fields out of a value.
+//! Removal of fields from a value.
 
 use serde_json::{Map as Object, Value};
 
@@ -6,7 +6,7 @@ use super::item_element;
 use crate::fields::{Element, Node, Set};
 use crate::schema::{List, Map, Shape, Type};
 
-/// What is left of `value` without the fields in `gone`; null where a map or list is left with nothing.
+/// Returns `value` without the fields in `gone`; null for a map or list that becomes empty.
 pub(crate) fn remove(value: Value, gone: &Set, type_: &Type) -> Value {
     match (type_.shape(&value), value) {
         (Shape::Scalar(_), value) => value,
@@ -35,7 +35,7 @@ fn remove_keys(object: Object<String, Value>, gone: &Set, map: &Map) -> Value {
     if left.is_empty() { Value::Null } else { Value::Object(left) }
 }
 
-/// What is left of a field or item of which `node` is to go; `None` if all of it goes.
+/// Returns a field or item without the fields of `node`; `None` if it is removed as a whole.
 fn left_over(value: Value, node: Option<&Node>, type_: &Type) -> Option<Value> {
     match node {
         None => Some(value),

@@ -1,4 +1,4 @@
-//! Whether a value fits its type, with the messages of Kubernetes.
+//! Validation of values against their types, with the messages of Kubernetes.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::fields::Element;
 use crate::go::{Plain, Syntax, type_name};
 use crate::schema::{List, Map, Relation, Scalar, Shape, Type};
 
-/// What does not fit, each with its path.
+/// The type errors of a value, each with its path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) struct TypeErrors(Vec<String>);
 
@@ -25,16 +25,17 @@ impl fmt::Display for TypeErrors {
     }
 }
 
-/// Whether `value` is of this type: no undeclared fields, no wrong types, items with keys that tell them apart.
+/// Fails if `value` is not of this type: no undeclared fields, no wrong types, items with keys that
+/// identify them.
 ///
-/// With `duplicates`, items may have the same key: what is stored may be older than the rule.
+/// With `duplicates`, items may have the same key: a stored object may be older than the rule.
 pub(crate) fn validate(value: &Value, type_: &Type, duplicates: bool) -> Result<(), TypeErrors> {
     let mut walker = Walker { path: Vec::new(), duplicates, errors: Vec::new() };
     walker.visit(value, type_);
     if walker.errors.is_empty() { Ok(()) } else { Err(TypeErrors(walker.errors)) }
 }
 
-/// One step of the path of what is visited; made to text only for an error.
+/// A step of the path to the visited value; converted to text only for an error.
 enum Step<'a> {
     Key(&'a str),
     Index(usize),
@@ -98,7 +99,7 @@ impl<'a> Walker<'a> {
                         seen.push(element.clone());
                         Step::Element(element)
                     }
-                    // Without a place in the list there is no path for what is below.
+                    // Without an element for the item there is no path for the values below.
                     Err(why) => return self.error(&format!("element {index}: {why}")),
                 }
             } else {
