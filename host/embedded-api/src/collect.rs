@@ -339,7 +339,8 @@ impl State {
             };
             let namespace = if resource.namespaced { image.head.namespace() } else { "" };
             if resource.namespaced && namespace.is_empty() {
-                // A cluster-scoped object cannot have an owner in a namespace: Kubernetes leaves it alone.
+                // A cluster-scoped object cannot have an owner in a namespace: Kubernetes ignores
+                // the reference.
                 owners.solid.push(owner.clone());
                 continue;
             }

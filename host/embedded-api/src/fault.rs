@@ -24,7 +24,7 @@ pub enum Fault {
     Conflict,
     /// 429, with a `Retry-After` of that many seconds if one is given.
     TooManyRequests(Option<u64>),
-    /// 500.
+    /// 500: an internal error.
     InternalError,
     /// Refuses the request with this status and this text.
     Refused {

@@ -28,7 +28,7 @@ use crate::schema::Schema;
 /// A resource in one version, as a path names it: `/apis/<group>/<version>/…/<plural>`.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    /// Empty for the core group.
+    /// The API group; empty for the core group.
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) plural: String,

@@ -53,11 +53,11 @@ pub(crate) struct ResourcePath {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) resource: String,
-    /// Empty for cluster-scoped resources and for all namespaces.
+    /// The namespace; empty for cluster-scoped resources and for all namespaces.
     pub(crate) namespace: String,
-    /// Empty for a collection.
+    /// The name of the object; empty for a collection.
     pub(crate) name: String,
-    /// Empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub(crate) subresource: String,
     /// True for the old form `/api/v1/watch/…`.
     pub(crate) watch: bool,

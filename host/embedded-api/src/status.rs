@@ -271,7 +271,7 @@ impl Failure {
         Self::new(504, "Timeout", message)
     }
 
-    /// Any other code, with empty details.
+    /// A failure with any other code, with empty details.
     pub(crate) fn generic(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self::new(code, reason, message).with_details(Map::new())
     }

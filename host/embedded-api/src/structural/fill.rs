@@ -1,4 +1,4 @@
-//! Defaults.
+//! Defaults of custom resources.
 
 use serde_json::Value;
 

@@ -63,7 +63,7 @@ async fn empty_metadata_are_stored_as_they_are_applied_until_another_write() {
     // A repeated apply changes nothing, since the clock of this test stands still.
     let (_, again) = apply(&api, &json!({"metadata": {"labels": {}}})).await;
     assert_eq!(version(&again), version(&empty));
-    // A write that sends what is read changes what is stored.
+    // A write that sends the object as it was read changes what is stored.
     let (_, put) = send(&api, "PUT", &format!("{THINGS}/a"), &again).await;
     assert_ne!(version(&put), version(&again));
     let (_, put_again) = send(&api, "PUT", &format!("{THINGS}/a"), &put).await;
