@@ -87,12 +87,12 @@ impl Addresses {
     }
 }
 
-/// Returns whether a Service may have an address.
+/// Returns whether an address is in the range for Services.
 pub(crate) fn is_in_range(address: &str) -> bool {
     host(address).is_some_and(|host| host != 0 && host != 0xffff)
 }
 
-/// Returns whether a Service may have a node port.
+/// Returns whether a port is in the range of node ports.
 pub(crate) fn is_node_port(port: u64) -> bool {
     u32::try_from(port).is_ok_and(|port| NODE_PORTS.contains(&port))
 }
