@@ -70,7 +70,7 @@ impl Call<'_> {
         Ok(object)
     }
 
-    /// Decodes the body as an object of a subresource: a scale or an eviction.
+    /// Decodes the body as an object of a subresource: a scale, an eviction or a token request.
     pub(super) fn decode_part(
         &mut self,
         part: Part,
