@@ -1,4 +1,4 @@
-//! The Rust form of the contract, generated from `wit/`. Nothing else is in here.
+//! The Rust form of the contract, generated from `wit/`. This module holds no handwritten code.
 
 wit_bindgen::generate!({
     path: "../../wit",

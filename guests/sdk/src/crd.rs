@@ -1,8 +1,9 @@
-//! `CustomResourceDefinition`s from Rust types, for the folder `crds/` (not in a component).
+//! `CustomResourceDefinition`s made from Rust types, for the folder `crds/` (not in a component).
 //!
-//! A type for a whole object holds `spec` and `status`; apiVersion, kind and metadata are added here. Its schema comes from
-//! `schemars`, and is made structural: everything in place, no `null`, no formats that Kubernetes does not know, and of
-//! the defaults only those that say something (not `0`, `false`, or what is empty).
+//! The Rust type of a whole object holds `spec` and `status`; this module adds apiVersion, kind and
+//! metadata. The schema comes from `schemars` and is made structural: all subschemas are inlined,
+//! and `null` and formats that Kubernetes does not know are removed. Defaults that are empty (`0`,
+//! `false`, an empty text, list or map) are removed too.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -11,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Kind, Object};
 
-/// A definition under construction.
+/// A `CustomResourceDefinition` under construction.
 pub struct Definition {
     group: String,
     kind: String,
@@ -22,18 +23,19 @@ pub struct Definition {
     conversion: Option<Value>,
 }
 
-/// One column of `kubectl get`.
+/// A column that `kubectl get` prints.
 pub struct Column {
-    /// Its heading.
+    /// The heading of the column.
     pub name: &'static str,
-    /// `string`, `integer`, `date`, …
+    /// The type of the value: `string`, `integer`, `date`, …
     pub column_type: &'static str,
-    /// Where its value is.
+    /// The `JSONPath` of the value in an object, such as `.status.state`.
     pub json_path: &'static str,
 }
 
 impl Definition {
-    /// A namespaced kind without versions yet; the version in `kind` does not matter.
+    /// Creates a definition of a namespaced kind without versions. The version in `kind` is not
+    /// used: add versions with [`Definition::version`].
     pub fn new(kind: &Kind, plural: &str) -> Self {
         Self {
             group: kind.group.clone(),
@@ -53,14 +55,17 @@ impl Definition {
         self
     }
 
-    /// Adds a category.
+    /// Adds a category, a name under which `kubectl get` lists objects of several kinds.
     #[must_use]
     pub fn category(mut self, category: &str) -> Self {
         self.categories.push(category.to_owned());
         self
     }
 
-    /// Adds a served version with a status subresource. Exactly one version is the one that is stored.
+    /// Adds a served version with a status subresource.
+    ///
+    /// `schema` describes whole objects, as [`object_schema`] returns it. Exactly one version of a
+    /// definition must be `stored`.
     #[must_use]
     pub fn version(mut self, name: &str, stored: bool, schema: &Value, columns: &[Column]) -> Self {
         let columns: Vec<Value> = columns.iter().map(Column::json).collect();
@@ -75,14 +80,14 @@ impl Definition {
         self
     }
 
-    /// Says how one version becomes another.
+    /// Sets `spec.conversion`, which says how objects are converted from one version to another.
     #[must_use]
     pub fn conversion(mut self, conversion: Value) -> Self {
         self.conversion = Some(conversion);
         self
     }
 
-    /// The `CustomResourceDefinition` object.
+    /// Returns the `CustomResourceDefinition` object.
     pub fn build(self) -> Value {
         let mut spec = json!({
             "group": self.group,
@@ -114,22 +119,26 @@ impl Column {
     }
 }
 
-/// The definition of a namespaced kind with one version: that of a Rust type for its whole objects.
+/// Returns the definition of a namespaced kind with one version. The schema of that version is the
+/// schema of `T`, which is the Rust type of whole objects.
 pub fn definition<T: Object + JsonSchema>(plural: &str, columns: &[Column]) -> Value {
     Definition::new(&T::kind(), plural)
         .version(T::VERSION, true, &object_schema::<T>(), columns)
         .build()
 }
 
-/// The variable that makes [`check`] write what it else compares.
+/// The name of the environment variable that makes [`check`] write the definitions before it
+/// compares them, if the value is 1.
 pub const UPDATE: &str = "MORTISE_UPDATE";
 
-/// For a test: holds that a folder has exactly these definitions, a file for each. With `MORTISE_UPDATE=1` in the environment it
-/// writes them.
+/// Asserts, in a test, that a folder holds exactly these definitions, a file for each.
+///
+/// With `MORTISE_UPDATE=1` in the environment, the files of the definitions are written first;
+/// other files of the folder are not deleted.
 ///
 /// # Panics
 ///
-/// If the folder differs, or cannot be read or written.
+/// If the files differ from the definitions, or the folder cannot be read or written.
 pub fn check(folder: impl AsRef<Path>, definitions: &[Value]) {
     let folder = folder.as_ref();
     let wanted: BTreeMap<String, String> = definitions.iter().map(file).collect();
@@ -160,7 +169,7 @@ pub fn check(folder: impl AsRef<Path>, definitions: &[Value]) {
     );
 }
 
-/// A definition's file name and text.
+/// Returns the file name and the text of a definition.
 fn file(definition: &Value) -> (String, String) {
     let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let yaml = serde_saphyr::to_string(definition).expect("JSON is YAML");
@@ -170,7 +179,7 @@ fn file(definition: &Value) -> (String, String) {
     (format!("{name}.yaml"), format!("{head}{yaml}"))
 }
 
-/// The structural schema of a whole object of this type.
+/// Returns the structural schema of whole objects of type `T`, with apiVersion, kind and metadata.
 pub fn object_schema<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::openapi3().with(|settings| {
         settings.inline_subschemas = true;
@@ -186,7 +195,7 @@ pub fn object_schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Formats of JSON schema that say how Rust holds a number, and nothing to Kubernetes.
+/// Formats that `schemars` gives to Rust's integer types and that mean nothing to Kubernetes.
 const RUST_FORMATS: [&str; 8] =
     ["uint8", "uint16", "uint32", "uint64", "uint", "int8", "int16", "int"];
 
@@ -222,7 +231,10 @@ fn clean(schema: &mut Value) {
     join_lines(schema);
 }
 
-/// An enum whose variants are documented comes as a choice of texts; a structural schema has no `type` in a choice.
+/// Replaces a choice of documented string variants by one `enum`.
+///
+/// `schemars` writes an enum with documented variants as a `oneOf` of strings, but a structural
+/// schema allows no `type` inside of `oneOf`.
 fn join_variants(schema: &mut Map<String, Value>) {
     let Some(Value::Array(variants)) = schema.get("oneOf") else { return };
     let texts: Option<Vec<Value>> = variants
@@ -242,7 +254,10 @@ fn join_variants(schema: &mut Map<String, Value>) {
     }
 }
 
-/// What Rust fills in where a field is absent is no default of the API, unless it says something.
+/// Returns whether a default is an empty value.
+///
+/// Rust fills such a value in for an absent field; it is not a default of the API, so the schema
+/// does not mention it.
 fn says_nothing(default: &Value) -> bool {
     match default {
         Value::Null | Value::Bool(false) => true,
@@ -254,7 +269,8 @@ fn says_nothing(default: &Value) -> bool {
     }
 }
 
-/// Doc comments are broken into lines for the source's width; a schema has no width.
+/// Joins the lines of each paragraph of a description: doc comments are wrapped to the width of the
+/// source, descriptions in a schema are not.
 fn join_lines(schema: &mut Map<String, Value>) {
     let Some(Value::String(description)) = schema.get_mut("description") else { return };
     let paragraphs: Vec<String> =

@@ -1,11 +1,15 @@
-//! Builders for what `describe` returns.
+//! Builders for the `Description` that `describe` returns.
 
 use std::time::Duration;
 
 use crate::{Description, Reconciler, Selection, Verbs, WriteRule, outcome::milliseconds};
 
 impl Description {
-    /// A processor that does nothing yet.
+    /// Creates a description that reconciles, reads and writes nothing yet. At least one reconciler
+    /// must be added.
+    ///
+    /// `name` is the name by which users know the processor, a DNS label; `version` is the
+    /// processor's own version.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -17,28 +21,31 @@ impl Description {
         }
     }
 
-    /// Adds objects that are reconciled.
+    /// Adds a reconciler, which names the objects that the processor reconciles.
     #[must_use]
     pub fn reconciles(mut self, reconciler: Reconciler) -> Self {
         self.reconcilers.push(reconciler);
         self
     }
 
-    /// Adds objects that may be read.
+    /// Adds objects that the processor may read besides those that it reconciles.
     #[must_use]
     pub fn reads(mut self, selection: Selection) -> Self {
         self.reads.push(selection);
         self
     }
 
-    /// Adds objects that may be written.
+    /// Adds objects that the processor may write with these verbs.
+    ///
+    /// The status, events and finalizers of the reconciled objects need no such rule.
     #[must_use]
     pub fn writes(mut self, selection: Selection, verbs: Verbs) -> Self {
         self.writes.push(WriteRule { of: selection, verbs, fields: Vec::new() });
         self
     }
 
-    /// Adds objects in which only these paths may be applied or patched.
+    /// Adds objects that the processor may write with these verbs, where apply and patch are
+    /// limited to the paths in `fields`.
     #[must_use]
     pub fn writes_fields<S: Into<String>>(
         mut self,
@@ -56,7 +63,11 @@ impl Description {
 }
 
 impl Reconciler {
-    /// Reconciles the objects of a selection: without finalizers, without a resync, not on changes of their status.
+    /// Creates a reconciler for the objects of a selection: without finalizers, without a resync,
+    /// and not triggered by changes of only the status.
+    ///
+    /// `name` comes back in `Request::reconciler`. It must be unique within the processor and stay
+    /// the same from version to version: the host uses it to find what was written for an object.
     pub fn new(name: impl Into<String>, of: Selection) -> Self {
         Self {
             name: name.into(),
@@ -68,28 +79,33 @@ impl Reconciler {
         }
     }
 
-    /// Adds a finalizer that it may hold.
+    /// Adds a finalizer that the reconciler may hold on its objects. [`Outcome::finalizers`] says
+    /// which of them an object should have.
+    ///
+    /// [`Outcome::finalizers`]: crate::Outcome::finalizers
     #[must_use]
     pub fn finalizer(mut self, finalizer: impl Into<String>) -> Self {
         self.finalizers.push(finalizer.into());
         self
     }
 
-    /// Runs an object again after this time though nothing changed.
+    /// Reconciles an object again this long after a success, even if nothing has changed.
     #[must_use]
     pub fn resync(mut self, every: Duration) -> Self {
         self.resync = milliseconds(every);
         self
     }
 
-    /// Takes changes within this time after a run together.
+    /// Combines all changes of an object within this time after the start of a run into one run at
+    /// the end of that time.
     #[must_use]
     pub fn min_interval(mut self, interval: Duration) -> Self {
         self.min_interval = milliseconds(interval);
         self
     }
 
-    /// Lets a change of nothing but the status trigger.
+    /// Lets a change of only the status of an object trigger a reconcile. By default, status
+    /// writes, including those of the processor itself, trigger none.
     #[must_use]
     pub fn triggered_by_status(mut self) -> Self {
         self.triggered_by_status = true;

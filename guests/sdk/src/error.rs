@@ -1,49 +1,54 @@
-//! Why a read gave nothing.
+//! The errors of reads.
 
 use std::fmt;
 
 use crate::{Failure, bindings::mortise::host::types::ReadError};
 
-/// Why a read gave nothing. `?` turns it into a [`Failure`] that waits for what would help.
+/// An error of a read.
+///
+/// `?` turns it into a [`Failure`]: after [`Denied`](Self::Denied),
+/// [`UnknownKind`](Self::UnknownKind) and [`Shape`](Self::Shape) the object runs again on a change,
+/// after [`Unavailable`](Self::Unavailable) and [`Invalid`](Self::Invalid) with exponential
+/// back-off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
-    /// It was not declared, or the `ServiceAccount` may not read it.
+    /// The read is not declared, or the processor's `ServiceAccount` may not read the object.
     Denied {
-        /// What was read.
+        /// The object or list that was read, in words.
         what: String,
         /// The host's explanation.
         message: String,
     },
     /// The cluster does not know the kind: its `CustomResourceDefinition` is not installed.
     UnknownKind {
-        /// What was read.
+        /// The object or list that was read, in words.
         what: String,
     },
-    /// The cluster cannot be reached, or its first answer is not here yet.
+    /// The cluster cannot be reached, or the first list of the kind has not arrived yet.
     Unavailable {
-        /// What was read.
+        /// The object or list that was read, in words.
         what: String,
         /// The host's explanation.
         message: String,
     },
     /// A selector, a path or a page token does not parse.
     Invalid {
-        /// What was read.
+        /// The object or list that was read, in words.
         what: String,
         /// The host's explanation.
         message: String,
     },
-    /// The object does not have the shape that the Rust type asks for.
+    /// The object does not fit the Rust type.
     Shape {
-        /// What was read.
+        /// The object or list that was read, in words.
         what: String,
-        /// Where it differs.
+        /// The field that does not fit, and the type that is expected there.
         message: String,
     },
 }
 
 impl Error {
-    /// Whether the kind itself is missing in the cluster.
+    /// Returns whether the cluster does not know the kind, so that no object of it can exist.
     pub fn is_unknown_kind(&self) -> bool {
         matches!(self, Self::UnknownKind { .. })
     }

@@ -1,4 +1,4 @@
-//! What a processor reaches the host through.
+//! The host as a processor sees it: reads, the clock and the log.
 
 use std::{collections::VecDeque, marker::PhantomData, rc::Rc};
 
@@ -15,16 +15,17 @@ use crate::{
     selection, shape, time,
 };
 
-/// The host, as a processor sees it: reads, the clock and the log.
+/// The host as a processor sees it: reads, the clock and the log.
 ///
-/// In a component it is the contract's imports, in a native test a `testing::Stub`. All reads of one call see one state of
-/// each kind, and a change after the call of anything that was read triggers the reconcile again.
+/// In a component, a `Host` calls the contract's imports; in a native test, a `testing::Stub` takes
+/// their place. All reads of one call see one state of each kind. A later change of anything that
+/// was read triggers the reconcile again.
 #[derive(Clone)]
 pub struct Host {
     source: Rc<dyn Source>,
 }
 
-/// What answers: the imports, or the stub.
+/// The other side of a [`Host`]: the contract's imports, or the stub.
 pub(crate) trait Source {
     fn get(&self, reference: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError>;
     fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError>;
@@ -32,10 +33,10 @@ pub(crate) trait Source {
     fn log(&self, level: Level, message: &str, fields: &[(String, String)]);
 }
 
-/// The contract's imports.
+/// The [`Source`] of a component: the contract's imports.
 pub(crate) struct Imports;
 
-/// The objects of a selection, one page after the other.
+/// An iterator over the objects of a selection, which reads one page after the other.
 pub struct Objects<'a, T> {
     host: &'a Host,
     of: &'a Selection,
@@ -58,7 +59,10 @@ impl Host {
         Self { source }
     }
 
-    /// Reads one object; none if there is no such object. `fields` empty: all that was declared.
+    /// Reads an object; `None` if there is no such object.
+    ///
+    /// `namespace` is `None` for cluster-scoped kinds. `fields` are the paths to read; if empty,
+    /// all fields that were declared for the kind are read.
     pub fn get<T: Object + DeserializeOwned>(
         &self,
         namespace: Option<&str>,
@@ -68,7 +72,8 @@ impl Host {
         self.get_ref(&ObjectRef::of::<T>(namespace, name), fields)
     }
 
-    /// Reads one object of any kind.
+    /// Reads an object by its reference; `T` need not implement [`Object`]. Otherwise as
+    /// [`Host::get`].
     pub fn get_ref<T: DeserializeOwned>(
         &self,
         reference: &ObjectRef,
@@ -85,9 +90,10 @@ impl Host {
         self.objects(of, 0).collect()
     }
 
-    /// Reads the objects of a selection page by page, as far as they are taken; `limit` 0: pages as large as fit.
+    /// Reads the objects of a selection page by page, as the iterator advances. `limit` is the
+    /// largest number of objects of a page; with 0, a page holds as many as fit.
     ///
-    /// The reconcile depends on the whole selection, however many are taken.
+    /// The reconcile depends on the whole selection, no matter how many objects are taken.
     pub fn objects<'a, T: DeserializeOwned>(
         &'a self,
         of: &'a Selection,
@@ -103,19 +109,24 @@ impl Host {
         }
     }
 
-    /// The time of this call, as Unix time in milliseconds.
+    /// Returns the time of this call, as Unix time in milliseconds. It stays the same during a
+    /// call.
     ///
-    /// A call that asks is not skipped later on, so ask only when the answer is needed; [`crate::status`] does so.
+    /// A run that asks for the time is never skipped later, so ask only if the answer is needed.
+    /// The functions of [`crate::status`] do so.
     pub fn now(&self) -> u64 {
         self.source.now()
     }
 
-    /// The time of this call, as Kubernetes writes it.
+    /// Returns the time of this call in RFC 3339, as Kubernetes writes it. For the cost, see
+    /// [`Host::now`].
     pub fn now_text(&self) -> String {
         time::rfc3339(self.now())
     }
 
-    /// Writes to the host's log.
+    /// Writes a line to the host's log: a message and named values.
+    ///
+    /// The host adds the processor, the reconciler and the object to each line.
     pub fn log(&self, level: Level, message: &str, fields: &[(&str, &str)]) {
         let fields: Vec<(String, String)> =
             fields.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();

@@ -1,5 +1,7 @@
-//! The built-in kinds that processors meet, with the fields that they look at. What is not here is read and written as
-//! a type of one's own, or as `serde_json::Value`.
+//! The built-in kinds that processors use most, each with the fields that processors use.
+//!
+//! A processor reads and writes other kinds, and other fields, as Rust types of its own or as
+//! `serde_json::Value`.
 
 use std::collections::BTreeMap;
 
@@ -19,43 +21,43 @@ macro_rules! core {
 
 core!(Namespace, ConfigMap, Secret, Service, Pod);
 
-/// A Namespace.
+/// A Namespace, reduced to its metadata.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Namespace {
-    /// Its metadata.
+    /// The metadata of the Namespace.
     pub metadata: Metadata,
 }
 
-/// A `ConfigMap`.
+/// A `ConfigMap`, which holds values by key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ConfigMap {
-    /// Its metadata.
+    /// The metadata of the `ConfigMap`.
     pub metadata: Metadata,
-    /// Values that are text.
+    /// The values that are text, by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub data: BTreeMap<String, String>,
-    /// Values that are not, in base 64.
+    /// The values that are not text, by key, in base64.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub binary_data: BTreeMap<String, String>,
 }
 
-/// A Secret.
+/// A Secret. Its `Debug` output names the keys, never the values.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Secret {
-    /// Its metadata.
+    /// The metadata of the Secret.
     pub metadata: Metadata,
-    /// Its values, in base 64.
+    /// The values by key, in base64.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub data: BTreeMap<String, String>,
-    /// `Opaque`, `kubernetes.io/tls`, …
+    /// The type, such as `Opaque` or `kubernetes.io/tls`, if any.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub secret_type: Option<String>,
 }
 
-/// Names the keys, never the values.
+/// Prints the keys, never the values.
 impl std::fmt::Debug for Secret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let keys: Vec<&String> = self.data.keys().collect();
@@ -71,20 +73,20 @@ impl std::fmt::Debug for Secret {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Service {
-    /// Its metadata.
+    /// The metadata of the Service.
     pub metadata: Metadata,
-    /// What it is.
+    /// The Pods that the Service selects, and its ports.
     pub spec: ServiceSpec,
 }
 
-/// What a Service is.
+/// The spec of a Service.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServiceSpec {
-    /// The labels of the Pods behind it.
+    /// The labels of the Pods behind the Service.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub selector: BTreeMap<String, String>,
-    /// Its ports.
+    /// The ports of the Service.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<ServicePort>,
 }
@@ -93,12 +95,12 @@ pub struct ServiceSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServicePort {
-    /// Its name; may be none where it is the only one.
+    /// The name of the port, if any. The only port of a Service needs none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The port of the Service.
+    /// The number of the port on the Service.
     pub port: i32,
-    /// TCP, UDP or SCTP; none: TCP.
+    /// The protocol: `TCP`, `UDP` or `SCTP`; `None` means TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
 }
@@ -107,26 +109,26 @@ pub struct ServicePort {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    /// Its metadata.
+    /// The metadata of the Pod.
     pub metadata: Metadata,
-    /// What it runs.
+    /// The containers of the Pod, and the node on which they run.
     pub spec: PodSpec,
-    /// How it is; never written by a processor.
+    /// The status of the Pod; a processor reads it and never writes it.
     #[serde(skip_serializing)]
     pub status: PodStatus,
 }
 
-/// What a Pod runs.
+/// The spec of a Pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
-    /// Its containers.
+    /// The containers of the Pod, without those in `init_containers`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<Container>,
-    /// Containers that run before them, or beside them.
+    /// Containers that run before the others or, as sidecars, beside them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub init_containers: Vec<Container>,
-    /// Where it runs.
+    /// The name of the node on which the Pod runs, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
 }
@@ -135,18 +137,18 @@ pub struct PodSpec {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Container {
-    /// Its name.
+    /// The name of the container within its Pod.
     pub name: String,
-    /// What it runs.
+    /// The image that the container runs, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 }
 
-/// How a Pod is.
+/// The status of a Pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodStatus {
-    /// Pending, Running, Succeeded, Failed or Unknown.
+    /// The phase, if any: `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
 }

@@ -1,19 +1,23 @@
-//! What a mortise processor is written with.
+//! The SDK for writing mortise processors.
 //!
-//! A processor is a function of what it reads: it is given one object, reads what else it needs through [`Host`], and
-//! returns an [`Outcome`]. It holds no connection and no state; a new instance serves every call. The README of the
-//! project shows the smallest useful one.
+//! A processor is a function of the objects that it reads: the host hands it one object, it reads
+//! other objects through [`Host`], and it returns an [`Outcome`]. A processor holds no connection
+//! and no state; every call runs in a new instance. The README of the project shows the smallest
+//! useful processor.
 //!
-//! Built with `cargo build --release --target wasm32-wasip2` as a `cdylib`, it runs under `mortise dev`. Natively the same
-//! functions are tested against `testing::Stub`, which answers reads from objects in memory.
+//! Built with `cargo build --release --target wasm32-wasip2` as a `cdylib`, a processor runs under
+//! `mortise dev`. Natively, the same functions are tested against `testing::Stub`, which answers
+//! reads from objects in memory.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`bindings`] | the contract's records, generated from `wit/`; the builders here are methods on them |
-//! | [`object`], [`kubernetes`] | what makes a Rust type a Kubernetes object; the few built-in kinds that processors meet |
-//! | [`status`] | conditions and statuses whose times change only with what they say |
-//! | [`time`] | RFC 3339, as Kubernetes writes it |
-//! | `testing` | the host's contract in memory, for native tests, and cases (not in a component) |
+//! | [`bindings`] | the contract's records, generated from `wit/`; builders are methods of them |
+//! | [`object`] | the trait and the metadata that make a Rust type a Kubernetes object |
+//! | [`kubernetes`] | the built-in kinds that processors use most |
+//! | [`status`] | statuses and conditions whose times change only when the rest of them does |
+//! | [`time`] | times in RFC 3339, as Kubernetes writes them |
+//! | `crd` | `CustomResourceDefinition`s made from Rust types (not in a component) |
+//! | `testing` | the host's contract in memory, for native tests and cases (not in a component) |
 
 #[allow(
     missing_docs,
@@ -57,7 +61,7 @@ pub use processor::{NoConfig, Processor};
 #[doc(hidden)]
 pub use processor::{describe, reconcile};
 
-/// The example in the README is a test.
+/// Runs the example of the README as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,15 +1,18 @@
-//! Names for objects that a processor makes.
+//! Names for the objects that a processor creates.
 
-/// As Kubernetes' own generated names: no vowels, so no words, and nothing that looks like something else.
+/// The alphabet of the names that Kubernetes itself generates. It has no vowels, so that no words
+/// come out, and no characters that look like another one.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX: usize = 5;
-/// The longest DNS label, which every kind takes as a name and every label as a value.
+/// The longest DNS label, in bytes: every kind accepts it as a name, and every label as a value.
 const LONGEST: usize = 63;
 
-/// A name for an object made on behalf of `name`: `<name>-` and 5 characters that depend on `name` and `identity`.
+/// Returns a name for an object made on behalf of `name`: `<name>-` and 5 characters that depend on
+/// `name` and `identity`.
 ///
-/// The same input always gives the same name, so that a crash between two writes cannot make a second object. `identity`
-/// says what tells this object from others made for the same `name`. A long name is cut, so that all fits in 63 characters.
+/// The same input always gives the same name, so a crash between two writes cannot make a second
+/// object. `identity` tells the object apart from others that are made for the same `name`. A long
+/// `name` is cut so that the whole fits in 63 bytes.
 pub fn derived_name(name: &str, identity: &[&str]) -> String {
     let mut hash = Fnv::default();
     hash.part(name);
@@ -33,7 +36,7 @@ pub fn derived_name(name: &str, identity: &[&str]) -> String {
     derived
 }
 
-/// FNV-1a, 64 bit, with a last mix so that the low digits depend on all of it.
+/// The FNV-1a hash with 64 bits, mixed at the end so that the low digits depend on all of it.
 struct Fnv(u64);
 
 impl Default for Fnv {

@@ -1,4 +1,4 @@
-//! What makes a Rust type a Kubernetes object.
+//! The trait and the metadata that make a Rust type a Kubernetes object.
 
 use std::collections::BTreeMap;
 
@@ -9,114 +9,121 @@ use crate::Kind;
 
 /// A Rust type for objects, or parts of objects, of one kind.
 ///
-/// It need not hold apiVersion and kind: they are known from the type, and added to what is written.
+/// The type needs no fields for apiVersion and kind: both are known from these constants, and the
+/// SDK adds them to what is written.
 pub trait Object {
     /// The API group; "" for the core group.
     const GROUP: &'static str;
-    /// The version that is read and written.
+    /// The version of the group in which objects are read and written.
     const VERSION: &'static str;
-    /// The kind.
+    /// The kind in the singular, such as `Deployment`.
     const KIND: &'static str;
 
-    /// The three as the contract has them.
+    /// Returns group, version and kind as a record of the contract.
     fn kind() -> Kind {
         Kind::new(Self::GROUP, Self::VERSION, Self::KIND)
     }
 }
 
-/// The metadata that a processor works with. What is empty is not written.
+/// The metadata of an object, as far as processors use it.
+///
+/// When the object is written, fields other than the name are left out if they are empty or `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
-    /// The name within its namespace.
+    /// The name, unique for the kind within its namespace.
     pub name: String,
-    /// None for cluster-scoped kinds.
+    /// The namespace; `None` for cluster-scoped kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Given by the API server. In a manifest: a precondition.
+    /// The uid, which the API server sets. In a manifest it is a precondition: the write fails if
+    /// the object has another uid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// Given by the API server. In a manifest: a precondition.
+    /// The resource version, which the API server sets. In a manifest it is a precondition: the
+    /// write fails if the object has another resource version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
-    /// Counts the changes of the spec.
+    /// The number that the API server increases with each change of the spec.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// When it was made.
+    /// The time of creation, in RFC 3339.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<String>,
-    /// When its deletion was asked for.
+    /// The time set by the API server when the deletion of the object is requested, in RFC 3339;
+    /// `None` if no deletion was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<String>,
-    /// By what it is selected.
+    /// The labels, by which selectors find the object.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Notes of all kinds.
+    /// The annotations: notes of any kind, which label selectors do not see.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// What must be done before it is gone.
+    /// The finalizers: as long as there is one, a deleted object stays.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
-    /// With which objects it goes.
+    /// The owners of the object, with which Kubernetes deletes it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
 }
 
 impl Metadata {
-    /// The metadata of an object of this name.
+    /// Creates the metadata of an object with this name.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// In this namespace.
+    /// Sets the namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// With this label.
+    /// Adds a label, or replaces its value.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// Owned by this object: it goes with it.
+    /// Adds an owner: Kubernetes deletes the object when it has deleted the owner.
     #[must_use]
     pub fn owned_by(mut self, owner: OwnerReference) -> Self {
         self.owner_references.push(owner);
         self
     }
 
-    /// Whether its deletion was asked for.
+    /// Returns whether the deletion of the object was requested.
     pub fn is_deleted(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 }
 
-/// An owner of an object, which takes the object along when it is deleted.
+/// A reference to an owner of an object. Kubernetes deletes the object along with its owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OwnerReference {
-    /// The owner's group and version.
+    /// The owner's group and version, such as `apps/v1`.
     pub api_version: String,
     /// The owner's kind.
     pub kind: String,
     /// The owner's name.
     pub name: String,
-    /// The owner's uid, without which the object is taken for an orphan and deleted.
+    /// The owner's uid. Without it, Kubernetes takes the object for an orphan and deletes it.
     pub uid: String,
-    /// Whether the owner manages it; at most one does.
+    /// True if the owner manages the object; at most one owner does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
-    /// Whether the owner waits for it when it is deleted in the foreground.
+    /// True if a foreground deletion of the owner waits until the object is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_owner_deletion: Option<bool>,
 }
 
 impl OwnerReference {
-    /// The managing owner of a type, by its metadata as it was read.
+    /// Creates a reference to an owner of type `T` that manages the object, from the owner's
+    /// metadata as it was read. A foreground deletion of the owner waits for the object.
     pub fn controller<T: Object>(metadata: &Metadata) -> Self {
         Self {
             api_version: T::kind().api_version(),
@@ -169,7 +176,8 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// A condition whose time is not known yet; [`crate::status::set_condition`] gives it one.
+    /// Creates a condition without a transition time; [`crate::status::set_condition`] sets the
+    /// time.
     pub fn new(
         condition_type: impl Into<String>,
         status: ConditionStatus,
@@ -187,7 +195,7 @@ impl Condition {
     }
 }
 
-/// JSON text of an object whose type holds neither apiVersion nor kind.
+/// Returns the JSON text of an object whose type holds neither apiVersion nor kind.
 pub(crate) fn to_json(kind: &Kind, object: &impl Serialize) -> String {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

@@ -1,4 +1,5 @@
-//! Builders for what `reconcile` returns.
+//! Builders for what `reconcile` returns: an outcome with its manifests, deletions and events, or a
+//! failure.
 
 use std::time::Duration;
 
@@ -9,13 +10,15 @@ use crate::{
     Propagation, Request, Requeue, Retry, Selection, object,
 };
 
-/// A contract duration; one too long for it (584 million years) is the longest.
+/// Returns a duration in the contract's unit, milliseconds. A duration that does not fit (584
+/// million years) becomes the longest.
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Outcome {
-    /// Nothing to write, and run again after the reconciler's resync.
+    /// Creates an outcome that writes nothing and runs the object again after the reconciler's
+    /// resync.
     pub fn new() -> Self {
         Self {
             apply: Vec::new(),
@@ -31,70 +34,82 @@ impl Outcome {
         }
     }
 
-    /// Adds an object as it shall be.
+    /// Adds an object to create or to update with server-side apply.
+    ///
+    /// A field that a later outcome no longer holds is given up. An object that a later outcome no
+    /// longer applies stays, unless [`Outcome::prune`] or [`Outcome::delete`] removes it.
     #[must_use]
     pub fn apply(mut self, manifest: impl Into<Manifest>) -> Self {
         self.apply.push(manifest.into());
         self
     }
 
-    /// Adds a part of an object that belongs to somebody else.
+    /// Adds a part of an object that belongs to others, such as an annotation.
+    ///
+    /// The part is written with server-side apply and never creates the object: if there is no such
+    /// object, the write fails with 404. A part that a later outcome no longer patches stays as it
+    /// was written.
     #[must_use]
     pub fn patch(mut self, manifest: impl Into<Manifest>) -> Self {
         self.patch.push(manifest.into());
         self
     }
 
-    /// Adds a Pod to evict.
+    /// Adds a Pod to evict. If a disruption budget refuses the eviction, the next request says so
+    /// in `failed_writes`, with code 429.
     #[must_use]
     pub fn evict(mut self, deletion: Deletion) -> Self {
         self.evict.push(deletion);
         self
     }
 
-    /// Adds an object to delete.
+    /// Adds an object to delete. An object that is gone already is no failure.
     #[must_use]
     pub fn delete(mut self, deletion: Deletion) -> Self {
         self.delete.push(deletion);
         self
     }
 
-    /// Deletes what this selection holds, was applied for the reconciled object and is not in `apply`.
+    /// Deletes the objects of this selection that were applied for the reconciled object and that
+    /// `apply` no longer holds. The selection must have labels or conditions of
+    /// [`Selection::matching`].
     #[must_use]
     pub fn prune(mut self, selection: Selection) -> Self {
         self.prune.push(selection);
         self
     }
 
-    /// Sets the status of the reconciled object.
+    /// Sets the status of the reconciled object, or the part of the status that this processor
+    /// owns.
     #[must_use]
     pub fn status(mut self, request: &Request, status: &impl Serialize) -> Self {
         self.status = Some(status_object(&request.ref_, status));
         self
     }
 
-    /// Adds an event.
+    /// Adds an event, on the reconciled object unless [`Event::on`] names another one.
     #[must_use]
     pub fn event(mut self, event: Event) -> Self {
         self.events.push(event);
         self
     }
 
-    /// Runs again after this time.
+    /// Runs the object again after this time, counted from the end of the run.
     #[must_use]
     pub fn requeue_after(mut self, after: Duration) -> Self {
         self.requeue = Requeue::After(milliseconds(after));
         self
     }
 
-    /// Runs again only when something that was read changes.
+    /// Runs the object again only when something that it read changes.
     #[must_use]
     pub fn requeue_never(mut self) -> Self {
         self.requeue = Requeue::Never;
         self
     }
 
-    /// The finalizers wanted now, of those that the reconciler declares.
+    /// Sets the finalizers that the reconciled object should have, out of those that the reconciler
+    /// declares. Without this call its finalizers stay as they are; finalizers of others always do.
     #[must_use]
     pub fn finalizers<S: Into<String>>(mut self, finalizers: impl IntoIterator<Item = S>) -> Self {
         self.finalizers = Some(finalizers.into_iter().map(Into::into).collect());
@@ -109,30 +124,31 @@ impl Default for Outcome {
 }
 
 impl Manifest {
-    /// An object to apply. Its apiVersion and kind come from its type.
+    /// Creates a manifest from an object whose type names its kind.
     ///
     /// # Panics
     ///
-    /// If it does not serialise to a JSON object (a map whose keys are not strings).
+    /// If the object does not serialise to a JSON object, for example because a map has keys that
+    /// are not strings.
     pub fn of<T: Object + Serialize>(object: &T) -> Self {
         Self::text(object::to_json(&T::kind(), object))
     }
 
-    /// An object to apply of a kind that its Rust type does not name.
+    /// Creates a manifest from an object of a kind that its Rust type does not name.
     ///
     /// # Panics
     ///
-    /// As [`Manifest::of`].
+    /// In the same cases as [`Manifest::of`].
     pub fn with_kind(kind: &Kind, object: &impl Serialize) -> Self {
         Self::text(object::to_json(kind, object))
     }
 
-    /// An object to apply, with apiVersion, kind and metadata.name in it.
+    /// Creates a manifest from a JSON value, which must hold apiVersion, kind and metadata.name.
     pub fn json(object: &serde_json::Value) -> Self {
         Self::text(object.to_string())
     }
 
-    /// An object to apply, as JSON text.
+    /// Creates a manifest from JSON text, which must hold apiVersion, kind and metadata.name.
     pub fn text(object: String) -> Self {
         Self {
             cluster: String::new(),
@@ -143,21 +159,21 @@ impl Manifest {
         }
     }
 
-    /// Made if it is not there, left alone if it is.
+    /// Creates the object if it does not exist, and leaves it alone if it does.
     #[must_use]
     pub fn create_only(mut self) -> Self {
         self.mode = Mode::Create;
         self
     }
 
-    /// Adds a path that is sent when the object is made, and left alone afterwards.
+    /// Adds a path that is sent when the object is created, and left alone afterwards.
     #[must_use]
     pub fn leave(mut self, path: impl Into<String>) -> Self {
         self.leave.push(path.into());
         self
     }
 
-    /// Adds a path that is removed, whoever set it.
+    /// Adds a path that is removed from the object, no matter who set it.
     #[must_use]
     pub fn absent(mut self, path: impl Into<String>) -> Self {
         self.absent.push(path.into());
@@ -172,7 +188,8 @@ impl<T: Object + Serialize> From<&T> for Manifest {
 }
 
 impl Deletion {
-    /// Deletes an object, and in the background what it owns.
+    /// Creates a deletion. Objects that the deleted object owns are deleted afterwards, in the
+    /// background.
     pub fn new(reference: ObjectRef) -> Self {
         Self {
             ref_: reference,
@@ -182,21 +199,21 @@ impl Deletion {
         }
     }
 
-    /// Only if it is the one with this uid.
+    /// Deletes the object only if it has this uid, and so not a later one of the same name.
     #[must_use]
     pub fn uid(mut self, uid: impl Into<String>) -> Self {
         self.uid = Some(uid.into());
         self
     }
 
-    /// By another of Kubernetes' propagation policies.
+    /// Sets another of Kubernetes' propagation policies, which decide about owned objects.
     #[must_use]
     pub fn propagation(mut self, propagation: Propagation) -> Self {
         self.propagation = propagation;
         self
     }
 
-    /// With this many seconds of grace.
+    /// Sets the grace period in seconds. Without this call the default of the kind counts.
     #[must_use]
     pub fn grace_period(mut self, seconds: u32) -> Self {
         self.grace_period = Some(seconds);
@@ -205,7 +222,8 @@ impl Deletion {
 }
 
 impl Event {
-    /// An event of type Normal on the reconciled object.
+    /// Creates an event of type Normal on the reconciled object. `reason` is one word in
+    /// `CamelCase`, for machines; `message` is for people.
     pub fn normal(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             on: None,
@@ -215,12 +233,12 @@ impl Event {
         }
     }
 
-    /// An event of type Warning on the reconciled object.
+    /// Creates an event of type Warning on the reconciled object; otherwise as [`Event::normal`].
     pub fn warning(reason: impl Into<String>, message: impl Into<String>) -> Self {
         Self { event_type: EventType::Warning, ..Self::normal(reason, message) }
     }
 
-    /// On another object.
+    /// Puts the event on this object instead of the reconciled one.
     #[must_use]
     pub fn on(mut self, reference: ObjectRef) -> Self {
         self.on = Some(reference);
@@ -229,33 +247,33 @@ impl Event {
 }
 
 impl Failure {
-    /// A reconcile that could not be done, tried again with exponential back-off.
+    /// Creates a failure that the host retries with exponential back-off.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), status: None, events: Vec::new(), retry: Retry::BackOff }
     }
 
-    /// Sets the status that goes with it.
+    /// Sets the status that is written along with the failure.
     #[must_use]
     pub fn status(mut self, request: &Request, status: &impl Serialize) -> Self {
         self.status = Some(status_object(&request.ref_, status));
         self
     }
 
-    /// Adds an event.
+    /// Adds an event that is written along with the failure.
     #[must_use]
     pub fn event(mut self, event: Event) -> Self {
         self.events.push(event);
         self
     }
 
-    /// Tries again after this time, or when something that was read changes.
+    /// Retries after this time, or earlier if something that was read changes.
     #[must_use]
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry = Retry::After(milliseconds(after));
         self
     }
 
-    /// Tries again only when something that was read changes.
+    /// Retries only when something that was read changes.
     #[must_use]
     pub fn retry_on_change(mut self) -> Self {
         self.retry = Retry::OnChange;
@@ -263,7 +281,7 @@ impl Failure {
     }
 }
 
-/// The least that names an object, and a status.
+/// Returns the JSON text of an object that holds only its name, its namespace and a status.
 fn status_object(reference: &ObjectRef, status: &impl Serialize) -> String {
     #[derive(Serialize)]
     struct Named<'a, S> {

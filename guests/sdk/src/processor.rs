@@ -1,4 +1,5 @@
-//! The trait that a processor implements, and how a component's exports reach it.
+//! The trait that a processor implements, and the functions through which the component's exports
+//! call it.
 
 use std::{panic, rc::Rc};
 
@@ -12,19 +13,23 @@ use crate::{
 
 /// Reconciliation logic: a pure function of the request and of what it reads through the host.
 pub trait Processor {
-    /// The configuration, as it stands in the Processor resource; [`NoConfig`] if there is none.
+    /// The configuration, as it stands in the Processor resource; [`NoConfig`] for a processor
+    /// without one.
     ///
-    /// Its JSON schema goes into the description, so that a wrong configuration is refused before anything runs.
+    /// Its JSON schema goes into the description, so that the host refuses a wrong configuration
+    /// before any object is reconciled.
     type Config: DeserializeOwned + JsonSchema;
 
-    /// What it reconciles, and all that it reads and writes besides.
+    /// Declares the objects that the processor reconciles, and all objects that it reads and writes
+    /// besides.
     ///
-    /// The same configuration gives the same description: the host asks once for each version and configuration.
+    /// The same configuration must always give the same description: the host asks once for each
+    /// version and configuration. An `Err` refuses the configuration and tells its author why.
     fn describe(config: &Self::Config) -> Result<Description, String>;
 
-    /// Reconciles one object.
+    /// Reconciles one object: returns what should be written for it.
     ///
-    /// An `Err` writes nothing but the status and the events that it carries.
+    /// With an `Err`, only the status and the events that the failure carries are written.
     fn reconcile(request: &Request, config: &Self::Config, host: &Host)
     -> Result<Outcome, Failure>;
 }
@@ -34,7 +39,8 @@ pub trait Processor {
 #[serde(deny_unknown_fields)]
 pub struct NoConfig {}
 
-/// Makes a [`Processor`] the component's export. Expands to nothing in a native build.
+/// Makes a [`Processor`] the export of the component. In a native build the macro expands to
+/// nothing.
 #[macro_export]
 macro_rules! export {
     ($processor:ty) => {
@@ -58,14 +64,15 @@ macro_rules! export {
     };
 }
 
-/// The export `describe` of a component.
+/// Serves the component's export `describe`.
 #[doc(hidden)]
 pub fn describe<P: Processor>(config: &str) -> Result<Description, String> {
     report_panics();
     described::<P>(config)
 }
 
-/// What a processor declares, with the schema of its configuration.
+/// Returns the description of a processor, with the schema of its configuration unless the
+/// processor set one itself.
 pub(crate) fn described<P: Processor>(config: &str) -> Result<Description, String> {
     let mut description = P::describe(&parse_config::<P::Config>(config)?)?;
     if description.config_schema.is_none() {
@@ -76,27 +83,28 @@ pub(crate) fn described<P: Processor>(config: &str) -> Result<Description, Strin
     Ok(description)
 }
 
-/// The export `reconcile` of a component.
+/// Serves the component's export `reconcile`.
 #[doc(hidden)]
 pub fn reconcile<P: Processor>(request: &Request) -> Result<Outcome, Failure> {
     report_panics();
     reconciled::<P>(request, &Host::new(Rc::new(Imports)))
 }
 
-/// What a processor answers, whatever the host is.
+/// Parses the configuration and reconciles with the given host.
 pub(crate) fn reconciled<P: Processor>(request: &Request, host: &Host) -> Result<Outcome, Failure> {
     let config = parse_config::<P::Config>(&request.config)
         .map_err(|error| Failure::new(error).retry_on_change())?;
     P::reconcile(request, &config, host)
 }
 
-/// Nothing at all counts as an empty configuration.
+/// Parses a configuration; a blank text counts as an empty configuration.
 fn parse_config<C: DeserializeOwned>(config: &str) -> Result<C, String> {
     let text = if config.trim().is_empty() { "{}" } else { config };
     serde_json::from_str(text).map_err(|error| format!("the configuration cannot be read: {error}"))
 }
 
-/// A panic traps, and a trap says nothing but where in the code it was: the message goes to the log first.
+/// Makes panics write their message to the log: the trap that follows says only where in the code
+/// the panic was.
 fn report_panics() {
     panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();

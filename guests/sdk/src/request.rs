@@ -1,11 +1,15 @@
-//! What a request holds, as Rust types.
+//! Access to the object of a request, as a Rust type.
 
 use serde::de::DeserializeOwned;
 
 use crate::{Error, Request, selection, shape};
 
 impl Request {
-    /// The reconciled object; none when it is gone, or has left the selection.
+    /// Returns the reconciled object; `None` if it is gone or has left the reconciler's selection.
+    ///
+    /// # Errors
+    ///
+    /// The object does not fit `T`: [`Error::Shape`].
     pub fn object<T: DeserializeOwned>(&self) -> Result<Option<T>, Error> {
         self.object
             .as_deref()

@@ -1,9 +1,9 @@
-//! Builders for the contract's ways to name objects.
+//! Builders for the records that name objects: kinds, references and selections.
 
 use crate::{Kind, Object, ObjectRef, Selection};
 
 impl Kind {
-    /// A kind by its group ("" for the core group), version and name.
+    /// Creates a kind from its group ("" for the core group), its version and its name.
     pub fn new(
         group: impl Into<String>,
         version: impl Into<String>,
@@ -12,7 +12,7 @@ impl Kind {
         Self { group: group.into(), version: version.into(), kind: kind.into() }
     }
 
-    /// `group/version`, or the version alone for the core group.
+    /// Returns `group/version`, or only the version for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -23,7 +23,8 @@ impl Kind {
 }
 
 impl ObjectRef {
-    /// An object of the home cluster; `namespace` none for cluster-scoped kinds.
+    /// Creates a reference to an object of the home cluster, which is the one that the host runs
+    /// in. `namespace` is `None` for cluster-scoped kinds.
     pub fn new(kind: Kind, namespace: Option<&str>, name: impl Into<String>) -> Self {
         Self {
             cluster: String::new(),
@@ -33,13 +34,13 @@ impl ObjectRef {
         }
     }
 
-    /// An object of the home cluster, by its Rust type.
+    /// Creates a reference to an object of the home cluster, of the kind of `T`.
     pub fn of<T: Object>(namespace: Option<&str>, name: impl Into<String>) -> Self {
         Self::new(T::kind(), namespace, name)
     }
 }
 
-/// `Service default/httpbin`, as messages name it.
+/// Returns the name of an object for messages, such as `Service default/httpbin`.
 pub(crate) fn named(reference: &ObjectRef) -> String {
     match &reference.namespace {
         Some(namespace) => format!("`{} {namespace}/{}`", reference.kind.kind, reference.name),
@@ -48,7 +49,8 @@ pub(crate) fn named(reference: &ObjectRef) -> String {
 }
 
 impl Selection {
-    /// All objects of a kind, in all namespaces of the home cluster.
+    /// Selects all objects of a kind, in all namespaces of the home cluster, which is the one that
+    /// the host runs in.
     pub fn new(kind: Kind) -> Self {
         Self {
             cluster: String::new(),
@@ -61,40 +63,48 @@ impl Selection {
         }
     }
 
-    /// All objects of a Rust type's kind.
+    /// Selects all objects of the kind of `T`, in all namespaces of the home cluster.
     pub fn of<T: Object>() -> Self {
         Self::new(T::kind())
     }
 
-    /// Only in this namespace.
+    /// Limits the selection to objects in this namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = Some(namespace.into());
         self
     }
 
-    /// Only of this name.
+    /// Limits the selection to objects with this name.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Only those whose labels this selector takes, in kubectl's syntax.
+    /// Limits the selection to objects that match this label selector, in kubectl's syntax:
+    /// `a=b,c!=d,e in (f,g),h,!i`.
     #[must_use]
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
         self.labels = selector.into();
         self
     }
 
-    /// Only those that hold `value` at `path`; may be called more than once.
+    /// Limits the selection to objects that hold `value` at `path`. May be called more than once:
+    /// an object must then fulfil every condition.
+    ///
+    /// A number or a boolean counts as text. If `path` leads through a list, any of its elements
+    /// may hold the value.
     #[must_use]
     pub fn matching(mut self, path: impl Into<String>, value: impl Into<String>) -> Self {
         self.matching.push((path.into(), value.into()));
         self
     }
 
-    /// What the answer must hold: all else neither arrives nor triggers.
+    /// Adds paths to read. Other fields are left out of the answer, and changes of them do not
+    /// trigger a reconcile.
+    ///
+    /// Without any path, a read returns all declared fields, and a declaration means whole objects.
     #[must_use]
     pub fn fields<S: Into<String>>(mut self, fields: impl IntoIterator<Item = S>) -> Self {
         self.fields.extend(fields.into_iter().map(Into::into));

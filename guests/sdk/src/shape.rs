@@ -1,11 +1,13 @@
-//! Where and how an object differs from its Rust type, in the words of Kubernetes: `spec.rules must be an array, not a string`.
+//! Messages about an object that does not fit its Rust type, in the words of Kubernetes:
+//! `spec.rules must be an array, not a string`.
 //!
-//! serde names Rust types, and values. People who write objects know neither `struct` nor `sequence`, and a value may be one of a
-//! Secret. The place comes from where the parser stood.
+//! The messages of serde name Rust types and quote values. Authors of objects know neither `struct`
+//! nor `sequence`, and a value may come from a Secret. The path of the field comes from the
+//! position at which the parser stopped.
 
 use std::fmt::Write as _;
 
-/// What a text has that its Rust type does not take.
+/// Describes the mismatch between a JSON text and the Rust type that it was parsed as.
 pub(crate) fn describe(text: &str, error: &serde_json::Error) -> String {
     let place = place(text, error.line(), error.column());
     let place = if place.is_empty() { "it" } else { &place };
@@ -30,12 +32,12 @@ pub(crate) fn describe(text: &str, error: &serde_json::Error) -> String {
     }
 }
 
-/// What was found, and what was expected.
+/// Splits a message of serde into what was found and what was expected.
 fn parts<'a>(message: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
     message.strip_prefix(start)?.rsplit_once(", expected ")
 }
 
-/// serde's word for what was found, as Kubernetes' schemas have it.
+/// Translates serde's word for a found type into the word of Kubernetes' schemas.
 fn article(found: &str) -> Option<&'static str> {
     Some(match found {
         "string" | "character" => "a string",
@@ -65,13 +67,13 @@ fn words(expected: &str) -> &str {
     }
 }
 
-/// What the parser was in when it stopped.
+/// An object (with the current key) or a list (with the index) that encloses the parser's position.
 enum Frame {
     Object(Option<String>),
     Array(usize),
 }
 
-/// The path of the value at which the parser stopped; "" for the whole.
+/// Returns the path of the value at which the parser stopped; "" for the whole text.
 fn place(text: &str, line: usize, column: usize) -> String {
     let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     let end = (before + column).min(text.len());
@@ -101,7 +103,7 @@ fn place(text: &str, line: usize, column: usize) -> String {
     path(&frames)
 }
 
-/// The string with which a text begins, with its quotes; at least one character.
+/// Returns the JSON string at the start of a text, with its quotes; at least one character.
 fn string(text: &str) -> &str {
     let mut is_escaped = false;
     let end = text.bytes().skip(1).position(|byte| {

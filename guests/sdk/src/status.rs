@@ -1,13 +1,14 @@
-//! Statuses and conditions whose times change only with what they say.
+//! Statuses and conditions whose times change only when the rest of them does.
 //!
-//! A call that asks the clock cannot be skipped later on, and a status that says the time of every run is a write for
-//! every run. So both helpers ask the clock only when something else has changed.
+//! A run that asks the clock is never skipped later, and a status that holds the time of every run
+//! is a write in every run. So both functions ask the clock only if something else has changed.
 
 use crate::{Host, object::Condition};
 
-/// `next` with the time of `previous`, if the two are otherwise the same; else with the time of this call.
+/// Returns `next` with the time of `previous` if the two are otherwise equal, else with the time of
+/// this call.
 ///
-/// `time` names the field: `|status| &mut status.last_processed_time`.
+/// `time` returns the field that holds the time: `|status| &mut status.last_processed_time`.
 pub fn stamp<S: PartialEq>(
     previous: Option<S>,
     mut next: S,
@@ -27,9 +28,9 @@ pub fn stamp<S: PartialEq>(
     next
 }
 
-/// Sets one condition among others.
+/// Sets a condition in a list of conditions, where it replaces the one of the same type.
 ///
-/// `last_transition_time` stays what it was while the condition's status does.
+/// `last_transition_time` changes only when the condition's status does.
 pub fn set_condition(conditions: &mut Vec<Condition>, mut condition: Condition, host: &Host) {
     let former =
         conditions.iter_mut().find(|other| other.condition_type == condition.condition_type);

@@ -1,6 +1,6 @@
-//! Times as Kubernetes writes them.
+//! Conversion between Unix time and RFC 3339, in which Kubernetes writes times.
 
-/// The RFC 3339 form, in UTC and whole seconds, of a Unix time in milliseconds.
+/// Formats a Unix time in milliseconds as RFC 3339, in UTC and whole seconds.
 pub fn rfc3339(milliseconds: u64) -> String {
     let seconds = milliseconds / 1000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
@@ -9,7 +9,9 @@ pub fn rfc3339(milliseconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// The Unix time in milliseconds of an RFC 3339 time in UTC; parts of a second are dropped.
+/// Parses an RFC 3339 time into Unix time in milliseconds; fractions of a second are dropped.
+///
+/// Returns `None` if the text is no such time, does not end in `Z` (UTC), or is before 1970.
 pub fn parse(text: &str) -> Option<u64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let [year, month, day] = numbers(date, '-')?;
@@ -43,7 +45,8 @@ fn numbers(text: &str, separator: char) -> Option<[u64; 3]> {
     parts.next().is_none().then_some(numbers)
 }
 
-/// The date of a day counted from 1970-01-01, in years that start in March, so that a leap day is a year's last.
+/// Returns year, month and day of a day counted from 1970-01-01. The computation uses years that
+/// start in March, so that a leap day is the last day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // from 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);

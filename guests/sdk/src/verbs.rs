@@ -1,4 +1,4 @@
-//! Verbs as JSON: a list of their names in the contract, `["create", "update"]`.
+//! The JSON form of verbs: a list of their names in the contract, `["create", "update"]`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
