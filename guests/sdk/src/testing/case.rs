@@ -1,48 +1,64 @@
-//! Cases: folders that say what a processor makes of a cluster. The same folder runs natively, with [`cases!`](crate::cases), and
-//! against the real component, with `mortise test`.
+//! Cases: folders that say how a processor changes a cluster. The same folder runs natively, with
+//! [`cases!`](crate::cases), and against the real component, with `mortise test`.
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `objects.yaml` | the objects that exist; or a folder `objects` of such files. Namespaces need not be written |
-//! | `config.yaml` | the configuration, where the processor has one |
-//! | `case.yaml` | how the case runs, where there is more to say than reconcile all that is there |
-//! | `expected.yaml` | what the reconciles led to; `mortise test --update` writes it |
+//! | `objects.yaml` | the objects that exist at first; Namespaces need not be among them |
+//! | `objects` | a folder of such files, instead of `objects.yaml` |
+//! | `config.yaml` | the configuration, if the processor has one |
+//! | `case.yaml` | how the case runs, if it does more than reconcile all objects |
+//! | `expected.yaml` | the changes that the reconciles make; `mortise test --update` writes it |
 //!
 //! Any other file, and any other field, is an error.
 //!
-//! # How it runs
+//! # How a case runs
 //!
-//! The objects are loaded, then everything is reconciled until nothing is due any more. Each step of `case.yaml` changes something,
-//! and again everything is reconciled that is due then. All fields may be left out:
+//! The objects are loaded, then all objects are reconciled until no reconcile is due any more. Each
+//! step of `case.yaml` changes the cluster, and then everything that has become due is reconciled.
+//! All fields may be left out:
 //!
 //! ```yaml
 //! now: 2026-01-01T00:00:00Z              # the time at the beginning; this is the default
 //! only: Greeting/default/world           # reconcile this object alone: KIND/NAMESPACE/NAME
 //! missing: [greetings.example.com]       # kinds that are not installed: PLURAL.GROUP
-//! validate: false                        # load objects past their schemas, as those stored under an older one
+//! validate: false                        # skip schemas, as for objects stored under older ones
 //! refuse: [{write: ConfigMap/default/world, verb: apply, code: 403, message: no, times: 1}]
 //! steps:
-//! - note: the greeting is another one    # for who reads it
-//!   after: 60s                           # time moves on; what is due by then runs once
+//! - note: the greeting is another one    # for readers of the case
+//!   after: 60s                           # moves the time; what is due by then runs once
 //!   missing: []                          # the kinds that are not installed from here on
 //!   delete: [ConfigMap/default/old]
-//!   apply: [{…}]                         # objects, as kubectl apply --server-side does, with their status
-//!   patch: [{…}]                         # JSON merge patches that name their object, with its status
+//!   apply: [{…}]                         # objects, as kubectl apply --server-side, with status
+//!   patch: [{…}]                         # JSON merge patches that name their object, with status
 //!   refuse: [{…}]                        # writes that are refused until the next step
 //! ```
 //!
-//! An object is named `KIND/NAMESPACE/NAME`, `KIND//NAME` where the kind has no namespaces, and `KIND.GROUP/…` where two groups have
-//! the kind. In `delete` and in `write` of a refusal, `*` stands for any. `verb` is `apply` (patches and finalizers too), `create`
-//! (what is made only once; events), `status`, `delete` (prune too), `evict`, or `any`, which is the default; `code` is a 4xx other
-//! than 429 (what is busy is asked again by the host, and does not reach a processor), 403 by default; without `times` it
-//! is refused until the next step.
+//! An object is named `KIND/NAMESPACE/NAME`, `KIND//NAME` if the kind has no namespaces, and
+//! `KIND.GROUP/…` if two groups have the kind. In `delete`, and in `write` of a refusal, `*` stands
+//! for any kind, namespace or name.
 //!
-//! # What is expected
+//! In a refusal, `verb` is one of these, `any` by default:
 //!
-//! A document for the first reconciles, and one for each step. It says only what the *reconciles* have changed:
+//! | verb | refuses |
+//! | --- | --- |
+//! | `any` | every write |
+//! | `apply` | applies, patches and changes of finalizers |
+//! | `create` | objects that are only created, never updated; events |
+//! | `status` | writes of a status |
+//! | `delete` | deletions and prunes |
+//! | `evict` | evictions |
+//!
+//! `code` is the HTTP status, 403 by default: a 4xx other than 429. The host itself repeats a
+//! request after a 429 or 5xx, so these never reach a processor. `times` is the number of refusals;
+//! without it, the writes are refused until the next step.
+//!
+//! # Expected changes
+//!
+//! `expected.yaml` holds a document for the first reconciles, and one for each step. A document
+//! holds only what the *reconciles* have changed:
 //!
 //! ```yaml
-//! objects:            # new ones whole; of those that were there, what differs: a JSON merge patch (`null`: the field is gone)
+//! objects:   # new objects whole; of others, a JSON merge patch (`null`: the field is gone)
 //! - apiVersion: v1
 //!   kind: ConfigMap
 //!   metadata: {name: world, namespace: default}
@@ -57,9 +73,9 @@
 //! failures: {Greeting/default/world: no}      # `null`: not any more
 //! ```
 //!
-//! What is empty is left out; where nothing changes the document is `{}`. Not compared are what the server gives (uid,
-//! resourceVersion, generation, creationTimestamp, managedFields, the uids of owners), how often an event was said, and how many
-//! reconciles it took.
+//! Empty fields are left out; a document without changes is `{}`. Not compared are fields that the
+//! API server sets (uid, resourceVersion, generation, creationTimestamp, managedFields, the uids of
+//! owners), the count of an event, and the number of reconciles.
 
 mod document;
 mod file;
@@ -79,7 +95,8 @@ pub use document::{Difference, Document};
 pub use file::{Case, Expected, Refuse, Step, all, load_objects};
 pub use stage::Stage;
 
-/// Runs the cases in a folder of the guest natively, as one test: `cases!(MyProcessor, "cases");`.
+/// Defines a test that runs the cases in a folder of the package natively:
+/// `cases!(MyProcessor, "cases");`.
 #[macro_export]
 macro_rules! cases {
     ($processor:ty, $folder:literal) => {
@@ -90,15 +107,20 @@ macro_rules! cases {
     };
 }
 
-/// With this variable set to 1, [`check`] writes into expected.yaml what came out where it differs.
+/// The environment variable that makes [`check`] accept differing results into expected.yaml, if
+/// its value is 1.
 const UPDATE: &str = "MORTISE_UPDATE";
 
-/// Runs the cases in a folder of a package, with the CRDs that `package.metadata.mortise` of its Cargo.toml names. With the variable
-/// `MORTISE_UPDATE=1` in the environment, what came out is accepted.
+/// Runs the cases in a folder of a package, with the CRDs that `package.metadata.mortise` of its
+/// Cargo.toml names.
+///
+/// With `MORTISE_UPDATE=1` in the environment, the results are accepted: they are written into the
+/// `expected.yaml` of each case that differs.
 ///
 /// # Panics
 ///
-/// If a case cannot be read, or does not end as it expects; with the difference.
+/// If a case cannot be read, or its results differ from the expected ones. The message holds the
+/// difference.
 pub fn check<P: Processor>(package: &str, folder: &str) {
     let crds = definitions(Path::new(package)).unwrap_or_else(|error| panic!("{error}"));
     let cases = all(&Path::new(package).join(folder)).unwrap_or_else(|error| panic!("{error}"));
@@ -123,7 +145,8 @@ pub fn check<P: Processor>(package: &str, folder: &str) {
     );
 }
 
-/// Where a case does not end as it expects; with `update` it does from now on.
+/// Returns where the results of a case differ from the expected ones. With `update`, writes them
+/// into `expected.yaml` instead.
 fn differences<P: Processor>(case: &Case, crds: &[Value], update: bool) -> Vec<Difference> {
     let stage = match run::<P>(case, crds) {
         Ok(stage) => stage,
@@ -141,11 +164,12 @@ fn differences<P: Processor>(case: &Case, crds: &[Value], update: bool) -> Vec<D
     }
 }
 
-/// Runs one case natively, to its end.
+/// Runs a case natively, to its end.
 ///
 /// # Errors
 ///
-/// A case that cannot be run: objects that the API refuses, a configuration that the processor does, no rest.
+/// The API refuses an object of the case, the processor refuses the configuration, or the
+/// reconciles do not come to rest.
 pub fn run<P: Processor>(case: &Case, crds: &[Value]) -> Result<Stage, String> {
     let description = crate::processor::described::<P>(&case.config)?;
     let mut stage = Stage::open(case.clone(), crds, &declared_kinds(&description))?;
@@ -159,7 +183,7 @@ pub fn run<P: Processor>(case: &Case, crds: &[Value]) -> Result<Stage, String> {
     }
 }
 
-/// The CRDs that a package says it needs.
+/// Reads the CRDs that `package.metadata.mortise` of a package's Cargo.toml names.
 fn definitions(package: &Path) -> Result<Vec<Value>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = package.join("Cargo.toml");

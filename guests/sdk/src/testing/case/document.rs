@@ -1,4 +1,4 @@
-//! What a step of a case led to, and how that differs from what was expected.
+//! The changes that a step of a case led to, and their differences from the expected ones.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,55 +17,56 @@ use crate::testing::{
     place::{merge, merge_patch},
 };
 
-/// What the reconciles of one step have changed: a document of `expected.yaml`.
+/// The changes that the reconciles of one step made: a document of `expected.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Document {
-    /// New objects, and of those that were there what differs.
+    /// New objects as a whole, and of changed objects what differs, as a JSON merge patch.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<Value>,
-    /// Objects that are not there any more.
+    /// Objects that are gone, as `KIND/NAMESPACE/NAME`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<String>,
-    /// What was said.
+    /// New events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Said>,
-    /// When what is run again; none: not any more.
+    /// The time span after which each key runs again though nothing changes; `None` if the key no
+    /// longer does.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub requeues: BTreeMap<String, Option<String>>,
-    /// What failed, and why; none: not any more.
+    /// The error of each key whose last run failed; `None` if the key no longer fails.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub failures: BTreeMap<String, Option<String>>,
 }
 
-/// An event.
+/// An event, reduced to what a case compares.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Said {
     /// `Normal` or `Warning`.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// One word.
+    /// The reason, in one word.
     pub reason: String,
-    /// The object.
+    /// The object that the event is about, as `KIND/NAMESPACE/NAME`.
     pub on: String,
-    /// A sentence.
+    /// The message for people.
     #[serde(default)]
     pub message: String,
 }
 
-/// Two texts that should be the same.
+/// Two texts that should be equal and are not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Where in the case.
+    /// The step of the case.
     pub title: String,
-    /// What was expected.
+    /// The expected text.
     pub expected: String,
-    /// What is.
+    /// The actual text.
     pub actual: String,
 }
 
-/// All that a document can speak of, at one time.
+/// Everything that documents describe, at one point of a case.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct State {
     objects: BTreeMap<Identity, Value>,
@@ -93,14 +94,15 @@ impl State {
         }
     }
 
-    /// The same with what was due before, for a comparison with what comes.
+    /// Takes over the requeues and failures of `former`, so that a later state can be compared with
+    /// this one.
     pub(super) fn with_settled(mut self, former: &Self) -> Self {
         self.requeues.clone_from(&former.requeues);
         self.failures.clone_from(&former.failures);
         self
     }
 
-    /// What has to be said of the way from one state to another.
+    /// Returns the changes from this state to a later one.
     pub(super) fn changes(&self, after: &Self) -> Document {
         let changed = |(identity, object): (&Identity, &Value)| match self.objects.get(identity) {
             None => Some(object.clone()),
@@ -116,7 +118,8 @@ impl State {
         }
     }
 
-    /// A document that means the same as one that people wrote: nothing in it that goes without saying, in its order.
+    /// Returns a document with the same meaning as one that people wrote, in the form of
+    /// [`State::changes`]: without entries that change nothing, and in the same order.
     pub(super) fn normal(&self, expected: &Document, after: &Self) -> Document {
         let mut wanted = self.clone();
         wanted.objects.clear();
@@ -124,7 +127,7 @@ impl State {
         for entry in &expected.objects {
             let mut entry = bare(entry);
             let identity = Identity::of(&entry);
-            // Every version shows the same object.
+            // Every version of a kind shows the same object.
             let version = after.objects.get(&identity).and_then(|object| object.get("apiVersion"));
             if let (Some(version), Some(entry)) = (version, entry.as_object_mut()) {
                 entry.insert("apiVersion".to_owned(), version.clone());
@@ -147,7 +150,8 @@ impl State {
     }
 }
 
-/// Of an object that was there, its name and what differs; none if nothing does.
+/// Returns what differs between two versions of an object, with the object's name; `None` if
+/// nothing does.
 fn changed(before: &Value, after: &Value) -> Option<Value> {
     let mut patch = merge_patch(before, after)?;
     let mut named = json!({"apiVersion": after.get("apiVersion"), "kind": after.get("kind")});
@@ -156,7 +160,7 @@ fn changed(before: &Value, after: &Value) -> Option<Value> {
             merge(&mut named, &json!({"metadata": {key: part}}));
         }
     }
-    // A merge of nulls would take them away.
+    // A merge would apply the nulls of the patch, and so lose them.
     if let (Some(patch), Some(named)) = (patch.as_object_mut(), named.as_object_mut()) {
         let metadata = named.remove("metadata").unwrap_or_default();
         patch.append(named);
@@ -177,7 +181,8 @@ fn changed_texts(
     gone.chain(new.map(|(key, text)| (key.clone(), Some(text.clone())))).collect()
 }
 
-/// The object without what the server gives.
+/// Returns an object without the fields that the API server sets, and without digests of field
+/// managers.
 fn bare(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -204,7 +209,7 @@ fn without_nulls(value: &Value) -> Value {
     }
 }
 
-/// Takes the digests out of the names of field managers in all texts.
+/// Removes the digests from the names of field managers in all texts of a value.
 fn rewrite(value: &mut Value) {
     match value {
         Value::String(text) if text.contains("mortise/") => *text = anonymous(text),
@@ -214,9 +219,9 @@ fn rewrite(value: &mut Value) {
     }
 }
 
-/// A text without the digests in the names of field managers: they differ between hosts.
+/// Removes the digests from the names of field managers in a text: they differ between hosts.
 fn anonymous(text: &str) -> String {
-    /// `/`, a letter, and this many hexadecimal digits.
+    /// The number of hexadecimal digits of a digest, which follow `/` and a letter.
     const DIGITS: usize = 32;
     let Some((start, rest)) = text.split_once("mortise/") else { return text.to_owned() };
     let mut result = format!("{start}mortise/");
@@ -259,7 +264,7 @@ impl Said {
 // === impl Document ===
 
 impl Document {
-    /// As it stands in a file.
+    /// Returns the document as YAML, as `expected.yaml` holds it.
     pub fn to_yaml(&self) -> String {
         if *self == Self::default() {
             return "{}\n".to_owned();
@@ -271,7 +276,7 @@ impl Document {
 // === impl Difference ===
 
 impl Difference {
-    /// A case that could not be run to its end.
+    /// Creates the difference of a case that could not be run to its end.
     pub fn error(error: String) -> Self {
         Self { title: "it could not be run".to_owned(), expected: String::new(), actual: error }
     }

@@ -1,4 +1,4 @@
-//! A case as it stands on the disk.
+//! The files of a case: reads them, and refuses files and fields that are unknown.
 
 use std::{
     ffi::OsStr,
@@ -17,16 +17,16 @@ const OBJECTS: &str = "objects.yaml";
 const CONFIG: &str = "config.yaml";
 const CASE: &str = "case.yaml";
 const EXPECTED: &str = "expected.yaml";
-/// The folder of objects, instead of the one file.
+/// The name of the folder of object files, which may replace the single file.
 const FOLDER: &str = "objects";
 const DEFAULT_NOW: &str = "2026-01-01T00:00:00Z";
 
-/// One case.
+/// A case, as its folder describes it.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// The name of its folder.
     pub name: String,
-    /// Its folder.
+    /// The path of its folder.
     pub folder: PathBuf,
     /// The objects that exist.
     pub objects: Vec<Value>,
@@ -34,66 +34,68 @@ pub struct Case {
     pub config: String,
     /// The time at the beginning.
     pub now: Timestamp,
-    /// The one object that is reconciled; all if none.
+    /// A pattern of the only object that is reconciled; `None` for all objects.
     pub only: Option<Pattern>,
-    /// Whether objects must fulfil their schemas.
+    /// True if the objects must be valid under their schemas.
     pub validate: bool,
-    /// What happens: the first step is what is there at the beginning.
+    /// The steps. The first one is the beginning of the case: it holds kinds that are missing and
+    /// writes that are refused, and changes no object.
     pub steps: Vec<Step>,
-    /// What it should lead to; none if nobody has said so yet.
+    /// The expected results; `None` if `expected.yaml` does not exist yet.
     pub expected: Option<Expected>,
 }
 
-/// What should come out, as it stands in the file.
+/// The expected results, as `expected.yaml` holds them.
 #[derive(Debug, Clone)]
 pub struct Expected {
-    /// The documents as they are written, each without its separator.
+    /// The texts of the documents, each without its separator.
     pub texts: Vec<String>,
-    /// The documents.
+    /// The parsed documents.
     pub documents: Vec<Document>,
 }
 
-/// Something that happens, after which everything is reconciled that is due.
+/// A change to the cluster, after which everything that is due is reconciled.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Step {
-    /// For who reads it.
+    /// A note for readers of the case, if any.
     pub note: Option<String>,
-    /// How much later it is.
+    /// The time span by which the clock moves, if any.
     #[serde(deserialize_with = "duration")]
     pub after: Option<Duration>,
-    /// The kinds that are not installed from here on, as `plural.group`; none: as before.
+    /// The kinds that are not installed from this step on, as `plural.group`; `None` if they stay
+    /// as they are.
     pub missing: Option<Vec<String>>,
-    /// The objects that are deleted.
+    /// The objects that are deleted: patterns.
     pub delete: Vec<String>,
     /// The objects that are applied.
     pub apply: Vec<Value>,
-    /// The objects that are patched.
+    /// The JSON merge patches, each of which names its object.
     pub patch: Vec<Value>,
     /// The writes that are refused until the next step.
     pub refuse: Vec<Refuse>,
 }
 
-/// Writes that are refused.
+/// A set of writes that the API refuses.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refuse {
-    /// Of which objects: a pattern.
+    /// The objects whose writes are refused: a pattern.
     pub write: String,
-    /// Which writes.
+    /// The kind of write that is refused.
     #[serde(default = "any")]
     pub verb: Write,
-    /// The HTTP status.
+    /// The HTTP status of the refusal.
     #[serde(default = "forbidden")]
     pub code: u16,
-    /// What is said to people.
+    /// The message of the refusal.
     #[serde(default = "refused")]
     pub message: String,
-    /// How often; none: until the next step.
+    /// The number of refusals; `None` means until the next step.
     pub times: Option<usize>,
 }
 
-/// `case.yaml`.
+/// The contents of `case.yaml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct How {
@@ -128,11 +130,12 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
     Duration::try_from(parsed).map(Some).map_err(|_| invalid())
 }
 
-/// The cases in a folder, by name.
+/// Reads the cases in a folder, ordered by name.
 ///
 /// # Errors
 ///
-/// No such folder, no case in it, or a case that cannot be read: which file, and why.
+/// There is no such folder, it holds no case, or a case cannot be read. The text names the file and
+/// the reason.
 pub fn all(folder: &Path) -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();
     for path in entries(folder)? {
@@ -157,11 +160,11 @@ pub fn all(folder: &Path) -> Result<Vec<Case>, String> {
 // === impl Case ===
 
 impl Case {
-    /// Reads a case.
+    /// Reads the case in a folder.
     ///
     /// # Errors
     ///
-    /// A file that is unknown or does not parse, or a field that is unknown.
+    /// A file is unknown or does not parse, or a field is unknown.
     pub fn load(folder: &Path) -> Result<Self, String> {
         let known = [OBJECTS, CONFIG, CASE, EXPECTED];
         let mut objects = Vec::new();
@@ -238,7 +241,7 @@ impl Case {
         Ok(())
     }
 
-    /// The file of what is expected.
+    /// Returns the path of `expected.yaml`.
     pub fn expected_file(&self) -> PathBuf {
         self.folder.join(EXPECTED)
     }
@@ -266,7 +269,7 @@ impl Expected {
             text.lines().any(|line| !line.trim().is_empty() && !line.starts_with('#'))
         };
         if texts.len() > 1 && !texts.first().is_some_and(says) {
-            // A separator before the first document.
+            // The file begins with a separator.
             let head = texts.remove(0);
             if let Some(first) = texts.first_mut() {
                 *first = head + first;
@@ -281,7 +284,7 @@ impl Expected {
 
 // === files ===
 
-/// What is in a folder, by name.
+/// Returns the paths of a folder's entries, ordered by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     let unreadable = |error: std::io::Error| {
         let folder = folder.display();
@@ -296,11 +299,12 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(entries)
 }
 
-/// The objects of a file, or of all `.yaml`, `.yml` and `.json` files right in a folder, by name.
+/// Reads the objects of a file, or of all `.yaml`, `.yml` and `.json` files right in a folder,
+/// ordered by name.
 ///
 /// # Errors
 ///
-/// What cannot be read, does not parse, or is no object.
+/// A file cannot be read or parsed, a value is no object, or a folder holds no object.
 pub fn load_objects(path: &Path) -> Result<Vec<Value>, String> {
     let is_object_file = |path: &PathBuf| {
         let ending = path.extension().and_then(OsStr::to_str);
@@ -336,7 +340,7 @@ fn collect(document: Value, objects: &mut Vec<Value>) -> Result<(), String> {
     }
 }
 
-/// Whether an object says what it is.
+/// Fails if an object lacks apiVersion, kind or metadata.name.
 fn named(object: &Value) -> Result<(), String> {
     let is_there = |pointer: &str| {
         object.pointer(pointer).and_then(Value::as_str).is_some_and(|text| !text.is_empty())
@@ -357,7 +361,7 @@ fn read(path: &Path) -> Result<String, String> {
         .map_err(|error| format!("cannot read `{}`: {error}", path.display()))
 }
 
-/// The one document of a file; none if there is no such file, or nothing in it.
+/// Reads the only document of a file; `None` if the file does not exist or holds no document.
 fn one<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
     if !path.exists() {
         return Ok(None);
@@ -373,7 +377,8 @@ fn one<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
     Ok(documents.pop())
 }
 
-/// The parser's default budget is meant for texts of strangers; these are the author's own files.
+/// Parses the documents of a file without the parser's default budget, which is meant for texts of
+/// strangers: these are the author's own files.
 fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<Vec<T>, String> {
     let options = serde_saphyr::options! { budget: None, with_snippet: false };
     serde_saphyr::from_multiple_with_options(text, options)

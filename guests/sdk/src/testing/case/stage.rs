@@ -1,4 +1,4 @@
-//! A case on its way: the cluster, what happens to it, and what came of it.
+//! A running case: the cluster, the steps so far, and their results.
 
 use std::time::Duration;
 
@@ -13,27 +13,30 @@ use crate::{
     testing::{Settled, cluster::Cluster, identity::Pattern},
 };
 
-/// A case that runs. Who runs it reconciles in the [`Stage::cluster`] until nothing is due, says so with [`Stage::settled`], and goes
-/// on with [`Stage::next_step`] as long as there is one.
+/// A running case.
+///
+/// The caller reconciles in [`Stage::cluster`] until nothing is due, reports that with
+/// [`Stage::settled`], and continues with [`Stage::next_step`] until there is no further step.
 #[derive(Debug)]
 pub struct Stage {
     case: Case,
     cluster: Cluster,
-    /// Before the reconciles of this step.
+    /// The state before the reconciles of the current step.
     before: State,
-    /// Of each step that is over: before and after its reconciles.
+    /// The states before and after the reconciles of each finished step.
     over: Vec<(State, State)>,
 }
 
 // === impl Stage ===
 
 impl Stage {
-    /// Loads what is there at the beginning, into a cluster that knows the built-in kinds, those that `crds` define, and the declared
-    /// `kinds`.
+    /// Loads the objects of a case into a new cluster, which knows the built-in kinds, those that
+    /// `crds` define, and the declared `kinds`.
     ///
     /// # Errors
     ///
-    /// Objects and definitions that the API refuses, kinds that nothing defines.
+    /// The API refuses an object or a definition, or the case names a kind that no definition
+    /// covers.
     pub fn open(case: Case, crds: &[Value], kinds: &[Kind]) -> Result<Self, String> {
         let first = case.steps.first().cloned().unwrap_or_default();
         let missing = first.missing.clone().unwrap_or_default();
@@ -50,17 +53,17 @@ impl Stage {
         Ok(Self { case, cluster, before, over: Vec::new() })
     }
 
-    /// Where it runs.
+    /// Returns the cluster in which the case runs.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// The case.
+    /// Returns the case.
     pub fn case(&self) -> &Case {
         &self.case
     }
 
-    /// Nothing is due any more.
+    /// Ends the current step: no reconcile is due any more.
     pub fn settled(&mut self, settled: &Settled) {
         self.cluster.refuse_nothing();
         let after = State::of(&self.cluster, settled);
@@ -68,11 +71,12 @@ impl Stage {
         self.over.push((before, after));
     }
 
-    /// Does what the next step says, and tells how much later it is; none if there is no further step.
+    /// Carries out the next step, and returns the time span by which it moved the clock; `None` if
+    /// there is no further step.
     ///
     /// # Errors
     ///
-    /// Something that the API refuses, or that is not there.
+    /// The API refuses a change of the step, or an object of the step does not exist.
     pub fn next_step(&mut self) -> Result<Option<Duration>, String> {
         let index = self.over.len();
         let Some(step) = self.case.steps.get(index).cloned() else { return Ok(None) };
@@ -98,12 +102,12 @@ impl Stage {
         refuse(&self.cluster, step)
     }
 
-    /// What the steps led to.
+    /// Returns the changes that the reconciles of each finished step made.
     pub fn documents(&self) -> Vec<Document> {
         self.over.iter().map(|(before, after)| before.changes(after)).collect()
     }
 
-    /// Where that differs from what is expected.
+    /// Returns where the changes of the finished steps differ from the expected ones.
     pub fn differences(&self) -> Vec<Difference> {
         let pairs = self.documents().into_iter().zip(self.expected()).enumerate();
         pairs
@@ -116,7 +120,7 @@ impl Stage {
             .collect()
     }
 
-    /// What is expected of each step that is over, as [`Stage::documents`] would say it.
+    /// Returns the expected changes of each finished step, in the form of [`Stage::documents`].
     fn expected(&self) -> Vec<Option<Document>> {
         let documents = self.case.expected.as_ref().map(|expected| &expected.documents[..]);
         let expected = |(index, (before, after)): (usize, &(State, State))| {
@@ -126,7 +130,7 @@ impl Stage {
         self.over.iter().enumerate().map(expected).collect()
     }
 
-    /// What `expected.yaml` has to hold; documents that are right stay as they are written.
+    /// Returns the text that `expected.yaml` should hold. Documents that are right keep their text.
     pub fn accepted(&self) -> String {
         let texts = self.case.expected.as_ref().map_or(&[][..], |expected| &expected.texts);
         let pairs = self.documents().into_iter().zip(self.expected()).enumerate();
@@ -149,7 +153,7 @@ impl Stage {
     }
 }
 
-/// Has writes refused.
+/// Refuses the writes that a step names.
 fn refuse(cluster: &Cluster, step: &Step) -> Result<(), String> {
     for refuse in &step.refuse {
         let pattern = Pattern::parse(&refuse.write)?;
