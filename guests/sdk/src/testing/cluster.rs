@@ -1,4 +1,5 @@
-//! A Kubernetes API in memory, asked without a runtime, and what happens to it from outside of a processor.
+//! A Kubernetes API in memory, called without an async runtime, and the changes to it that do not
+//! come from a processor.
 
 mod change;
 mod request;
@@ -18,28 +19,32 @@ pub use change::Write;
 use request::Served;
 pub(super) use request::{Answer, Method, Refusal, Resource, encoded};
 
-/// A cluster in memory: its API, its time, and which kinds it knows. Clones are the same one.
+/// A cluster in memory: its API, its time, and the kinds that it knows. Clones share API and time.
 #[derive(Clone)]
 pub struct Cluster {
     api: EmbeddedApi,
     now: Arc<Mutex<Timestamp>>,
     /// The definitions of kinds, installed or not.
     definitions: Vec<Value>,
-    /// What nobody asked for: the API's own namespaces, definitions, namespaces of objects.
+    /// The objects that no test gave: the API's own namespaces, the definitions, and the namespaces
+    /// that were created for objects.
     hidden: BTreeSet<Identity>,
-    /// How the kinds of a group and version are served, as of a revision of the definitions.
+    /// The kinds that discovery returned, by group and version, for one revision of the
+    /// definitions.
     served: Arc<Mutex<Served>>,
 }
 
 // === impl Cluster ===
 
 impl Cluster {
-    /// A cluster at a time, that knows the built-in kinds and these definitions but for `missing` (`plural.group`), and without a
-    /// schema what else is declared.
+    /// Creates a cluster at a time.
+    ///
+    /// It knows the built-in kinds, the kinds that `crds` define and, without a schema, the other
+    /// declared `kinds`. The kinds in `missing` (`plural.group`) are not installed.
     ///
     /// # Errors
     ///
-    /// A definition that the API refuses, or a name in `missing` that no definition has.
+    /// The API refuses a definition, or no definition has a name in `missing`.
     pub fn new(
         now: Timestamp,
         crds: &[Value],
@@ -62,7 +67,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Definitions without a schema for the declared kinds that nothing else defines.
+    /// Returns definitions without a schema for the declared kinds that no other definition covers.
     fn untyped(&self, declared: &[Kind]) -> Vec<Value> {
         let mut kinds: Vec<(Kind, Vec<String>)> = Vec::new();
         for kind in declared {
@@ -88,17 +93,17 @@ impl Cluster {
         kinds.iter().map(|(kind, versions)| untyped::definition(kind, versions)).collect()
     }
 
-    /// The API, for clients.
+    /// Returns the API, for clients.
     pub fn api(&self) -> &EmbeddedApi {
         &self.api
     }
 
-    /// The present time.
+    /// Returns the present time of the cluster.
     pub fn now(&self) -> Timestamp {
         *self.now.lock()
     }
 
-    /// Moves the time on.
+    /// Moves the time of the cluster forward.
     pub fn advance(&self, by: std::time::Duration) {
         let mut now = self.now.lock();
         *now = now
@@ -106,11 +111,12 @@ impl Cluster {
             .unwrap_or(Timestamp::MAX);
     }
 
-    /// Puts objects in as if they were there already, past their schemas unless `validate`. Their namespaces are made.
+    /// Stores objects as if they had existed before, and creates their namespaces. With `validate`,
+    /// the objects must be valid under their schemas.
     ///
     /// # Errors
     ///
-    /// The first object that is refused, by name.
+    /// The first object that the API refuses, by name.
     pub fn load(
         &mut self,
         objects: impl IntoIterator<Item = Value>,
@@ -118,7 +124,7 @@ impl Cluster {
     ) -> Result<(), String> {
         for object in objects {
             self.add_namespace(&object)?;
-            // Given, it is the case's own.
+            // An object that is given belongs to the case.
             self.hidden.remove(&Identity::of(&object));
             let title = Identity::of(&object);
             self.api
@@ -140,18 +146,20 @@ impl Cluster {
         self.api.load(namespace, true).map_err(|failure| failure.message().to_owned())
     }
 
-    /// All objects that a case cares for, as they are stored.
+    /// Returns the objects as they are stored, without the API's own namespaces, definitions, and
+    /// namespaces that no test gave.
     pub fn objects(&self) -> Vec<Value> {
         let mut objects = self.api.objects();
         objects.retain(|object| !self.hidden.contains(&Identity::of(object)));
         objects
     }
 
-    /// Installs every known kind but these (`plural.group`), and takes these away with their objects.
+    /// Installs every known kind except these (`plural.group`), and removes these kinds together
+    /// with their objects.
     ///
     /// # Errors
     ///
-    /// A name that no definition has; a definition that the API refuses.
+    /// No definition has one of the names, or the API refuses a definition.
     pub fn set_missing(&self, missing: &[String]) -> Result<(), String> {
         let name = |definition: &Value| text(definition, "/metadata/name").to_owned();
         let known: Vec<String> = self.definitions.iter().map(name).collect();
@@ -175,7 +183,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The names of the definitions of these groups and kinds; those that nothing defines are left out.
+    /// Returns the names of the definitions of these groups and kinds; kinds without a definition
+    /// are left out.
     pub(super) fn names_of(&self, kinds: &BTreeSet<(String, String)>) -> Vec<String> {
         let is_meant = |definition: &&Value| {
             let part = |pointer| text(definition, pointer).to_owned();
@@ -195,7 +204,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// Every kind that a description names, once.
+/// Returns every kind that a description names, without duplicates.
 pub(super) fn declared_kinds(description: &Description) -> Vec<Kind> {
     let reconciled = description.reconcilers.iter().map(|reconciler| &reconciler.of.kind);
     let read = description.reads.iter().map(|selection| &selection.kind);

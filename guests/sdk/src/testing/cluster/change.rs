@@ -1,4 +1,4 @@
-//! What people do to a cluster, and what a case has refused.
+//! Changes that people make to a cluster, and writes that a case has refused.
 
 use std::collections::BTreeSet;
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 use super::{Cluster, request::Method};
 use crate::testing::identity::{Identity, Pattern, named, reference_of};
 
-/// Under which manager people apply: kubectl's own.
+/// The field manager of changes that people make: the one of kubectl.
 const PEOPLE: &str = "kubectl";
-/// More often than any case writes.
+/// The number of times of a refusal without an end: no case writes so often.
 const ALWAYS: usize = 1 << 30;
 
-/// What a case has refused.
+/// A kind of write that a case can have refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Write {
-    /// Whatever is written.
+    /// Every write.
     Any,
-    /// Objects that are only made, and events.
+    /// Creations with `create_only`, and events.
     Create,
-    /// Applies, patches and finalizers.
+    /// Applies, patches and changes of finalizers.
     Apply,
-    /// Status.
+    /// Writes of a status.
     Status,
     /// Deletions and prunes.
     Delete,
@@ -32,20 +32,20 @@ pub enum Write {
 }
 
 impl Cluster {
-    /// Applies an object as `kubectl apply --server-side --force-conflicts` does, and its status too.
+    /// Applies an object and its status, as `kubectl apply --server-side --force-conflicts` does.
     ///
     /// # Errors
     ///
-    /// What the API says against it.
+    /// The cluster does not know the kind, or the API refuses the object.
     pub fn apply(&mut self, object: &Value) -> Result<(), String> {
         self.change(object, Method::Apply)
     }
 
-    /// Changes an object by a JSON merge patch that names it, and its status too.
+    /// Changes an object and its status by a JSON merge patch, which must name the object.
     ///
     /// # Errors
     ///
-    /// What the API says against it.
+    /// The cluster does not know the kind, or the API refuses the patch.
     pub fn patch(&mut self, patch: &Value) -> Result<(), String> {
         self.change(patch, Method::MergePatch)
     }
@@ -91,11 +91,11 @@ impl Cluster {
         }
     }
 
-    /// Deletes the objects that a pattern means, as kubectl does.
+    /// Deletes the objects that a pattern matches, as kubectl does.
     ///
     /// # Errors
     ///
-    /// There is none, or the API refuses.
+    /// No object matches, or the API refuses the deletion.
     pub fn delete(&self, pattern: &Pattern) -> Result<(), String> {
         let meant: Vec<Value> = self
             .api
@@ -119,11 +119,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Has writes refused from now on, until [`Cluster::refuse_nothing`].
+    /// Refuses writes from now on: `times` of them, or all until [`Cluster::refuse_nothing`].
     ///
     /// # Errors
     ///
-    /// A kind of which the cluster knows none or several.
+    /// The cluster knows no kind of the pattern's name, or several.
     pub fn refuse(
         &self,
         pattern: &Pattern,
@@ -147,7 +147,7 @@ impl Cluster {
         if pattern.namespace != "*" {
             filter = filter.namespace(&pattern.namespace);
         }
-        // What is made has no name in the path.
+        // A POST has no name in its path.
         if pattern.name != "*" && write != Write::Create {
             filter = filter.name(&pattern.name);
         }
@@ -156,12 +156,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Refuses nothing any more on purpose.
+    /// Ends all refusals that [`Cluster::refuse`] started.
     pub fn refuse_nothing(&self) {
         self.api.faults().clear();
     }
 
-    /// Group and plural of the one kind that a pattern means.
+    /// Returns the group and the plural of the one kind that a pattern names.
     fn plural(&self, pattern: &Pattern) -> Result<(String, String), String> {
         let mut found: BTreeSet<(String, String)> = BTreeSet::new();
         for (group, version) in self.group_versions() {

@@ -1,4 +1,4 @@
-//! Requests to the API and what it serves.
+//! Requests to the API, and discovery of the kinds that it serves.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Cluster, text};
 use crate::{Kind, ObjectRef};
 
-/// How a kind is served.
+/// A kind, as the API serves it.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::testing) struct Resource {
     pub(in crate::testing) kind: Kind,
@@ -20,23 +20,23 @@ pub(in crate::testing) struct Resource {
     pub(in crate::testing) status: bool,
 }
 
-/// An answer that says no.
+/// An answer with an error status, or a request that could not be built.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::testing) struct Refusal {
     pub(in crate::testing) code: u16,
     pub(in crate::testing) reason: String,
     pub(in crate::testing) message: String,
-    /// `details.causes`: reason, message and field.
+    /// The `details.causes` of the status: reason, message and field.
     pub(in crate::testing) causes: Vec<(String, String, String)>,
 }
 
-/// An answer that says yes.
+/// An answer with a status of 2xx.
 pub(in crate::testing) struct Answer {
     pub(in crate::testing) created: bool,
     pub(in crate::testing) body: Value,
 }
 
-/// How a body is meant.
+/// The HTTP method of a request and the content type of its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::testing) enum Method {
     Get,
@@ -47,7 +47,7 @@ pub(in crate::testing) enum Method {
     MergePatch,
 }
 
-/// What discovery said at a revision of the definitions.
+/// The kinds that discovery returned, by group and version, for one revision of the definitions.
 #[derive(Default)]
 pub(super) struct Served {
     revision: u64,
@@ -100,19 +100,18 @@ impl Cluster {
             .collect()
     }
 
-    /// How a kind is served; none if it is not.
+    /// Returns a kind as the API serves it; `None` if the API does not serve it.
     pub(in crate::testing) fn resource(&self, kind: &Kind) -> Option<Resource> {
         let resources = self.resources(&kind.group, &kind.version);
         resources.iter().find(|resource| resource.kind == *kind).cloned()
     }
 
-    /// An object as it is now; none if there is no such object or kind.
+    /// Returns an object as it is now; `None` if there is no such object or kind.
     pub(in crate::testing) fn get(&self, of: &ObjectRef) -> Option<Value> {
         let path = self.resource(&of.kind)?.path_of(of);
         self.send(Method::Get, &path, None).ok().map(|answer| answer.body)
     }
 
-    /// Sends a request.
     pub(in crate::testing) fn send(
         &self,
         method: Method,
@@ -146,7 +145,7 @@ fn root(group: &str, version: &str) -> String {
 // === impl Resource ===
 
 impl Resource {
-    /// The path of its objects in a namespace, or in all.
+    /// Returns the path of the kind's objects in a namespace, or in all.
     pub(in crate::testing) fn path(&self, namespace: Option<&str>) -> String {
         let root = root(&self.kind.group, &self.kind.version);
         match namespace.filter(|_| self.namespaced) {
@@ -155,7 +154,8 @@ impl Resource {
         }
     }
 
-    /// The path of one object. One without a namespace lives in `default`, where the kind has namespaces.
+    /// Returns the path of an object. A reference without a namespace means `default` if the kind
+    /// has namespaces.
     pub(in crate::testing) fn path_of(&self, of: &ObjectRef) -> String {
         let namespace = of.namespace.as_deref().unwrap_or("default");
         format!("{}/{}", self.path(Some(namespace)), of.name)
@@ -179,19 +179,20 @@ impl Refusal {
         }
     }
 
-    /// Whether a cause with this reason is among the details.
+    /// Returns whether the details name a cause with this reason.
     pub(in crate::testing) fn has_cause(&self, reason: &str) -> bool {
         self.causes.iter().any(|(held, ..)| held == reason)
     }
 
-    /// The managers whose fields are in the way of an apply; none of another refusal.
+    /// Returns the managers that own the fields with which an apply conflicts; empty for any other
+    /// refusal.
     pub(in crate::testing) fn conflicting_managers(&self) -> Vec<String> {
         let managers: BTreeSet<String> =
             self.conflicts().into_iter().map(|(manager, _)| manager).collect();
         managers.into_iter().collect()
     }
 
-    /// The conflicts that a 409 names, manager and field; none if it is another 409.
+    /// Returns manager and field of each conflict that a 409 names; empty for any other refusal.
     pub(in crate::testing) fn conflicts(&self) -> Vec<(String, String)> {
         let conflicts = self
             .causes
@@ -209,7 +210,7 @@ impl Refusal {
     }
 }
 
-/// For the query of a request.
+/// Percent-encodes a text for the query of a request.
 pub(in crate::testing) fn encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,10 +1,11 @@
-//! Kinds of which nothing is known but their names.
+//! Definitions of kinds without a schema.
 
 use serde_json::{Value, json};
 
 use crate::Kind;
 
-/// A definition of a kind of which nothing is known but its name: everything is kept as it comes, lists are atomic.
+/// Returns a definition of a namespaced kind of which only the name is known: every field is kept
+/// as it comes, and lists are atomic.
 pub(super) fn definition(kind: &Kind, versions: &[String]) -> Value {
     let plural = plural(&kind.kind);
     let versions: Vec<Value> = versions
@@ -33,7 +34,7 @@ pub(super) fn definition(kind: &Kind, versions: &[String]) -> Value {
     })
 }
 
-/// The plural of an English noun, as Kubernetes' own tools form it.
+/// Returns the plural of an English noun, as Kubernetes' own tools form it.
 fn plural(kind: &str) -> String {
     let word = kind.to_lowercase();
     let is_vowel = |letter: char| "aeiou".contains(letter);
