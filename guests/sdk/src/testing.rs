@@ -1,4 +1,5 @@
-//! The host's contract in memory: reads over a set of objects, a clock that stands still, a log that can be looked at.
+//! The host's contract in memory, for native tests: reads over a set of objects, a clock that
+//! stands still, and a log that tests can inspect.
 //!
 //! ```
 //! use mortise_sdk::{kubernetes::Service, testing::Stub};
@@ -8,7 +9,8 @@
 //!     "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop"},
 //!     "spec": {"selector": {"app": "web"}, "clusterIP": "10.0.0.1"},
 //! })]);
-//! let service: Option<Service> = stub.host().get(Some("shop"), "web", &["spec.selector"]).unwrap();
+//! let service: Option<Service> =
+//!     stub.host().get(Some("shop"), "web", &["spec.selector"]).unwrap();
 //! assert_eq!(service.unwrap().spec.selector["app"], "web");
 //! ```
 
@@ -47,55 +49,57 @@ use known::Known;
 pub use run::{MOST_RUNS, Run, Settled, title};
 pub use write::Change;
 
-/// What the host knows, as a test decides it. Clones share it.
+/// A host in memory, whose objects, kinds and time are set by the test. Clones share one state.
 #[derive(Clone)]
 pub struct Stub {
     state: Rc<RefCell<State>>,
 }
 
-/// One read that was made.
+/// A read that the processor made.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Read {
-    /// One object, and the fields that were asked for.
+    /// A read of an object, with the fields that were asked for.
     Get(ObjectRef, Vec<String>),
-    /// A page of a selection.
+    /// A read of a page of a selection.
     List(Selection),
 }
 
-/// One line of the log.
+/// A line of the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// How loud.
+    /// The severity.
     pub level: Level,
-    /// What was said.
+    /// The message, without the named values.
     pub message: String,
-    /// With which fields.
+    /// The named values.
     pub fields: Vec<(String, String)>,
 }
 
 struct State {
     known: Known,
-    /// Group and kind of what the cluster is not to know.
+    /// Group and kind of each kind that the cluster must not know.
     without: BTreeSet<(String, String)>,
     now: u64,
     page: usize,
     asked_clock: u32,
     reads: Vec<Read>,
     log: Vec<Line>,
-    /// The uids of what the run on its way has read.
+    /// The uids of the objects that the current run has read.
     answered: BTreeMap<Identity, String>,
     crds: Vec<Value>,
-    /// From the first reconcile on, what is there.
+    /// The cluster in memory, which exists from the first reconcile on.
     cluster: Option<Cluster>,
     ran: BTreeMap<run::Key, run::Ran>,
-    /// The keys that are to run, though what they are to run for may have passed.
+    /// The keys that must run, even if the reason for it has passed meanwhile.
     due: BTreeSet<run::Key>,
     memory: write::Memory,
-    /// What tells the field managers of a key from those of others, and how the key is called.
+    /// The titles of the keys by their marks, which tell the field managers of different keys
+    /// apart.
     marks: BTreeMap<String, String>,
 }
 
-/// A first request for an object of the reconciler `""`: without the object, without a configuration.
+/// Creates a first request for an object of the reconciler `""`, without the object itself and
+/// without a configuration: `Request::object` is `None`.
 pub fn request(reference: ObjectRef) -> Request {
     Request {
         reconciler: String::new(),
@@ -109,7 +113,7 @@ pub fn request(reference: ObjectRef) -> Request {
     }
 }
 
-/// A first request for an object that is there.
+/// Creates a first request for an object that exists, with the object in it.
 pub fn request_for(object: &Value) -> Request {
     Request { object: Some(object.to_string()), ..request(identity::reference_of(object)) }
 }
@@ -123,7 +127,7 @@ impl Default for Stub {
 }
 
 impl Stub {
-    /// A cluster without objects that knows every kind, at 2026-01-01T00:00:00Z.
+    /// Creates a stub without objects that knows every kind, at 2026-01-01T00:00:00Z.
     pub fn new() -> Self {
         let state = State {
             known: Known::default(),
@@ -144,14 +148,14 @@ impl Stub {
         Self { state: Rc::new(RefCell::new(state)) }
     }
 
-    /// Reconciles run against this cluster.
+    /// Creates a stub whose reconciles run against this cluster.
     pub(crate) fn over(cluster: Cluster) -> Self {
         let stub = Self::new();
         stub.state.borrow_mut().cluster = Some(cluster);
         stub
     }
 
-    /// Adds objects; one with the same group, kind, namespace and name is replaced.
+    /// Adds objects; each replaces an object with the same group, kind, namespace and name.
     #[must_use]
     pub fn objects(self, objects: impl IntoIterator<Item = Value>) -> Self {
         for object in objects {
@@ -160,16 +164,18 @@ impl Stub {
         self
     }
 
-    /// Adds one object, or replaces it. To change what a processor has made, see [`Stub::apply`].
+    /// Adds or replaces an object. To change an object that a processor has written, use
+    /// [`Stub::apply`].
     pub fn set(&self, object: Value) {
         self.state.borrow_mut().known.set(object);
     }
 
-    /// The definitions of the kinds, from the files of a folder. Kinds that are declared and not defined have no schema.
+    /// Adds the definitions of kinds that the files of a folder hold. Kinds that a processor
+    /// declares and that no file defines have no schema.
     ///
     /// # Panics
     ///
-    /// If they cannot be read.
+    /// If the files cannot be read.
     #[must_use]
     pub fn crds(self, folder: impl AsRef<std::path::Path>) -> Self {
         let crds = case::load_objects(folder.as_ref()).unwrap_or_else(|error| panic!("{error}"));
@@ -177,7 +183,7 @@ impl Stub {
         self
     }
 
-    /// A kind that the cluster does not know.
+    /// Makes a kind unknown to the cluster.
     #[must_use]
     pub fn without_kind(self, group: &str, kind: &str) -> Self {
         {
@@ -188,25 +194,26 @@ impl Stub {
         self
     }
 
-    /// A kind that cannot be read now.
+    /// Makes every read of a kind fail because the kind is unavailable.
     #[must_use]
     pub fn unavailable(self, kind: &str) -> Self {
         self.state.borrow_mut().known.unavailable.insert(kind.to_owned());
         self
     }
 
-    /// Denies what this description does not declare. A reconcile does so by itself.
+    /// Denies reads that the description does not declare. A reconcile through the stub uses the
+    /// description of its processor.
     #[must_use]
     pub fn declared(self, description: Description) -> Self {
         self.state.borrow_mut().known.declared = Some(description);
         self
     }
 
-    /// The time of the call, in RFC 3339.
+    /// Sets the time of the call, in RFC 3339. After the first reconcile, use [`Stub::advance`].
     ///
     /// # Panics
     ///
-    /// If it is not a time in UTC.
+    /// If `now` is not a time in UTC.
     #[must_use]
     pub fn at(self, now: &str) -> Self {
         self.state.borrow_mut().now = time::parse(now).expect("a time in RFC 3339 that ends in Z");
@@ -220,56 +227,57 @@ impl Stub {
         self
     }
 
-    /// What a processor's logic is handed.
+    /// Returns the host to call the processor's functions with.
     pub fn host(&self) -> Host {
         Host::new(Rc::new(self.clone()))
     }
 
-    /// How often the clock was asked.
+    /// Returns how often the clock was asked.
     pub fn asked_clock(&self) -> u32 {
         self.state.borrow().asked_clock
     }
 
-    /// The reads so far.
+    /// Returns the reads so far.
     pub fn reads(&self) -> Vec<Read> {
         self.state.borrow().reads.clone()
     }
 
-    /// The log so far.
+    /// Returns the lines of the log so far.
     pub fn lines(&self) -> Vec<Line> {
         self.state.borrow().log.clone()
     }
 
-    // === what happens to the cluster between reconciles ===
+    // === changes to the cluster between reconciles ===
 
-    /// Applies an object as `kubectl apply --server-side --force-conflicts` does, with its status.
+    /// Applies an object and its status, as `kubectl apply --server-side --force-conflicts` does.
     ///
     /// # Panics
     ///
-    /// If the API refuses it, or nothing was reconciled before.
+    /// If the API refuses the object, or nothing was reconciled before.
     pub fn apply(&self, object: &Value) {
         self.change(|cluster| cluster.apply(object));
     }
 
-    /// Changes an object by a JSON merge patch that names it, its status too.
+    /// Changes an object and its status by a JSON merge patch, which must name the object.
     ///
     /// # Panics
     ///
-    /// As [`Stub::apply`].
+    /// In the same cases as [`Stub::apply`].
     pub fn patch(&self, patch: &Value) {
         self.change(|cluster| cluster.patch(patch));
     }
 
-    /// Deletes an object: `KIND/NAMESPACE/NAME`.
+    /// Deletes an object, named as `KIND/NAMESPACE/NAME`; `*` stands for any kind, namespace or
+    /// name.
     ///
     /// # Panics
     ///
-    /// As [`Stub::apply`], and if there is no such object.
+    /// In the same cases as [`Stub::apply`], and if there is no such object.
     pub fn delete(&self, object: &str) {
         self.change(|cluster| cluster.delete(&identity::Pattern::parse(object)?));
     }
 
-    /// Moves the time on.
+    /// Moves the time forward.
     ///
     /// # Panics
     ///
@@ -288,7 +296,8 @@ impl Stub {
         change(cluster).unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// An object as it is in the cluster, or as it was given.
+    /// Returns an object as it is in the cluster or, before the first reconcile, as the test gave
+    /// it. `None` if there is no such object.
     pub fn object(&self, of: &ObjectRef) -> Option<Value> {
         let state = self.state.borrow();
         match &state.cluster {
@@ -297,7 +306,7 @@ impl Stub {
         }
     }
 
-    /// Makes the cluster of what was given, if there is none yet.
+    /// Creates the cluster from the objects given so far, unless there is one already.
     fn open(&self, description: &Description) -> Result<(), String> {
         let mut state = self.state.borrow_mut();
         if state.cluster.is_some() {
@@ -364,7 +373,7 @@ impl Source for Stub {
     }
 }
 
-/// Notes the uid of what was answered.
+/// Records the uid of an object that was read.
 fn answered(uids: &mut BTreeMap<Identity, String>, object: &Value) {
     let uid = text(object, "/metadata/uid");
     if !uid.is_empty() {

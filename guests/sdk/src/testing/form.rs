@@ -1,5 +1,5 @@
-//! Forms of names, by Kubernetes' own rules: what the host refuses in reads and outcomes, in its words. Bounds on sizes are not
-//! looked at.
+//! Checks of names, by Kubernetes' own rules: the host refuses the same names in reads and
+//! outcomes, with the same messages. The host's bounds on sizes are not checked.
 
 use crate::{Kind, ObjectRef, Selection};
 
@@ -10,12 +10,12 @@ pub(super) const KIND: &str = "a kind is named as Kubernetes names it: a group t
 const NAMESPACE: &str = "a namespace is a DNS label of at most 63 lower-case letters, digits and `-`; for objects without namespace, and for all \
                          namespaces, it is none";
 
-/// Refuses a `get` that no declaration can make right.
+/// Fails if a `get` names its object in a way that no declaration can allow.
 pub(super) fn check_get(of: &ObjectRef) -> Result<(), String> {
     check(&of.kind, of.namespace.as_deref(), Some(&of.name))
 }
 
-/// Refuses a `list` that no declaration can make right.
+/// Fails if a `list` names its objects in a way that no declaration can allow.
 pub(super) fn check_list(of: &Selection) -> Result<(), String> {
     check(&of.kind, of.namespace.as_deref(), of.name.as_deref())
 }
@@ -34,13 +34,13 @@ fn check(kind: &Kind, namespace: Option<&str>, name: Option<&str>) -> Result<(),
     }
 }
 
-/// Whether a text can be a segment of a URL's path, as the API server asks of names.
+/// Returns whether a text is a name: a segment of a URL's path, as the API server demands.
 pub(super) fn is_name(text: &str) -> bool {
     let is_segment = text != "." && text != ".." && !text.contains(['/', '%']);
     is_segment && (1..=253).contains(&text.len())
 }
 
-/// Whether a `CustomResourceDefinition` may have such a group, version and kind.
+/// Returns whether a `CustomResourceDefinition` may have this group, version and kind.
 pub(super) fn is_kind(of: &Kind) -> bool {
     let is_group = of.group.len() <= 253 && of.group.split('.').all(is_label);
     let is_word =

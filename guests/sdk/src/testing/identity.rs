@@ -1,4 +1,5 @@
-//! Which object is meant, in whatever version it is written.
+//! The identity of an object, which is the same in every version of its kind, and patterns of
+//! identities.
 
 use std::fmt;
 
@@ -6,28 +7,31 @@ use serde_json::{Map, Value, json};
 
 use crate::{Kind, ObjectRef};
 
-/// Group, kind, namespace and name of an object. As a text: `KIND/NAMESPACE/NAME`, `KIND.GROUP/NAMESPACE/NAME` where the group
-/// must be told; the namespace is empty for kinds without namespaces.
+/// The group, kind, namespace and name of an object.
+///
+/// As text: `KIND/NAMESPACE/NAME`, or `KIND.GROUP/NAMESPACE/NAME` where the group must be given.
+/// The namespace is empty for kinds without namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// The kind.
     pub kind: String,
-    /// The namespace, or nothing.
+    /// The namespace; empty for kinds without namespaces.
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// The group.
+    /// The group; empty for the core group.
     pub group: String,
 }
 
-/// What a text in a case means: an [`Identity`] whose group need not be told, and whose parts may be `*`.
+/// A pattern of identities, as a case writes it: an [`Identity`] whose group may be left out, and
+/// whose other parts may be `*`, which matches anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     /// The kind, or `*`.
     pub kind: String,
-    /// The group, where it was told.
+    /// The group, if it was given; `None` matches every group.
     pub group: Option<String>,
-    /// The namespace, nothing, or `*`.
+    /// The namespace, or `*`; empty for kinds without namespaces.
     pub namespace: String,
     /// The name, or `*`.
     pub name: String,
@@ -36,7 +40,7 @@ pub struct Pattern {
 // === impl Identity ===
 
 impl Identity {
-    /// That of an object.
+    /// Returns the identity of an object.
     pub fn of(object: &Value) -> Self {
         let kind = kind_of(object);
         Self {
@@ -47,7 +51,7 @@ impl Identity {
         }
     }
 
-    /// That of what a reference names.
+    /// Returns the identity that a reference names.
     pub fn of_ref(of: &ObjectRef) -> Self {
         Self {
             kind: of.kind.kind.clone(),
@@ -67,11 +71,11 @@ impl fmt::Display for Identity {
 // === impl Pattern ===
 
 impl Pattern {
-    /// Reads `KIND/NAMESPACE/NAME`.
+    /// Parses `KIND/NAMESPACE/NAME`.
     ///
     /// # Errors
     ///
-    /// Another number of parts, or an empty kind or name.
+    /// The text has another number of parts, or an empty kind or name.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parts: Vec<&str> = text.split('/').collect();
         let [kind, namespace, name] = parts.as_slice() else {
@@ -94,7 +98,7 @@ impl Pattern {
         })
     }
 
-    /// Whether the object is meant.
+    /// Returns whether the pattern matches the identity of an object.
     pub fn matches(&self, object: &Identity) -> bool {
         let is = |wanted: &str, held: &str| wanted == "*" || wanted == held;
         is(&self.kind, &object.kind)
@@ -104,27 +108,27 @@ impl Pattern {
     }
 }
 
-// === what objects say of themselves ===
+// === the identity in an object's fields ===
 
-/// The text at a JSON pointer, or nothing.
+/// Returns the text at a JSON pointer, or "" if there is none.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The kind that an object says it is of.
+/// Returns the kind of an object, from its apiVersion and kind.
 pub fn kind_of(object: &Value) -> Kind {
     let api_version = text(object, "/apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     Kind::new(group, version, text(object, "/kind"))
 }
 
-/// The reference to an object.
+/// Returns the reference to an object.
 pub(super) fn reference_of(object: &Value) -> ObjectRef {
     let namespace = Some(text(object, "/metadata/namespace")).filter(|text| !text.is_empty());
     ObjectRef::new(kind_of(object), namespace, text(object, "/metadata/name"))
 }
 
-/// No more of an object than what names it.
+/// Returns an object that holds only what names it: apiVersion, kind, name, namespace and uid.
 pub(super) fn named(of: &ObjectRef, uid: Option<&str>) -> Value {
     let mut metadata = Map::new();
     metadata.insert("name".to_owned(), Value::from(of.name.as_str()));
