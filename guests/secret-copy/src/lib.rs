@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 const FINALIZER: &str = "copy.mortise.dev/copies";
-/// The label of a copy: whose it is. A Secret without it was made by somebody else, and is left alone.
+/// The label of a copy: the mark of its `SecretCopy`. Secrets of others lack it and are left alone.
 const COPY_OF: &str = "copy.mortise.dev/of";
 
 /// Copies a Secret of its own namespace into others.
@@ -45,7 +45,7 @@ impl Object for SecretCopy {
     const KIND: &'static str = "SecretCopy";
 }
 
-/// The processor.
+/// The processor for `SecretCopy` objects.
 pub struct SecretCopies;
 
 impl Processor for SecretCopies {

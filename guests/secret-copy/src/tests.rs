@@ -25,7 +25,7 @@ fn copy() -> Value {
     })
 }
 
-/// A Secret, its own namespace, two that are selected and one that is not.
+/// A cluster with a Secret, its namespace, two namespaces that are selected and one that is not.
 fn cluster() -> Stub {
     Stub::new().declared(SecretCopies::describe(&NoConfig {}).unwrap()).objects([
         namespace("platform", "platform"),
@@ -44,7 +44,7 @@ fn applied(outcome: &Outcome) -> Vec<Value> {
     outcome.apply.iter().map(|manifest| serde_json::from_str(&manifest.object).unwrap()).collect()
 }
 
-/// The number of copies, and the condition's status, reason and message.
+/// Returns the number of copies, and the condition's type, status, reason and message.
 fn said(outcome: &Outcome) -> (u64, String) {
     let object: Value = serde_json::from_str(outcome.status.as_ref().unwrap()).unwrap();
     let condition = &object["status"]["conditions"][0];
