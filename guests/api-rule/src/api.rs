@@ -1,7 +1,7 @@
-//! The APIRule, as versions v2 and v2alpha1 have it. The CRD is made from these types.
+//! The types of the APIRule, in versions v2 and v2alpha1. The CRD is made from these types.
 //!
-//! Reading is lenient: an object that was stored under an older schema, or past validation, gets a status that says what is
-//! wrong with it.
+//! Deserialization is lenient: an object that was stored under an older schema, or without
+//! validation, gets a status that says what is wrong with it.
 
 #[cfg(not(target_family = "wasm"))]
 mod crd;
@@ -31,7 +31,8 @@ pub struct ApiRule {
     pub status: Option<ApiRuleStatus>,
 }
 
-/// The version that is stored: its schema does not require a spec, so a status can be written to every object.
+/// Names the stored version. Its schema does not require a spec, so that a status can be written to
+/// every object.
 impl Object for ApiRule {
     const GROUP: &'static str = "gateway.kyma-project.io";
     const VERSION: &'static str = "v2alpha1";
@@ -227,7 +228,7 @@ pub struct ApiRuleStatus {
     pub description: Option<String>,
 }
 
-/// A field that is there, but null, is as one that is not there.
+/// Deserializes a field so that null counts as absent.
 fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -235,17 +236,18 @@ fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
 }
 
 impl ApiRule {
-    /// Its namespace.
+    /// Returns the namespace of the APIRule.
     pub fn namespace(&self) -> &str {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// The service behind a rule.
+    /// Returns the service behind a rule: the rule's own, or the one of the spec.
     pub fn service<'a>(&'a self, rule: &'a Rule) -> Option<&'a Service> {
         rule.service.as_ref().or(self.spec.service.as_ref())
     }
 
-    /// The namespace of the service behind a rule: the one that the spec's service names counts for a rule's own as well.
+    /// Returns the namespace of the service behind a rule. The namespace of the spec's service also
+    /// counts for a rule's own service without a namespace.
     pub fn service_namespace<'a>(&'a self, rule: &'a Rule) -> &'a str {
         let of = |service: &'a Option<Service>| {
             service.as_ref().and_then(|service| service.namespace.as_deref())
@@ -256,7 +258,8 @@ impl ApiRule {
 }
 
 impl Rule {
-    /// The tokens that are needed: by `jwt`, or as restrictions of `extAuth`.
+    /// Returns the tokens that a rule demands: those of `jwt`, or else the restrictions of
+    /// `extAuth`.
     pub fn tokens(&self) -> Option<&JwtConfig> {
         self.jwt.as_ref().or_else(|| self.ext_auth.as_ref()?.restrictions.as_ref())
     }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use super::ApiRule;
 
-/// The definition: versions v2 and v2alpha1 share one schema and need no conversion.
+/// Returns the definition. Versions v2 and v2alpha1 share one schema, except that v2 requires a
+/// spec, and need no conversion.
 pub fn definition() -> Value {
     let stored = object_schema::<ApiRule>();
     let mut newest = stored.clone();

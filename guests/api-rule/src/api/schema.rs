@@ -1,4 +1,4 @@
-//! What the CRD's schema says of a field beyond its type.
+//! The parts of the CRD's schema that the Rust types do not express.
 
 use schemars::Schema;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ const METHODS: [&str; 9] =
     ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
 const STATES: [&str; 5] = ["Processing", "Deleting", "Ready", "Error", "Warning"];
 
-/// A CEL rule that compares the value with a regular expression.
+/// Returns a CEL rule that matches the value against a regular expression.
 fn matches(pattern: &str, message: &str) -> Value {
     let escaped = pattern.replace('\\', "\\\\");
     rule(&format!("self.matches('{escaped}')"), message)
