@@ -1,4 +1,4 @@
-//! Everything that can be wrong with an APIRule, in the order and the words of the original.
+//! The validation of an APIRule, with the order and the messages of the original.
 
 mod ext_auth;
 mod jwt;
@@ -24,12 +24,12 @@ const SHORT_HOST_GATEWAY: &str = "Lowercase RFC 1123 label (short host) is only 
     selected Gateway has a single host definition matching *.<fqdn> format";
 const ONE_GATEWAY: &str = "Either gateway or externalGateway must be specified";
 
-/// Something that is wrong, and where.
+/// An error in an APIRule, with the field that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The field, from `.spec` on.
+    /// The path of the field, from `.spec` on.
     pub attribute_path: String,
-    /// What is wrong with it.
+    /// The message about the field.
     pub message: String,
 }
 
@@ -39,7 +39,7 @@ impl Failure {
     }
 }
 
-/// All that is wrong with an APIRule. An error only says that it cannot be told now.
+/// Returns all errors of an APIRule. `Err` means that a read cannot be answered at the moment.
 pub(crate) fn validate(
     rule: &ApiRule,
     lookup: &Lookup<'_>,
@@ -132,7 +132,8 @@ fn validate_path(path: &str) -> Option<&'static str> {
     one_after_many.then_some("The {**} operator must be the last operator in the path.")
 }
 
-/// The first path that an earlier one covers, for a method that both have.
+/// Returns an error for the first path that an earlier path covers, for a method that both rules
+/// have.
 fn validate_conflicts(rules: &[Rule]) -> Option<Failure> {
     let mut methods: Vec<&str> = Vec::new();
     for method in rules.iter().flat_map(|rule| &rule.methods) {
@@ -178,7 +179,8 @@ fn validate_hosts(
     Ok(())
 }
 
-/// The host as a fully qualified domain name; none where a missing choice of the gateway is reported anyway.
+/// Returns the host as a fully qualified domain name; `None` if the missing choice of a gateway is
+/// reported anyway.
 fn qualify(name: &str, lookup: &Lookup<'_>) -> Result<Option<String>, String> {
     if hostname::is_qualified(name) {
         return Ok(Some(name.to_owned()));
@@ -196,7 +198,8 @@ fn qualify(name: &str, lookup: &Lookup<'_>) -> Result<Option<String>, String> {
     gateway.qualified(name).map(Some).map_err(ToOwned::to_owned)
 }
 
-/// How many `VirtualService`s of others have the host. Found by an index: the cost follows the number of those.
+/// Returns the number of `VirtualService`s of other owners that have the host. An index finds them,
+/// so the cost follows their number.
 fn occupants(rule: &ApiRule, qualified: &str, host: &Host) -> Result<usize, Error> {
     #[derive(Deserialize)]
     struct Labelled {
@@ -227,7 +230,9 @@ fn validate_gateway(lookup: &Lookup<'_>) -> Option<Failure> {
     }
 }
 
-/// What the choice of the gateway lacks, before anything else is looked at. The original has other words here.
+/// Returns an error if the APIRule does not choose exactly one gateway, or if that gateway does not
+/// exist. Called before the rest of the validation; its messages differ from those of
+/// `validate_gateway`, as in the original.
 pub(crate) fn discover(lookup: &Lookup<'_>) -> Option<Failure> {
     match lookup.choice {
         Choice::Neither | Choice::Both => Some(Failure::new("spec", ONE_GATEWAY)),
@@ -248,7 +253,7 @@ pub(crate) fn discover(lookup: &Lookup<'_>) -> Option<Failure> {
     }
 }
 
-/// Failures as a status describes them: up to three, and how many more there are.
+/// Returns the status text for failures: up to three of them, and the number of the rest.
 pub(crate) fn describe(failures: &[Failure]) -> String {
     const SHOWN: usize = 3;
     let mut lines: Vec<String> = failures

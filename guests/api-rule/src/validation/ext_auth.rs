@@ -1,4 +1,4 @@
-//! Whether the authorizers that rules name are in Istio's mesh configuration.
+//! The validation of authorizers, which Istio's mesh configuration must define.
 
 use std::rc::Rc;
 
@@ -8,18 +8,19 @@ use serde_json::Value;
 use super::{Failure, jwt};
 use crate::{api::ExtAuth, yaml};
 
-/// Where Istio's mesh configuration is.
+/// Namespace and name of the `ConfigMap` with Istio's mesh configuration.
 pub(crate) const MESH: (&str, &str) = ("istio-system", "istio");
-/// What is read of it.
+/// The fields that are read of that `ConfigMap`.
 pub(crate) const MESH_FIELDS: [&str; 1] = ["data.mesh"];
 
-/// The extension providers, read when a rule names the first.
+/// The extension providers of the mesh configuration, read when the first rule names an authorizer.
 pub(super) struct Providers<'a> {
     host: &'a Host,
     read: Option<Rc<Result<Value, Unusable>>>,
 }
 
-/// Why there are none: the end of the attribute's path, and the message.
+/// The reason why there are no extension providers: the end of the attribute's path, and the
+/// message.
 struct Unusable(&'static str, &'static str);
 
 impl<'a> Providers<'a> {

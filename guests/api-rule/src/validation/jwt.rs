@@ -1,4 +1,4 @@
-//! What can be wrong with the tokens that a rule asks for.
+//! The validation of the tokens that a rule demands.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +76,7 @@ fn not_a_uri(error: &str) -> String {
     format!("value is empty or not a valid uri err={error}")
 }
 
-/// An issuer is any name; with a colon in it, it must be a URI.
+/// Fails if an issuer is empty, or holds a colon and is no URI.
 fn check_issuer(issuer: &str) -> Result<(), String> {
     if issuer.is_empty() || issuer.contains(':') { check_uri(issuer) } else { Ok(()) }
 }
@@ -85,7 +85,8 @@ fn check_uri(text: &str) -> Result<(), String> {
     if text.is_empty() { Err("value is empty".to_owned()) } else { uri::check_request_uri(text) }
 }
 
-/// Tokens come from one place: from one header or one parameter, and not from both.
+/// Returns an error unless all tokens come from one header or from one parameter, and not from
+/// both.
 fn check_sources(count: usize, other_kind_seen: bool, field: &str, path: &str) -> Option<Failure> {
     let message = match count {
         0 => return None,
@@ -98,7 +99,8 @@ fn check_sources(count: usize, other_kind_seen: bool, field: &str, path: &str) -
     Some(Failure::new(format!("{path}.{field}"), message))
 }
 
-/// Rules that accept the tokens of one issuer must take them from the same place.
+/// Adds an error for each authentication that differs from an earlier one with the same issuer and
+/// `jwksUri`.
 pub(super) fn validate_differing(rules: &[Rule], failures: &mut Vec<Failure>) {
     let mut seen: BTreeMap<(&str, &str), &JwtAuthentication> = BTreeMap::new();
     for (rule, config) in

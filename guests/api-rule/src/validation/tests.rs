@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::reconcile::validate;
 
-/// A rule that is right, in a cluster where everything is there.
+/// A valid APIRule, which finds everything that it needs in the cluster of `cluster`.
 fn rule() -> Value {
     json!({
         "metadata": {"name": "web", "namespace": "shop"},
