@@ -1,4 +1,4 @@
-//! The `AuthorizationPolicies` of an APIRule: who is let through to the workloads.
+//! The `AuthorizationPolicies` of an APIRule, which let requests through to workloads.
 
 use crate::{
     api::{ApiRule, ExtAuth, JwtAuthorization, JwtConfig, Rule},
@@ -6,23 +6,23 @@ use crate::{
     workload::Labels,
 };
 
-/// As whom Istio's ingress gateway calls.
+/// The principal with which Istio's ingress gateway calls workloads.
 const INGRESS: &str = "cluster.local/ns/istio-system/sa/istio-ingressgateway-service-account";
-/// Where issuers put the scopes of a token.
+/// The claims in which issuers put the scopes of a token.
 const SCOPE_CLAIMS: [&str; 3] =
     ["request.auth.claims[scp]", "request.auth.claims[scope]", "request.auth.claims[scopes]"];
 const AUDIENCE_CLAIM: &str = "request.auth.claims[aud]";
 
-/// A policy, and the labels by which it is found again.
+/// A policy, and the values of the labels by which it is found again.
 pub(crate) struct Policy {
     pub(crate) hash: String,
     pub(crate) index: String,
     pub(crate) spec: istio::AuthorizationPolicySpec,
 }
 
-/// What tells one policy from another, by the labels that it carries.
+/// Returns the key that identifies a policy: its namespace and the two labels that it carries.
 ///
-/// In former times a hash started with the namespace itself.
+/// Formerly, a hash started with the namespace itself instead of its hash.
 pub(crate) fn key(namespace: &str, hash: &str, index: &str) -> String {
     match hash.strip_prefix(namespace).filter(|rest| rest.starts_with('.')) {
         Some(rest) => format!("{namespace}/{}{rest}/{index}", hash::of_namespace(namespace)),
@@ -30,7 +30,8 @@ pub(crate) fn key(namespace: &str, hash: &str, index: &str) -> String {
     }
 }
 
-/// The policies of one rule, for fully qualified hosts and the workloads behind the rule.
+/// Builds the policies of the rule at index `at`, for fully qualified hosts and the workloads
+/// behind the rule.
 pub(crate) fn build(rule: &ApiRule, at: usize, hosts: &[String], labels: &Labels) -> Vec<Policy> {
     let Some(of) = rule.spec.rules.get(at) else { return Vec::new() };
     let operation = istio::Operation {
@@ -49,8 +50,9 @@ pub(crate) fn build(rule: &ApiRule, at: usize, hosts: &[String], labels: &Labels
         .collect()
 }
 
-/// The paths of earlier rules that share a method, so that a broad rule does not open what a strict one guards. A path
-/// that is every path would leave nothing.
+/// Returns the paths of earlier rules that share a method with this one, so that a broad rule does
+/// not allow requests that a strict rule guards. A path that covers every path is left out, because
+/// nothing would remain.
 fn paths_of_earlier_rules(rules: &[Rule], of: &Rule) -> Vec<String> {
     rules
         .iter()
@@ -63,14 +65,14 @@ fn paths_of_earlier_rules(rules: &[Rule], of: &Rule) -> Vec<String> {
         .collect()
 }
 
-/// What all policies of one rule share.
+/// The parts that all policies of one rule share.
 struct Draft<'a> {
     operation: istio::Operation,
     labels: &'a Labels,
 }
 
 impl Draft<'_> {
-    /// One policy for each authorizer, all of which must agree.
+    /// Builds a policy for each authorizer, all of which must agree.
     fn asked(&self, ext_auth: &ExtAuth) -> Vec<istio::AuthorizationPolicySpec> {
         let policy = |name: &String| {
             let provider = Some(istio::Provider { name: name.clone() });
@@ -79,7 +81,7 @@ impl Draft<'_> {
         ext_auth.authorizers.iter().map(policy).collect()
     }
 
-    /// One policy for each authorization, one of which must agree.
+    /// Builds a policy for each authorization, one of which must agree.
     fn allowed(&self, tokens: Option<&JwtConfig>) -> Vec<istio::AuthorizationPolicySpec> {
         let from = source(tokens);
         let authorizations =
@@ -109,7 +111,8 @@ impl Draft<'_> {
     }
 }
 
-/// Only through the ingress gateway, and where tokens are asked for, only with one.
+/// Returns the allowed source: the ingress gateway and, if the rule demands tokens, only requests
+/// with a token of one of the issuers.
 fn source(tokens: Option<&JwtConfig>) -> Vec<istio::From> {
     let authentications =
         tokens.map(|tokens| tokens.authentications.as_slice()).unwrap_or_default();
@@ -120,7 +123,8 @@ fn source(tokens: Option<&JwtConfig>) -> Vec<istio::From> {
     vec![istio::From { source: istio::Source { principals: [INGRESS], request_principals } }]
 }
 
-/// The conditions of each rule of a policy: scopes are looked for under three names.
+/// Returns the conditions of each rule of a policy: a rule for each of the three claims that may
+/// hold scopes.
 fn conditions(authorization: Option<&JwtAuthorization>) -> Vec<Vec<istio::Condition>> {
     let list = |values: Option<&Option<Vec<String>>>| {
         values.and_then(Option::as_deref).unwrap_or_default().to_vec()

@@ -1,4 +1,4 @@
-//! What has to happen so that the objects of an APIRule are as they should be.
+//! The comparison of existing and desired objects of an APIRule, and the changes that it needs.
 
 use std::collections::BTreeMap;
 
@@ -11,49 +11,55 @@ use crate::{
     existing::{self, Existing},
 };
 
-/// One change.
+/// A change of one object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// An object that is not there yet.
+    /// Creates an object.
     Create(Manifest),
-    /// An object that is there. Its spec and labels are replaced: what is not in the manifest is in `absent`.
+    /// Updates an existing object. Its spec and labels are replaced: fields and labels that are not
+    /// in the manifest are listed in `absent`.
     Update(Manifest),
-    /// An object that is there no longer.
+    /// Deletes an object.
     Delete {
-        /// Which.
+        /// The object.
         reference: ObjectRef,
-        /// The one that was seen.
+        /// The uid of the object that was read, if known; a later object of the same name stays.
         uid: Option<String>,
     },
 }
 
-/// An object as it should be.
+/// A desired object.
 pub(crate) struct Desired {
-    /// By what it is told from others of its kind.
+    /// The key that identifies the object among those of its kind.
     pub(crate) key: String,
     pub(crate) namespace: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) spec: Box<RawValue>,
 }
 
-/// The objects of one kind, as they are and as they should be.
+/// The existing and the desired objects of one kind.
 pub(crate) struct Comparison<'a> {
     pub(crate) rule: &'a ApiRule,
     pub(crate) kind: Kind,
-    /// With the key of each; none if it cannot be one that is meant.
+    /// The existing objects with their keys; the key is `None` if the object lacks the fields that
+    /// a key is made of.
     pub(crate) existing: Vec<(Option<String>, Existing)>,
     pub(crate) desired: Vec<Desired>,
-    /// Finds what should be and is not in `existing` because its labels were changed; by its name, mostly.
+    /// Finds a desired object that is missing in `existing` because its labels were changed; mostly
+    /// by its name.
     pub(crate) lost: &'a Lost<'a>,
 }
 
-/// Finds an object as it should be, and under the name that is made for it, past its labels.
+/// Finds the existing object for a desired one, and for the name that is made for it, whatever its
+/// labels say.
 pub(crate) type Lost<'a> = dyn Fn(&Desired, &str) -> Result<Option<Existing>, Error> + 'a;
 
 impl Comparison<'_> {
-    /// The changes that lead from one to the other. Of several that should be with one key, the last one counts.
+    /// Returns the changes from the existing to the desired objects. If several desired objects
+    /// have one key, the last one counts.
     ///
-    /// What bears a name that is made for another APIRule is left to that one, though its labels say that it is this one's.
+    /// An object whose name is made for another APIRule is left to that APIRule, even if its labels
+    /// name this one.
     pub(crate) fn changes(self) -> Result<Vec<Change>, Error> {
         let mut wanted: BTreeMap<String, Desired> = BTreeMap::new();
         for object in self.desired {
@@ -74,7 +80,7 @@ impl Comparison<'_> {
         for desired in wanted.into_values() {
             let rule = (self.rule.namespace(), self.rule.metadata.name.as_str());
             let name = existing::name_for(rule, &self.kind, &desired.namespace, &desired.key);
-            // Its key was lost (somebody took that label off), its name and its owner were not.
+            // The labels that make up the key were removed; name and owner labels still fit.
             let keyless = others.iter().position(|other| {
                 other.metadata.name == name
                     && other.metadata.namespace.as_ref() == Some(&desired.namespace)
@@ -93,7 +99,8 @@ impl Comparison<'_> {
     }
 }
 
-/// Whether an object bears the name that is made for another APIRule, in the object's namespace or in this one's.
+/// Returns whether the name of an object is made for another APIRule, in the namespace of the
+/// object or of this APIRule.
 fn is_for_another(rule: &ApiRule, kind: &Kind, key: &str, object: &Existing) -> bool {
     let Some(own_namespace) = object.metadata.namespace.as_deref() else { return false };
     let Some((other, _)) = object.metadata.name.rsplit_once('-') else { return false };
@@ -120,14 +127,14 @@ fn update(kind: &Kind, existing: &Existing, desired: &Desired) -> Change {
         existing.metadata.labels.keys().filter(|label| !desired.labels.contains_key(*label));
     manifest.absent.extend(former.map(|label| member("metadata.labels", label)));
     let parse = |spec: &RawValue| serde_json::from_str::<Value>(spec.get()).unwrap_or_default();
-    // Mostly nothing has changed, and the API server writes fields in the same order.
+    // In most cases nothing has changed, and the API server writes fields in the same order.
     if let Some(spec) = existing.spec.as_deref().filter(|spec| spec.get() != desired.spec.get()) {
         add_absent(&parse(spec), &parse(&desired.spec), "spec", &mut manifest.absent);
     }
     Change::Update(manifest)
 }
 
-/// Deletes objects, unless that is under way.
+/// Returns deletions of these objects, except of those that are being deleted already.
 pub(crate) fn deletions(kind: &Kind, objects: Vec<Existing>) -> impl Iterator<Item = Change> {
     objects.into_iter().filter(|object| !object.metadata.is_deleted()).map(|object| {
         Change::Delete {
@@ -141,7 +148,7 @@ pub(crate) fn deletions(kind: &Kind, objects: Vec<Existing>) -> impl Iterator<It
     })
 }
 
-/// Adds changes to an outcome.
+/// Adds changes to an outcome, as manifests and deletions.
 pub(crate) fn carry_out(changes: Vec<Change>, outcome: Outcome) -> Outcome {
     changes.into_iter().fold(outcome, |outcome, change| match change {
         Change::Create(manifest) | Change::Update(manifest) => outcome.apply(manifest),
@@ -155,7 +162,8 @@ pub(crate) fn carry_out(changes: Vec<Change>, outcome: Outcome) -> Outcome {
     })
 }
 
-/// The paths of what is there and should not be. Lists are replaced as a whole, so only maps are looked into.
+/// Adds the paths of fields that exist and are not desired. Lists are replaced as a whole, so only
+/// maps are compared field by field.
 fn add_absent(existing: &Value, desired: &Value, path: &str, absent: &mut Vec<String>) {
     let (Value::Object(existing), Value::Object(desired)) = (existing, desired) else { return };
     for (key, value) in existing {

@@ -1,4 +1,5 @@
-//! The processor's configuration, and that of the original which it still follows.
+//! The processor's configuration, and the part of the original's configuration that is still
+//! checked.
 
 use std::time::Duration;
 
@@ -23,18 +24,19 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The interval.
+    /// Returns the interval after which an APIRule is reconciled again; zero means never.
     pub fn resync_interval(&self) -> Duration {
         Duration::from_secs(self.resync_interval_seconds.into())
     }
 }
 
-/// Where the original's configuration is.
+/// Namespace and name of the `ConfigMap` with the original's configuration.
 pub(crate) const CONFIG_MAP: (&str, &str) = ("kyma-system", "api-gateway-config");
-/// What is read of it.
+/// The fields that are read of that `ConfigMap`.
 pub(crate) const CONFIG_MAP_FIELDS: [&str; 1] = ["data[\"api-gateway-config\"]"];
 
-/// Checks the JWT handler, which has no effect any more, but must be one that is known.
+/// Fails if the JWT handler in the original's configuration is unknown. The handler has no effect
+/// any more.
 pub(crate) fn check_jwt_handler(host: &Host) -> Result<Result<(), String>, Error> {
     let handler = match host.get::<ConfigMap>(Some(CONFIG_MAP.0), CONFIG_MAP.1, &CONFIG_MAP_FIELDS)
     {

@@ -1,4 +1,4 @@
-//! What the processor reconciles, reads and writes.
+//! The declaration of the objects that the processor reconciles, reads and writes.
 
 use mortise_sdk::{
     Description, Kind, Reconciler, Selection, Verbs,
@@ -13,10 +13,9 @@ use crate::{
     workload,
 };
 
-/// Keeps an APIRule until what was made for it is gone.
+/// The finalizer that keeps an APIRule until the objects that were made for it are deleted.
 pub(crate) const FINALIZER: &str = "gateway.kyma-project.io/subresources";
 
-/// The description.
 pub(crate) fn describe(config: &Config) -> Description {
     let rules = Reconciler::new("api-rules", Selection::of::<ApiRule>())
         .finalizer(FINALIZER)
@@ -50,7 +49,7 @@ fn reads() -> Vec<Selection> {
     ];
     let owned = produced().map(|kind| Selection::new(kind).fields(existing::FIELDS));
     reads.extend(owned);
-    // By which host a `VirtualService` is found.
+    // The index by which the `VirtualService`s with a host are found.
     reads.push(
         Selection::new(istio::virtual_service())
             .matching("spec.hosts[]", "*")

@@ -1,7 +1,8 @@
 //! The objects that exist for an APIRule. They are found by labels, in all namespaces.
 //!
-//! Labels can be changed by anybody, names cannot. So an object whose labels name another APIRule, or none, is still found by
-//! its name: the one that is derived for it, or one that the original generated.
+//! Anybody can change labels, but nobody can change names. So an object whose labels name another
+//! APIRule, or none, is still found by its name: the name that is derived for it, or a name that
+//! the original generated.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +12,22 @@ use serde_json::value::RawValue;
 
 use crate::api::ApiRule;
 
-/// Whose object it is: the name of the APIRule.
+/// The label with the name of the APIRule that owns an object.
 pub(crate) const OWNER_NAME: &str = "apirule.gateway.kyma-project.io/name";
-/// Whose object it is: the namespace of the APIRule.
+/// The label with the namespace of the APIRule that owns an object.
 pub(crate) const OWNER_NAMESPACE: &str = "apirule.gateway.kyma-project.io/namespace";
-/// Whose object it is, in former times: `<name>.<namespace>`. It wins over the two others.
+/// The former label of the owner: `<name>.<namespace>`. It takes precedence over the two other
+/// labels.
 pub(crate) const LEGACY_OWNER: &str = "apirule.gateway.kyma-project.io/v1beta1";
-/// The hash by which an `AuthorizationPolicy` is found again.
+/// The label with the hash by which an `AuthorizationPolicy` is found again.
 pub(crate) const HASH: &str = "gateway.kyma-project.io/hash";
-/// Which of the policies with one hash it is.
+/// The label with the index of a policy among those with the same hash.
 pub(crate) const INDEX: &str = "gateway.kyma-project.io/index";
 
-/// The longest value of a label.
+/// The length of the longest label value that Kubernetes allows.
 pub(crate) const LONGEST_LABEL: usize = 63;
 
-/// Which module an object is of.
+/// The label with the module that an object belongs to.
 const MODULE: &str = "kyma-project.io/module";
 const MODULE_LABELS: [&str; 4] = [
     "app.kubernetes.io/component",
@@ -34,33 +36,34 @@ const MODULE_LABELS: [&str; 4] = [
     MODULE,
 ];
 
-/// What generated names end with.
+/// The characters in the generated part of a name.
 const GENERATED: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const GENERATED_LENGTH: usize = 5;
-/// The most that Kubernetes keeps of what comes before the generated part.
+/// The number of characters that Kubernetes keeps of the part before the generated one.
 const LONGEST_BASE: usize = 58;
 
-/// An object that exists.
+/// An object that exists in the cluster.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Existing {
     pub(crate) metadata: Metadata,
-    /// As text, since it is seldom looked into.
+    /// The spec as JSON text, because it is seldom parsed.
     pub(crate) spec: Option<Box<RawValue>>,
 }
 
-/// What is read of an object that may be changed: all that an update replaces.
+/// The fields that are read of an object that may be updated: everything that an update replaces.
 pub(crate) const FIELDS: [&str; 2] = ["metadata.labels", "spec"];
-/// What is read of an object that may belong to another APIRule, or to nobody.
+/// The fields that are read of an object that may belong to another APIRule, or to none.
 pub(crate) const OWNERS: [&str; 4] = [
     "metadata.labels[\"apirule.gateway.kyma-project.io/name\"]",
     "metadata.labels[\"apirule.gateway.kyma-project.io/namespace\"]",
     "metadata.labels[\"apirule.gateway.kyma-project.io/v1beta1\"]",
     "metadata.labels[\"kyma-project.io/module\"]",
 ];
-/// What is read of an object that can only be deleted.
+/// The fields that are read of an object that can only be deleted.
 pub(crate) const NAME_ONLY: [&str; 1] = ["metadata.uid"];
 
-/// The objects of a kind that belong to an APIRule, ordered by namespace and name.
+/// Returns the objects of a kind that belong to an APIRule by their labels, ordered by namespace
+/// and name.
 pub(crate) fn list(
     host: &Host,
     kind: &Kind,
@@ -86,7 +89,7 @@ pub(crate) fn list(
     Ok(found.into_values().collect())
 }
 
-/// The object of this name, whatever its labels say.
+/// Returns the object of this name, whatever its labels say.
 pub(crate) fn get(
     host: &Host,
     kind: &Kind,
@@ -97,8 +100,8 @@ pub(crate) fn get(
     host.get_ref(&ObjectRef::new(kind.clone(), Some(namespace), name), fields)
 }
 
-/// The name of an object that is made for the APIRule `namespace`/`name`, told from others of its kind by its own namespace and
-/// its key.
+/// Returns the name of an object that is made for the APIRule `namespace`/`name`. Objects of one
+/// kind differ by their own namespace and their key.
 pub(crate) fn name_for(
     (namespace, name): (&str, &str),
     kind: &Kind,
@@ -108,8 +111,8 @@ pub(crate) fn name_for(
     derived_name(name, &[namespace, &kind.kind, own_namespace, key])
 }
 
-/// Whether the original generated the name of an object for an APIRule. Names that people give can look so too: a label must
-/// say that the object is of this module.
+/// Returns whether the original generated the name of an object for an APIRule. People can choose
+/// such names too, so a label must also say that the object belongs to this module.
 pub(crate) fn is_generated(metadata: &Metadata, rule: &ApiRule) -> bool {
     let mut base = format!("{}-", rule.metadata.name);
     base.truncate(LONGEST_BASE);
@@ -124,7 +127,7 @@ pub(crate) fn is_generated(metadata: &Metadata, rule: &ApiRule) -> bool {
     is_of_module && metadata.name.strip_prefix(&base).is_some_and(is_generated)
 }
 
-/// Whether labels say that an object belongs to an APIRule.
+/// Returns whether labels say that an object belongs to an APIRule.
 pub(crate) fn is_owned(labels: &BTreeMap<String, String>, rule: &ApiRule) -> bool {
     let (name, namespace) = (rule.metadata.name.as_str(), rule.namespace());
     if let Some(owner) = labels.get(LEGACY_OWNER) {
@@ -134,7 +137,7 @@ pub(crate) fn is_owned(labels: &BTreeMap<String, String>, rule: &ApiRule) -> boo
     is(OWNER_NAME, name) && is(OWNER_NAMESPACE, namespace)
 }
 
-/// The labels that an object of an APIRule carries.
+/// Returns the labels that every object of an APIRule carries.
 pub(crate) fn labels(rule: &ApiRule) -> BTreeMap<String, String> {
     let owner = [(OWNER_NAME, rule.metadata.name.as_str()), (OWNER_NAMESPACE, rule.namespace())];
     let module = MODULE_LABELS.map(|label| (label, "api-gateway"));

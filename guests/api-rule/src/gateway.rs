@@ -1,4 +1,4 @@
-//! Which Istio `Gateway` an APIRule uses, and what its hosts say.
+//! The Istio `Gateway` that an APIRule uses, and the hosts of its servers.
 
 use mortise_sdk::{Error, Host, Kind, ObjectRef, object::Metadata};
 use serde::Deserialize;
@@ -6,10 +6,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{api::ApiRule, hostname, istio};
 
-/// What is read of a `Gateway`.
+/// The fields that are read of a `Gateway`.
 pub(crate) const FIELDS: [&str; 1] = ["spec.servers[].hosts"];
 
-/// What the APIRule asks for.
+/// The choice of a gateway in an APIRule: by `gateway`, by `externalGateway`, by neither or by
+/// both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice<'a> {
     Neither,
@@ -18,33 +19,34 @@ pub(crate) enum Choice<'a> {
     External(&'a str),
 }
 
-/// What was found of it.
+/// The choice of an APIRule, and the objects that were found for it.
 #[derive(Debug)]
 pub(crate) struct Lookup<'a> {
     pub(crate) choice: Choice<'a>,
-    /// Whether the `ExternalGateway` is there.
+    /// True if the `ExternalGateway` exists.
     pub(crate) external: bool,
-    /// The Istio `Gateway`: the one that was named, or the one that was made for the `ExternalGateway`.
+    /// The Istio `Gateway`, if it exists: the one that was named, or the one that was made for the
+    /// `ExternalGateway`.
     pub(crate) gateway: Option<Selected>,
-    /// Where that one should be.
+    /// Namespace/name of the `Gateway` that was looked up, if any.
     pub(crate) expected: Option<String>,
 }
 
 /// An Istio `Gateway`.
 #[derive(Debug)]
 pub(crate) struct Selected {
-    /// As namespace/name.
+    /// The `Gateway` as namespace/name.
     pub(crate) name: String,
     /// The hosts of its servers.
     servers: Vec<Vec<String>>,
 }
 
-/// `ExternalGateway`.
 pub(crate) fn external_gateway() -> Kind {
     Kind::new("gateway.kyma-project.io", "v1alpha1", "ExternalGateway")
 }
 
-/// Looks for the `Gateway`. A read that cannot be answered now is an error; any other failure counts as absent.
+/// Reads the objects that an APIRule chooses. A read that cannot be answered at the moment is an
+/// error; any other failure counts as an absent object.
 pub(crate) fn look_up<'a>(rule: &'a ApiRule, host: &Host) -> Result<Lookup<'a>, Error> {
     let choice = Choice::of(rule);
     let mut lookup = Lookup { choice, external: false, gateway: None, expected: None };
@@ -82,14 +84,14 @@ fn present<T>(read: Result<Option<T>, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Namespace and name, of which neither may be empty.
+/// Splits `namespace/name`; `None` if there are not two parts, or one of them is empty.
 pub(crate) fn split(name: &str) -> Option<(&str, &str)> {
     let (namespace, name) = name.split_once('/')?;
     let whole = !namespace.is_empty() && !name.is_empty() && !name.contains('/');
     whole.then_some((namespace, name))
 }
 
-/// The name of the Istio `Gateway` that is made for an `ExternalGateway`.
+/// Returns the name of the Istio `Gateway` that is made for an `ExternalGateway`.
 fn generated_name(external: &str) -> String {
     const LONGEST: usize = 45;
     const KEPT: usize = 37;
@@ -122,13 +124,14 @@ impl Selected {
         Self { name: format!("{namespace}/{}", gateway.metadata.name), servers }
     }
 
-    /// The domain: the first host that a server has, without `*.`.
+    /// Returns the domain: the first host that a server has, without `*.`.
     pub(crate) fn domain(&self) -> Option<&str> {
         let first = self.servers.iter().find_map(|hosts| hosts.first())?;
         Some(first.strip_prefix("*.").unwrap_or(first))
     }
 
-    /// Whether short hosts have exactly one meaning: all servers have the same single host, a wildcard.
+    /// Returns whether short hosts have exactly one meaning: all servers have the same single host,
+    /// which is a wildcard.
     pub(crate) fn has_one_wildcard_host(&self) -> bool {
         let single = |hosts: &Vec<String>| match hosts.as_slice() {
             [host] => host.starts_with("*."),
@@ -139,7 +142,7 @@ impl Selected {
         single(first) && servers.all(|hosts| hosts == first)
     }
 
-    /// A host of the APIRule as a fully qualified domain name.
+    /// Returns a host of the APIRule as a fully qualified domain name.
     pub(crate) fn qualified(&self, host: &str) -> Result<String, &'static str> {
         if !hostname::is_short(host) {
             return Ok(host.to_owned());

@@ -1,6 +1,8 @@
-//! The hash in the label of an `AuthorizationPolicy`, by which the original operator finds its policies again.
+//! The hash in the label of an `AuthorizationPolicy`, by which the original operator finds its
+//! policies again.
 //!
-//! It is FNV-1 over a value's structure: maps and lists count without order, structs with the names of their type and fields.
+//! The hash is FNV-1 over the structure of a value. Maps and lists count without order, structs
+//! with the names of their type and fields.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +10,8 @@ use crate::istio::Operation;
 
 const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// The hash label of a policy in this namespace, for these workloads, with this `to` in its first rule.
+/// Returns the hash label of a policy in this namespace, for these workloads, with this `to` in its
+/// first rule.
 pub(crate) fn label(
     namespace: &str,
     selector: &BTreeMap<String, String>,
@@ -22,7 +25,7 @@ pub(crate) fn label(
     )
 }
 
-/// The first part of a label.
+/// Returns the first part of a label, which is the hash of the namespace.
 pub(crate) fn of_namespace(namespace: &str) -> String {
     text(fnv(namespace.as_bytes()), 36)
 }

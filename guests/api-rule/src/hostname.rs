@@ -1,11 +1,11 @@
-//! Which texts are hosts.
+//! Checks of host names.
 
-/// Whether it is a name within a Gateway's domain: one DNS label.
+/// Returns whether a host is short, a name within a Gateway's domain: one DNS label.
 pub(crate) fn is_short(host: &str) -> bool {
     is_label(host)
 }
 
-/// Whether it is a fully qualified domain name, or one with `*` as its first label.
+/// Returns whether a host is a fully qualified domain name, where the first label may be `*`.
 pub(crate) fn is_qualified(host: &str) -> bool {
     let Some((name, top)) = host.strip_prefix("*.").unwrap_or(host).rsplit_once('.') else {
         return false;

@@ -1,4 +1,5 @@
-//! The parts of Istio's kinds that are read and written. Fields are in alphabetical order, as the API server answers them.
+//! The parts of Istio's kinds that are read and written. Fields are in alphabetical order, as the
+//! API server returns them.
 
 use std::collections::BTreeMap;
 
@@ -7,32 +8,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::JwtHeader;
 
-/// `VirtualService`.
 pub(crate) fn virtual_service() -> Kind {
     Kind::new("networking.istio.io", "v1beta1", "VirtualService")
 }
 
-/// `Gateway`.
 pub(crate) fn gateway() -> Kind {
     Kind::new("networking.istio.io", "v1beta1", "Gateway")
 }
 
-/// `AuthorizationPolicy`.
 pub(crate) fn authorization_policy() -> Kind {
     Kind::new("security.istio.io", "v1beta1", "AuthorizationPolicy")
 }
 
-/// `RequestAuthentication`.
 pub(crate) fn request_authentication() -> Kind {
     Kind::new("security.istio.io", "v1beta1", "RequestAuthentication")
 }
 
-/// Ory Oathkeeper's `Rule`, of which none are made any more.
+/// Returns the kind of Ory Oathkeeper's `Rule`, which is only deleted and never written.
 pub(crate) fn ory_rule() -> Kind {
     Kind::new("oathkeeper.ory.sh", "v1alpha1", "Rule")
 }
 
-/// A `Gateway`, as far as its hosts go.
+/// A `Gateway`, reduced to the hosts of its servers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Gateway {
@@ -178,7 +175,7 @@ pub(crate) struct To {
     pub(crate) operation: Operation,
 }
 
-/// Which requests a rule of a policy is about.
+/// The requests that a rule of a policy covers.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Operation {
@@ -198,7 +195,7 @@ pub(crate) struct Condition {
     pub(crate) values: [String; 1],
 }
 
-/// The workloads that something is about.
+/// A selector of workloads by their labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Selector {

@@ -1,19 +1,23 @@
-//! Reconciles APIRules of gateway.kyma-project.io, in versions v2 and v2alpha1, as the Kyma API Gateway operator does.
+//! Reconciles APIRules of gateway.kyma-project.io, versions v2 and v2alpha1, as the Kyma API
+//! Gateway operator does.
 //!
-//! An APIRule becomes a `VirtualService`, `AuthorizationPolicies` and `RequestAuthentications`. This file is the glue between
-//! the processor's contract and the logic, which is pure over what it reads.
+//! For each APIRule, the processor writes a `VirtualService`, `AuthorizationPolicies` and
+//! `RequestAuthentications`. This file connects the processor's contract with the logic, which is
+//! pure over what it reads. In all modules, "the original" is the Kyma API Gateway operator.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`api`] | the APIRule, and its `CustomResourceDefinition` |
-//! | `describe`, [`config`] | what is reconciled, read and written; the configuration |
-//! | [`reconcile`] | the story: find, check, build, compare |
-//! | `gateway`, `workload` | reads of gateways; of services and the Pods behind them |
-//! | [`validation`] | all that can be wrong |
-//! | `virtual_service`, `authorization_policy`, `request_authentication` | what is built, of the types in `istio` |
-//! | `existing`, [`change`], `hash` | what is there, and what has to happen; by which labels policies are found again |
-//! | `status` | what the status says |
-//! | `hostname`, `path`, `uri`, `yaml` | small languages |
+//! | [`api`] | the types of the APIRule, and its `CustomResourceDefinition` |
+//! | `describe`, [`config`] | the declared reads and writes; the configuration |
+//! | [`reconcile`] | the steps of a reconcile: read, validate, build, compare |
+//! | `gateway`, `workload` | reads of gateways; reads of services and the Pods behind them |
+//! | [`validation`] | all errors that an APIRule can have |
+//! | `virtual_service`, `authorization_policy` | builders of these two kinds |
+//! | `request_authentication`, `istio` | the builder of this kind; the types of Istio's kinds |
+//! | `existing`, `hash` | the objects that exist; the label that identifies a policy |
+//! | [`change`] | the changes from existing to desired objects |
+//! | `status` | the texts of the status |
+//! | `hostname`, `path`, `uri`, `yaml` | parsers of small languages |
 
 pub mod api;
 mod authorization_policy;
@@ -39,7 +43,7 @@ use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 pub use config::Config;
 
-/// The processor.
+/// The processor for APIRules.
 pub struct ApiRules;
 
 impl Processor for ApiRules {

@@ -1,27 +1,29 @@
-//! Paths of rules: `{*}` stands for one segment, `{**}` for any number of them, and `/*` for every path.
+//! Paths of rules: `{*}` stands for one segment, `{**}` for any number of segments, and `/*` for
+//! every path.
 
 use std::collections::BTreeMap;
 
 use crate::istio::StringMatch;
 
-/// Every path, as it may be written.
+/// The path of a rule that covers every path.
 pub(crate) const EVERY: &str = "/*";
-/// Every path, as an `AuthorizationPolicy` writes it.
+/// The path by which an `AuthorizationPolicy` covers every path.
 pub(crate) const EVERY_OPERATOR: &str = "/{**}";
-/// One segment.
+/// The operator for one segment.
 pub(crate) const ONE: &str = "{*}";
-/// Any number of segments.
+/// The operator for any number of segments.
 pub(crate) const MANY: &str = "{**}";
 
 const ONE_REGEX: &str = "([A-Za-z0-9-._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})+";
 const MANY_REGEX: &str = "([A-Za-z0-9-._~!$&'()*+,;=:@/]|%[0-9a-fA-F]{2})*";
 
-/// The path as an `AuthorizationPolicy` writes it.
+/// Returns the path in the notation of an `AuthorizationPolicy`.
 pub(crate) fn operator(path: &str) -> &str {
     if path == EVERY { EVERY_OPERATOR } else { path }
 }
 
-/// The path as a `VirtualService` matches it. Its own characters stand for themselves.
+/// Returns the match of a `VirtualService` for the path. Characters that are special in regular
+/// expressions are escaped.
 pub(crate) fn uri_match(path: &str) -> StringMatch {
     if path == EVERY {
         return StringMatch::Prefix("/".to_owned());
@@ -48,7 +50,7 @@ pub(crate) fn uri_match(path: &str) -> StringMatch {
     StringMatch::Regex(regex)
 }
 
-/// The paths that were seen so far, by segments.
+/// The paths that were added so far, as a tree of segments.
 #[derive(Default)]
 pub(crate) struct Trie<'a> {
     root: Node<'a>,
@@ -56,15 +58,16 @@ pub(crate) struct Trie<'a> {
 
 #[derive(Default)]
 struct Node<'a> {
-    /// Whether a path ended here when it was made. An inner node does not become an end later on, as in the original.
+    /// True if a path ended here when the node was created. As in the original, an inner node does
+    /// not become an end later.
     end: bool,
     children: BTreeMap<&'a str, Node<'a>>,
-    /// What may follow after `{**}`.
+    /// The segments that may follow after `{**}`.
     suffixes: Vec<Vec<&'a str>>,
 }
 
 impl<'a> Trie<'a> {
-    /// Adds a path, unless one that is here covers it.
+    /// Adds a path and returns true, unless a path in the tree covers it already.
     pub(crate) fn insert(&mut self, path: &'a str) -> bool {
         let segments: Vec<&str> = operator(path).trim_start_matches('/').split('/').collect();
         if self.root.covers(&segments) {

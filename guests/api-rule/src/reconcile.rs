@@ -1,4 +1,4 @@
-//! From an APIRule to what has to happen.
+//! The reconciliation of an APIRule: from the object to the changes that it needs.
 
 use std::time::Duration;
 
@@ -20,19 +20,20 @@ use crate::{
     workload::{Labels, Missing, Workloads},
 };
 
-/// After a failure an APIRule is tried again, though nothing that was read has changed.
+/// The time after which a failed APIRule is reconciled again even if nothing that was read has
+/// changed.
 const RETRY: Duration = Duration::from_mins(1);
 
-/// Why an APIRule is not carried out.
+/// The reason why an APIRule cannot be reconciled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// Something is wrong: what the status says in the state Error.
+    /// An error, with the text for a status in state Error.
     Wrong(String),
-    /// Something must be installed first: what the status says in the state Warning.
+    /// A CRD must be installed first; with the text for a status in state Warning.
     Waiting(String),
-    /// Something is wrong of which the status says nothing.
+    /// An error that the status does not mention.
     Untold(String),
-    /// It cannot be told now.
+    /// A read cannot be answered at the moment.
     Unavailable(Error),
 }
 
@@ -84,12 +85,12 @@ pub fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failure> {
     }
 }
 
-/// All that is wrong with an APIRule, whether or not its gateway can be found.
+/// Returns all errors of an APIRule, even if its gateway cannot be found.
 pub fn validate(rule: &ApiRule, host: &Host) -> Result<Vec<Wrong>, Error> {
     validation::validate(rule, &gateway::look_up(rule, host)?, &Workloads::new(host), host)
 }
 
-/// The changes that an APIRule needs, if nothing is wrong with it.
+/// Returns the changes that an APIRule needs, if it has no errors.
 pub fn changes(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
     let lookup = gateway::look_up(rule, host)?;
     if let Choice::Gateway(name) = lookup.choice
@@ -120,13 +121,14 @@ pub fn changes(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
     compare(rule, &lookup, existing, &workloads, host)
 }
 
-/// The changes that an APIRule needs, whatever may be wrong with it: what `changes` goes on to.
+/// Returns the changes that an APIRule needs, without checking it for errors first as [`changes`]
+/// does.
 pub fn changes_unchecked(rule: &ApiRule, host: &Host) -> Result<Vec<Change>, Stop> {
     let existing = Produced::list(rule, host)?;
     compare(rule, &gateway::look_up(rule, host)?, existing, &Workloads::new(host), host)
 }
 
-/// Deletes what was made, then lets the APIRule go.
+/// Deletes the objects that were made for an APIRule, then removes its finalizer.
 fn delete(rule: &ApiRule, host: &Host) -> Result<Outcome, Failure> {
     if !rule.metadata.finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
         return Ok(Outcome::new().requeue_never());
@@ -147,7 +149,8 @@ fn delete(rule: &ApiRule, host: &Host) -> Result<Outcome, Failure> {
     Ok(change::carry_out(changes, Outcome::new().finalizers(no_finalizers).requeue_never()))
 }
 
-/// Deletes the `VirtualService` whose labels were changed, where none was found by them.
+/// Deletes the `VirtualService` whose labels were changed, if no `VirtualService` was found by its
+/// labels.
 fn lost_virtual_service(
     rule: &ApiRule,
     found: &[Change],
@@ -164,7 +167,7 @@ fn lost_virtual_service(
     Ok(change::deletions(&kind, lost.into_iter().collect()).next())
 }
 
-/// None where the cluster does not know the kind.
+/// Returns `None` if the cluster does not know the kind.
 fn known<T>(read: Result<T, Error>) -> Result<Option<T>, Error> {
     match read {
         Err(error) if error.is_unknown_kind() => Ok(None),
@@ -248,7 +251,7 @@ fn compare(
     Ok(changes)
 }
 
-/// For each rule, the labels of the Pods behind it.
+/// Returns, for each rule, the labels of the Pods behind it.
 fn labels_of_rules(rule: &ApiRule, workloads: &Workloads<'_>) -> Result<Vec<Labels>, Stop> {
     let labels = |of| match workloads.selector(rule, of).as_ref() {
         Ok(labels) => Ok(labels.clone()),
@@ -258,7 +261,8 @@ fn labels_of_rules(rule: &ApiRule, workloads: &Workloads<'_>) -> Result<Vec<Labe
     rule.spec.rules.iter().map(labels).collect()
 }
 
-/// There is one. Where several are found, one of the APIRule's own namespace is taken, and the others stay as they are.
+/// Returns the changes of the only `VirtualService`. If several are found, one in the APIRule's own
+/// namespace is preferred, and the others stay as they are.
 fn compare_virtual_services(
     rule: &ApiRule,
     service: &istio::VirtualServiceSpec,
@@ -295,7 +299,7 @@ fn compare_virtual_services(
     Ok(Comparison { rule, kind: kind.clone(), existing, desired, lost: &lost }.changes()?)
 }
 
-/// The first object whose name the original generated for an APIRule.
+/// Returns the first object whose name the original generated for an APIRule.
 fn first_generated(
     rule: &ApiRule,
     host: &Host,

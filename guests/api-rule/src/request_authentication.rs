@@ -1,4 +1,4 @@
-//! The `RequestAuthentications` of an APIRule: whose tokens the workloads accept.
+//! The `RequestAuthentications` of an APIRule, which name the token issuers that workloads accept.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::{
     workload::Labels,
 };
 
-/// The spec for the workloads with these labels.
+/// Builds the spec for the workloads with these labels.
 pub(crate) fn build(tokens: &JwtConfig, labels: &Labels) -> RequestAuthenticationSpec {
     let jwt_rules = tokens.authentications.iter().map(|authentication| JwtRule {
         forward_original_token: true,
@@ -23,7 +23,8 @@ pub(crate) fn build(tokens: &JwtConfig, labels: &Labels) -> RequestAuthenticatio
     }
 }
 
-/// What tells one from another: workloads, issuers and their keys, and the namespace.
+/// Returns the key that identifies a `RequestAuthentication`: its namespace, workloads, issuers and
+/// the addresses of their keys.
 pub(crate) fn key(namespace: &str, spec: &RequestAuthenticationSpec) -> String {
     let mut key = format!("{namespace}/");
     for (label, value) in &spec.selector.match_labels {

@@ -1,21 +1,21 @@
-//! What the status says.
+//! The texts of the status.
 
 use mortise_sdk::{Action, Error, Host, ObjectRef, WriteFailure, status};
 use serde::Deserialize;
 
 use crate::api::{ApiRule, ApiRuleStatus};
 
-/// All is done.
+/// Returns the status of an APIRule that was reconciled without errors.
 pub(crate) fn ready() -> ApiRuleStatus {
     say("Ready", "Reconciled successfully".to_owned())
 }
 
-/// Something else must happen first.
+/// Returns the status of an APIRule that waits for a CRD to be installed.
 pub(crate) fn warning(description: String) -> ApiRuleStatus {
     say("Warning", description)
 }
 
-/// Something is wrong.
+/// Returns the status of an APIRule with an error.
 pub(crate) fn error(description: String) -> ApiRuleStatus {
     say("Error", description)
 }
@@ -28,20 +28,20 @@ fn say(state: &str, description: String) -> ApiRuleStatus {
     }
 }
 
-/// The status with its time, which stays what it is while the rest does.
+/// Sets the time of a status, which stays the same as long as the rest of the status does.
 pub(crate) fn stamp(rule: &ApiRule, next: ApiRuleStatus, host: &Host) -> ApiRuleStatus {
     status::stamp(rule.status.clone(), next, |status| &mut status.last_processed_time, host)
 }
 
-/// Errors that are not about the fields of the APIRule, as a status describes them.
+/// Returns the text for errors that are not about fields of the APIRule.
 pub(crate) fn general(error: &str) -> String {
     format!("ApiRuleErrors: {error}")
 }
 
-/// Writes that failed, by class of object.
+/// Returns the text for failed writes, grouped by class of object.
 ///
-/// As in the original, what failed to be made counts as a failure of the APIRule, and so does every write of an
-/// `AuthorizationPolicy` but its deletion.
+/// As in the original, a failure to create an object counts as a failure of the APIRule, and so
+/// does every failed write of an `AuthorizationPolicy` except its deletion.
 pub(crate) fn describe_failed_writes(failures: &[WriteFailure], host: &Host) -> String {
     const CLASSES: [&str; 5] =
         ["ApiRule", "VirtualService", "RequestAuthentication", "AuthorizationPolicy", "AccessRule"];

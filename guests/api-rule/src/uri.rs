@@ -1,7 +1,7 @@
-//! Whether a text is a request URI: an absolute URI, or an absolute path. The texts of errors are those of Go's `net/url`,
-//! which users of the original know.
+//! A check of request URIs: absolute URIs and absolute paths. The texts of errors are those of Go's
+//! `net/url`, which users of the original know.
 
-/// Checks a text, and says what is wrong as Go does.
+/// Fails if a text is no request URI, with the error text of Go.
 pub(crate) fn check_request_uri(uri: &str) -> Result<(), String> {
     check(uri).map_err(|why| format!("parse {uri:?}: {why}"))
 }
@@ -32,7 +32,7 @@ fn check(uri: &str) -> Result<(), String> {
     check_escapes(path, false)
 }
 
-/// The scheme, which is empty where there is none, and the rest.
+/// Splits a URI into its scheme, which may be empty, and the rest.
 fn split_scheme(uri: &str) -> Result<(&str, &str), String> {
     for (index, character) in uri.char_indices() {
         match character {
@@ -75,7 +75,8 @@ fn check_host(host: &str) -> Result<(), String> {
     check_escapes(host, true)
 }
 
-/// Escapes must be whole; in a host they stand for bytes beyond ASCII only, and some characters are not allowed.
+/// Fails if a text has an incomplete escape. A host may escape only bytes beyond ASCII and `%`, and
+/// may hold only some of the ASCII characters.
 fn check_escapes(text: &str, host: bool) -> Result<(), String> {
     let mut rest = text;
     while let Some(character) = rest.chars().next() {

@@ -1,4 +1,4 @@
-//! The `VirtualService` of an APIRule: where requests go.
+//! The `VirtualService` of an APIRule, which routes requests to services.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::{
     existing, istio, path,
 };
 
-/// How many seconds a request may take where nothing says so.
+/// The timeout of a request in seconds, if neither the rule nor the spec sets one.
 const TIMEOUT: i64 = 180;
 
-/// There is one for an APIRule: nothing tells it from others.
+/// The key of the `VirtualService`: an APIRule has only one, so nothing has to tell it from others.
 pub(crate) const KEY: &str = "";
 
-/// Headers of answers that only the Gateway may give.
+/// The response headers that only the Gateway may set.
 const CORS_HEADERS: &[&str] = &[
     "Access-Control-Allow-Origin",
     "Access-Control-Expose-Headers",
@@ -25,19 +25,20 @@ const CORS_HEADERS: &[&str] = &[
     "Access-Control-Max-Age",
 ];
 
-/// The spec, for fully qualified hosts and an Istio `Gateway` as namespace/name.
+/// Builds the spec for fully qualified hosts and an Istio `Gateway`, given as namespace/name.
 pub(crate) fn build(rule: &ApiRule, hosts: &[String], gateway: &str) -> istio::VirtualServiceSpec {
     let http = rule.spec.rules.iter().map(|of| route(rule, of, hosts)).collect();
     istio::VirtualServiceSpec { gateways: vec![gateway.to_owned()], hosts: hosts.to_vec(), http }
 }
 
-/// Whether its name says that a `VirtualService` was made for an APIRule, whatever its labels say.
+/// Returns whether the name of a `VirtualService` says that it was made for an APIRule, whatever
+/// its labels say.
 pub(crate) fn is_made_for(rule: &ApiRule, metadata: &Metadata) -> bool {
     metadata.namespace.as_deref() == Some(rule.namespace())
         && (metadata.name == name(rule) || existing::is_generated(metadata, rule))
 }
 
-/// The name of the one that is made for an APIRule, in its namespace.
+/// Returns the name of the `VirtualService` that is made for an APIRule, in its namespace.
 pub(crate) fn name(rule: &ApiRule) -> String {
     let of = (rule.namespace(), rule.metadata.name.as_str());
     existing::name_for(of, &istio::virtual_service(), rule.namespace(), KEY)
@@ -66,7 +67,8 @@ fn route(rule: &ApiRule, of: &Rule, hosts: &[String]) -> istio::HttpRoute {
     }
 }
 
-/// The headers that are set: what the rule says wins over what is always there, and its cookies over its headers.
+/// Returns the request headers to set. The headers of the rule win over those that are always set,
+/// and its cookies over its headers.
 fn request_headers(of: &Rule, hosts: &[String]) -> BTreeMap<String, String> {
     let forwarded = match hosts.first() {
         Some(wildcard) if wildcard.starts_with("*.") => "%REQ(:AUTHORITY)%",
@@ -75,7 +77,7 @@ fn request_headers(of: &Rule, hosts: &[String]) -> BTreeMap<String, String> {
     let mut set = BTreeMap::from([("x-forwarded-host".to_owned(), forwarded.to_owned())]);
     let Some(change) = &of.request else { return set };
     set.extend(change.headers.iter().flatten().map(|(name, value)| (name.clone(), value.clone())));
-    // No cookies at all are as good as none said: an empty header would take away those of the client.
+    // Empty cookies count as absent: an empty header would remove the cookies of the client.
     if let Some(cookies) = change.cookies.as_ref().filter(|cookies| !cookies.is_empty()) {
         let cookies: Vec<String> =
             cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -84,7 +86,8 @@ fn request_headers(of: &Rule, hosts: &[String]) -> BTreeMap<String, String> {
     set
 }
 
-/// Without any origin the whole policy has no effect, as in the original.
+/// Builds the CORS policy; `None` if it allows no origin: as in the original, such a policy has no
+/// effect.
 fn cors_policy(policy: &CorsPolicy) -> Option<istio::CorsPolicy> {
     let allow_origins: Vec<istio::StringMatch> =
         policy.allow_origins.iter().flatten().map(|(kind, value)| origin(kind, value)).collect();

@@ -1,4 +1,5 @@
-//! The services behind an APIRule, and the Pods behind those. Each is read once, however many rules name it.
+//! Reads of the services behind an APIRule and of the Pods behind these services. Each of them is
+//! read once, no matter how many rules name it.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -9,34 +10,34 @@ use mortise_sdk::{
 
 use crate::api::{ApiRule, Rule};
 
-/// What is read of a Service.
+/// The fields that are read of a Service.
 pub(crate) const SERVICE_FIELDS: [&str; 1] = ["spec.selector"];
-/// What is read of a Pod.
+/// The fields that are read of a Pod.
 pub(crate) const POD_FIELDS: [&str; 2] = ["spec.containers[].name", "spec.initContainers[].name"];
 
 const SIDECAR: &str = "istio-proxy";
 
-/// The labels of Pods.
+/// Labels that select Pods.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Services that were read in this call.
+/// The services and Pods that were read in this call.
 pub(crate) struct Workloads<'a> {
     host: &'a Host,
-    /// By namespace and name of the service.
+    /// The selectors by namespace and name of the service.
     selectors: Known<Result<Labels, Missing>>,
-    /// By namespace and label selector.
+    /// The Pods without a sidecar, by namespace and label selector.
     bare_pods: Known<Vec<String>>,
 }
 
-/// What was read, by where.
+/// Results of reads, by the two parts that identify a read.
 type Known<T> = RefCell<BTreeMap<(String, String), Rc<T>>>;
 
-/// Why there are no labels.
+/// The reason why the labels behind a rule are not known.
 #[derive(Debug, Clone)]
 pub(crate) enum Missing {
-    /// In words, for the status.
+    /// The service is missing, has no name or cannot be read: a text for the status.
     Service(String),
-    /// It cannot be told now.
+    /// The cluster cannot be read at the moment.
     Unavailable(Error),
 }
 
@@ -45,7 +46,7 @@ impl<'a> Workloads<'a> {
         Self { host, selectors: RefCell::default(), bare_pods: RefCell::default() }
     }
 
-    /// The labels by which the service behind a rule selects its Pods.
+    /// Returns the labels by which the service behind a rule selects its Pods.
     pub(crate) fn selector(&self, rule: &ApiRule, of: &Rule) -> Rc<Result<Labels, Missing>> {
         let name = rule
             .service(of)
@@ -74,7 +75,7 @@ impl<'a> Workloads<'a> {
         }
     }
 
-    /// The Pods behind a rule that have no sidecar, as namespace/name.
+    /// Returns the Pods behind a rule that have no sidecar, as namespace/name.
     pub(crate) fn pods_without_sidecar(
         &self,
         rule: &ApiRule,
@@ -102,7 +103,8 @@ impl<'a> Workloads<'a> {
     }
 }
 
-/// Where the service behind a rule is. No name at all is the namespace `default`, as in the original.
+/// Returns the namespace of the service behind a rule. An empty namespace means `default`, as in
+/// the original.
 fn namespace<'a>(rule: &'a ApiRule, of: &'a Rule) -> &'a str {
     match rule.service_namespace(of) {
         "" => "default",

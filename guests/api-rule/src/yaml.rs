@@ -1,14 +1,16 @@
-//! YAML inside of `ConfigMap`s, as JSON values. Scalars stay text, since nothing that is looked at is anything else.
+//! Parses YAML inside of `ConfigMap`s into JSON values. Scalars stay text, because every value that
+//! is read is text.
 
 use std::collections::BTreeMap;
 
 use granit_parser::{Event, Options, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
-/// More nodes than any configuration has: aliases of aliases can grow without end.
+/// The largest number of nodes of a document. No configuration has so many; aliases of aliases can
+/// grow without end.
 const MOST_NODES: usize = 100_000;
 
-/// The first document of a text; null if there is none.
+/// Returns the first document of a text; null if there is none.
 pub(crate) fn parse(text: &str) -> Result<Value, String> {
     let mut options = Options::default();
     options.emit_comments = false;
@@ -20,7 +22,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, String> {
             Event::StreamEnd | Event::DocumentEnd => return Ok(Value::Null),
             event => {
                 let value = reader.node(event)?;
-                // What follows may still be no YAML at all.
+                // The rest of the text may still be invalid YAML.
                 while !matches!(reader.next()?, Event::StreamEnd | Event::DocumentStart(..)) {}
                 return Ok(value);
             }

@@ -374,7 +374,7 @@ fn an_object_that_is_gone_needs_nothing() {
     assert_eq!(outcome, Outcome::new().requeue_never());
 }
 
-/// The labels that say whose an object is, as somebody may change them.
+/// Changes that people may make to the owner labels of an object.
 fn changes_of_labels() -> [(&'static str, Value); 5] {
     [
         ("owner removed", json!({OWNED[0]: null})),
