@@ -294,7 +294,6 @@ impl Written {
             (Verbs::UPDATE, "update"),
             (Verbs::DELETE, "delete"),
             (Verbs::EVICT, "evict"),
-            (Verbs::STATUS, "status"),
         ];
         let held = verbs.into_iter().filter(|(verb, _)| rule.verbs.contains(*verb));
         Self {

@@ -285,7 +285,7 @@ impl Queue {
 
     /// Queues a key to run now, and forgets its earlier failures.
     pub fn renew(&self, key: &Key, cause: Cause, priority: Priority) {
-        self.0.core.lock().renew(key, cause, priority, Instant::now());
+        self.0.core.lock().renew(key, cause, priority, self.now());
         self.0.work.notify_one();
     }
 
@@ -376,7 +376,7 @@ impl Queue {
     /// Returns the state of each processor's keys, by the processor's name.
     pub fn shares(&self) -> BTreeMap<Arc<str>, Share> {
         let mut core = self.0.core.lock();
-        core.fire(Instant::now());
+        core.fire(self.now());
         core.shares()
     }
 

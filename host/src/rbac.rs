@@ -140,14 +140,13 @@ impl Roles {
         // Written objects are watched, so that changes by others can be undone.
         self.allow(of, served, "", &WATCH);
         let looked_at = Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE | Verbs::EVICT;
-        let others: [(Verbs, &str, &[&'static str]); 5] = [
+        let others: [(Verbs, &str, &[&'static str]); 4] = [
             // An object that is not watched yet, or was changed by others meanwhile, is read before
             // or after it is written.
             (looked_at, "", &["get"]),
             (Verbs::UPDATE, "", &["patch"]),
             (Verbs::DELETE, "", &["delete"]),
             (Verbs::EVICT, "eviction", &["create"]),
-            (Verbs::STATUS, "status", &["patch"]),
         ];
         for (_, subresource, needed) in others.iter().filter(|(verb, ..)| verbs.intersects(*verb)) {
             self.allow(of, served, subresource, needed);

@@ -4,12 +4,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::Verbs;
 
-const NAMES: [(&str, Verbs); 5] = [
+const NAMES: [(&str, Verbs); 4] = [
     ("create", Verbs::CREATE),
     ("update", Verbs::UPDATE),
     ("delete", Verbs::DELETE),
     ("evict", Verbs::EVICT),
-    ("status", Verbs::STATUS),
 ];
 
 impl Serialize for Verbs {
@@ -26,7 +25,7 @@ impl<'de> Deserialize<'de> for Verbs {
             let verb = NAMES.iter().find(|(known, _)| known == name);
             let (_, verb) = verb.ok_or_else(|| {
                 D::Error::custom(format!(
-                    "`{name}` is no verb: create, update, delete, evict, status are"
+                    "`{name}` is no verb: create, update, delete, evict are"
                 ))
             })?;
             Ok(verbs | *verb)

@@ -31,7 +31,7 @@ pub(crate) const ANY: &str = "*";
 
 impl Declared {
     pub(crate) fn parse(place: &str, of: &Selection) -> Result<Self, Invalid> {
-        if !of.cluster.is_empty() && of.cluster != ANY {
+        if !of.cluster.is_empty() {
             return Err(Invalid::OtherCluster {
                 place: format!("{place}.cluster"),
                 cluster: of.cluster.clone(),

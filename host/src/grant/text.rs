@@ -11,7 +11,6 @@ pub(crate) fn names(verbs: Verbs) -> impl Iterator<Item = &'static str> {
         (Verbs::UPDATE, "update"),
         (Verbs::DELETE, "delete"),
         (Verbs::EVICT, "evict"),
-        (Verbs::STATUS, "status"),
     ];
     names.into_iter().filter(move |(verb, _)| verbs.contains(*verb)).map(|(_, name)| name)
 }

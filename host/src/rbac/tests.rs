@@ -113,11 +113,6 @@ fn each_declaration_needs_the_verbs_of_its_requests() {
             ],
         ),
         (
-            "status of others",
-            written(Verbs::STATUS),
-            &["*: example.dev widgets[] list,watch", "*: example.dev widgets/status[] patch"],
-        ),
-        (
             "reconcile",
             description(vec![reconciler(selection("Widget", None, None), &[])], vec![], vec![]),
             &[
@@ -243,14 +238,14 @@ fn any_kind_covers_the_kinds_that_are_named() {
         description(
             vec![],
             vec![any(group), widgets.clone()],
-            vec![(any(group), Verbs::STATUS), (widgets, Verbs::STATUS)],
+            vec![(any(group), Verbs::EVICT), (widgets, Verbs::EVICT)],
         )
     };
     assert_eq!(
         text(&of("example.dev")),
-        ["*: example.dev *[] get,list,watch", "*: example.dev */status[] patch"]
+        ["*: example.dev *[] get,list,watch", "*: example.dev */eviction[] create"]
     );
-    assert_eq!(text(&of("*")), ["*: * *[] get,list,watch", "*: * */status[] patch"]);
+    assert_eq!(text(&of("*")), ["*: * *[] get,list,watch", "*: * */eviction[] create"]);
 }
 
 #[test]
@@ -369,7 +364,6 @@ fn is_needed(description: &Description, asked: &Asked) -> bool {
             || ((watches || gets) && selects(of))
             || (deletes && has(Verbs::DELETE) && selects(of))
             || (asked.verb == "create" && below == "eviction" && has(Verbs::EVICT) && selects(of))
-            || (status && has(Verbs::STATUS) && selects(of))
     });
     says || reconciles || writes || (reads && description.reads.iter().any(selects))
 }
@@ -409,8 +403,8 @@ fn descriptions() -> impl Strategy<Value = Description> {
     let reconcilers = (selections(), any::<bool>()).prop_map(|(of, finalizes)| {
         reconciler(of, if finalizes { &["example.dev/f"] } else { &[] })
     });
-    let writes = (selections(), 0_u8..32).prop_map(|(of, bits)| {
-        let verbs = [Verbs::CREATE, Verbs::UPDATE, Verbs::DELETE, Verbs::EVICT, Verbs::STATUS];
+    let writes = (selections(), 0_u8..16).prop_map(|(of, bits)| {
+        let verbs = [Verbs::CREATE, Verbs::UPDATE, Verbs::DELETE, Verbs::EVICT];
         let held = verbs.into_iter().enumerate().filter(|(bit, _)| bits & (1 << bit) != 0);
         (of, held.fold(Verbs::empty(), |all, (_, verb)| all | verb))
     });

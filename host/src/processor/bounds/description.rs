@@ -56,8 +56,8 @@ fn check_reconciler(place: &str, of: &Reconciler) -> Result<(), String> {
 }
 
 fn check_selection(place: &str, of: &Selection) -> Result<(), String> {
-    if !of.cluster.is_empty() && of.cluster != ANY && !text::is_name(&of.cluster) {
-        return Err(wrong(&format!("{place}.cluster"), &of.cluster, "a cluster is \"\" or `*`"));
+    if !of.cluster.is_empty() && !text::is_name(&of.cluster) {
+        return Err(wrong(&format!("{place}.cluster"), &of.cluster, "a cluster is \"\""));
     }
     check_kind(place, &of.kind)?;
     if let Some(namespace) = of.namespace.as_ref().filter(|text| !text::is_label(text)) {
