@@ -51,8 +51,6 @@ const MISSING: usize = 8;
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
-    /// The client for watches; `None` if they use `client`.
-    watching: Option<Client>,
     policy: Policy,
     lease: Guard,
     served: Arc<Mutex<HashMap<GroupVersion, Served>>>,
@@ -139,7 +137,6 @@ impl Cluster {
     pub fn with_policy(client: Client, policy: Policy) -> Self {
         Self {
             client,
-            watching: None,
             policy,
             lease: Guard::none(),
             served: Arc::default(),
@@ -157,23 +154,7 @@ impl Cluster {
     /// Returns the same cluster, with every request made as an account. The known kinds are shared.
     #[must_use]
     pub fn acting_as(&self, account: &Account) -> Self {
-        let watching = self.watching.as_ref().map(|client| account.client(client));
-        Self { client: account.client(&self.client), watching, ..self.clone() }
-    }
-
-    /// Returns the same cluster, with another client for the code that runs on the thread of the
-    /// watches: a connection belongs to the threads that opened it, and clients share none. The
-    /// known kinds are shared.
-    #[must_use]
-    pub fn watched_by(&self, client: Client) -> Self {
-        Self { watching: Some(client), ..self.clone() }
-    }
-
-    /// Returns the same cluster, for the code that runs on the thread of the watches.
-    #[must_use]
-    pub fn for_watches(&self) -> Self {
-        let client = self.watching.as_ref().unwrap_or(&self.client).clone();
-        Self { client, ..self.clone() }
+        Self { client: account.client(&self.client), ..self.clone() }
     }
 
     /// Returns the client.

@@ -33,7 +33,6 @@ use anyhow::Context as _;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{
-    runtime::Handle,
     sync::{mpsc, watch as latest},
     task::JoinSet,
 };
@@ -159,8 +158,7 @@ impl Host {
         let rights = Arc::clone(&host.shared).keep_rights(changes.clone());
         host.spawn(ended("the renewal of rights", rights));
         host.spawn(ended("what opens watches again", Arc::clone(&host.shared).try_again()));
-        let watches_on = options.watches_on.clone().unwrap_or_else(Handle::current);
-        host.spawn(run_watches(opened, host.watching(changes), watches_on));
+        host.spawn(run_watches(opened, host.watching(changes)));
         host.open(&prepared);
         for prepared in prepared {
             host.put(prepared);

@@ -11,7 +11,6 @@ mod memory;
 mod once;
 mod report;
 mod signals;
-mod thread;
 mod version;
 
 use std::{
@@ -50,7 +49,6 @@ use crate::{
 };
 use home::{Home, Need};
 use signals::Signals;
-use thread::WatchThread;
 
 /// The exit code if a reconcile failed or a Processor is not at work.
 const FAILED: u8 = 3;
@@ -73,8 +71,6 @@ struct Server {
     /// The tasks that end after the host.
     after: JoinSet<anyhow::Result<()>>,
     stop_after: CancellationToken,
-    /// The thread of the watches, which lives as long as the host runs.
-    _watches: WatchThread,
 }
 
 /// The listeners of the public port and of the admin port.
@@ -132,15 +128,12 @@ impl Server {
             Some((lease, guard)) => (Some(lease), guard),
             None => (None, Guard::none()),
         };
-        let cluster = Cluster::new(home.client.clone()).watched_by(home.watching.clone());
-        let cluster = cluster.guarded(&guard);
+        let cluster = Cluster::new(home.client.clone()).guarded(&guard);
         let skip = skip(cache.as_ref())?;
-        let watches = WatchThread::start().await?;
         let options = Options {
             skip,
             lease: guard.clone(),
             metrics,
-            watches_on: Some(watches.handle().clone()),
             bounds: args.bounds(),
             ..Options::default()
         };
@@ -153,7 +146,7 @@ impl Server {
             largest: args.largest(),
         };
         let supervisor = Supervisor::open(&cluster, &engine, &host, supervisor).await?;
-        let mut server = Self::around(engine, host, guard, supervisor.progress(), watches);
+        let mut server = Self::around(engine, host, guard, supervisor.progress());
         server.spawn(supervisor, lease);
         server.serve(ports, home.about());
         Ok(server)
@@ -164,7 +157,6 @@ impl Server {
         host: Arc<Host>,
         lease: Guard,
         progress: latest::Receiver<Progress>,
-        watches: WatchThread,
     ) -> Self {
         Self {
             engine,
@@ -176,7 +168,6 @@ impl Server {
             stop_before: CancellationToken::new(),
             after: JoinSet::new(),
             stop_after: CancellationToken::new(),
-            _watches: watches,
         }
     }
 

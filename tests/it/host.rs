@@ -22,7 +22,6 @@ mod restart;
 mod rights;
 mod skipped;
 mod tap;
-mod threads;
 mod writes;
 
 use std::{

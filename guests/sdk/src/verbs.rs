@@ -24,9 +24,7 @@ impl<'de> Deserialize<'de> for Verbs {
         names.iter().try_fold(Self::empty(), |verbs, name| {
             let verb = NAMES.iter().find(|(known, _)| known == name);
             let (_, verb) = verb.ok_or_else(|| {
-                D::Error::custom(format!(
-                    "`{name}` is no verb: create, update, delete, evict are"
-                ))
+                D::Error::custom(format!("`{name}` is no verb: create, update, delete, evict are"))
             })?;
             Ok(verbs | *verb)
         })

@@ -5,7 +5,6 @@ use std::{future::pending, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use tokio::{
-    runtime::Handle,
     sync::{mpsc, watch as latest},
     task::JoinSet,
     time::{Instant, sleep},
@@ -175,17 +174,16 @@ impl Shared {
     }
 }
 
-/// Runs every opened watch on the runtime `on`. Fails if the task of a watch panics.
+/// Runs every opened watch. Fails if the task of a watch panics.
 pub(super) async fn run_watches(
     mut opened: mpsc::UnboundedReceiver<Opened>,
     context: watch::Context,
-    on: Handle,
 ) -> anyhow::Result<()> {
     let mut running = JoinSet::new();
     loop {
         tokio::select! {
             Some(opened) = opened.recv() => {
-                running.spawn_on(opened.run(context.clone()), &on);
+                running.spawn(opened.run(context.clone()));
             }
             Some(ended) = running.join_next() => ended.context("a watch failed")?,
             else => return Ok(()),
@@ -199,7 +197,6 @@ impl Opened {
     async fn run(self, context: watch::Context) {
         let Self { watch, feed, rights, over } = self;
         let cluster = rights.map_or(context.cluster, |rights| rights.cluster().clone());
-        let cluster = cluster.for_watches();
         tokio::select! {
             () = over.cancelled() => {}
             () = watch.run(feed, watch::Context { cluster, ..context }) => {}

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tokio::runtime::Handle;
 
 use crate::{
     cache_dir::CacheDir, chain, kept::Kept, lease::Guard, metrics::Metrics, record::Records,
@@ -32,9 +31,6 @@ pub struct Options {
     pub metrics: Metrics,
     /// The bounds on what one processor's declarations make the host hold.
     pub bounds: Bounds,
-    /// The runtime for the watches of what processors read; `None`: the runtime that the host is
-    /// started on. See host/decisions/0034.
-    pub watches_on: Option<Handle>,
 }
 
 /// The bounds on what one processor's declarations make the host hold. Reads past a bound are
@@ -83,7 +79,6 @@ impl Default for Options {
             lease: Guard::none(),
             metrics: Metrics::new(),
             bounds: Bounds::default(),
-            watches_on: None,
         }
     }
 }

@@ -28,8 +28,6 @@ const NOT_ACCEPTED: &str = "invalid peer certificate: ";
 pub(super) struct Home {
     /// A client with the host's own rights.
     pub(super) client: Client,
-    /// A client with the same rights and connections of its own, for watches.
-    pub(super) watching: Client,
     /// The namespace of the pod, or of the kubeconfig context.
     pub(super) namespace: String,
     /// The user name that the API server has for us.
@@ -79,8 +77,7 @@ impl Home {
             (config.cluster_url.to_string(), config.default_namespace.clone());
         let address = address.trim_end_matches('/').to_owned();
         let shown = Shown::of(&config.auth_info);
-        let (watching, client) = (client(config.clone())?, client(config)?);
-        let (watching, client) = (cluster::only_own(&watching), cluster::only_own(&client));
+        let client = cluster::only_own(&client(config)?);
         let asked = async {
             let version = version::check(&client, shown).await?;
             let user = whoami(&client, shown).await?;
@@ -90,7 +87,7 @@ impl Home {
         let (version, user) = answered
             .unwrap_or_else(|_| Err(anyhow::anyhow!("no answer within {ANSWER:?}")))
             .with_context(|| format!("cannot work with the cluster at {address}"))?;
-        Ok(Self { client, watching, namespace, user, version, address, shown })
+        Ok(Self { client, namespace, user, version, address, shown })
     }
 
     /// Returns the facts about the cluster that the admin port shows.
