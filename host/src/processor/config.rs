@@ -2,11 +2,14 @@
 //! in this process (developer commands).
 
 use std::{
+    collections::VecDeque,
     io::{self, Read as _},
     time::Duration,
 };
 
-use super::{compiler::Compiler, engine::Engine};
+use parking_lot::Mutex;
+
+use super::{Digest, compiler::Compiler, engine::Engine};
 use crate::{
     check_config::{self, Question, Verdict},
     child::{self, Cancelled, Failure},
@@ -18,6 +21,15 @@ const LIMITS: child::Limits =
     child::Limits { memory_mib: 256, seconds: 1, patience: Duration::from_mins(1) };
 /// Bytes of a verdict that are read. A verdict holds a few messages, each of them cut.
 const LONGEST: u64 = 64 << 10;
+
+/// The number of valid configurations that are remembered. A processor has one, and several of one
+/// module often have the same.
+const VALID_CONFIGS: usize = 256;
+
+/// The digests of the last valid configurations, each with its schema: a new version of a module,
+/// and a second Processor of it, start no child for what was checked before.
+#[derive(Debug, Default)]
+pub(super) struct ValidConfigs(Mutex<VecDeque<Digest>>);
 
 /// The reason why a check of a configuration has no verdict.
 #[derive(Debug, thiserror::Error)]
@@ -59,12 +71,23 @@ impl Engine {
         let question = Question { schema: schema.into(), config: config.into() };
         let question = serde_json::to_vec(&question);
         let question = question.map_err(CheckError::not_run)?;
+        let digest = Digest::of(&question);
+        if self.valid_configs().contains(digest) {
+            return Ok(Verdict::Valid);
+        }
         let place = self.checking().take(tenant).await;
+        if self.valid_configs().contains(digest) {
+            return Ok(Verdict::Valid);
+        }
         let (_guard, cancelled) = child::canceller().map_err(CheckError::NotRun)?;
         let engine = self.clone();
         let check = move || {
             let _place = place;
-            engine.compiler().check_config(&question, &cancelled)
+            let checked = engine.compiler().check_config(&question, &cancelled);
+            if matches!(checked, Ok(Verdict::Valid)) {
+                engine.valid_configs().insert(digest);
+            }
+            checked
         };
         let checked = tokio::task::spawn_blocking(check).await;
         checked.unwrap_or_else(|error| Err(CheckError::not_run(error)))
@@ -83,6 +106,22 @@ impl Compiler {
         let mut verdict = Vec::new();
         output.take(LONGEST).read_to_end(&mut verdict).map_err(CheckError::NotRun)?;
         serde_json::from_slice(&verdict).map_err(CheckError::not_run)
+    }
+}
+
+// === impl ValidConfigs ===
+
+impl ValidConfigs {
+    fn contains(&self, digest: Digest) -> bool {
+        self.0.lock().contains(&digest)
+    }
+
+    fn insert(&self, digest: Digest) {
+        let mut all = self.0.lock();
+        if all.len() >= VALID_CONFIGS {
+            all.pop_front();
+        }
+        all.push_back(digest);
     }
 }
 
@@ -109,5 +148,39 @@ impl CheckError {
     /// Returns whether a later attempt at the same check may succeed.
     pub(crate) fn passes(&self) -> bool {
         matches!(self, Self::Starved { .. } | Self::Killed { .. } | Self::NotRun(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processor::{CompileLimits, Options};
+
+    #[tokio::test]
+    async fn a_configuration_that_was_valid_is_not_checked_again() {
+        let compiler =
+            Compiler::Child { program: "/none".into(), limits: CompileLimits::default() };
+        let engine = Engine::new(Options { compiler, ..Options::default() }).unwrap();
+        let check = |config| engine.check_config(None, "{}", config);
+        check("1").await.unwrap_err();
+        let question = Question { schema: "{}".into(), config: "1".into() };
+        engine.valid_configs().insert(Digest::of(&serde_json::to_vec(&question).unwrap()));
+        assert_eq!(check("1").await.unwrap(), Verdict::Valid);
+        check("2").await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn only_valid_configurations_are_remembered_and_so_many() {
+        let compiler = Compiler::InProcess;
+        let engine = Engine::new(Options { compiler, ..Options::default() }).unwrap();
+        let schema = r#"{"type": "integer"}"#;
+        let refused = engine.check_config(None, schema, "\"a\"").await.unwrap();
+        assert!(matches!(refused, Verdict::Invalid(_)), "{refused:?}");
+        assert_eq!(engine.valid_configs().0.lock().len(), 0);
+        for config in 0..=VALID_CONFIGS {
+            let verdict = engine.check_config(None, schema, &config.to_string()).await.unwrap();
+            assert_eq!(verdict, Verdict::Valid);
+        }
+        assert_eq!(engine.valid_configs().0.lock().len(), VALID_CONFIGS);
     }
 }

@@ -20,6 +20,7 @@ use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationCon
 use super::budget::Budget;
 use super::cache::Cache;
 use super::compiler::{CompileError, Compiler};
+use super::config::ValidConfigs;
 use super::places::Places;
 use super::shares::{Bounds, Shares, Waiting};
 use super::state::State;
@@ -85,6 +86,7 @@ struct Shared {
     /// Places for checking configurations. Separate from `compiling`, so that a module that takes
     /// long to compile delays no check.
     checking: Places,
+    valid_configs: ValidConfigs,
     metrics: Metrics,
     repeatable: bool,
     ticker: Ticker,
@@ -168,6 +170,7 @@ impl Engine {
             compiler,
             compiling,
             checking,
+            valid_configs: ValidConfigs::default(),
             metrics,
             repeatable,
             ticker,
@@ -235,6 +238,10 @@ impl Engine {
 
     pub(super) fn checking(&self) -> &Places {
         &self.shared.checking
+    }
+
+    pub(super) fn valid_configs(&self) -> &ValidConfigs {
+        &self.shared.valid_configs
     }
 
     pub(super) fn metrics(&self) -> &Metrics {

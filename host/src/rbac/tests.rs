@@ -86,7 +86,7 @@ fn each_declaration_needs_the_verbs_of_its_requests() {
     let written =
         |verbs| description(vec![], vec![], vec![(selection("Widget", None, None), verbs)]);
     let read = |name| description(vec![], vec![selection(name, None, None)], vec![]);
-    let cases: [(&str, Description, &[&str]); 9] = [
+    let cases: [(&str, Description, &[&str]); 8] = [
         ("read", read("Widget"), &["*: example.dev widgets[] get,list,watch"]),
         (
             "apply",
