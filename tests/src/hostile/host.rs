@@ -50,6 +50,8 @@ pub struct Said {
     /// Lines that contain the value of a Secret.
     pub leaked: usize,
     last: VecDeque<String>,
+    /// The address in the first line that names one.
+    listens: Option<String>,
 }
 
 // === impl Said ===
@@ -60,6 +62,12 @@ impl Said {
         let text = String::from_utf8_lossy(line);
         self.forged += usize::from(FORGED.iter().any(|forged| text.starts_with(forged)));
         self.leaked += usize::from(TREASURE.iter().any(|value| text.contains(value)));
+        if let (None, true, Some((_, after))) =
+            (&self.listens, text.contains("listening"), text.split_once(" listen="))
+        {
+            let address = after.split_whitespace().next().unwrap_or_default();
+            self.listens = Some(address.trim_matches('"').to_owned());
+        }
         if self.last.len() == KEPT {
             self.last.pop_front();
         }
@@ -113,11 +121,8 @@ impl Host {
         let begun = Instant::now();
         loop {
             let said = self.said();
-            let listening = said.last.iter().find(|line| line.contains("listening"));
-            let address = listening.and_then(|line| line.split_once(" listen="));
-            if let Some((_, address)) = address {
-                let address = address.split_whitespace().next().unwrap_or_default();
-                return Ok(address.trim_matches('"').to_owned());
+            if let Some(address) = &said.listens {
+                return Ok(address.clone());
             }
             if begun.elapsed() > GUARD || !self.is_alive()? {
                 bail!("the host does not listen:\n{}", said.last());
