@@ -23,6 +23,8 @@ func runEtcd(c cluster) error {
 	config.ClientTLSInfo.CertFile, config.ClientTLSInfo.KeyFile = c.certificate(serving), c.key(serving)
 	config.ClientTLSInfo.TrustedCAFile = c.certificate(certificateAuthority)
 	config.ClientTLSInfo.ClientCertAuth = true
+	// The default of 2 GiB does not hold 2,000 objects of 1 MiB.
+	config.QuotaBackendBytes = 8 << 30
 	// What is written outlives the process, not the machine.
 	config.UnsafeNoFsync = true
 	config.LogLevel = "warn"

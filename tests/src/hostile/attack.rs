@@ -329,8 +329,8 @@ pub const ATTACKS: &[Attack] = &[
     Attack {
         name: "many-stores",
         row: "+",
-        objects: 1_000,
-        object_bytes: 1_000_000,
+        objects: 2_000,
+        object_bytes: 1 << 20,
         says: &["Limited"],
         ..PLAIN
     },

@@ -71,21 +71,6 @@ async fn memory_comes_in_small_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watches_have_a_thread() {
-    let api = Api::start().await;
-    let run = Run::start(&api, &[]);
-    let listening = run.event("listening");
-    // It answers once all has been started.
-    assert_eq!(get(listening["listen"].as_str().unwrap(), "/livez").await.0, 200);
-    let threads = fs::read_dir(format!("/proc/{}/task", run.child.id())).unwrap();
-    let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).unwrap();
-    let names: Vec<String> = threads.map(|thread| name(thread.unwrap())).collect();
-    assert!(names.iter().any(|name| name.trim() == "watches"), "{names:?}");
-    let (end, said) = run.terminate();
-    assert_eq!(end.code(), Some(0), "{said}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_option_can_be_an_environment_variable() {
     let api = Api::start().await;
     let mut command = bare();
