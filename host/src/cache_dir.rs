@@ -20,6 +20,8 @@ use std::{
 use cap_std::{ambient_authority, fs::Dir};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use mortise_core::error_chain;
+
 /// The mode of a new directory: nobody but the owner may do anything.
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -112,6 +114,26 @@ impl Error {
     /// the directory.
     pub fn is_unwritable(&self) -> bool {
         matches!(self, Self::NotMade { .. })
+    }
+}
+
+/// Opens the cache directory, if one is given. Returns `None`, and logs a warning, if it does not
+/// exist and cannot be created.
+///
+/// # Errors
+///
+/// Fails for a directory that is not ours or that others may write to, because code in it is run.
+pub fn open(path: Option<&Path>) -> anyhow::Result<Option<CacheDir>> {
+    match path.map(CacheDir::open).transpose() {
+        Ok(cache) => Ok(cache),
+        Err(error) if error.is_unwritable() => {
+            tracing::warn!(
+                error = error_chain::whole(&error),
+                "nothing is kept for the next start"
+            );
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

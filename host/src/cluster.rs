@@ -16,26 +16,36 @@ use std::{
     time::Duration,
 };
 
+use futures::{FutureExt as _, future::BoxFuture};
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::{contract::Kind, lease::Guard, processor::bounds::text};
+use self::lease::Guard;
+use mortise_core::{
+    contract::Kind,
+    contract::bounds::text,
+    grant::rights::Account,
+    resource::{
+        Answer, Api, Kinds, NotEstablished, Outgoing, Refusal, Resource, Unavailable, api_path,
+    },
+};
 
-mod account;
+pub mod access;
+mod definition;
 mod guarded;
+mod impersonate;
+pub mod lease;
 mod own;
 mod reach;
 mod request;
-pub use account::Account;
+pub mod watch;
+
 pub(crate) use guarded::{TooMuch, guarded};
 pub use own::{is_own, only_own};
 pub use reach::Reach;
-#[cfg(test)]
-pub(crate) use request::Cause;
 pub use request::Policy;
-pub(crate) use request::{Answer, Method, Outgoing, Refusal, encoded};
 
 #[cfg(test)]
 mod tests;
@@ -56,25 +66,6 @@ pub struct Cluster {
     served: Arc<Mutex<HashMap<GroupVersion, Served>>>,
     listed: Arc<Listed>,
 }
-
-/// A kind as the cluster serves it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resource {
-    /// The group, version and kind.
-    pub kind: Kind,
-    /// The plural name, which URLs use.
-    pub plural: String,
-    /// True if the objects of the kind live in namespaces.
-    pub namespaced: bool,
-    /// True if the kind has the subresource `status`.
-    pub status: bool,
-    /// The verbs that the kind supports: `get`, `list`, `watch`, `create`, …
-    pub verbs: Vec<String>,
-}
-
-/// The known kinds, and how they are served: the answer to all kinds of an outcome at once.
-#[derive(Clone, Debug, Default)]
-pub struct Kinds(HashMap<Kind, Arc<Resource>>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct GroupVersion {
@@ -107,16 +98,6 @@ struct Versions {
 
 /// No valid answer is remembered: the cluster has to be asked.
 struct Unasked;
-
-/// The cluster did not say whether it serves a kind.
-#[derive(Debug, thiserror::Error)]
-#[error("could not ask the cluster whether it serves `{kind}` of `{group}/{version}`: {message}")]
-pub struct Unavailable {
-    group: String,
-    version: String,
-    kind: String,
-    message: String,
-}
 
 // === impl Cluster ===
 
@@ -154,7 +135,7 @@ impl Cluster {
     /// Returns the same cluster, with every request made as an account. The known kinds are shared.
     #[must_use]
     pub fn acting_as(&self, account: &Account) -> Self {
-        Self { client: account.client(&self.client), ..self.clone() }
+        Self { client: impersonate::acting_as(account, &self.client), ..self.clone() }
     }
 
     /// Returns the client.
@@ -273,18 +254,34 @@ impl Cluster {
     }
 }
 
+impl Api for Cluster {
+    fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
+        self.send(outgoing).boxed()
+    }
+
+    fn resolve<'a>(
+        &'a self,
+        kind: &'a Kind,
+    ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>> {
+        self.resolve(kind).boxed()
+    }
+
+    fn forget(&self, group: &str) {
+        self.forget(group);
+    }
+
+    fn established<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), NotEstablished>> {
+        self.established(name).boxed()
+    }
+}
+
 /// Returns the message of a failed request for people: the API server's own words, else the
 /// innermost cause. The outer causes only say in which layer the request failed.
-pub(crate) fn said(error: &kube::Error) -> String {
+pub(crate) fn cause_of(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {
         return format!("{} ({})", status.message, status.code);
     }
     anyhow::Chain::new(error).last().map(ToString::to_string).unwrap_or_default()
-}
-
-/// Returns the path of a group and version: `/api/v1`, `/apis/apps/v1`.
-fn api_path(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
 
 /// Reads an `APIGroupList`.
@@ -331,85 +328,11 @@ fn parse(of: &GroupVersion, list: &Value) -> HashMap<String, Arc<Resource>> {
     resources.collect()
 }
 
-// === impl Resource ===
-
-impl Resource {
-    /// Returns the resource as kube's type, for watches.
-    pub fn api_resource(&self) -> kube::core::ApiResource {
-        let Kind { group, version, kind } = &self.kind;
-        kube::core::ApiResource::from_gvk_with_plural(
-            &kube::core::GroupVersionKind::gvk(group, version, kind),
-            &self.plural,
-        )
-    }
-
-    /// Returns the path of the objects, in one namespace or in all.
-    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
-        let base = api_path(&self.kind.group, &self.kind.version);
-        match namespace {
-            Some(namespace) if self.namespaced => {
-                format!("{base}/namespaces/{}/{}", request::encoded(namespace), self.plural)
-            }
-            _ => format!("{base}/{}", self.plural),
-        }
-    }
-
-    /// Returns the path of one object.
-    pub(crate) fn path_of(&self, namespace: Option<&str>, name: &str) -> String {
-        format!("{}/{}", self.path(namespace), request::encoded(name))
-    }
-
-    /// Returns the resources that a `CustomResourceDefinition` defines, one for each served
-    /// version.
-    pub fn of_definition(definition: &Value) -> Vec<Self> {
-        let text = |pointer: &str| {
-            definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        let versions =
-            definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
-        let served = versions
-            .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or_default());
-        served
-            .map(|version| Self {
-                kind: Kind {
-                    group: text("/spec/group"),
-                    version: version
-                        .get("name")
-                        .and_then(Value::as_str)
-                        .unwrap_or_default()
-                        .to_owned(),
-                    kind: text("/spec/names/kind"),
-                },
-                plural: text("/spec/names/plural"),
-                namespaced: text("/spec/scope") == "Namespaced",
-                status: version.pointer("/subresources/status").is_some(),
-                verbs: [
-                    "create",
-                    "delete",
-                    "deletecollection",
-                    "get",
-                    "list",
-                    "patch",
-                    "update",
-                    "watch",
-                ]
-                .map(str::to_owned)
-                .to_vec(),
-            })
-            .collect()
-    }
-}
-
-// === impl Kinds ===
-
-impl Kinds {
-    /// Returns how a kind is served, if it is known.
-    pub fn get(&self, kind: &Kind) -> Option<&Arc<Resource>> {
-        self.0.get(kind)
-    }
-
-    /// Adds a kind, or replaces what is known of it.
-    pub fn insert(&mut self, resource: Arc<Resource>) {
-        self.0.insert(resource.kind.clone(), resource);
-    }
+/// Returns a resource as kube's type, for watches.
+pub fn api_resource(of: &Resource) -> kube::core::ApiResource {
+    let Kind { group, version, kind } = &of.kind;
+    kube::core::ApiResource::from_gvk_with_plural(
+        &kube::core::GroupVersionKind::gvk(group, version, kind),
+        &of.plural,
+    )
 }

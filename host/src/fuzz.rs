@@ -9,20 +9,18 @@ mod tests;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::{
-    cluster::{Kinds, Resource},
+use crate::{host::record_file, operator};
+use mortise_core::{
     contract::{Description, Kind, ObjectRef, Selection, Verbs, WriteRule},
     grant::Grant,
-    kept,
     labels::LabelSelector,
     outcome::{Against, Limits, Plan, Reconciled},
     path::{Extent, Fields, Path},
-    supervisor,
-    view::{self, Readable},
+    reads::{self, Readable},
+    resource::{Kinds, Resource},
 };
 
 /// A target: its name, which is also that of the folder with its seeds, and its function.
@@ -153,25 +151,24 @@ fn label_selector(input: &[u8]) {
     selector.matches_object(&json!({}));
 }
 
-/// Reads a record file, and each record in it: the input as it is, and the input as the content of
-/// a frame whose digest is right.
+/// Reads a record file: the input as it is, and the input as the records of a file whose digest is
+/// right.
 fn record_file(input: &[u8]) {
-    for file in [Bytes::copy_from_slice(input), kept::framed(input).into()] {
-        let (read, damaged) = kept::read_bytes(&file);
-        assert!(damaged <= file.len() && read <= file.len() / kept::LEAST_FRAME);
-    }
+    record_file::count(input);
+    let records = record_file::count(&record_file::file_of(input));
+    assert!(records.unwrap_or_default() <= input.len());
 }
 
 /// Reads the input as a page token, and a token that is made of the place which the input names.
 fn page_token(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let of = lines::selection(&mut "\tv1\tConfigMap".split('\t'));
-    if let Ok((namespace, _)) = view::read_page_token(&of, &text) {
+    if let Ok((namespace, _)) = reads::read_page_token(&of, &text) {
         assert!(!namespace.contains('\0'), "{text}");
     }
     let Some((namespace, name)) = text.split_once('/') else { return };
     if !namespace.contains('\0') {
-        let read = view::read_page_token(&of, &view::page_token(&of, namespace, name));
+        let read = reads::read_page_token(&of, &reads::page_token(&of, namespace, name));
         assert!(read.is_ok_and(|read| read == (namespace.into(), name.into())), "{text}");
     }
 }
@@ -184,7 +181,7 @@ fn processor_spec(input: &[u8]) {
         fields.extend(parts.into_iter().filter(|(name, _)| name == "spec" || name == "status"));
     }
     if let Ok(object) = serde_json::from_value::<DynamicObject>(object) {
-        supervisor::look_at(object);
+        operator::check_stored(object);
     }
 }
 

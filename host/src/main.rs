@@ -1,8 +1,9 @@
-//! The program `mortise`: parses its arguments, runs, prints the error.
+//! The program `mortise-host`: parses its arguments, runs, prints the error.
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use mortise_host::{args::Args, program};
 
 /// The allocator of the static program only: see host/decisions/0030.
 #[cfg(target_feature = "crt-static")]
@@ -10,8 +11,8 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match mortise_host::args::Args::try_parse() {
-        Ok(args) => mortise_host::cli::run(&args),
-        Err(answer) => mortise_host::cli::print_usage(&answer),
+    match Args::try_parse() {
+        Ok(args) => program::run(&args),
+        Err(answer) => program::print_usage(&answer),
     }
 }

@@ -18,26 +18,26 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-use crate::{
-    access::Denial,
-    contract::Kind,
-    log::counters,
+use mortise_core::{
+    contract::{Kind, kind_label},
+    grant::rights::Denial,
     queue::{self, Key},
-    reconciler::Report,
-    record::{Ending, MustRun},
+    reads::record::{Ending, MustRun},
+    reconcile::Report,
     store::Memory,
     write::Change,
 };
 
-pub(crate) mod labels;
-pub(crate) mod series;
+pub(crate) mod dropped_lines;
+mod labels;
+mod series;
 #[cfg(test)]
 mod tests;
 
 use self::{
     labels::{
-        Compiled, Denied, Ended, Keys, LookedUp, NotSkipped, OfKind, OfProcessor, Stored, Trapped,
-        Written,
+        Compiled, Denied, Ended, Keys, LookedUp, NotSkipped, OfKind, OfProcessor, OfVerb, Stored,
+        Trapped,
     },
     series::{OTHER, Series},
 };
@@ -47,16 +47,16 @@ pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; chars
 
 /// The shortest bucket of a duration. A reconcile that finds nothing to do takes a millisecond; one
 /// that waits for a slow API server takes some seconds.
-const SHORTEST_SECONDS: f64 = 0.0005;
+const MIN_SECONDS: f64 = 0.0005;
 /// The number of buckets: up to 16 s, each bucket twice as long as the one before.
 const BUCKETS: u16 = 16;
 
 /// The shortest wait that is counted: finding a free slot takes less.
-const LEAST_WAIT: Duration = Duration::from_millis(1);
+const MIN_WAIT: Duration = Duration::from_millis(1);
 
 /// The shortest bucket of a compilation. A small module is compiled in a fraction of a second, a
 /// large one in minutes.
-const SHORTEST_COMPILE_SECONDS: f64 = 0.05;
+const MIN_COMPILE_SECONDS: f64 = 0.05;
 const COMPILE_BUCKETS: u16 = 14;
 
 /// The number of kinds whose restarts are counted separately: authors of descriptions can name many
@@ -93,7 +93,7 @@ struct All {
     call_wait: Series<OfProcessor, Histogram>,
     reads: Series<OfProcessor, Counter>,
     read_bytes: Series<OfProcessor, Counter>,
-    writes: Series<Written, Counter>,
+    writes: Series<OfVerb, Counter>,
     writes_skipped: Series<OfProcessor, Counter>,
     conflicts_forced: Series<OfKind, Counter>,
     store_objects: Family<Stored, Gauge>,
@@ -122,11 +122,29 @@ impl Metrics {
         Self(Arc::new(All::new()))
     }
 
-    /// Counts a reconcile that has ended.
-    pub fn ran(&self, report: &Report) {
+    /// Counts a reconcile that has ended, or was skipped.
+    pub fn ended(&self, report: &Report) {
+        let key = &report.key;
+        if let Some(why) = report.not_skipped {
+            self.not_skipped(key, why);
+        }
+        report.waited.iter().for_each(|waited| self.waited(key, *waited));
+        report.trapped.iter().for_each(|reason| self.trapped(key, reason));
+        report.forced.iter().for_each(|kind| self.forced(key, kind));
+        if report.log_dropped > 0 {
+            self.log_dropped(key, report.log_dropped);
+        }
+        if report.skipped {
+            self.skipped(report);
+        } else if !report.cancelled {
+            self.ran(report);
+        }
+    }
+
+    fn ran(&self, report: &Report) {
         let Self(all) = self;
         let processor = report.key.processor();
-        let kind = shown(&report.kind);
+        let kind = kind_label(&report.kind);
         let result = match report.record.ending {
             Ending::Success => "success",
             Ending::Failure => "failure",
@@ -144,49 +162,43 @@ impl Metrics {
         count(&all.read_bytes, report.read_bytes());
         count(&all.writes_skipped, report.unchanged);
         for Change { action, of, .. } in &report.changes {
-            let (processor, kind) = (Arc::clone(processor), shown(&of.kind));
-            let written = Written { processor, kind, verb: action.to_string() };
+            let (processor, kind) = (Arc::clone(processor), kind_label(&of.kind));
+            let written = OfVerb { processor, kind, verb: action.to_string() };
             all.writes.of(written).inc();
         }
     }
 
-    /// Counts a reconcile that was skipped, since its result is known.
-    pub fn skipped(&self, report: &Report) {
+    fn skipped(&self, report: &Report) {
         let processor = Arc::clone(report.key.processor());
-        let of_kind = OfKind { processor, kind: shown(&report.kind) };
+        let of_kind = OfKind { processor, kind: kind_label(&report.kind) };
         self.0.reconciles_skipped.of(of_kind).inc();
     }
 
-    /// Counts a due reconcile that could not be skipped, by the reason.
-    pub fn not_skipped(&self, key: &Key, why: MustRun) {
+    fn not_skipped(&self, key: &Key, why: MustRun) {
         let processor = Arc::clone(key.processor());
         let not_skipped = NotSkipped { processor, reason: why.label() };
         self.0.reconciles_not_skipped.of(not_skipped).inc();
     }
 
-    /// Counts a call that has ended without an answer.
-    pub fn trapped(&self, key: &Key, reason: &'static str) {
+    fn trapped(&self, key: &Key, reason: &'static str) {
         let trapped = Trapped { processor: Arc::clone(key.processor()), reason };
         self.0.calls_trapped.of(trapped).inc();
     }
 
-    /// Counts the time that a call has waited for a slot.
-    pub fn waited(&self, key: &Key, waited: Duration) {
-        if waited >= LEAST_WAIT {
+    fn waited(&self, key: &Key, waited: Duration) {
+        if waited >= MIN_WAIT {
             let of = OfProcessor { processor: Arc::clone(key.processor()) };
             self.0.call_wait.of(of).observe(waited.as_secs_f64());
         }
     }
 
-    /// Counts the lines of a guest's log that are more than is kept.
-    pub fn log_dropped(&self, key: &Key, lines: u32) {
+    fn log_dropped(&self, key: &Key, lines: u32) {
         let of = OfProcessor { processor: Arc::clone(key.processor()) };
         self.0.log_lines_dropped.of(of).inc_by(lines.into());
     }
 
-    /// Counts a write that took fields of other managers by force.
-    pub fn forced(&self, key: &Key, kind: &Kind) {
-        let of = OfKind { processor: Arc::clone(key.processor()), kind: shown(kind) };
+    fn forced(&self, key: &Key, kind: &Kind) {
+        let of = OfKind { processor: Arc::clone(key.processor()), kind: kind_label(kind) };
         self.0.conflicts_forced.of(of).inc();
     }
 
@@ -196,7 +208,7 @@ impl Metrics {
     pub fn denied(&self, processor: &Arc<str>, denial: &Denial, declared: &[Kind]) {
         let Kind { group, kind, .. } = &denial.kind;
         let is_declared = declared.iter().any(|of| of.group == *group && of.kind == *kind);
-        let kind = if is_declared { shown(&denial.kind) } else { OTHER.to_owned() };
+        let kind = if is_declared { kind_label(&denial.kind) } else { OTHER.to_owned() };
         let verb = denial.lack.verb().to_owned();
         let denied = Denied { processor: Arc::clone(processor), verb, kind };
         self.0.denied.of(denied).inc();
@@ -219,19 +231,12 @@ impl Metrics {
         all.conflicts_forced.forget(processor);
         all.denied.forget(processor);
         all.log_lines_dropped.forget(processor);
-        counters::LIMITED.forget(processor);
-    }
-
-    /// Removes the counts of lines about processors that are unknown and of which no reconcile is
-    /// counted: a line may come after its processor was forgotten.
-    pub(crate) fn retain_lines(&self, is_known: impl Fn(&str) -> bool) {
-        let is_counted = |processor: &str| self.0.reconciles.knows(processor);
-        counters::LIMITED.retain(|processor| is_known(processor) || is_counted(processor));
+        dropped_lines::LIMITED.forget(processor);
     }
 
     /// Counts a watch that has failed and is begun again.
     pub fn watch_restarted(&self, kind: &Kind) {
-        let kind = shown(kind);
+        let kind = kind_label(kind);
         let mut known = self.0.restarted.lock();
         let is_other = known.len() >= RESTARTED && !known.contains(&kind);
         let stored = Stored { kind: if is_other { OTHER.to_owned() } else { kind } };
@@ -259,7 +264,7 @@ impl Metrics {
         all.queue_keys.clear();
         all.calls_waiting.clear();
         // A line may come after its processor was forgotten.
-        counters::LIMITED
+        dropped_lines::LIMITED
             .retain(|processor| sample.queues.iter().any(|(known, _)| **known == *processor));
         all.store_objects.clear();
         all.store_bytes.clear();
@@ -277,7 +282,7 @@ impl Metrics {
             all.calls_waiting.get_or_create(&of).set(whole(*count));
         }
         for (kind, memory) in &sample.stores {
-            let stored = Stored { kind: shown(kind) };
+            let stored = Stored { kind: kind_label(kind) };
             all.store_objects.get_or_create(&stored).set(whole(memory.objects));
             all.store_bytes.get_or_create(&stored).set(whole(memory.total));
         }
@@ -299,9 +304,9 @@ impl fmt::Debug for Metrics {
 impl All {
     fn new() -> Self {
         let histogram: fn() -> Histogram =
-            || Histogram::new(exponential_buckets(SHORTEST_SECONDS, 2.0, BUCKETS));
+            || Histogram::new(exponential_buckets(MIN_SECONDS, 2.0, BUCKETS));
         let compile: fn() -> Histogram =
-            || Histogram::new(exponential_buckets(SHORTEST_COMPILE_SECONDS, 2.0, COMPILE_BUCKETS));
+            || Histogram::new(exponential_buckets(MIN_COMPILE_SECONDS, 2.0, COMPILE_BUCKETS));
         let mut all = Self {
             registry: Registry::with_prefix("mortise"),
             reconciles: Series::default(),
@@ -405,12 +410,12 @@ impl All {
         registry.register(
             "log_lines_limited",
             "Lines about a processor that were not logged, since more was said of it than is",
-            counters::LIMITED.family.clone(),
+            dropped_lines::LIMITED.family.clone(),
         );
         registry.register(
             "log_lines_lost",
             "Other lines that were not logged: standard error stood still, or one line came too often",
-            counters::LOST.clone(),
+            dropped_lines::LOST.clone(),
         );
     }
 
@@ -440,7 +445,7 @@ impl All {
         if known.len() <= RESTARTED / 2 {
             return;
         }
-        let watched: BTreeSet<String> = stores.iter().map(|(kind, _)| shown(kind)).collect();
+        let watched: BTreeSet<String> = stores.iter().map(|(kind, _)| kind_label(kind)).collect();
         for kind in known.extract_if(.., |kind| !watched.contains(kind)) {
             self.watch_restarts.remove(&Stored { kind });
         }
@@ -477,11 +482,6 @@ impl All {
             self.leading.clone(),
         );
     }
-}
-
-/// Returns a kind as `kubectl` names it: `VirtualService.networking.istio.io`.
-pub(crate) fn shown(kind: &Kind) -> String {
-    if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
 }
 
 fn whole(count: usize) -> i64 {

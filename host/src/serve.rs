@@ -2,7 +2,7 @@
 //!
 //! The parts are started in this order, so that any fault is reported before a processor runs: the
 //! cluster and our account there, the engine, the ports, the host without processors, the
-//! supervisor (which opens the folder of modules and loads processors into the host), the Lease.
+//! operator (which opens the folder of modules and loads processors into the host), the Lease.
 //! They end in the reverse order, so that the Lease is given back when nothing can be written any
 //! more.
 
@@ -33,21 +33,23 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::{
-    admin::{self, Admin, Also, Objects, Reports},
-    api::Processor,
     args::RunArgs,
-    cache_dir::CacheDir,
-    chain,
-    cluster::Cluster,
-    contract::Kind,
-    desk,
-    lease::{self, Guard, Lease, Lost, Times},
+    cache_dir::{self, CacheDir},
+    cluster::{
+        Cluster,
+        lease::{self, Guard, Lease, Lost, Times},
+    },
+    host::{Host, Options, Skip},
     metrics::Metrics,
-    processor::{self, Compiler, Engine},
-    run::{Host, Options, Skip},
-    supervisor::{self, Progress, Supervisor},
+    operator::{
+        self, Operator, Progress,
+        admin::{self, Admin, Also, Objects, Reports},
+        api::Processor,
+    },
+    wasm::{self, Compiler, Engine},
 };
 use home::{Home, Need};
+use mortise_core::{contract::Kind, error_chain};
 use signals::Signals;
 
 /// The exit code if a reconcile failed or a Processor is not at work.
@@ -115,13 +117,13 @@ impl Server {
         home.check(&needs(args, lease_namespace(args, &home))).await?;
         info!(cluster = home.address, version = home.version, user = home.user, "connected");
         let metrics = Metrics::new();
-        let cache = desk::open_cache(cache)?;
-        let engine = Engine::new(processor::Options {
+        let cache = cache_dir::open(cache)?;
+        let engine = Engine::new(wasm::Options {
             cache: cache.clone(),
             compiler,
             metrics: metrics.clone(),
             call_memory: Some(memory::of_calls(args)),
-            ..processor::Options::default()
+            ..wasm::Options::default()
         })?;
         let ports = Ports::open(args).await?;
         let (lease, guard) = match args.leader_elect.then(|| strive(args, &home, times)) {
@@ -138,16 +140,16 @@ impl Server {
             ..Options::default()
         };
         let host = Arc::new(Host::start(&cluster, Vec::new(), &options)?);
-        let supervisor = supervisor::Options {
+        let operator = operator::Options {
             namespace: args.namespace.clone(),
             modules: args.modules.clone(),
             now: options.now,
             lease: guard.clone(),
             largest: args.largest(),
         };
-        let supervisor = Supervisor::open(&cluster, &engine, &host, supervisor).await?;
-        let mut server = Self::around(engine, host, guard, supervisor.progress());
-        server.spawn(supervisor, lease);
+        let operator = Operator::open(&cluster, &engine, &host, operator).await?;
+        let mut server = Self::around(engine, host, guard, operator.progress());
+        server.spawn(operator, lease);
         server.serve(ports, home.about());
         Ok(server)
     }
@@ -171,10 +173,10 @@ impl Server {
         }
     }
 
-    /// Starts the supervisor, the task that reads the host's reports, and the competition for the
+    /// Starts the operator, the task that reads the host's reports, and the competition for the
     /// Lease.
-    fn spawn(&mut self, supervisor: Supervisor, lease: Option<Lease>) {
-        self.before.spawn(supervisor.run(self.stop_before.clone()));
+    fn spawn(&mut self, operator: Operator, lease: Option<Lease>) {
+        self.before.spawn(operator.run(self.stop_before.clone()));
         let (host, reports) = (Arc::clone(&self.host), self.reports.clone());
         let now = Options::default().now;
         self.before.spawn(report::run(host, reports, now, self.stop_before.clone()));
@@ -186,7 +188,7 @@ impl Server {
 
     /// Serves both ports.
     fn serve(&mut self, ports: Ports, about: Map<String, Value>) {
-        let public = Admin { also: self.readiness(), ..self.host.admin() }.router();
+        let public = Admin { also: self.readiness(), ..Admin::of(&self.host) }.router();
         let objects = Objects {
             host: Arc::clone(&self.host),
             reports: self.reports.clone(),
@@ -199,20 +201,20 @@ impl Server {
         }
     }
 
-    /// Returns the readiness check: the host is ready once all Processors have been looked at,
+    /// Returns the readiness check: the host is ready once all Processors have been handled,
     /// until it ends.
     fn readiness(&self) -> Also {
         let (progress, stop) = (self.progress.clone(), self.stop_before.clone());
-        let looked_at = AtomicBool::new(false);
+        let is_loaded = AtomicBool::new(false);
         Arc::new(move || {
             if stop.is_cancelled() {
                 return Some("the host is ending");
             }
             let Progress { listed, pending, .. } = *progress.borrow();
             if listed && pending == 0 {
-                looked_at.store(true, Ordering::Relaxed);
+                is_loaded.store(true, Ordering::Relaxed);
             }
-            (!looked_at.load(Ordering::Relaxed)).then_some("not all Processors are loaded yet")
+            (!is_loaded.load(Ordering::Relaxed)).then_some("not all Processors are loaded yet")
         })
     }
 
@@ -302,7 +304,7 @@ fn skip(cache: Option<&CacheDir>) -> anyhow::Result<Skip> {
     match cache.subdir("records") {
         Ok(records) => Ok(Skip::BetweenStarts(records)),
         Err(error) if error.is_unwritable() => {
-            let error = chain::whole(&error);
+            let error = error_chain::whole(&error);
             warn!(error, "records of runs are not kept: all keys run after a restart");
             Ok(Skip::WhileRunning)
         }

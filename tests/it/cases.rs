@@ -1,11 +1,12 @@
-//! The same cases natively through the host stub, and through the real host with the component. If
-//! they differ, the stub is wrong.
+//! The same cases natively through the host stub, and through the real host with the component: the
+//! rules are the same code, and only the border to WebAssembly and the watches differ.
 
 pub(crate) mod generated;
 
 use std::path::{Path, PathBuf};
 
-use mortise_host::{desk, processor::Processor as Component, test::run_case};
+use mortise::{commands::test::run_case, local};
+use mortise_host::wasm::Processor as Component;
 use mortise_sdk::{
     Processor,
     testing::case::{self, Stage},
@@ -37,7 +38,7 @@ async fn component(folder: &str) -> Component {
     let module = tokio::task::spawn_blocking(move || mortise_tests::guest(&name));
     let module = module.await.unwrap().unwrap();
     let cache = module.parent().unwrap().join("mortise-cache");
-    desk::component(&desk::engine(Some(&cache), true).unwrap(), &module).await.unwrap()
+    local::component(&local::engine(Some(&cache), true).unwrap(), &module).await.unwrap()
 }
 
 /// Returns the end of a case in the form of its file.
@@ -56,7 +57,11 @@ async fn both<P: Processor>(folder: &str) -> usize {
         let native = case::run::<P>(case, &crds).unwrap_or_else(|error| panic!("{name}: {error}"));
         let real = run_case(component.clone(), case.clone(), &crds).await;
         let real = real.unwrap_or_else(|error| panic!("{name}: {error:#}"));
-        assert_eq!(text(&native), text(&real), "{name}: the stub (left) and the host (right)");
+        assert_eq!(
+            text(&native),
+            text(&real),
+            "{name}: natively (left) and as a component (right)"
+        );
         assert_eq!(real.differences(), [], "{name}");
     }
     cases.len()

@@ -29,7 +29,8 @@ mod strict;
 mod whole_run;
 
 use axum::Router;
-use mortise_host::{contract::Kind, desk, reconciler::Report};
+use mortise::local;
+use mortise_core::{contract::Kind, reconcile::Report};
 use serde_json::{Value, json};
 
 use crate::host::merge;
@@ -43,7 +44,7 @@ async fn bare() -> Option<Router> {
 /// Parses `apiVersion/Kind`.
 fn kind(text: &str) -> Kind {
     let (api_version, kind) = text.rsplit_once('/').unwrap();
-    desk::kind_of(&json!({"apiVersion": api_version, "kind": kind}))
+    local::kind_of(&json!({"apiVersion": api_version, "kind": kind}))
 }
 
 /// Returns the answers to a puppet's reads.

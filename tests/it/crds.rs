@@ -236,7 +236,7 @@ async fn a_processor_that_is_to_run_otherwise_than_it_can_is_refused() {
 async fn refuses_processors(cases: &[(&str, Value, &str)]) {
     let mut servers = vec![("embedded", api().await)];
     if let Some(cluster) = mortise_tests::cluster::shared().await.unwrap() {
-        cluster.install(&[mortise_host::api::definition::processors()]).await.unwrap();
+        cluster.install(&[mortise_host::operator::api::definition::processors()]).await.unwrap();
         servers.push(("real", cluster.client().await.unwrap()));
     }
     for (server, client) in &servers {

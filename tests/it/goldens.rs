@@ -8,7 +8,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use api_rule::{api::ApiRule, change::Change};
-use mortise_host::simulate::{End, Input, simulate};
+use mortise::commands::simulate::{End, Input, simulate};
 use mortise_sdk::testing::{Stub, request_for};
 use mortise_tests::{
     definitions,
@@ -49,7 +49,7 @@ async fn api_rules_are_as_the_original_left_them() {
     tally.check(&cases).unwrap();
 }
 
-async fn run(case: &Case, loaded: &mortise_host::run::Loaded, tally: &mut Tally) {
+async fn run(case: &Case, loaded: &mortise_host::host::Loaded, tally: &mut Tally) {
     let end = simulate(loaded.clone(), input_of(case)).await;
     let status = match &end {
         Ok(end) => status_of(end, case),

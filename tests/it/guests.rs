@@ -13,10 +13,10 @@ mod sandbox;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use mortise_core::contract::{Kind, ObjectRef, Outcome, Request};
+use mortise_core::reads::View;
 use mortise_host::cache_dir::CacheDir;
-use mortise_host::contract::{Kind, ObjectRef, Outcome, Request};
-use mortise_host::processor::{Called, Engine, Error, Limits, Moment, Options, Processor};
-use mortise_host::view::View;
+use mortise_host::wasm::{Called, Engine, Error, Limits, Moment, Options, Processor};
 use serde_json::json;
 use tokio::sync::Mutex;
 

@@ -6,7 +6,6 @@
 //! awaited event can never happen.
 
 mod counted;
-mod exchange;
 mod faults;
 mod history;
 mod killed;
@@ -21,6 +20,7 @@ mod relabel;
 mod restart;
 mod rights;
 mod skipped;
+mod swap;
 mod tap;
 mod writes;
 
@@ -34,16 +34,17 @@ use kube::{
     Api,
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
 };
+use mortise::{commands::simulate::caught_up, local};
+use mortise_core::{
+    contract::Kind,
+    queue::Run,
+    reconcile::Report,
+    write::{Action, Clock},
+};
 use mortise_embedded_api::{EmbeddedApi, Verb};
 use mortise_host::{
     cluster::Cluster,
-    contract::Kind,
-    desk,
-    queue::Run,
-    reconciler::Report,
-    run::{Clock, Drive, Host, Loaded, Options, Skip},
-    simulate::caught_up,
-    write::Action,
+    host::{Drive, Host, Loaded, Options, Skip},
 };
 use mortise_tests::{definitions, loaded};
 use serde_json::{Value, json};
@@ -89,7 +90,7 @@ struct Scene {
 /// Parses `apiVersion/Kind`.
 fn kind(text: &str) -> Kind {
     let (api_version, kind) = text.rsplit_once('/').unwrap();
-    desk::kind_of(&json!({"apiVersion": api_version, "kind": kind}))
+    local::kind_of(&json!({"apiVersion": api_version, "kind": kind}))
 }
 
 fn object(kind: &str, name: &str, rest: &Value) -> Value {
@@ -151,8 +152,8 @@ impl Scene {
     /// Sets up the CRDs of `api-rule`, a Gateway, and the other kinds without a schema.
     async fn of_rules() -> Self {
         let scene = Self::new(vec![loaded(API_RULE, "{}").await.unwrap()]);
-        desk::apply(&scene.cluster, definitions(API_RULE).unwrap()).await.unwrap();
-        desk::serve_untyped(&scene.api, &scene.loaded[0].description, |_| false);
+        local::apply(&scene.cluster, definitions(API_RULE).unwrap()).await.unwrap();
+        local::serve_untyped(&scene.api, &scene.loaded[0].description, |_| false);
         scene.load(&gateway());
         scene
     }
@@ -282,15 +283,15 @@ impl Stage {
         let resource = self.cluster.resolve(&kind(of)).await.unwrap().unwrap();
         let client = self.cluster.client().clone();
         if resource.namespaced {
-            Api::namespaced_with(client, namespace, &resource.api_resource())
+            Api::namespaced_with(client, namespace, &mortise_host::cluster::api_resource(&resource))
         } else {
-            Api::all_with(client, &resource.api_resource())
+            Api::all_with(client, &mortise_host::cluster::api_resource(&resource))
         }
     }
 
     /// Applies objects as another user.
     async fn apply(&self, objects: &[Value]) {
-        desk::apply(&self.cluster, objects.to_vec()).await.unwrap();
+        local::apply(&self.cluster, objects.to_vec()).await.unwrap();
     }
 
     /// Changes an object as another user.

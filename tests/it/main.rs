@@ -21,6 +21,8 @@ mod goldens;
 #[cfg(test)]
 mod guests;
 #[cfg(test)]
+mod guides;
+#[cfg(test)]
 mod host;
 #[cfg(test)]
 mod hostile;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use mortise_host::api::definition::processors;
+use mortise_host::operator::api::definition::processors;
 use mortise_sdk::crd::{Column, definition};
 use serde_json::Value;
 

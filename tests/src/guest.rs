@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow};
-use mortise_host::{desk, files, guest::Guest, run::Loaded};
+use mortise::{files, guest::Guest, local};
+use mortise_host::host::Loaded;
 
 type Built = Arc<OnceLock<Result<PathBuf, String>>>;
 
@@ -45,7 +46,7 @@ pub async fn loaded(folder: &str, config: &str) -> Result<Loaded> {
         .await
         .context("the build broke off")??;
     let cache = module.parent().context("a module in no folder")?.join("mortise-cache");
-    desk::load(&module, config.to_owned(), Some(&cache)).await
+    local::load(&module, config.to_owned(), Some(&cache)).await
 }
 
 /// Returns the CRDs that the guest in a folder of this repository needs.

@@ -20,10 +20,10 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use mortise::local;
 use mortise_host::{
     cluster::Cluster,
-    desk,
-    processor::{Limits, Processor},
+    wasm::{Limits, Processor},
 };
 use tempfile::TempDir;
 
@@ -44,7 +44,7 @@ const GUARD: Duration = Duration::from_mins(1);
 const QUIET: Duration = Duration::from_secs(2);
 /// The time in which conditions have to be set and Processors have to go; after it they are
 /// reported as missing.
-const SAID: Duration = Duration::from_secs(20);
+const SAID: Duration = Duration::from_mins(1);
 /// The value of a Secret of each tenant, in plain text and in base64.
 const TREASURE: [&str; 2] = ["open-sesame-1c9f", "b3Blbi1zZXNhbWUtMWM5Zg=="];
 /// The beginnings of log lines that a guest has forged.
@@ -102,7 +102,7 @@ impl Street {
         tenants::install(&street.plane, &street.admin, &street.file("kubeconfig")).await?;
         street.modules().await?;
         tenants::prepare_benign(&street.admin).await?;
-        desk::apply(&street.admin, vec![benign::processor()]).await?;
+        local::apply(&street.admin, vec![benign::processor()]).await?;
         Ok(Some(street))
     }
 
@@ -113,7 +113,7 @@ impl Street {
     /// Builds and compiles the guests, so that neither is a part of an attack.
     async fn modules(&self) -> Result<()> {
         std::fs::create_dir(self.file("modules"))?;
-        let engine = desk::engine(Some(&self.file("cache")), false)?;
+        let engine = local::engine(Some(&self.file("cache")), false)?;
         for (name, folder) in GUESTS {
             let module = tokio::task::spawn_blocking(|| guest(folder)).await??;
             let bytes = std::fs::read(&module)?;
@@ -282,11 +282,11 @@ impl Street {
             self.until_gone(benign::NAME, benign::NAME, GUARD).await?;
         }
         let processors = attacks.iter().map(|attack| attack.processor(benign::NAME, 0)).collect();
-        desk::apply(&self.admin, processors).await?;
+        local::apply(&self.admin, processors).await?;
         if is_older {
             // The API server reports ages in whole seconds.
             tokio::time::sleep(Duration::from_millis(1_100)).await;
-            desk::apply(&self.admin, vec![benign::processor()]).await?;
+            local::apply(&self.admin, vec![benign::processor()]).await?;
         }
         let public = self.host().await?.public.clone();
         let module = self.module("replaced");

@@ -4,13 +4,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-use mortise_host::{
-    cluster::{Account, Cluster},
-    contract::Description,
-    desk, files,
-    rbac::Roles,
-    run::declared_kinds,
-};
+use mortise::{files, local};
+use mortise_core::{contract::Description, grant::rights::Account, grant::role::Roles};
+use mortise_host::cluster::Cluster;
 use serde_json::{Value, json};
 
 /// The namespace of the rules.
@@ -63,14 +59,14 @@ pub async fn rights(
     account: &Account,
     description: &Description,
 ) -> Result<Vec<Value>> {
-    let known = cluster.resolve_all(&declared_kinds(description)).await?;
+    let known = cluster.resolve_all(&description.kinds()).await?;
     let Account { namespace, name } = account;
     let consent = json!({"mortise.dev/processor": "*"});
     let mut objects = vec![json!({
         "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"namespace": namespace, "name": name, "annotations": consent},
     })];
-    let roles = Roles::of(description, |kind| desk::served(&known, kind));
+    let roles = Roles::of(description, |kind| local::served(&known, kind));
     objects.extend(roles.objects(name, Some(account)));
     Ok(objects)
 }

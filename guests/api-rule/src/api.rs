@@ -20,13 +20,13 @@ pub use crd::definition;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ApiRule {
-    /// Its metadata.
+    /// Standard object's metadata.
     #[schemars(skip)]
     pub metadata: Metadata,
-    /// What is exposed, and to whom.
+    /// The desired exposure: services, hosts and access rules.
     #[serde(deserialize_with = "null_is_default")]
     pub spec: ApiRuleSpec,
-    /// How far that is done.
+    /// The state of carrying the spec out.
     #[serde(deserialize_with = "null_is_default")]
     pub status: Option<ApiRuleStatus>,
 }
@@ -39,7 +39,7 @@ impl Object for ApiRule {
     const KIND: &'static str = "APIRule";
 }
 
-/// What an APIRule exposes, and to whom.
+/// The exposure of a service: hosts, gateway and access rules.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["hosts", "rules"]))]
@@ -56,13 +56,13 @@ pub struct ApiRuleSpec {
     /// The ExternalGateway through which the host is reached, as namespace/name.
     #[schemars(transform = schema::external_gateway)]
     pub external_gateway: Option<String>,
-    /// What browsers may do from other origins.
+    /// The CORS policy: requests that browsers may send from other origins.
     pub cors_policy: Option<CorsPolicy>,
-    /// Who may do what on which path.
+    /// The access rules, by path and method.
     #[serde(deserialize_with = "null_is_default")]
     #[schemars(length(min = 1))]
     pub rules: Vec<Rule>,
-    /// How many seconds a request may take on all rules that do not say so.
+    /// The timeout of a request in seconds, for rules without a timeout of their own.
     #[schemars(transform = schema::timeout)]
     pub timeout: Option<i64>,
 }
@@ -72,19 +72,19 @@ pub struct ApiRuleSpec {
 #[serde(default)]
 #[schemars(extend("required" = ["name", "port"]))]
 pub struct Service {
-    /// Its name.
+    /// The name of the service.
     pub name: Option<String>,
-    /// Its namespace; that of the APIRule if there is none.
+    /// The namespace of the service; the APIRule's if absent.
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub namespace: Option<String>,
-    /// Its port.
+    /// The port of the service.
     #[schemars(transform = schema::port)]
     pub port: i64,
     /// Accepted for compatibility, without effect.
     pub external: Option<bool>,
 }
 
-/// Who may do what on one path.
+/// An access rule for one path.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["path", "methods"]), transform = schema::one_access_strategy)]
@@ -105,21 +105,21 @@ pub struct Rule {
     pub jwt: Option<JwtConfig>,
     /// Asks others who is let through.
     pub ext_auth: Option<ExtAuth>,
-    /// How many seconds a request may take.
+    /// The timeout of a request in seconds.
     #[schemars(transform = schema::timeout)]
     pub timeout: Option<i64>,
-    /// What is changed in a request before the service gets it.
+    /// The changes to a request before the service gets it.
     pub request: Option<RequestChange>,
 }
 
-/// Which tokens are accepted, and what they must hold.
+/// The tokens that are accepted, and the claims that they must hold.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct JwtConfig {
     /// Whose tokens are accepted.
     #[serde(deserialize_with = "null_is_default")]
     pub authentications: Vec<JwtAuthentication>,
-    /// What they must hold: one of these.
+    /// The alternatives for the claims of a token: one must hold.
     pub authorizations: Option<Vec<Option<JwtAuthorization>>>,
 }
 
@@ -128,10 +128,10 @@ pub struct JwtConfig {
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["issuer", "jwksUri"]))]
 pub struct JwtAuthentication {
-    /// Who signs them.
+    /// The issuer of the tokens.
     #[serde(deserialize_with = "null_is_default")]
     pub issuer: String,
-    /// Where the keys to check them are.
+    /// The URI of the keys that the tokens are checked with.
     #[serde(deserialize_with = "null_is_default")]
     pub jwks_uri: String,
     /// In which header they come.
@@ -147,25 +147,25 @@ pub struct JwtAuthentication {
 #[serde(default)]
 #[schemars(extend("required" = ["name"]))]
 pub struct JwtHeader {
-    /// Its name.
+    /// The name of the header.
     #[serde(deserialize_with = "null_is_default")]
     pub name: String,
-    /// What comes before the token in its value.
+    /// The prefix before the token in the value of the header.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "String::is_empty")]
     pub prefix: String,
 }
 
-/// What a token must hold.
+/// The claims that a token must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JwtAuthorization {
-    /// All of these scopes.
+    /// The required scopes, all of them.
     pub required_scopes: Option<Vec<String>>,
-    /// All of these audiences.
+    /// The required audiences, all of them.
     pub audiences: Option<Vec<String>>,
 }
 
-/// Who is asked whether a request is let through.
+/// The external authorizers that decide on a request.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("required" = ["authorizers"]))]
@@ -174,11 +174,11 @@ pub struct ExtAuth {
     #[serde(deserialize_with = "null_is_default")]
     #[schemars(length(min = 1))]
     pub authorizers: Vec<String>,
-    /// Which tokens are needed besides.
+    /// The tokens that are required in addition.
     pub restrictions: Option<JwtConfig>,
 }
 
-/// What is changed in a request before the service gets it.
+/// The changes to a request before the service gets it.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RequestChange {
@@ -188,7 +188,7 @@ pub struct RequestChange {
     pub headers: Option<BTreeMap<String, String>>,
 }
 
-/// What browsers may do from other origins.
+/// A CORS policy: requests that browsers may send from other origins.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CorsPolicy {
@@ -201,22 +201,22 @@ pub struct CorsPolicy {
     /// The origins, each by `exact`, `prefix` or `regex`. Without any, the whole policy has no effect.
     #[serde(deserialize_with = "null_is_default")]
     pub allow_origins: Vec<BTreeMap<String, String>>,
-    /// Whether credentials may be sent.
+    /// Allows credentials in requests.
     pub allow_credentials: Option<bool>,
     /// Headers that a page may read.
     #[serde(deserialize_with = "null_is_default")]
     pub expose_headers: Vec<String>,
-    /// How many seconds a browser may keep the answer.
+    /// The time in seconds for which a browser may keep the answer.
     #[schemars(range(min = 1))]
     pub max_age: Option<i64>,
 }
 
-/// How far an APIRule is carried out.
+/// The state of carrying an APIRule out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["state"]))]
 pub struct ApiRuleStatus {
-    /// When it last came to say something else.
+    /// The time of the last change of the state.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub last_processed_time: Option<String>,

@@ -13,7 +13,7 @@ use crate::yaml;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Config {
-    /// How many seconds after a success an APIRule is reconciled again though nothing has changed. 0: never.
+    /// The interval in seconds at which an APIRule is reconciled again after a success, though nothing has changed. 0: never.
     pub resync_interval_seconds: u32,
 }
 

@@ -19,6 +19,8 @@
 //! | `crd` | `CustomResourceDefinition`s made from Rust types (not in a component) |
 //! | `testing` | the host's contract in memory, for native tests and cases (not in a component) |
 
+#![warn(missing_docs)]
+
 #[allow(
     missing_docs,
     unsafe_code,

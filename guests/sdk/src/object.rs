@@ -139,11 +139,11 @@ impl OwnerReference {
 /// `True`, `False` or `Unknown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ConditionStatus {
-    /// It is so.
+    /// The condition holds.
     True,
-    /// It is not so.
+    /// The condition does not hold.
     False,
-    /// It cannot be told.
+    /// The state cannot be determined.
     Unknown,
 }
 
@@ -153,18 +153,18 @@ impl From<bool> for ConditionStatus {
     }
 }
 
-/// One condition of a status.
+/// A condition of a status.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What is said something about.
+    /// The type of the condition, in camel case, such as `Ready`.
     #[serde(rename = "type")]
     pub condition_type: String,
-    /// Whether it is so.
+    /// The state: `True`, `False` or `Unknown`.
     pub status: ConditionStatus,
-    /// Why, in one word in camel case.
+    /// The reason, in one word in camel case.
     pub reason: String,
-    /// Why, for people.
+    /// The message for people.
     #[serde(default)]
     pub message: String,
     /// The generation that this was said of.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Reconciliation logic: a pure function of the request and of what it reads through the host.
-pub trait Processor {
+pub trait Processor: 'static {
     /// The configuration, as it stands in the Processor resource; [`NoConfig`] for a processor
     /// without one.
     ///

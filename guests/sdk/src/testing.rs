@@ -15,44 +15,45 @@
 //! ```
 
 pub mod case;
-mod check;
 pub mod cluster;
-mod form;
+mod convert;
 pub mod identity;
-mod known;
-mod path;
-mod place;
+mod native;
 mod run;
-mod write;
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-};
+use std::{cell::RefCell, collections::BTreeSet, rc::Rc, sync::Arc};
 
 use jiff::Timestamp;
+use mortise_core::{
+    contract,
+    path::Fields,
+    reads::{self, Readable, View},
+    store::{Scope, Stores, Wanted},
+};
+use mortise_embedded_api::News;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 #[doc(inline)]
 pub use crate::cases;
 use crate::{
-    Description, Host, Level, ObjectRef, Request, Selection,
+    Description, Host, Kind, Level, ObjectRef, Processor, Request, Selection,
     bindings::mortise::host::{cluster::Page, types::ReadError},
     host::Source,
-    time,
+    processor, time,
 };
 pub use case::check as check_cases;
 use cluster::Cluster;
-use identity::{Identity, text};
-use known::Known;
-pub use run::{MOST_RUNS, Run, Settled, title};
-pub use write::Change;
+use identity::Identity;
+use native::{Imports, Journal};
+use run::Driver;
+pub use run::{Change, MAX_RUNS, Run, Settled, title};
 
 /// A host in memory, whose objects, kinds and time are set by the test. Clones share one state.
 #[derive(Clone)]
 pub struct Stub {
-    state: Rc<RefCell<State>>,
+    state: Arc<Mutex<State>>,
+    journal: Arc<Mutex<Journal>>,
 }
 
 /// A read that the processor made.
@@ -76,26 +77,22 @@ pub struct Line {
 }
 
 struct State {
-    known: Known,
+    /// The objects that the test gave.
+    objects: Vec<Value>,
     /// Group and kind of each kind that the cluster must not know.
     without: BTreeSet<(String, String)>,
+    /// The names of the kinds that cannot be read.
+    unavailable: Vec<String>,
+    /// The description that limits reads; `None` if everything can be read.
+    declared: Option<Description>,
     now: u64,
-    page: usize,
-    asked_clock: u32,
-    reads: Vec<Read>,
-    log: Vec<Line>,
-    /// The uids of the objects that the current run has read.
-    answered: BTreeMap<Identity, String>,
+    /// The most objects of a page.
+    page: u32,
     crds: Vec<Value>,
-    /// The cluster in memory, which exists from the first reconcile on.
+    /// The cluster in memory, and the host's rules over it, from the first reconcile on.
     cluster: Option<Cluster>,
-    ran: BTreeMap<run::Key, run::Ran>,
-    /// The keys that must run, even if the reason for it has passed meanwhile.
-    due: BTreeSet<run::Key>,
-    memory: write::Memory,
-    /// The titles of the keys by their marks, which tell the field managers of different keys
-    /// apart.
-    marks: BTreeMap<String, String>,
+    driver: Option<Driver>,
+    journal: Arc<Mutex<Journal>>,
 }
 
 /// Creates a first request for an object of the reconciler `""`, without the object itself and
@@ -129,29 +126,26 @@ impl Default for Stub {
 impl Stub {
     /// Creates a stub without objects that knows every kind, at 2026-01-01T00:00:00Z.
     pub fn new() -> Self {
+        let journal = Arc::<Mutex<Journal>>::default();
         let state = State {
-            known: Known::default(),
+            objects: Vec::new(),
             without: BTreeSet::new(),
+            unavailable: Vec::new(),
+            declared: None,
             now: 1_767_225_600_000,
-            page: usize::MAX,
-            asked_clock: 0,
-            reads: Vec::new(),
-            log: Vec::new(),
-            answered: BTreeMap::new(),
+            page: u32::MAX,
             crds: Vec::new(),
             cluster: None,
-            ran: BTreeMap::new(),
-            due: BTreeSet::new(),
-            memory: write::Memory::default(),
-            marks: BTreeMap::new(),
+            driver: None,
+            journal: Arc::clone(&journal),
         };
-        Self { state: Rc::new(RefCell::new(state)) }
+        Self { state: Arc::new(Mutex::new(state)), journal }
     }
 
     /// Creates a stub whose reconciles run against this cluster.
     pub(crate) fn over(cluster: Cluster) -> Self {
         let stub = Self::new();
-        stub.state.borrow_mut().cluster = Some(cluster);
+        stub.state.lock().cluster = Some(cluster);
         stub
     }
 
@@ -167,7 +161,10 @@ impl Stub {
     /// Adds or replaces an object. To change an object that a processor has written, use
     /// [`Stub::apply`].
     pub fn set(&self, object: Value) {
-        self.state.borrow_mut().known.set(object);
+        let (mut state, of) = (self.preparing(), Identity::of(&object));
+        let objects = &mut state.objects;
+        objects.retain(|held| Identity::of(held) != of);
+        objects.push(object);
     }
 
     /// Adds the definitions of kinds that the files of a folder hold. Kinds that a processor
@@ -179,25 +176,21 @@ impl Stub {
     #[must_use]
     pub fn crds(self, folder: impl AsRef<std::path::Path>) -> Self {
         let crds = case::load_objects(folder.as_ref()).unwrap_or_else(|error| panic!("{error}"));
-        self.state.borrow_mut().crds.extend(crds);
+        self.preparing().crds.extend(crds);
         self
     }
 
     /// Makes a kind unknown to the cluster.
     #[must_use]
     pub fn without_kind(self, group: &str, kind: &str) -> Self {
-        {
-            let state = &mut *self.state.borrow_mut();
-            state.without.insert((group.to_owned(), kind.to_owned()));
-            state.known.missing.clone_from(&state.without);
-        }
+        self.preparing().without.insert((group.to_owned(), kind.to_owned()));
         self
     }
 
     /// Makes every read of a kind fail because the kind is unavailable.
     #[must_use]
     pub fn unavailable(self, kind: &str) -> Self {
-        self.state.borrow_mut().known.unavailable.insert(kind.to_owned());
+        self.preparing().unavailable.push(kind.to_owned());
         self
     }
 
@@ -205,7 +198,7 @@ impl Stub {
     /// description of its processor.
     #[must_use]
     pub fn declared(self, description: Description) -> Self {
-        self.state.borrow_mut().known.declared = Some(description);
+        self.preparing().declared = Some(description);
         self
     }
 
@@ -216,14 +209,14 @@ impl Stub {
     /// If `now` is not a time in UTC.
     #[must_use]
     pub fn at(self, now: &str) -> Self {
-        self.state.borrow_mut().now = time::parse(now).expect("a time in RFC 3339 that ends in Z");
+        self.preparing().now = time::parse(now).expect("a time in RFC 3339 that ends in Z");
         self
     }
 
     /// Answers lists in pages of at most this many objects.
     #[must_use]
     pub fn page(self, objects: usize) -> Self {
-        self.state.borrow_mut().page = objects.max(1);
+        self.preparing().page = u32::try_from(objects).unwrap_or(u32::MAX).max(1);
         self
     }
 
@@ -234,17 +227,17 @@ impl Stub {
 
     /// Returns how often the clock was asked.
     pub fn asked_clock(&self) -> u32 {
-        self.state.borrow().asked_clock
+        self.journal.lock().asked_clock
     }
 
     /// Returns the reads so far.
     pub fn reads(&self) -> Vec<Read> {
-        self.state.borrow().reads.clone()
+        self.journal.lock().reads.clone()
     }
 
     /// Returns the lines of the log so far.
     pub fn lines(&self) -> Vec<Line> {
-        self.state.borrow().log.clone()
+        self.journal.lock().lines.clone()
     }
 
     // === changes to the cluster between reconciles ===
@@ -289,8 +282,23 @@ impl Stub {
         });
     }
 
+    /// Returns the state, which a test prepares.
+    ///
+    /// # Panics
+    ///
+    /// If something was reconciled before: the cluster has taken in what was prepared.
+    fn preparing(&self) -> MutexGuard<'_, State> {
+        let state = self.state.lock();
+        assert!(
+            state.cluster.is_none(),
+            "the stub is prepared before the first reconcile; later the cluster is changed with \
+             `apply`, `patch`, `delete` and `advance`"
+        );
+        state
+    }
+
     fn change(&self, change: impl FnOnce(&mut Cluster) -> Result<(), String>) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state.lock();
         let cluster =
             state.cluster.as_mut().expect("the cluster is there from the first reconcile on");
         change(cluster).unwrap_or_else(|error| panic!("{error}"));
@@ -299,85 +307,134 @@ impl Stub {
     /// Returns an object as it is in the cluster or, before the first reconcile, as the test gave
     /// it. `None` if there is no such object.
     pub fn object(&self, of: &ObjectRef) -> Option<Value> {
-        let state = self.state.borrow();
-        match &state.cluster {
-            Some(cluster) => cluster.get(of),
-            None => state.known.find(of).cloned(),
+        let state = self.state.lock();
+        if let Some(cluster) = &state.cluster {
+            return cluster.get(of);
         }
+        let of = Identity::of_ref(of);
+        state.objects.iter().find(|object| Identity::of(object) == of).cloned()
     }
 
-    /// Creates the cluster from the objects given so far, unless there is one already.
-    fn open(&self, description: &Description) -> Result<(), String> {
-        let mut state = self.state.borrow_mut();
-        if state.cluster.is_some() {
-            return Ok(());
-        }
-        let now = i64::try_from(state.now).ok();
-        let now = now.and_then(|now| Timestamp::from_millisecond(now).ok()).unwrap_or_default();
-        let mut cluster =
-            Cluster::new(now, &state.crds, &cluster::declared_kinds(description), &[])?;
-        let names: Vec<String> = cluster.names_of(&state.without);
-        cluster.set_missing(&names)?;
-        cluster.load(state.known.objects.clone(), true)?;
-        state.cluster = Some(cluster);
-        Ok(())
+    /// Returns the imports of one read, which see the objects as they are now.
+    fn imports(&self, kind: &Kind) -> Result<Imports, ReadError> {
+        let state = self.state.lock();
+        let view = state.view(&kind.clone().into()).map_err(ReadError::Invalid)?;
+        let (view, journal) = (RefCell::new(view), Arc::clone(&self.journal));
+        Ok(Imports { view, journal, page: state.page, now: state.now() })
     }
 }
 
 impl Source for Stub {
     fn get(&self, reference: &ObjectRef, fields: &[String]) -> Result<Option<String>, ReadError> {
-        let state = &mut *self.state.borrow_mut();
-        state.reads.push(Read::Get(reference.clone(), fields.to_vec()));
-        form::check_get(reference).map_err(ReadError::Invalid)?;
-        let found = state.known.get(reference, fields)?;
-        if let Some(object) = &found {
-            answered(&mut state.answered, object);
-        }
-        Ok(found.map(|object| object.to_string()))
+        self.imports(&reference.kind)?.get(reference, fields)
     }
 
     fn list(&self, of: &Selection, limit: u32, from: Option<&str>) -> Result<Page, ReadError> {
-        let state = &mut *self.state.borrow_mut();
-        state.reads.push(Read::List(of.clone()));
-        form::check_list(of).map_err(ReadError::Invalid)?;
-        let found = state.known.list(of)?;
-        let start = from.map_or(Ok(0), |token| {
-            token.parse::<usize>().map_err(|error| ReadError::Invalid(error.to_string()))
-        })?;
-        let limit = usize::try_from(limit)
-            .ok()
-            .filter(|limit| *limit > 0)
-            .unwrap_or(usize::MAX)
-            .min(state.page);
-        let next = found.len().checked_sub(start).filter(|rest| *rest > limit);
-        let objects: Vec<&Value> = found.iter().skip(start).take(limit).collect();
-        for object in &objects {
-            answered(&mut state.answered, object);
-        }
-        Ok(Page {
-            objects: objects.iter().map(ToString::to_string).collect(),
-            next: next.map(|_| (start + limit).to_string()),
-        })
+        self.imports(&of.kind)?.list(of, limit, from)
     }
 
     fn now(&self) -> u64 {
-        let mut state = self.state.borrow_mut();
-        state.asked_clock += 1;
-        let of_cluster = state.cluster.as_ref().map(|cluster| cluster.now().as_millisecond());
-        of_cluster.and_then(|now| u64::try_from(now).ok()).unwrap_or(state.now)
+        self.journal.lock().asked_clock += 1;
+        self.state.lock().now()
     }
 
     fn log(&self, level: Level, message: &str, fields: &[(String, String)]) {
         let line = Line { level, message: message.to_owned(), fields: fields.to_vec() };
-        self.state.borrow_mut().log.push(line);
+        self.journal.lock().lines.push(line);
     }
 }
 
-/// Records the uid of an object that was read.
-fn answered(uids: &mut BTreeMap<Identity, String>, object: &Value) {
-    let uid = text(object, "/metadata/uid");
-    if !uid.is_empty() {
-        uids.insert(Identity::of(object), uid.to_owned());
+// === impl State ===
+
+impl State {
+    /// Returns the driver, which has loaded the processor with this configuration.
+    fn driver<P: Processor>(&mut self, config: &str) -> Result<&mut Driver, String> {
+        let description = processor::described::<P>(config)?;
+        let mut driver = if let Some(driver) = self.driver.take() {
+            driver
+        } else {
+            let cluster = self.open(&description)?;
+            Driver::new(cluster, &self.journal, self.page, self.unavailable.clone())
+        };
+        let loaded = driver.load::<P>(&description, config);
+        self.declared = Some(description);
+        let driver = self.driver.insert(driver);
+        loaded.map(|()| driver)
+    }
+
+    /// Returns the cluster, which is created from the objects given so far unless it exists.
+    fn open(&mut self, description: &Description) -> Result<Cluster, String> {
+        if let Some(cluster) = &self.cluster {
+            return Ok(cluster.clone());
+        }
+        let now = i64::try_from(self.now).ok();
+        let now = now.and_then(|now| Timestamp::from_millisecond(now).ok()).unwrap_or_default();
+        let mut cluster =
+            Cluster::new(now, &self.crds, &cluster::declared_kinds(description), &[])?;
+        let names: Vec<String> = cluster.names_of(&self.without);
+        cluster.set_missing(&names)?;
+        let is_served =
+            |of: &&(String, String)| cluster.api().preferred_version(&of.0, &of.1).is_some();
+        if let Some((_, kind)) = self.without.iter().find(is_served) {
+            return Err(format!("`{kind}` is built into Kubernetes, and cannot be missing"));
+        }
+        cluster.load(self.objects.clone(), true)?;
+        Ok(self.cluster.insert(cluster).clone())
+    }
+
+    /// Returns a view of the objects of one kind as they are now.
+    fn view(&self, kind: &contract::Kind) -> Result<View, String> {
+        let stores = Stores::new();
+        let wanted =
+            Wanted { fields: Fields::whole(), matching: BTreeSet::default(), written: true };
+        let feed = stores.open(kind, &Scope::default(), &wanted);
+        if self.unavailable.contains(&kind.kind) {
+            stores.set_unavailable(kind, "the test makes it unavailable");
+        } else if let (Some(objects), Some(feed)) = (self.objects_of(kind), feed) {
+            feed.begin_list();
+            for object in &objects {
+                feed.list_item(object);
+            }
+            feed.end_list();
+        } else {
+            stores.set_unknown(kind);
+        }
+        let description = match &self.declared {
+            Some(declared) => declared.clone(),
+            None => Description::new("", "").reads(Selection::new(kind.clone().into())),
+        };
+        let readable = Readable::new(&description.into()).map_err(|error| error.to_string())?;
+        Ok(View::new(stores, Arc::new(readable), reads::PAGE_BYTES))
+    }
+
+    /// Returns the objects of a kind as they are now, or as the test gave them before the first
+    /// reconcile; `None` if the kind is not known.
+    fn objects_of(&self, kind: &contract::Kind) -> Option<Vec<Value>> {
+        let contract::Kind { group, version, kind: name } = kind;
+        if let Some(cluster) = &self.cluster {
+            return match cluster.api().changes_since(group, version, name, None)?.news {
+                News::List(objects) => Some(objects),
+                News::Changes(_) => None,
+            };
+        }
+        if self.without.contains(&(group.clone(), name.clone())) {
+            return None;
+        }
+        let is_of = |object: &&Value| {
+            let of = Identity::of(object);
+            (&of.group, &of.kind) == (group, name)
+        };
+        let mut objects: Vec<Value> = self.objects.iter().filter(is_of).cloned().collect();
+        for object in objects.iter_mut().filter_map(Value::as_object_mut) {
+            // Every version of a kind shows the same objects.
+            object.insert("apiVersion".to_owned(), Kind::from(kind.clone()).api_version().into());
+        }
+        Some(objects)
+    }
+
+    fn now(&self) -> u64 {
+        let of_cluster = self.cluster.as_ref().map(|cluster| cluster.now().as_millisecond());
+        of_cluster.and_then(|now| u64::try_from(now).ok()).unwrap_or(self.now)
     }
 }
 

@@ -32,7 +32,7 @@ struct Spec {
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 struct Status {
-    /// How many copies are wanted.
+    /// The number of copies that are wanted.
     copies: usize,
     /// Ready: whether all of them are there.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

@@ -9,6 +9,7 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::Failure;
+use crate::builtin::edit::{at, items, text};
 use crate::name::is_path_segment;
 use crate::request::{ResourcePath, Verb};
 use crate::selector::parse_fields;
@@ -16,14 +17,17 @@ use crate::state::State;
 use crate::status::Named;
 use crate::storage::{Image, TableId};
 
+mod escalation;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use escalation::Grant;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 /// Paths that every authenticated user may get.
-const PUBLIC_PATHS: [&str; 10] = [
+const PUBLIC_PATHS: [&str; 11] = [
     "/api",
     "/api/*",
     "/apis",
@@ -34,6 +38,7 @@ const PUBLIC_PATHS: [&str; 10] = [
     "/openapi/*",
     "/readyz",
     "/version",
+    "/version/",
 ];
 
 /// The reviews that every authenticated user may create about itself: API group and resources.
@@ -256,13 +261,20 @@ impl State {
 
     /// Returns every rule that applies to a user in a namespace.
     pub(crate) fn rules_of(&self, user: &User, namespace: &str) -> Vec<Value> {
+        self.resolved_rules(user, namespace).0
+    }
+
+    /// Returns every rule that applies to a user in a namespace, and the names of bound roles that
+    /// do not exist.
+    fn resolved_rules(&self, user: &User, namespace: &str) -> (Vec<Value>, Vec<String>) {
         if user.is_in(MASTERS) {
-            return vec![
+            let everything = vec![
                 json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}),
                 json!({"verbs": ["*"], "nonResourceURLs": ["*"]}),
             ];
+            return (everything, Vec::new());
         }
-        let mut rules = Vec::new();
+        let (mut rules, mut missing) = (Vec::new(), Vec::new());
         if user.is_in(AUTHENTICATED) {
             for (group, resources) in ABOUT_ONESELF {
                 rules.push(
@@ -279,13 +291,13 @@ impl State {
             let subjects = body.get("subjects").and_then(Value::as_array).into_iter().flatten();
             let namespace = binding.head.namespace();
             if subjects.into_iter().any(|subject| subject_of(subject, namespace, user).is_some()) {
-                let role = self.role(&body, namespace).unwrap_or_default();
-                rules.extend(
-                    role.get("rules").and_then(Value::as_array).into_iter().flatten().cloned(),
-                );
+                match self.role(&body, namespace) {
+                    Some(role) => rules.extend(items(at(&role, &["rules"])).iter().cloned()),
+                    None => missing.push(text(at(&body, &["roleRef"]), "name").to_owned()),
+                }
             }
         }
-        rules
+        (rules, missing)
     }
 
     fn bindings(&self, plural: &str, namespace: &str) -> Vec<(Arc<Image>, Value)> {

@@ -67,7 +67,7 @@ impl Deletion<'_> {
     fn check_preconditions(&self, image: &Image) -> Result<(), Failure> {
         let Self { resource, options, .. } = self;
         let head = &image.head;
-        let named = Named::new(&resource.group, &resource.kind, &head.name);
+        let named = Named::new(&resource.storage_group, &resource.kind, &head.name);
         if let Some(uid) = options.uid.as_ref().filter(|uid| **uid != head.uid) {
             let why = format!(
                 "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been deleted \

@@ -1,4 +1,6 @@
-//! Requests without HTTP and without an async runtime.
+//! Requests and watches without HTTP and without an async runtime.
+
+use std::sync::Arc;
 
 use axum::body::Body;
 use futures::FutureExt as _;
@@ -6,9 +8,75 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-use crate::EmbeddedApi;
+use crate::{
+    EmbeddedApi,
+    state::State,
+    storage::{Event, Image, Table, TableId},
+};
+
+/// The objects of a kind as a client that lists and then watches them sees them.
+#[derive(Debug, PartialEq)]
+pub struct Update {
+    /// The revision to pass with the next call.
+    pub revision: u64,
+    /// The objects or their changes.
+    pub news: News,
+}
+
+/// The objects of a kind, or the changes of them.
+#[derive(Debug, PartialEq)]
+pub enum News {
+    /// All objects: there was no revision, or the history since it is forgotten.
+    List(Vec<Value>),
+    /// The changes since the revision, in order.
+    Changes(Vec<Change>),
+}
+
+/// A change of one object.
+#[derive(Debug, PartialEq)]
+pub enum Change {
+    /// The object was created or modified.
+    Stored(Value),
+    /// The object was deleted; the value is its last state, with the revision of the deletion.
+    Deleted(Value),
+}
 
 impl EmbeddedApi {
+    /// Returns the objects of a kind in one of its versions or, given the revision of an earlier
+    /// answer, the changes since then. `None` if the kind is not served in this version.
+    pub fn changes_since(
+        &self,
+        group: &str,
+        version: &str,
+        kind: &str,
+        revision: Option<u64>,
+    ) -> Option<Update> {
+        let state = self.shared.state.read();
+        let resource = state.registry.find_kind(group, version, kind)?;
+        let show = |image: &Arc<Image>| State::show(resource, image).into_value();
+        let id = TableId::new(&resource.storage_group, &resource.plural);
+        let table = state.storage.table(&id);
+        let last = table.map_or(0, Table::last);
+        let revision = revision.filter(|revision| *revision <= last);
+        let events = revision.and_then(|revision| table?.events_after(revision).ok());
+        let news = match events {
+            None => News::List(
+                table.into_iter().flat_map(Table::all).map(|(_, image)| show(image)).collect(),
+            ),
+            Some(events) => {
+                let change = |event: &Event| match (&event.object, &event.previous) {
+                    (Some(image), _) => Some(Change::Stored(show(image))),
+                    (None, Some(previous)) => {
+                        Some(Change::Deleted(show(&Arc::new(previous.at_revision(event.revision)))))
+                    }
+                    (None, None) => None,
+                };
+                News::Changes(events.filter_map(change).collect())
+            }
+        };
+        Some(Update { revision: last, news })
+    }
+
     /// Answers one request at once: the HTTP status and the body, which is a text if it is not
     /// JSON. For callers that are not async.
     ///
@@ -59,5 +127,44 @@ mod tests {
         assert_eq!(send("GET", "/healthz", &Value::Null), (200, json!("ok")));
         api.faults().inject(Fault::LostAnswer, Filter::all(), 1);
         assert_eq!(send("GET", path, &Value::Null), (0, Value::Null));
+    }
+
+    #[test]
+    fn changes_come_in_order_after_the_list() {
+        let api = EmbeddedApi::new(Options::default());
+        let since = |revision| api.changes_since("", "v1", "ConfigMap", revision);
+        let load = |name: &str| {
+            let metadata = json!({"name": name, "namespace": "default"});
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            api.load(object, true).unwrap();
+        };
+        load("a");
+        let first = since(None).unwrap();
+        let News::List(objects) = first.news else { panic!("{first:?}") };
+        assert_eq!(objects[0]["metadata"]["name"], "a");
+        assert_eq!(since(Some(first.revision)).unwrap().news, News::Changes(Vec::new()));
+
+        load("b");
+        let path = "/api/v1/namespaces/default/configmaps/a";
+        let request = http::Request::builder().method("DELETE").uri(path);
+        assert_eq!(api.answer(request.body(String::new()).unwrap()).0, 200);
+        let second = since(Some(first.revision)).unwrap();
+        let News::Changes(changes) = second.news else { panic!("{second:?}") };
+        let [Change::Stored(stored), Change::Deleted(deleted)] = &changes[..] else {
+            panic!("{changes:?}")
+        };
+        assert_eq!(
+            (&stored["metadata"]["name"], &stored["kind"]),
+            (&json!("b"), &json!("ConfigMap"))
+        );
+        let version = json!(second.revision.to_string());
+        assert_eq!(
+            (&deleted["metadata"]["name"], &deleted["metadata"]["resourceVersion"]),
+            (&json!("a"), &version)
+        );
+
+        api.compact();
+        assert!(matches!(since(Some(first.revision)).unwrap().news, News::List(_)), "forgotten");
+        assert_eq!(api.changes_since("", "v1", "Nothing", None), None);
     }
 }

@@ -244,15 +244,17 @@ fn aggregated_group(registry: &Registry, group: &GroupVersions<'_>) -> Value {
 
 fn aggregated_resource(resource: &Resource) -> Value {
     let kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    // Kubernetes leaves out the group and version of its own kinds where they are those of the
+    // resource.
+    let own = if resource.is_custom() { (&*resource.group, &*resource.version) } else { ("", "") };
     let mut entry = json!({
         "resource": resource.plural,
-        "responseKind": kind(&resource.group, &resource.version, &resource.kind),
+        "responseKind": kind(own.0, own.1, &resource.kind),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
         "singularResource": resource.singular,
         "verbs": verbs(resource),
     });
     let subresources = resource.subresources.iter().map(|subresource| {
-        let own = (resource.group.as_str(), resource.version.as_str());
         let other = subresource.group_version.as_ref();
         let (group, version) = other.map_or(own, |(group, version)| (group, version));
         json!({

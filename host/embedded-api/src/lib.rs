@@ -9,7 +9,8 @@
 //!
 //! There is no authentication: every client is the administrator `admin`, may do everything and may
 //! impersonate others. `kubectl auth can-i` therefore says yes to all requests, and gives the
-//! reason; with `--as` it evaluates the stored RBAC objects. Tokens of service accounts have no
+//! reason; with `--as` it evaluates the stored RBAC objects. Who impersonates another may store no
+//! role or binding that grants more than that user holds. Tokens of service accounts have no
 //! signature and are not verified.
 //!
 //! # Limits
@@ -92,6 +93,8 @@
 //! - `discovery`, `openapi`, `table`: the description of the API for clients, and the tables that
 //!   kubectl prints
 
+#![warn(missing_docs)]
+
 mod access;
 mod answer;
 mod builtin;
@@ -137,6 +140,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use direct::{Change, News, Update};
 pub use fault::{Fault, Faults, Filter};
 pub use request::Verb;
 pub use selector::{LabelSelector, SelectorError};

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::builtin::definition::PUBLISHED;
-use crate::builtin::edit::{members, set};
+use crate::builtin::edit::{at, members, set};
 use crate::discovery::Document;
-use crate::kind::{Form, Registry, Resource};
+use crate::kind::{Form, Registry, Resource, Subresource};
 
 #[cfg(test)]
 mod tests;
@@ -22,6 +22,10 @@ const SCHEMAS: &str = "#/components/schemas/";
 const DEFINITIONS: &str = "#/definitions/";
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+
+/// The parameters of a write, and of a patch.
+const WRITING: [&str; 3] = ["dryRun", "fieldManager", "fieldValidation"];
+const PATCHING: [&str; 4] = ["dryRun", "fieldManager", "fieldValidation", "force"];
 
 /// The content type of version 2 in protobuf. Clients request it with `@v1.0`, which is no valid
 /// media type; servers answer with this one.
@@ -58,7 +62,12 @@ fn takes_json(accept: &str) -> bool {
 }
 
 fn info() -> Value {
-    json!({"title": "Kubernetes", "version": "v1.34.4"})
+    json!({"title": "Kubernetes", "version": "1.34"})
+}
+
+/// Returns the title of a document that describes CRDs.
+fn custom_info() -> Value {
+    json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
 }
 
 /// Returns the path of a group and version: `api/v1`, `apis/apps/v1`.
@@ -92,7 +101,7 @@ fn version3(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     }
     Some(json!({
         "openapi": "3.0.0",
-        "info": info(),
+        "info": if registry.is_built_in(group) { info() } else { custom_info() },
         "paths": paths,
         "components": {"schemas": schemas},
     }))
@@ -115,20 +124,10 @@ fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
     } else {
         all.clone()
     };
-    let kind = json!({"group": resource.group, "kind": resource.kind, "version": resource.version});
+    let kind = group_version_kind(resource, &resource.kind);
     let operation = |verb: &str, action: &str, parameters: &[&str]| {
-        let parameters = parameters.iter().map(|name| parameter(name));
-        resource.verbs.contains(&verb).then(|| {
-            json!({
-                "x-kubernetes-action": action,
-                "x-kubernetes-group-version-kind": kind,
-                "parameters": parameters.collect::<Vec<_>>(),
-                "responses": {"200": {"description": "OK"}},
-            })
-        })
+        resource.verbs.contains(&verb).then(|| operation(&kind, action, parameters))
     };
-    let writing = ["dryRun", "fieldManager", "fieldValidation"];
-    let patching = ["dryRun", "fieldManager", "fieldValidation", "force"];
     if resource.namespaced {
         insert(paths, all, [("get", operation("list", "list", &[]))]);
     }
@@ -137,7 +136,7 @@ fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
         collection.clone(),
         [
             ("get", operation("list", "list", &[])),
-            ("post", operation("create", "post", &writing)),
+            ("post", operation("create", "post", &WRITING)),
             ("delete", operation("deletecollection", "deletecollection", &["dryRun"])),
         ],
     );
@@ -146,11 +145,53 @@ fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
         format!("{collection}/{{name}}"),
         [
             ("get", operation("get", "get", &[])),
-            ("put", operation("update", "put", &writing)),
-            ("patch", operation("patch", "patch", &patching)),
+            ("put", operation("update", "put", &WRITING)),
+            ("patch", operation("patch", "patch", &PATCHING)),
             ("delete", operation("delete", "delete", &["dryRun"])),
         ],
     );
+    for subresource in &resource.subresources {
+        let path = format!("{collection}/{{name}}/{}", subresource.name);
+        add_subresource(resource, subresource, path, paths);
+    }
+}
+
+fn add_subresource(
+    resource: &Resource,
+    subresource: &Subresource,
+    path: String,
+    paths: &mut Map<String, Value>,
+) {
+    let kind = match &subresource.group_version {
+        // Kubernetes describes the scale of a custom resource as one of its own kind.
+        Some((group, version)) if !resource.is_custom() => {
+            json!({"group": group, "kind": subresource.kind, "version": version})
+        }
+        _ => group_version_kind(resource, &resource.kind),
+    };
+    let operation = |verb: &str, action: &str, parameters: &[&str]| {
+        subresource.verbs.contains(&verb).then(|| operation(&kind, action, parameters))
+    };
+    insert(
+        paths,
+        path,
+        [
+            ("get", operation("get", "get", &[])),
+            ("post", operation("create", "post", &WRITING)),
+            ("put", operation("update", "put", &WRITING)),
+            ("patch", operation("patch", "patch", &PATCHING)),
+        ],
+    );
+}
+
+fn operation(kind: &Value, action: &str, parameters: &[&str]) -> Value {
+    let parameters = parameters.iter().map(|name| parameter(name));
+    json!({
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": kind,
+        "parameters": parameters.collect::<Vec<_>>(),
+        "responses": {"200": {"description": "OK"}},
+    })
 }
 
 fn insert<const N: usize>(
@@ -232,10 +273,12 @@ fn custom_name(resource: &Resource) -> String {
     format!("{}.{}.{}", group.join("."), resource.version, resource.kind)
 }
 
-const API_VERSION: &str = "The versioned schema of this object: group and version.";
-const KIND: &str = "The kind that this object is of, in camel case and singular.";
-const OBJECT_METADATA: &str = "The usual metadata of an object.";
-const METADATA_OF_LIST: &str = "The usual metadata of a list.";
+const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const OBJECT_METADATA: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const METADATA_OF_LIST: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+const CONVENTIONS: &str =
+    "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 
 fn type_fields(metadata: &str, description: &str, prefix: &str) -> Map<String, Value> {
     let fields = json!({
@@ -255,8 +298,12 @@ fn add_custom(
     let name = custom_name(resource);
     add_definition(METADATA, prefix, schemas);
     let mut schema = open_api.clone();
+    // Version 2 cannot express alternatives.
+    if prefix == SCHEMAS {
+        add_alternatives(&mut schema);
+    }
     let mut properties = type_fields(METADATA, OBJECT_METADATA, prefix);
-    for (key, value) in members(&open_api["properties"]) {
+    for (key, value) in members(at(&schema, &["properties"])) {
         properties.entry(key.clone()).or_insert_with(|| value.clone());
     }
     set(&mut schema, "properties", Value::Object(properties));
@@ -269,19 +316,41 @@ fn add_custom(
     name
 }
 
+/// Adds the alternatives that `x-kubernetes-int-or-string` stands for.
+fn add_alternatives(schema: &mut Value) {
+    let has_none = schema.get("anyOf").is_none() && schema.get("allOf").is_none();
+    if schema["x-kubernetes-int-or-string"] == true && has_none {
+        set(schema, "anyOf", json!([{"type": "integer"}, {"type": "string"}]));
+    }
+    let fields = schema.get_mut("properties").and_then(Value::as_object_mut);
+    fields.into_iter().flat_map(Map::values_mut).for_each(add_alternatives);
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get_mut(key).filter(|inner| inner.is_object()) {
+            add_alternatives(inner);
+        }
+    }
+}
+
 fn group_version_kind(resource: &Resource, kind: &str) -> Value {
     json!({"group": resource.group, "kind": kind, "version": resource.version})
 }
 
 fn list(resource: &Resource, item: &str, prefix: &str) -> Value {
     let mut properties = type_fields(LIST_METADATA, METADATA_OF_LIST, prefix);
-    let items = json!({"type": "array", "items": {"$ref": format!("{prefix}{item}")}});
+    let Resource { kind, list_kind, plural, .. } = resource;
+    let mut items = json!({"type": "array", "items": {"$ref": format!("{prefix}{item}")}});
+    if resource.is_custom() {
+        set(&mut items, "description", format!("List of {plural}. More info: {CONVENTIONS}"));
+    }
     properties.insert("items".to_owned(), items);
     let mut list = json!({"type": "object", "required": ["items"], "properties": properties});
     set(
         &mut list,
         "x-kubernetes-group-version-kind",
-        json!([group_version_kind(resource, &resource.list_kind)]),
+        json!([group_version_kind(resource, list_kind)]),
     );
+    if resource.is_custom() {
+        set(&mut list, "description", format!("{list_kind} is a list of {kind}"));
+    }
     list
 }

@@ -144,7 +144,7 @@ impl ResourcePath {
         let mut segments: Vec<&str> = path.trim_matches('/').split('/').collect();
         let rest = match segments.as_slice() {
             ["api", _, _, ..] => segments.split_off(2),
-            ["apis", _, _, _, ..] => segments.split_off(3),
+            ["apis", group, _, _, ..] if !group.is_empty() => segments.split_off(3),
             _ => return None,
         };
         let (group, version) = match segments.as_slice() {

@@ -15,12 +15,16 @@ use crate::access::{Action, User};
 use crate::answer::{Accept, Answer, Style, failure, respond, warn};
 use crate::discovery::{self, Document};
 use crate::fault::Seen;
+use crate::kind::Registry;
 use crate::request::{Request, ResourcePath, Verb};
 use crate::verbs::{self, Call};
 use crate::{Failure, RequestKind, Shared};
 
+mod target;
 #[cfg(test)]
 mod tests;
+
+use target::Tolerant;
 
 /// The size of the largest body that is read, in bytes, as in Kubernetes.
 const LARGEST_BODY: usize = 3 * 1024 * 1024;
@@ -44,7 +48,7 @@ pub(crate) async fn serve(
         shutdown.cancelled().await;
         stop.cancel();
     };
-    axum::serve(prompt(listener), router(shared)).with_graceful_shutdown(end).await
+    axum::serve(Tolerant(prompt(listener)), router(shared)).with_graceful_shutdown(end).await
 }
 
 /// Sets `TCP_NODELAY` on connections: otherwise an event could wait until the client acknowledges
@@ -102,8 +106,22 @@ fn for_document(shared: &Shared, request: &Request) -> Result<Response, Failure>
             Ok(respond(200, content_type, Body::from(bytes)))
         }
         Some(Document::NotAcceptable(available)) => Err(Failure::not_acceptable(available)),
-        None => Err(Failure::no_such_page()),
+        None => Err(not_served(&state.registry, &request.path)),
     }
+}
+
+/// Returns the 404 of a path where nothing is served: a `Status` below the paths of Kubernetes' own
+/// groups, a text elsewhere.
+fn not_served(registry: &Registry, path: &str) -> Failure {
+    let mut segments = path.split('/').skip(1);
+    let is_own = match segments.next() {
+        Some("api" | "version") => true,
+        Some("apis") => {
+            segments.next().is_some_and(|group| !group.is_empty() && registry.is_built_in(group))
+        }
+        _ => false,
+    };
+    if is_own { Failure::no_such_resource() } else { Failure::no_such_page() }
 }
 
 async fn for_resource(shared: &Arc<Shared>, request: &Request, path: &ResourcePath) -> Response {
@@ -132,8 +150,8 @@ async fn for_resource(shared: &Arc<Shared>, request: &Request, path: &ResourcePa
 }
 
 fn perform(shared: &Arc<Shared>, request: &Request, path: &ResourcePath, verb: Verb) -> Response {
-    let resource = match find(shared, request, path, verb) {
-        Ok(resource) => resource,
+    let (resource, user) = match find(shared, request, path, verb) {
+        Ok(found) => found,
         Err(refusal) => return failure(&refusal),
     };
     let deprecation = resource.deprecation().map(str::to_owned);
@@ -143,6 +161,7 @@ fn perform(shared: &Arc<Shared>, request: &Request, path: &ResourcePath, verb: V
         request,
         path,
         resource: &resource,
+        user,
         now,
         warnings: deprecation.into_iter().collect(),
     };
@@ -159,26 +178,24 @@ fn perform(shared: &Arc<Shared>, request: &Request, path: &ResourcePath, verb: V
     response
 }
 
-/// Returns the resource that the path names. Fails with 403 if the impersonated user may not do
-/// this to it.
+/// Returns the resource that the path names, and the impersonated user. Fails with 403 if that user
+/// may not do this to it.
 fn find(
     shared: &Shared,
     request: &Request,
     path: &ResourcePath,
     verb: Verb,
-) -> Result<Arc<crate::kind::Resource>, Failure> {
+) -> Result<(Arc<crate::kind::Resource>, Option<User>), Failure> {
     let state = shared.state.read();
-    if let Some(user) = User::impersonated(&request.headers, &request.path)? {
+    let user = User::impersonated(&request.headers, &request.path)?;
+    if let Some(user) = &user {
         let action = Action::of(path, verb, request.query.text("fieldSelector"));
-        if state.allows(&user, &action).is_none() {
-            return Err(action.refusal(&user));
+        if state.allows(user, &action).is_none() {
+            return Err(action.refusal(user));
         }
     }
-    state
-        .registry
-        .find(&path.group, &path.version, &path.resource)
-        .cloned()
-        .ok_or_else(Failure::no_such_page)
+    let resource = state.registry.find(&path.group, &path.version, &path.resource).cloned();
+    Ok((resource.ok_or_else(|| not_served(&state.registry, &request.path))?, user))
 }
 
 fn style(shared: &Shared, request: &Request, accept: Accept) -> Style {

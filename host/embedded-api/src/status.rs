@@ -92,7 +92,7 @@ impl Failure {
         )
     }
 
-    /// 404 as plain text: the group, version or resource does not exist.
+    /// 404 as plain text: nothing is served at the path, whose group is none of Kubernetes' own.
     pub(crate) fn no_such_page() -> Self {
         Self::plain(404, "404 page not found\n")
     }
@@ -121,7 +121,7 @@ impl Failure {
         self
     }
 
-    /// 404: the resource lacks what the path asks for (a scale, a subresource).
+    /// 404: nothing is served at the path, whose group is one of Kubernetes' own.
     pub(crate) fn no_such_resource() -> Self {
         Self::generic(404, "NotFound", "the server could not find the requested resource")
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::access::User;
 use crate::answer::Answer;
 use crate::kind::Resource;
 use crate::request::{Request, ResourcePath, Verb};
@@ -39,6 +40,8 @@ pub(crate) struct Call<'a> {
     pub(crate) request: &'a Request,
     pub(crate) path: &'a ResourcePath,
     pub(crate) resource: &'a Arc<Resource>,
+    /// The user that is impersonated, if any.
+    pub(crate) user: Option<User>,
     pub(crate) now: Timestamp,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
@@ -66,8 +69,16 @@ pub(crate) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure
 /// Fails if the path or the verb does not fit the resource.
 pub(crate) fn check_route(call: &Call<'_>, verb: Verb) -> Result<(), Failure> {
     let Call { path, resource, .. } = call;
-    if !resource.namespaced && !path.namespace.is_empty() {
-        return Err(Failure::no_such_page());
+    let not_served = || {
+        if resource.is_custom() { Failure::no_such_page() } else { Failure::no_such_resource() }
+    };
+    let reads_all = matches!(verb, Verb::List | Verb::Watch);
+    let lacks_namespace = resource.namespaced && path.namespace.is_empty() && !reads_all;
+    // The objects of a built-in kind in all namespaces have a path, which can only be read.
+    let is_read_only = lacks_namespace && path.name.is_empty() && !resource.is_custom();
+    let has_wrong_scope = !resource.namespaced && !path.namespace.is_empty();
+    if has_wrong_scope || (lacks_namespace && !is_read_only) {
+        return Err(not_served());
     }
     if let Some(refusal) = absent::refusal(path) {
         return Err(refusal);
@@ -80,7 +91,7 @@ pub(crate) fn check_route(call: &Call<'_>, verb: Verb) -> Result<(), Failure> {
             if resource.is_custom() {
                 Failure::not_found(call.named(&path.name))
             } else {
-                Failure::no_such_page()
+                not_served()
             }
         };
         found.ok_or_else(absent)?.verbs
@@ -91,10 +102,7 @@ pub(crate) fn check_route(call: &Call<'_>, verb: Verb) -> Result<(), Failure> {
         Verb::Create => path.subresource.is_empty() && !at_collection,
         _ => needs_name && at_collection,
     };
-    let lacks_namespace = resource.namespaced
-        && path.namespace.is_empty()
-        && !matches!(verb, Verb::List | Verb::Watch);
-    if misplaced || lacks_namespace || !allowed.contains(&verb.as_str()) {
+    if misplaced || is_read_only || !allowed.contains(&verb.as_str()) {
         return Err(Failure::method_not_allowed());
     }
     Ok(())

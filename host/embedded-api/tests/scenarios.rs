@@ -1,7 +1,9 @@
 //! The recorded scenarios of a real kube-apiserver, run against the embedded API.
 //!
-//! Reads the folder named by `MORTISE_GOLDENS`, else the copy under `tests/goldens`. Each scenario has a fresh server. What is
-//! known to differ stands in `scenarios-differ.yaml`, with the reason; all else must be equal, and what stands there must differ.
+//! Reads the folder named by `MORTISE_GOLDENS`, else the copy under `tests/goldens`, and our own
+//! recordings in `recorded` (kube-apiserver 1.34.4, in the same form). Each scenario has a fresh
+//! server. Known differences are in `scenarios-differ.yaml`, with the reason; all else must be
+//! equal, and the differences must exist.
 //! `SCENARIOS=crud-` runs only those whose names begin so, and prints all differences.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "it is a test from end to end")]
@@ -22,10 +24,13 @@ mod run;
 
 #[test]
 fn recorded_scenarios_are_answered_as_by_kubernetes() {
-    let folder = folder();
     let only = std::env::var("SCENARIOS").unwrap_or_default();
-    let files = files(&folder, &only);
-    assert!(!files.is_empty(), "no scenarios in {}", folder.display());
+    let mut files: Vec<PathBuf> = Vec::new();
+    for folder in folders() {
+        let found = self::files(&folder, &only);
+        assert!(!found.is_empty() || !only.is_empty(), "no scenarios in {}", folder.display());
+        files.extend(found);
+    }
     let differ = known_differences();
     let mut groups: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let mut wrong = String::new();
@@ -80,11 +85,11 @@ fn run_alone(scenario: &Value) -> Result<(), String> {
     })
 }
 
-fn folder() -> PathBuf {
+fn folders() -> [PathBuf; 2] {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let goldens = std::env::var("MORTISE_GOLDENS").map(PathBuf::from);
-    let goldens = goldens
-        .unwrap_or_else(|_| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens"));
-    goldens.join("kubernetes-api")
+    let goldens = goldens.unwrap_or_else(|_| crate_folder.join("../../tests/goldens"));
+    [goldens.join("kubernetes-api"), crate_folder.join("tests/recorded")]
 }
 
 fn files(folder: &Path, prefix: &str) -> Vec<PathBuf> {

@@ -1,21 +1,18 @@
-//! What `--help` says after the options: examples, and what the exit codes mean.
+//! The texts that `--help` prints after the options: examples, and the meaning of the exit codes.
 
-pub(super) const MORTISE: &str = "\
+pub(super) const MORTISE_HOST: &str = "\
 Examples:
-  mortise dev guests/api-rule
-  mortise simulate --module my.wasm --objects objects.yaml --crds crds/
-  mortise inspect my.wasm --rbac --service-account shop/my
-  mortise run --modules modules/
+  mortise-host run --modules modules/
 
-`mortise COMMAND --help` has more of them.
+`mortise-host COMMAND --help` has more of them.
 
 Exit codes:
   0  well
   1  bad input: the message says what would be accepted
-  3  a reconcile failed, or with `run --once` a Processor is not at work
+  3  with `run --once`: a reconcile failed, or a Processor is not at work
   4  `run` was ended before all was done";
 
-pub(super) const RUN: &str = "\
+pub const RUN: &str = "\
 Every option can be given as an environment variable, too. SIGTERM and SIGINT end it: nothing new is run, what runs ends and is
 written, the Lease is given back. A second one ends it at once.
 
@@ -34,74 +31,7 @@ Exit codes:
   3  with --once: the last run of a reconcile failed, or a Processor is not at work
   4  ended before all that ran was ended: by a second signal, or since it took longer than --drain-seconds";
 
-pub(super) const DEV: &str = "\
-Examples:
-  mortise dev guests/api-rule                     # builds it, runs it, prints the kubeconfig's path
-  mortise dev guests/api-rule --apply objects/    # with other objects than its examples
-  mortise dev --api-only --port 8001              # the API alone
-
-Exit codes:
-  0  ended by Ctrl-C
-  1  bad input: the message says what would be accepted";
-
-pub(super) const SIMULATE: &str = "\
-The same input with the same --now gives the same output, but for digests of changed values of Secrets.
-
-Examples:
-  mortise simulate --module my.wasm --objects objects.yaml --crds crds/       # a difference to read
-  mortise simulate --module my.wasm --objects objects/ -o json                # one JSON document
-  mortise simulate --module my.wasm --objects objects/ --only apirule/shop/orders
-  mortise simulate --module my.wasm --objects objects/ --missing-kind virtualservices.networking.istio.io
-
-Exit codes:
-  0  no reconcile failed, whether all is settled or not
-  1  bad input: the message says what would be accepted
-  3  the last run of a reconcile failed";
-
-pub(super) const TEST: &str = "\
-A case is a folder: objects.yaml (or a folder objects), expected.yaml, and where there is more to say config.yaml and case.yaml (the
-time, missing kinds, refused writes, steps). mortise_sdk::testing::case documents them; the same folder runs in `cargo test`.
-
-Examples:
-  mortise test guests/my-guest                          # builds the guest, runs its cases
-  mortise test guests/my-guest --filter deleted         # those whose name holds the text
-  mortise test guests/my-guest --update                 # accepts what came out
-  mortise test my.wasm --cases cases/ --crds crds/ -o junit --output-file report.xml
-
-Exit codes:
-  0  all cases passed
-  1  bad input: the message says what would be accepted
-  3  a case did not pass";
-
-pub(super) const INSPECT: &str = "\
---rbac prints a ClusterRole for what is declared in all namespaces, and a Role in each namespace that is declared by name: the
-verbs of the requests that are sent for the processor, and no others. Events are put on what it reconciles.
-
-Examples:
-  mortise inspect my.wasm
-  mortise inspect guests/api-rule -o json
-  mortise inspect my.wasm --crds crds/ --rbac --service-account shop/my | kubectl apply -f -
-
-Exit codes:
-  0  well
-  1  bad input: the message says what would be accepted";
-
-pub(super) const BENCH: &str = "\
-Each object is called with a fresh instance, as the host does it. Outcomes are not written: each call sees the objects as they
-were loaded. To measure calls that find everything as it should be, give objects that are so: `mortise simulate -o json` prints
-them (`| jq .objects`). Two modules take turns, call by call.
-
-Examples:
-  mortise bench my.wasm --objects objects.yaml --crds crds/
-  mortise bench old.wasm new.wasm --objects objects/ --seconds 20
-  mortise bench my.wasm --objects objects/ --only apirule/shop/orders -o json
-
-Exit codes:
-  0  no call failed
-  1  bad input: the message says what would be accepted
-  3  a call failed";
-
-pub(super) const CHECK_CONFIG: &str = "\
+pub const CHECK_CONFIG: &str = "\
 A JSON object with the texts `schema` and `config` is read from standard input, the verdict written to standard output. It runs at a low
 priority.
 
@@ -113,7 +43,7 @@ Exit codes:
   1  bad input: the message says what is wrong with it
   none: a signal has ended it. SIGABRT, where it takes more memory than it may; SIGXCPU, where it takes more time";
 
-pub(super) const COMPILE: &str = "\
+pub const COMPILE: &str = "\
 The module is read from standard input, its code written to standard output. The code is for this version of the program, on a CPU like
 this one, and is trusted by who loads it: it is machine code. It runs at a low priority.
 
@@ -125,27 +55,3 @@ Exit codes:
   0  well
   1  bad input: the message says what is wrong with it
   none: a signal has ended it. SIGABRT, where it takes more memory than it may; SIGXCPU, where it takes more time";
-
-pub(super) const COMPLETION: &str = "\
-Examples:
-  mortise completion bash > /etc/bash_completion.d/mortise
-  mortise completion zsh > \"${fpath[1]}/_mortise\"
-  mortise completion fish > ~/.config/fish/completions/mortise.fish
-
-Exit codes:
-  0  well
-  1  a shell that is not known: the message says which are";
-
-pub(super) const NEW: &str = "\
-In a workspace the guest becomes a member of it; elsewhere it is a workspace of its own, and depends on the SDK of the checkout
-that this program was built from.
-
-Examples:
-  mortise new greeter                                  # a kind of its own: Greeter of example.com/v1
-  mortise new greeter --kind example.com/v1/Greeting   # this one
-  mortise new keeper --kind apps/v1/Deployment         # one of Kubernetes' own
-  mortise new greeter --path guests/greeter
-
-Exit codes:
-  0  well
-  1  bad input: the message says what would be accepted; nothing was written";

@@ -2,10 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use clap::ValueEnum;
-
 use super::value;
-use crate::{lease::Times, processor::CompileLimits, run::Bounds, supervisor::Largest};
+use crate::{
+    cluster::lease::Times, host::Bounds, operator::Largest, telemetry::LogFormat,
+    wasm::CompileLimits,
+};
 
 /// `mortise run`.
 #[derive(Debug, clap::Args)]
@@ -157,31 +158,21 @@ pub struct LeaseArgs {
     pub lease_retry_seconds: u32,
 }
 
-/// How the log is written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Lines for people.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
 // === impl RunArgs ===
 
 impl RunArgs {
-    /// What one processor's declarations may make the host hold.
+    /// Returns the bounds on what one processor's declarations may make the host hold.
     pub fn bounds(&self) -> Bounds {
         let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         Bounds { watches: number(self.max_watches), store_mib: number(self.max_store_mib) }
     }
 
-    /// What compiling one module may use.
+    /// Returns the limits on the compilation of one module.
     pub fn compile_limits(&self) -> CompileLimits {
         CompileLimits { memory_mib: self.compile_memory_mib, seconds: self.compile_seconds }
     }
 
-    /// The most that a Processor gets.
+    /// Returns the upper bounds on the limits of a Processor.
     pub fn largest(&self) -> Largest {
         Largest {
             memory_mib: self.max_memory_mib,
@@ -194,11 +185,11 @@ impl RunArgs {
 // === impl LeaseArgs ===
 
 impl LeaseArgs {
-    /// How long what takes.
+    /// Returns the durations of the leader election.
     ///
     /// # Errors
     ///
-    /// Times that leave no room for a second attempt, or for a write.
+    /// Fails for times that leave no room for a second attempt, or for a write.
     pub fn times(&self) -> anyhow::Result<Times> {
         let (lease, renew, retry) =
             (self.lease_seconds, self.lease_renew_seconds, self.lease_retry_seconds);

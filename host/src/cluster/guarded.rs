@@ -25,13 +25,13 @@ const AT_ONCE: u32 = 8;
 /// The wait before the next request that begins a watch, doubled with each.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The longest wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The duration after which a watch counts as healthy.
 const LASTED: Duration = Duration::from_mins(1);
 
 /// The limit on the size of an answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Most {
+pub(super) struct SizeLimit {
     bytes: usize,
     /// True if the limit is for each line, as for the events of a watch, and not for the whole
     /// answer.
@@ -70,18 +70,19 @@ pub(crate) fn guarded(client: &Client) -> Client {
             if !query.contains("continue=") {
                 sleep(pace.begin(Instant::now())).await;
             }
-            let most = if query.contains("watch=true") { Most::EVENT } else { Most::PAGE };
+            let limit =
+                if query.contains("watch=true") { SizeLimit::EVENT } else { SizeLimit::PAGE };
             let answer = client.send(request).await?;
-            let most = if answer.status().is_success() { most } else { Most::REFUSAL };
-            Ok::<_, BoxError>(answer.map(|body| most.of(body)))
+            let limit = if answer.status().is_success() { limit } else { SizeLimit::REFUSAL };
+            Ok::<_, BoxError>(answer.map(|body| limit.of(body)))
         }
     });
     Client::new(service, namespace)
 }
 
-// === impl Most ===
+// === impl SizeLimit ===
 
-impl Most {
+impl SizeLimit {
     const EVENT: Self = Self { bytes: OBJECT, of_line: true };
     const PAGE: Self = Self { bytes: PAGE, of_line: false };
     const REFUSAL: Self = Self { bytes: REFUSAL, of_line: false };
@@ -133,8 +134,8 @@ impl Pace {
         }
         begun.times = begun.times.saturating_add(1);
         let doubled = begun.times.checked_sub(AT_ONCE + 1).map(|times| 2_u32.saturating_pow(times));
-        let wait = doubled
-            .map_or(Duration::ZERO, |times| FIRST_WAIT.saturating_mul(times).min(LONGEST_WAIT));
+        let wait =
+            doubled.map_or(Duration::ZERO, |times| FIRST_WAIT.saturating_mul(times).min(MAX_WAIT));
         begun.last = Some(now + wait);
         wait
     }

@@ -7,8 +7,8 @@
 use http::{HeaderMap, Method, Request, Uri, header::ACCEPT};
 use kube::{Client, client::Body};
 
-use super::account::IMPERSONATE_USER;
-use crate::processor::bounds::text::is_label;
+use super::impersonate::IMPERSONATE_USER;
+use mortise_core::contract::bounds::text::is_label;
 
 /// The allowed methods and paths. A word in capitals stands for a segment of that form. A path with
 /// `?` may have a query; so may a path with `#`, which has to ask for metadata alone.
@@ -52,7 +52,7 @@ const QUERY: [&str; 12] = [
     "watch",
 ];
 /// The longest DNS subdomain, which is what Kubernetes accepts for groups and names.
-const LONGEST_NAME: usize = 253;
+const MAX_NAME_BYTES: usize = 253;
 
 /// A request with the host's own rights that is not on the list. It was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -130,7 +130,7 @@ fn is_subdomain(text: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty() && part.split('-').all(|part| part.is_empty() || is_label(part))
     };
-    text.len() <= LONGEST_NAME && text.split('.').all(is_part)
+    text.len() <= MAX_NAME_BYTES && text.split('.').all(is_part)
 }
 
 // === impl NotOwn ===
@@ -154,10 +154,8 @@ mod tests {
     };
 
     use super::*;
-    use crate::{
-        cluster::{Cluster, Outgoing},
-        contract::Kind,
-    };
+    use crate::cluster::{Cluster, Outgoing};
+    use mortise_core::contract::Kind;
 
     /// Returns a cluster behind the list, and the number of requests that got through.
     fn counted() -> (Cluster, Arc<AtomicUsize>) {

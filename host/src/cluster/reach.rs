@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{guarded::Most, said};
+use super::{cause_of, guarded::SizeLimit};
 
 /// The time limit for an answer. A kubelet has to wait longer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -56,14 +56,14 @@ impl Reach {
         // All authenticated users may ask for `/readyz`, by a role that Kubernetes itself makes.
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = http::Uri::from_static("/readyz");
-        let answer = self.client.send(request).await.map_err(|error| said(&error))?;
+        let answer = self.client.send(request).await.map_err(|error| cause_of(&error))?;
         let status = answer.status();
         // If that role was taken away, a refusal is an answer too.
         let is_refusal = matches!(status.as_u16(), 401 | 403 | 404);
         if status.is_success() || is_refusal {
             return Ok(());
         }
-        let body = Most::of_answer(status, "").of(answer.into_body());
+        let body = SizeLimit::of_answer(status, "").of(answer.into_body());
         let text = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
         Err(failing(&String::from_utf8_lossy(&text)).unwrap_or_else(|| status.to_string()))
     }

@@ -1,8 +1,11 @@
+mod write;
+
 use kube::client::Body;
 use mortise_embedded_api::{EmbeddedApi, Fault, Filter, Options};
 use serde_json::json;
 
 use super::*;
+use mortise_core::resource::{Cause, Method};
 
 fn cluster() -> (EmbeddedApi, Cluster) {
     let api = EmbeddedApi::new(Options::default());
@@ -35,7 +38,7 @@ async fn a_kind_is_resolved_to_what_urls_need() {
     assert_eq!(deployment.path(Some("a")), "/apis/apps/v1/namespaces/a/deployments");
     let namespace = cluster.resolve(&kind("", "Namespace")).await.unwrap().unwrap();
     assert_eq!(namespace.path_of(Some("ignored"), "a"), "/api/v1/namespaces/a");
-    assert_eq!(deployment.api_resource().api_version, "apps/v1");
+    assert_eq!(api_resource(&deployment).api_version, "apps/v1");
     assert_eq!(
         cluster
             .resolve(&Kind { version: "v9".into(), ..kind("apps", "Deployment") })
@@ -231,14 +234,14 @@ fn a_definition_says_what_it_will_serve() {
 #[tokio::test(start_paused = true)]
 async fn a_host_that_does_not_hold_its_lease_asks_but_does_not_write() {
     let (api, cluster) = cluster();
-    let settings = crate::lease::Settings {
+    let settings = crate::cluster::lease::Settings {
         namespace: "default".into(),
         name: "mortise".into(),
         identity: "me".into(),
-        times: crate::lease::Times::default(),
+        times: crate::cluster::lease::Times::default(),
         now: Arc::new(jiff::Timestamp::now),
     };
-    let (lease, guard) = crate::lease::Lease::new(cluster.client().clone(), settings);
+    let (lease, guard) = crate::cluster::lease::Lease::new(cluster.client().clone(), settings);
     let account = Account { namespace: "a".into(), name: "b".into() };
     let guarded = cluster.guarded(&guard);
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});

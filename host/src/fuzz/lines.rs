@@ -1,7 +1,7 @@
 //! Descriptions and outcomes as lines of words between tabs, which a fuzzer can put together and
 //! people can read.
 
-use crate::contract::{
+use mortise_core::contract::{
     Deletion, Description, Event, EventType, Kind, Manifest, Mode, ObjectRef, Outcome, Propagation,
     Reconciler, Requeue, Selection, Verbs, WriteRule,
 };

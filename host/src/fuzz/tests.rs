@@ -1,7 +1,7 @@
 use std::{fs, path::PathBuf};
 
 use super::*;
-use crate::{fixture, record::Record};
+use mortise_core::{fixture, reads::record::Record};
 
 fn seeds(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fuzz/seeds").join(target);
@@ -53,8 +53,8 @@ fn the_seed_of_a_record_is_one() {
     let path = seeds("record_file").remove(0).0.with_file_name("good");
     if std::env::var_os("MORTISE_UPDATE").is_some() {
         let key = fixture::key("a");
-        fs::write(&path, kept::rest_of_frame(&key, &Record::new(&key, 0))).unwrap();
+        fs::write(&path, record_file::encode(&Record::new(&key, 0))).unwrap();
     }
-    let file = kept::framed(&fs::read(path).unwrap());
-    assert_eq!(kept::read_bytes(&file.into()), (1, 0), "write it anew with MORTISE_UPDATE=1");
+    let file = record_file::file_of(&fs::read(path).unwrap());
+    assert_eq!(record_file::count(&file), Some(1), "write it anew with MORTISE_UPDATE=1");
 }

@@ -43,7 +43,7 @@ pub(super) struct Trapped {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(super) struct Written {
+pub(super) struct OfVerb {
     pub(super) processor: Arc<str>,
     pub(super) kind: String,
     pub(super) verb: String,
@@ -123,7 +123,7 @@ impl Labels for Ended {
     }
 }
 
-impl Labels for Written {
+impl Labels for OfVerb {
     fn processor(&self) -> &Arc<str> {
         &self.processor
     }

@@ -58,11 +58,6 @@ impl<L: Labels, M: Clone, C: MetricConstructor<M>> Series<L, M, C> {
         series
     }
 
-    /// Returns whether there are series of a processor.
-    pub(crate) fn knows(&self, processor: &str) -> bool {
-        self.known.lock().contains_key(processor)
-    }
-
     /// Removes all series of processors that are not among these.
     pub(crate) fn retain(&self, is_known: impl Fn(&str) -> bool) {
         let of: Vec<Arc<str>> = self.known.lock().keys().cloned().collect();

@@ -3,10 +3,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::*;
-use crate::{
+use mortise_core::{
     fixture::{key, kind, reference},
     queue::{Run, State},
-    record::NotSkippable,
+    reads::record::NotSkippable,
     write::Action,
 };
 
@@ -144,7 +144,7 @@ fn what_a_guest_makes_up_is_no_label() {
 }
 
 #[test]
-fn descriptions_that_are_exchanged_without_end_make_series_with_an_end() {
+fn descriptions_that_are_swapped_without_end_make_series_with_an_end() {
     let metrics = Metrics::new();
     for number in 0..9000 {
         let mut report = report(0, &[]);
@@ -188,5 +188,5 @@ fn every_metric_says_what_it_means() {
 #[test]
 fn a_kind_of_the_core_group_is_named_without_a_group() {
     let core = Kind { group: String::new(), version: "v1".into(), kind: "Pod".into() };
-    assert_eq!((shown(&core), shown(&kind("Thing"))), ("Pod".into(), "Thing.g".into()));
+    assert_eq!((kind_label(&core), kind_label(&kind("Thing"))), ("Pod".into(), "Thing.g".into()));
 }

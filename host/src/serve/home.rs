@@ -18,7 +18,8 @@ use serde_json::{Map, Value};
 use tracing::warn;
 
 use super::version;
-use crate::{args::RunArgs, chain, cluster};
+use crate::{args::RunArgs, cluster};
+use mortise_core::error_chain;
 
 /// The time within which the cluster must answer at the start.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -92,15 +93,15 @@ impl Home {
 
     /// Returns the facts about the cluster that the admin port shows.
     pub(super) fn about(&self) -> Map<String, Value> {
-        let told = [
+        let fields = [
             ("mortise", env!("CARGO_PKG_VERSION")),
             ("cluster", &self.address),
             ("kubernetes", &self.version),
             ("user", &self.user),
         ];
         let workers = tokio::runtime::Handle::current().metrics().num_workers();
-        let told = told.map(|(name, value)| (name.to_owned(), value.into())).into_iter();
-        told.chain([("workers".to_owned(), workers.into())]).collect()
+        let fields = fields.map(|(name, value)| (name.to_owned(), value.into())).into_iter();
+        fields.chain([("workers".to_owned(), workers.into())]).collect()
     }
 
     /// Checks that the host has all these rights.
@@ -150,7 +151,7 @@ impl Home {
         };
         let api: Api<SelfSubjectAccessReview> = Api::all(self.client.clone());
         let answer = api.create(&PostParams::default(), &review).await;
-        let answer = answer.map_err(|error| said(error, self.shown))?;
+        let answer = answer.map_err(|error| refused(error, self.shown))?;
         Ok(answer.status.is_some_and(|status| status.allowed))
     }
 }
@@ -259,9 +260,9 @@ fn unusable(error: KubeconfigError) -> anyhow::Error {
 
 fn client(config: Config) -> anyhow::Result<Client> {
     let client = Client::try_from(config).map_err(|error| match error {
-        kube::Error::Auth(_) => said(error, Shown::Other),
+        kube::Error::Auth(_) => refused(error, Shown::Other),
         // An unusable certificate: the error chain names its file before the innermost cause.
-        error => anyhow::Error::msg(chain::without_repeats(&error)),
+        error => anyhow::Error::msg(error_chain::without_repeats(&error)),
     });
     client.context("cannot get the credentials for the cluster")
 }
@@ -269,13 +270,13 @@ fn client(config: Config) -> anyhow::Result<Client> {
 async fn whoami(client: &Client, shown: Shown) -> anyhow::Result<String> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await;
-    let review = review.map_err(|error| said(error, shown))?;
+    let review = review.map_err(|error| refused(error, shown))?;
     let user = review.status.and_then(|status| status.user_info?.username);
     user.context("it does not say who we are")
 }
 
 /// Returns the error of a failed request, worded for a person.
-pub(super) fn said(error: kube::Error, shown: Shown) -> anyhow::Error {
+pub(super) fn refused(error: kube::Error, shown: Shown) -> anyhow::Error {
     match error {
         kube::Error::Api(status) if status.code == 401 => anyhow::anyhow!(
             "it does not accept {} (401): wrong, expired or revoked; renew that, or name another one with --kubeconfig or --context",
@@ -288,7 +289,7 @@ pub(super) fn said(error: kube::Error, shown: Shown) -> anyhow::Error {
             String::from_utf8_lossy(&out.stderr).trim().replace('\n', "; ")
         ),
         error => {
-            let message = cluster::said(&error);
+            let message = cluster::cause_of(&error);
             match message.strip_prefix(NOT_ACCEPTED) {
                 Some(why) => certificate_of_server(why),
                 None => anyhow::Error::msg(message),

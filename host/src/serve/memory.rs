@@ -14,7 +14,7 @@ const COMPILERS: u64 = 2;
 const HOST: u64 = 256 * MIB;
 /// The bytes that calls get even if less is left: two compilers seldom take all their memory at
 /// once.
-const LEAST: u64 = 256 * MIB;
+const MIN_CALL_MEMORY: u64 = 256 * MIB;
 /// The bytes for calls if the host has no limit.
 const UNLIMITED: u64 = 1024 * MIB;
 /// A number of bytes that no machine has: version 1 of cgroups writes such a number for "no limit".
@@ -59,7 +59,7 @@ impl Limits {
     fn left(self, compilers: u64) -> u64 {
         let in_container = self.container.map(|all| all.saturating_sub(compilers));
         let least = [in_container, self.process].into_iter().flatten().min();
-        least.map_or(UNLIMITED, |all| all.saturating_sub(HOST).max(LEAST))
+        least.map_or(UNLIMITED, |all| all.saturating_sub(HOST).max(MIN_CALL_MEMORY))
     }
 }
 

@@ -3,7 +3,8 @@
 use tokio::sync::watch as latest;
 use tracing::{info, warn};
 
-use crate::{lease::Guard, metrics, run::Host, supervisor::Progress};
+use crate::{cluster::lease::Guard, host::Host, operator::Progress};
+use mortise_core::contract::kind_label;
 
 /// The result of reconciling everything.
 pub(super) struct End {
@@ -13,23 +14,23 @@ pub(super) struct End {
     faulty: usize,
 }
 
-/// Waits until every Processor has been looked at, all objects of the Processors are known, and no
+/// Waits until every Processor has been handled once, all objects of the Processors are known, and no
 /// key is ready or running.
 pub(super) async fn done(
     host: &Host,
-    supervisor: &mut latest::Receiver<Progress>,
+    operator: &mut latest::Receiver<Progress>,
     lease: &Guard,
 ) -> End {
     lease.held().await;
     loop {
         host.settled().await;
-        let progress = *supervisor.borrow_and_update();
-        let all_looked_at = progress.listed && progress.pending == 0;
-        if all_looked_at && host.is_settled() {
+        let progress = *operator.borrow_and_update();
+        let all_loaded = progress.listed && progress.pending == 0;
+        if all_loaded && host.is_settled() {
             return End::of(host, &progress);
         }
-        if !all_looked_at && supervisor.changed().await.is_err() {
-            // The supervisor has ended; its own task reports that.
+        if !all_loaded && operator.changed().await.is_err() {
+            // The operator has ended; its own task reports that.
             std::future::pending::<()>().await;
         }
     }
@@ -45,7 +46,7 @@ impl End {
         let faulty = progress.faulty;
         info!(processors = status.len(), runs, failing, faulty, "all is reconciled");
         for of in status.iter().filter(|of| !of.missing.is_empty()) {
-            let missing: Vec<String> = of.missing.iter().map(metrics::shown).collect();
+            let missing: Vec<String> = of.missing.iter().map(kind_label).collect();
             warn!(processor = %of.version.processor, ?missing, "kinds are not served");
         }
         Self { failing, faulty }

@@ -6,13 +6,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, trace, warn};
 
-use crate::{
-    admin::Reports,
-    contract::Level,
-    processor::Line,
-    reconciler::Report,
-    run::{Clock, Host},
-};
+use crate::{host::Host, operator::admin::Reports, wasm::Line};
+use mortise_core::{contract::Level, reconcile::Report, write::Clock};
 
 /// Logs the reports of a host and keeps the last ones, until `stop` is cancelled.
 ///
@@ -21,7 +16,7 @@ use crate::{
 /// Fails if a task of the host has ended.
 pub(super) async fn run(
     host: Arc<Host>,
-    kept: Reports,
+    reports: Reports,
     now: Clock,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -30,12 +25,12 @@ pub(super) async fn run(
             () = stop.cancelled() => return Ok(()),
             report = host.next_report() => report?,
         };
-        tell(&report);
-        kept.keep(&report, now());
+        log_report(&report);
+        reports.keep(&report, now());
     }
 }
 
-fn tell(report: &Report) {
+fn log_report(report: &Report) {
     let _span = report.span().entered();
     if let Some(failure) = &report.failure {
         warn!(attempt = report.attempt, failure, "a reconcile failed");

@@ -2,7 +2,7 @@
 
 use kube::Client;
 
-use super::home::{Shown, said};
+use super::home::{Shown, refused};
 
 /// The oldest version that works. It has `SelfSubjectReview` in its final form, from which the host
 /// learns its own account. From 1.27 on a server without streaming lists says so in a way that
@@ -21,20 +21,20 @@ struct Version {
 ///
 /// Fails if the cluster reports no version, or one that is too old.
 pub(super) async fn check(client: &Client, shown: Shown) -> anyhow::Result<String> {
-    let told = client.apiserver_version().await.map_err(|error| said(error, shown))?;
-    let Some(version) = Version::of(&told.major, &told.minor) else {
+    let answer = client.apiserver_version().await.map_err(|error| refused(error, shown))?;
+    let Some(version) = Version::of(&answer.major, &answer.minor) else {
         anyhow::bail!(
             "it says that it is `{}`, which is no version of Kubernetes",
-            told.git_version
+            answer.git_version
         );
     };
     anyhow::ensure!(
         version >= OLDEST,
         "it is Kubernetes {}, which is too old: {} or later is needed",
-        told.git_version,
+        answer.git_version,
         OLDEST
     );
-    Ok(told.git_version)
+    Ok(answer.git_version)
 }
 
 // === impl Version ===

@@ -6,13 +6,15 @@ use std::{
 };
 
 use anyhow::Context as _;
-use mortise_host::{
+use mortise::local;
+use mortise_core::{
     contract::{ObjectRef, Request},
-    desk,
-    processor::{Called, Moment},
-    run::Loaded,
+    reads::{PAGE_BYTES, Readable, View},
     store::Stores,
-    view::{PAGE_BYTES, Readable, View},
+};
+use mortise_host::{
+    host::Loaded,
+    wasm::{Called, Moment},
 };
 use serde_json::{Value, json};
 use tokio::{runtime::Runtime, task::JoinSet};
@@ -94,7 +96,7 @@ async fn api_rule() -> anyhow::Result<Callee> {
         let feed = stores.feed(kind, scope).context("it was opened just now")?;
         feed.begin_list();
         for (index, object) in objects.iter().enumerate() {
-            let of = desk::kind_of(object);
+            let of = local::kind_of(object);
             if (&of.group, &of.kind) == (&kind.group, &kind.kind) && scope.holds(object) {
                 let mut object = object.clone();
                 if let Some(metadata) = object.pointer_mut("/metadata") {

@@ -10,10 +10,10 @@ mod work;
 
 use std::time::Duration;
 
+use mortise_core::grant::rights::Account;
 use mortise_host::{
     cache_dir::CacheDir,
-    cluster::Account,
-    run::{Loaded, Settings, Skip},
+    host::{Loaded, Settings, Skip},
 };
 
 use crate::{

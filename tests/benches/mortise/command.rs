@@ -11,11 +11,9 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
-use mortise_host::{
-    api::definition,
-    cluster::{Account, Cluster},
-    desk,
-};
+use mortise::local;
+use mortise_core::grant::rights::Account;
+use mortise_host::{cluster::Cluster, operator::api::definition};
 use mortise_tests::{cluster, rebuilt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -216,7 +214,7 @@ impl Stage {
     }
 
     async fn apply(&self, objects: Vec<Value>) -> anyhow::Result<()> {
-        desk::apply(&self.home().await?, objects).await
+        local::apply(&self.home().await?, objects).await
     }
 
     /// Starts a host, waits until `holds` is true of its report on the processors, and ends it.

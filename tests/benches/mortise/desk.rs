@@ -8,14 +8,11 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use mortise::{args::NewArgs, commands::new, files, guest::Guest, local};
 use mortise_embedded_api::{EmbeddedApi, Options};
 use mortise_host::{
-    args::NewArgs,
     cluster::Cluster,
-    desk, files,
-    guest::Guest,
-    new,
-    run::{Host, Loaded, Options as HostOptions},
+    host::{Host, Loaded, Options as HostOptions},
 };
 
 use crate::{calls::runtime, table::Table};
@@ -98,7 +95,7 @@ impl Desk {
         let start = Instant::now();
         let module = self.guest.build()?;
         let cargo = start.elapsed();
-        Ok((desk::load(&module, "{}".to_owned(), Some(&self.cache)).await?, cargo))
+        Ok((local::load(&module, "{}".to_owned(), Some(&self.cache)).await?, cargo))
     }
 
     /// Starts a host on an API with the guest's kinds and examples, as `dev` does.
@@ -106,7 +103,7 @@ impl Desk {
         let api = EmbeddedApi::new(Options::default());
         let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
         for folder in self.guest.crds.iter().chain(&self.guest.examples) {
-            desk::apply(&cluster, files::load(folder)?).await?;
+            local::apply(&cluster, files::load(folder)?).await?;
         }
         Host::start(&cluster, vec![loaded.clone()], &HostOptions::default())
     }
@@ -119,7 +116,7 @@ impl Desk {
         fs::write(&self.source, format!("{before}{NAMED}-{save}\"{after}"))?;
         let start = Instant::now();
         let (loaded, cargo) = self.build().await?;
-        host.exchange(loaded.clone()).await?;
+        host.swap(loaded.clone()).await?;
         until(host, &loaded).await?;
         Ok(Took { cargo, host: start.elapsed().saturating_sub(cargo) })
     }

@@ -57,7 +57,7 @@ const PARTS: [(&str, Part); 12] = [
 
 fn main() -> anyhow::Result<()> {
     // As `mortise run` does.
-    mortise_host::cli::keep_pages_small();
+    mortise_host::program::keep_pages_small();
     // Cargo adds `--bench`.
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use mortise_host::store::Stores;
-use mortise_host::view::Readable;
+use mortise_core::reads::Readable;
+use mortise_core::store::Stores;
 use serde_json::{Value, json};
 
 use crate::{

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use mortise_host::{
     cache_dir::CacheDir,
-    run::{Host, Options, Skip},
+    host::{Host, Options, Skip},
 };
 
 use crate::{
@@ -56,7 +56,7 @@ fn restarts(rules: usize, table: &mut Table) -> anyhow::Result<()> {
         resync.row(table, format!("{rules} rules, a resync"), BUDGET);
         resync.ensure(0)?;
         host.stop().await?;
-        let bytes = std::fs::metadata(folder.path().join("records/log"))?.len();
+        let bytes = std::fs::metadata(folder.path().join("records/runs"))?.len();
         table.row("  the records in the cache directory", format!("{} KiB", bytes >> 10), "");
 
         let mut restarts = Vec::new();
@@ -85,7 +85,7 @@ async fn start(setting: &Setting, skip: Skip) -> anyhow::Result<(Host, Took)> {
     let (cpu, start) = (process::cpu()?, Instant::now());
     let options = Options { skip, ..Options::default() };
     let host = Host::start(&setting.cluster, Vec::new(), &options)?;
-    host.exchange(setting.loaded.clone()).await?;
+    host.swap(setting.loaded.clone()).await?;
     let took = settled(setting, &host, 0, start, cpu).await?;
     Ok((host, took))
 }

@@ -12,11 +12,11 @@ use bytes::Bytes;
 use futures::stream::poll_fn;
 use http_body_util::{BodyExt as _, StreamBody};
 use kube::{Client, client::Body};
+use mortise::local;
 use mortise_embedded_api::{EmbeddedApi, Options};
 use mortise_host::{
     cluster::Cluster,
-    desk,
-    run::{Host, Loaded, Options as HostOptions},
+    host::{Host, Loaded, Options as HostOptions},
 };
 pub(crate) use mortise_tests::rules::{rule, surroundings};
 use serde_json::Value;
@@ -132,9 +132,9 @@ impl Setting {
         let api = EmbeddedApi::new(Options::default());
         let cluster = Cluster::new(client(&api, serving));
         let loaded = mortise_tests::loaded("guests/api-rule", "{}").await?;
-        desk::apply(&cluster, mortise_tests::definitions("guests/api-rule")?).await?;
-        desk::serve_untyped(&api, &loaded.description, |_| false);
-        desk::apply(&cluster, surroundings()?).await?;
+        local::apply(&cluster, mortise_tests::definitions("guests/api-rule")?).await?;
+        local::serve_untyped(&api, &loaded.description, |_| false);
+        local::apply(&cluster, surroundings()?).await?;
         for index in 0..rules {
             let loaded = api.load(rule(index), true);
             loaded.with_context(|| format!("the API refuses rule {index}"))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Context as _;
-use mortise_host::{
+use mortise_core::{
     contract::Kind,
     path::Fields,
     store::{Scope, Stores, Wanted},
@@ -66,7 +66,7 @@ pub(crate) fn fill_stores(stores: &Stores, scope: &Scope, wanted: &Wanted) {
 pub(crate) fn memory(table: &mut Table) -> anyhow::Result<()> {
     let few = Fields::parse(&["spec.owner", "metadata.labels"]).context("the paths are valid")?;
     let compact = thing(OBJECTS / 2).to_string().len();
-    let whole = format!("< {} B: 1.3 × the compact JSON of {compact} B", compact * 13 / 10);
+    let whole = format!("< {} B: 1.5 × the compact JSON of {compact} B", compact * 3 / 2);
     // Kept to the end: memory that one store frees would hide the growth of the next.
     let mut kept = Vec::new();
     for (name, fields) in [("projected", few), ("whole", Fields::whole())] {
@@ -79,7 +79,7 @@ pub(crate) fn memory(table: &mut Table) -> anyhow::Result<()> {
         let (json, total) = (memory.json / OBJECTS, memory.total / OBJECTS);
         let budget = match name {
             "whole" => whole.clone(),
-            _ => format!("< {} B: the projected {json} B + 200 B", json + 200),
+            _ => format!("< {} B: the projected {json} B + 500 B", json + 500),
         };
         let figure = format!("{total} B (resident: {} B)", grown / OBJECTS);
         kept.push(stores);

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, ensure};
-use mortise_host::run::Host;
+use mortise_host::host::Host;
 
 /// Timeout that only a fault reaches.
 const DEADLINE: Duration = Duration::from_mins(20);

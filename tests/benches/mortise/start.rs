@@ -15,8 +15,8 @@ use mortise_embedded_api::{EmbeddedApi, Options};
 use mortise_host::{
     cache_dir::CacheDir,
     cluster::Cluster,
-    processor::{self, CompileLimits, Compiler, Engine, Limits, Processor},
-    run::{Host, Loaded, Options as HostOptions, Settings},
+    host::{Host, Loaded, Options as HostOptions, Settings},
+    wasm::{self, CompileLimits, Compiler, Engine, Limits, Processor},
 };
 use serde_json::json;
 
@@ -27,7 +27,7 @@ use crate::{
 };
 
 #[expect(dead_code, reason = "the tests of the compiler need more of them")]
-#[path = "../../../host/tests/commands/compile/modules.rs"]
+#[path = "../../../host/cli/tests/commands/compile/modules.rs"]
 mod modules;
 
 const GUEST: &str = "tests/guests/idle";
@@ -74,7 +74,7 @@ pub(crate) fn engine(folder: &Path) -> anyhow::Result<Engine> {
     let program = env!("CARGO_BIN_EXE_mortise-tested").into();
     let compiler = Compiler::Child { program, limits: CompileLimits::default() };
     let cache = Some(CacheDir::open(folder)?);
-    Ok(Engine::new(processor::Options { cache, compiler, ..processor::Options::default() })?)
+    Ok(Engine::new(wasm::Options { cache, compiler, ..wasm::Options::default() })?)
 }
 
 /// Loads the guest with a digest of its own, by an additional custom section.

@@ -15,16 +15,14 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
     core::{ApiResource, GroupVersionKind},
 };
+use mortise::local;
+use mortise_core::contract::Description;
 use mortise_embedded_api::{EmbeddedApi, Options};
 use mortise_host::{
-    api::definition,
-    cluster::Cluster,
-    contract::Description,
-    desk,
-    lease::Guard,
-    processor::{Digest, Limits, Processor},
-    run::{Host, Loaded, Options as HostOptions, Settings},
-    supervisor::{self, Supervisor},
+    cluster::{Cluster, lease::Guard},
+    host::{Host, Loaded, Options as HostOptions, Settings},
+    operator::{self, Operator, api::definition},
+    wasm::{Digest, Limits, Processor},
 };
 use mortise_tests::rebuilt;
 use parking_lot::Mutex;
@@ -143,7 +141,7 @@ async fn module() -> anyhow::Result<Vec<u8>> {
 
 /// Loads two modules, each with a play of its own.
 async fn versions() -> anyhow::Result<[Loaded; 2]> {
-    let (engine, bytes) = (desk::engine(None, false)?, module().await?);
+    let (engine, bytes) = (local::engine(None, false)?, module().await?);
     let load = async |version: &str, bytes: Vec<u8>| {
         let processor = Processor::load(&engine, version, bytes.into(), Limits::default()).await?;
         let config = play(version).to_string();
@@ -257,7 +255,7 @@ impl Load {
             let description =
                 Description { version: swap.to_string(), ..(*next.description).clone() };
             let next = Loaded { description: Arc::new(description), ..next.clone() };
-            self.host.exchange_tried(next).await?;
+            self.host.swap_tried(next).await?;
         }
         Ok(0)
     }
@@ -288,20 +286,20 @@ async fn files(table: &mut Table) -> anyhow::Result<()> {
     let (modules, cache) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let bytes = module().await?;
     replace(modules.path(), &bytes)?;
-    desk::apply(&cluster, resources()).await?;
+    local::apply(&cluster, resources()).await?;
     let cluster = Cluster::new(kube::Client::new(api.router(), NAMESPACE));
     let host = Arc::new(Host::start(&cluster, Vec::new(), &HostOptions::default())?);
-    let options = supervisor::Options {
+    let options = operator::Options {
         namespace: None,
         modules: modules.path().to_owned(),
         now: HostOptions::default().now,
         lease: Guard::none(),
-        largest: supervisor::Largest::default(),
+        largest: operator::Largest::default(),
     };
     let engine = engine(cache.path())?;
-    let supervisor = Supervisor::open(&cluster, &engine, &host, options).await?;
+    let operator = Operator::open(&cluster, &engine, &host, options).await?;
     let stop = CancellationToken::new();
-    let supervised = supervisor.run(stop.clone());
+    let supervised = operator.run(stop.clone());
     let measured = async {
         first_call(&host, &bytes).await?;
         let builds: Vec<Vec<u8>> =

@@ -12,7 +12,9 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, PostParams},
     config::{AuthInfo, KubeConfigOptions, Kubeconfig},
 };
-use mortise_host::{cluster::Cluster, contract::Kind, desk};
+use mortise::local;
+use mortise_core::contract::Kind;
+use mortise_host::cluster::Cluster;
 use mortise_tests::cluster::{self, Audit, Event};
 use serde_json::{Value, json};
 
@@ -137,7 +139,7 @@ impl Ground {
 
     /// Applies objects as an administrator.
     pub(super) async fn apply(&self, objects: Vec<Value>) {
-        desk::apply(&self.cluster, objects).await.unwrap();
+        local::apply(&self.cluster, objects).await.unwrap();
     }
 
     /// Deletes an object, namespaced or not, as an administrator.
@@ -145,9 +147,13 @@ impl Ground {
         let resource = self.cluster.resolve(kind).await.unwrap().unwrap();
         let client = self.cluster.client().clone();
         let api: Api<DynamicObject> = if resource.namespaced {
-            Api::namespaced_with(client, &self.namespace, &resource.api_resource())
+            Api::namespaced_with(
+                client,
+                &self.namespace,
+                &mortise_host::cluster::api_resource(&resource),
+            )
         } else {
-            Api::all_with(client, &resource.api_resource())
+            Api::all_with(client, &mortise_host::cluster::api_resource(&resource))
         };
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
@@ -166,7 +172,11 @@ impl Ground {
     async fn api(&self, kind: &Kind) -> Api<DynamicObject> {
         let resource = self.cluster.resolve(kind).await.unwrap().unwrap();
         let client = self.cluster.client().clone();
-        Api::namespaced_with(client, &self.namespace, &resource.api_resource())
+        Api::namespaced_with(
+            client,
+            &self.namespace,
+            &mortise_host::cluster::api_resource(&resource),
+        )
     }
 
     /// Waits until `holds` is true; returns the time that took.

@@ -167,7 +167,7 @@ impl Site {
         until(await_condition(self.api::<Lease>(HOST), HOST, renewed)).await;
     }
 
-    /// Uninstalls as the README says: the Processors, each of which releases its objects; the
+    /// Uninstalls as deploy/README.md says: the Processors, each of which releases its objects; the
     /// example; the host.
     async fn uninstall(&self, mut host: Program) {
         let processors = self.objects.delete(&documents(EXAMPLE), |kind| kind == "Processor").await;
@@ -286,7 +286,7 @@ async fn the_example_s_roles_are_those_that_inspect_prints() {
     let loaded = loaded(GUEST, "{}").await.unwrap();
     let account = format!("{PROCESSOR}/{PROCESSOR}").parse().unwrap();
     let crds = definitions(GUEST).unwrap();
-    let printed = mortise_host::inspect::rbac(&loaded.description, crds, Some(&account), None);
+    let printed = mortise::commands::inspect::rbac(&loaded.description, crds, Some(&account), None);
     let printed: Vec<Value> = serde_saphyr::from_multiple(&printed.await.unwrap()).unwrap();
     let mut example = documents(EXAMPLE);
     example.retain(|object| object["metadata"]["name"] == printed[0]["metadata"]["name"]);

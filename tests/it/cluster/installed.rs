@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path};
 
 use http::Method;
-use mortise_host::files;
+use mortise::files;
 use mortise_tests::cluster::Event;
 use serde_json::{Value, json};
 

@@ -7,7 +7,9 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use mortise_host::{contract, inspect, run::Loaded};
+use mortise::commands::inspect;
+use mortise_core::contract;
+use mortise_host::host::Loaded;
 use mortise_sdk::{
     Description, Manifest, Outcome, Reconciler, Selection, Verbs, kubernetes::ConfigMap,
 };
@@ -102,7 +104,7 @@ async fn fields_of_a_former_operator_are_taken_over() {
         .map(|entry| entry["manager"].as_str().unwrap())
         .collect();
     assert!(managers.iter().all(|manager| manager.starts_with("mortise/")), "{managers:?}");
-    assert_eq!(stage.status_of(NAME).disputes, Vec::<String>::new());
+    assert_eq!(stage.status_of(NAME).conflicts, Vec::<String>::new());
 }
 
 /// Sets up a `SecretCopy` that has been carried out: the Secret `s` is copied to another namespace,

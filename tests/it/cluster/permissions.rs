@@ -7,7 +7,7 @@ mod way;
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
-use mortise_host::api::definition;
+use mortise_host::operator::api::definition;
 use mortise_tests::cluster::{self, Event};
 use serde_json::Value;
 use tempfile::TempDir;

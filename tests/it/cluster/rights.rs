@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mortise_host::reconciler::Report;
+use mortise_core::reconcile::Report;
 use mortise_sdk::{
     Description, ObjectRef, Reconciler, Selection,
     kubernetes::{ConfigMap, Secret},

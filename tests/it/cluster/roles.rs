@@ -1,7 +1,8 @@
 //! The output of `mortise inspect --rbac` suffices for everything that is declared, and each line
 //! of it is needed.
 
-use mortise_host::{inspect, reconciler::Report};
+use mortise::commands::inspect;
+use mortise_core::reconcile::Report;
 use mortise_sdk::{
     Deletion, Description, Event, Manifest, ObjectRef, Outcome, Reconciler, Selection, Verbs,
     kubernetes::{ConfigMap, Pod, Secret, Service},

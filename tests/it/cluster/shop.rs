@@ -13,11 +13,9 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
-use mortise_host::{
-    api::definition,
-    cluster::{Account, Cluster},
-    desk,
-};
+use mortise::local;
+use mortise_core::grant::rights::Account;
+use mortise_host::{cluster::Cluster, operator::api::definition};
 use mortise_tests::{
     cluster::{self, Event},
     definitions, guest, loaded,
@@ -99,15 +97,15 @@ impl Shop {
         });
         let (namespaces, mut objects): (Vec<_>, Vec<_>) =
             rules::surroundings().unwrap().into_iter().partition(|of| of["kind"] == "Namespace");
-        desk::apply(&admin, namespaces).await.unwrap();
-        desk::apply(&admin, vec![default]).await.unwrap();
+        local::apply(&admin, namespaces).await.unwrap();
+        local::apply(&admin, vec![default]).await.unwrap();
         objects.extend(rules::rights(&admin, &account, &description).await.unwrap());
         objects.push(json!({
             "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor",
             "metadata": {"namespace": HOME, "name": PROCESSOR},
             "spec": {"module": {"path": "api-rule.wasm"}, "serviceAccountName": PROCESSOR},
         }));
-        desk::apply(&admin, objects).await.unwrap();
+        local::apply(&admin, objects).await.unwrap();
     }
 
     /// Starts a host that connects over a line.

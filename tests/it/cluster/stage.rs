@@ -9,15 +9,13 @@ use std::{
 };
 
 use kube::Client;
+use mortise::local;
+use mortise_core::reconcile::Report;
 use mortise_host::{
-    api::definition,
-    cluster::{Cluster, only_own},
-    desk,
-    lease::Guard,
-    processor::{Limits, Processor},
-    reconciler::Report,
-    run::{Host, Loaded, Options, ProcessorStatus, Settings},
-    supervisor::{self, Supervisor},
+    cluster::{Cluster, lease::Guard, only_own},
+    host::{Host, Loaded, Options, ProcessorStatus, Settings},
+    operator::{self, Operator, admin::Admin, api::definition},
+    wasm::{Limits, Processor},
 };
 use mortise_sdk::{Description, Outcome};
 use mortise_tests::{cluster, guest};
@@ -78,7 +76,7 @@ impl Stage {
 
     /// Adds a puppet as the Processor of this name, with the account of this name.
     pub(super) async fn puppet(&self, name: &str, description: &Description, script: &Value) {
-        self.host.exchange(self.load(name, description, script).await).await.unwrap();
+        self.host.swap(self.load(name, description, script).await).await.unwrap();
     }
 
     /// Runs the Processor controller for the namespace until it is dropped. The Processors may use
@@ -89,18 +87,18 @@ impl Stage {
         let modules = tempfile::tempdir().unwrap();
         let module = module().await;
         std::fs::copy(&module, modules.path().join("puppet.wasm")).unwrap();
-        let options = supervisor::Options {
+        let options = operator::Options {
             namespace: Some(self.namespace.clone()),
             modules: modules.path().to_owned(),
             now: Options::default().now,
             lease: Guard::none(),
-            largest: supervisor::Largest::default(),
+            largest: operator::Largest::default(),
         };
-        let engine = desk::engine(Some(&module.parent().unwrap().join("mortise-cache")), false);
-        let opened = Supervisor::open(&self.own, &engine.unwrap(), &self.host, options).await;
-        let (supervisor, host) = (opened.unwrap(), Arc::clone(&self.host));
+        let engine = local::engine(Some(&module.parent().unwrap().join("mortise-cache")), false);
+        let opened = Operator::open(&self.own, &engine.unwrap(), &self.host, options).await;
+        let (operator, host) = (opened.unwrap(), Arc::clone(&self.host));
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move { supervisor.run(CancellationToken::new()).await.unwrap() });
+        tasks.spawn(async move { operator.run(CancellationToken::new()).await.unwrap() });
         tasks.spawn(async move {
             loop {
                 host.next_report().await.unwrap();
@@ -174,7 +172,7 @@ impl Stage {
 
     /// Returns the value of a series, as text.
     pub(super) async fn metric(&self, series: &str) -> Option<String> {
-        let client = Client::new(self.host.admin().router(), "default");
+        let client = Client::new(Admin::of(&self.host).router(), "default");
         let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
         let text = client.request_text(request).await.unwrap();
         let mut values = text.lines().filter_map(|line| line.strip_prefix(series));
@@ -190,7 +188,7 @@ pub(super) async fn module() -> PathBuf {
 /// Loads the puppet's component, which leaves its code in the cache.
 pub(super) async fn puppet(module: &Path, cache: &Path) -> Processor {
     let bytes = std::fs::read(module).unwrap();
-    let engine = desk::engine(Some(cache), false);
+    let engine = local::engine(Some(cache), false);
     let name = module.display().to_string();
     Processor::load(&engine.unwrap(), &name, bytes.into(), Limits::default()).await.unwrap()
 }

@@ -9,8 +9,9 @@ mod produced;
 use std::{collections::BTreeMap, path::Path};
 
 use kube::client::Body;
+use mortise::local;
 use mortise_embedded_api::{EmbeddedApi, Options};
-use mortise_host::{cluster::Cluster, desk};
+use mortise_host::cluster::Cluster;
 use mortise_sdk::testing::case;
 use mortise_tests::cluster;
 use serde_json::{Value, json};
@@ -121,7 +122,7 @@ impl Server {
             ..Options::default()
         });
         let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
-        desk::apply(&cluster, definitions.to_vec()).await.unwrap();
+        local::apply(&cluster, definitions.to_vec()).await.unwrap();
         Self { cluster, namespace: namespace.to_owned() }.with_subjects().await
     }
 
@@ -155,7 +156,7 @@ impl Server {
 
     /// Applies an object; returns the answer with its warnings.
     async fn apply(&self, case: &str, object: &Value, subresource: &str, manager: &str) -> Answer {
-        let resource = self.cluster.resolve(&desk::kind_of(object)).await.unwrap();
+        let resource = self.cluster.resolve(&local::kind_of(object)).await.unwrap();
         let resource = resource.unwrap_or_else(|| panic!("{case}: not served: {object}"));
         let (group, version) = (&resource.kind.group, &resource.kind.version);
         let base = if group.is_empty() { "/api".into() } else { format!("/apis/{group}") };

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use mortise_host::contract::{Kind, Manifest, ObjectRef, Outcome, Request, Requeue};
-use mortise_host::processor::{Called, Limits, Moment, Processor};
-use mortise_host::store::Stores;
-use mortise_host::view::{PAGE_BYTES, Readable, View};
+use mortise_core::contract::{Kind, Manifest, ObjectRef, Outcome, Request, Requeue};
+use mortise_core::reads::{PAGE_BYTES, Readable, View};
+use mortise_core::store::Stores;
+use mortise_host::wasm::{Called, Limits, Moment, Processor};
 use serde_json::{Value, json};
 
 use super::{NOW_MS, engine};

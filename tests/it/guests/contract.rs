@@ -1,11 +1,11 @@
 //! Every part of the contract is passed unchanged between guest and host, in both directions.
 
-use mortise_host::contract::{
+use mortise_core::contract::{
     Child, Deletion, Event, EventType, Failure, Kind, Manifest, Mode, ObjectRef, Outcome,
     Propagation, Reconciler, Request, Requeue, Retry, Selection, Verbs,
 };
-use mortise_host::processor::{Called, Limits, Moment, Processor};
-use mortise_host::view::View;
+use mortise_core::reads::View;
+use mortise_host::wasm::{Called, Limits, Moment, Processor};
 use serde_json::{Value, json};
 
 use super::{NOW_MS, processor, request};

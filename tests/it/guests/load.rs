@@ -1,6 +1,6 @@
 //! Modules that are not loaded, and the error messages.
 
-use mortise_host::processor::{Digest, Limits, LoadError, Processor};
+use mortise_host::wasm::{Digest, Limits, LoadError, Processor};
 
 use super::{engine, misbehave};
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use mortise_host::processor::{Error, Limits, Next, Processor};
+use mortise_host::wasm::{Error, Limits, Next, Processor};
 
 use super::{call, error, misbehave, outcome, processor};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mortise_host::processor::{Called, Engine, Error, Limits, Options, Processor};
+use mortise_core::reconcile::Fault;
+use mortise_host::wasm::{Called, Engine, Error, Limits, Options, Processor};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{MOMENT, View, call, error, outcome, processor_in, request};
@@ -45,7 +46,7 @@ async fn all_are_cancelled(calls: JoinSet<Called>) {
         assert!(called.took < DEADLINE);
         let error = error(called);
         assert!(matches!(error, Error::Cancelled { .. }), "{error}");
-        assert!(!error.is_processors());
+        assert_eq!(error.fault(), Fault::Cancelled);
     }
 }
 

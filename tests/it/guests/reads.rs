@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use mortise_host::contract::{Kind, Request};
-use mortise_host::processor::{Called, Error, Limits, Moment, Processor};
-use mortise_host::store::Stores;
-use mortise_host::view::{PAGE_BYTES, Readable, View};
+use mortise_core::contract::{Kind, Request};
+use mortise_core::reads::{PAGE_BYTES, Readable, View};
+use mortise_core::store::Stores;
+use mortise_host::wasm::{Called, Error, Limits, Moment, Processor};
 use serde_json::{Value, json};
 
 use super::{NOW_MS, processor, request};
@@ -94,8 +94,7 @@ async fn perform(script: &Value) -> Performed {
 
 /// Returns the answers that the guest logged, in order.
 fn answers(called: &Called) -> Vec<Value> {
-    let answer =
-        |line: &mortise_host::processor::Line| serde_json::from_str(&line.fields[0].1).unwrap();
+    let answer = |line: &mortise_host::wasm::Line| serde_json::from_str(&line.fields[0].1).unwrap();
     called.log.iter().map(answer).collect()
 }
 

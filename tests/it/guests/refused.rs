@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use mortise_host::cluster::{Kinds, Resource};
-use mortise_host::contract::Kind;
-use mortise_host::grant::Grant;
-use mortise_host::outcome::{Against, Limits, Plan, Reconciled};
+use mortise_core::contract::Kind;
+use mortise_core::grant::Grant;
+use mortise_core::outcome::{Against, Limits, Plan, Reconciled};
+use mortise_core::resource::{Kinds, Resource};
 use serde_json::json;
 
 use super::{call, misbehave, outcome, request};

@@ -1,9 +1,9 @@
 //! A guest can find out nothing about its environment; time and random numbers are those of its
 //! call.
 
-use mortise_host::contract::Level;
-use mortise_host::processor::{Engine, Limits, Moment, Options, Source};
-use mortise_host::view::View;
+use mortise_core::contract::Level;
+use mortise_core::reads::View;
+use mortise_host::wasm::{Engine, Limits, Moment, Options, Source};
 use serde_json::json;
 
 use super::{NOW_MS, call, misbehave, outcome, processor_in, request, status};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mortise_host::run::Drive;
+use mortise_host::host::Drive;
 use serde_json::json;
 
 use super::{RULE, Scene, Stage, VIRTUAL_SERVICE, names, pod, rule, service, text};

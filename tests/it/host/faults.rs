@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use mortise_embedded_api::{Fault, Filter, Verb};
-use mortise_host::run::Drive;
+use mortise_host::host::Drive;
 use serde_json::{Value, json};
 
 use super::{RULE, Scene, Stage, VIRTUAL_SERVICE, pod, rule, service, text};

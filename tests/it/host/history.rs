@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use mortise_host::run::{Drive, Skip};
+use mortise_host::host::{Drive, Skip};
 use proptest::{
     collection::vec,
     prelude::{Just, Strategy, any, prop_oneof},
@@ -23,6 +23,8 @@ const CASES: u32 = 12;
 const LONGEST: usize = 14;
 const RULES: usize = 3;
 const SERVICES: usize = 2;
+/// Longer than the time between two writes of the record file.
+const UNTIL_WRITTEN: Duration = Duration::from_mins(1);
 
 /// A change by a user.
 #[derive(Clone, Debug)]
@@ -144,9 +146,9 @@ async fn live(history: &[Step], skip: Skip, cache: Option<&Cache>) -> Lived {
                 stage = stage.kill();
             }
             Step::Kill(changes) => {
-                // The paused clock advances when nothing is left to do, and the records are
-                // written.
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                // The paused clock advances when nothing is left to do. With and without a record
+                // file the same time passes.
+                tokio::time::sleep(UNTIL_WRITTEN).await;
                 make_all(&stage, changes).await;
                 stage = match cache {
                     Some(cache) => killed(stage, cache).await,

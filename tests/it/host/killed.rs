@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mortise_host::run::{Drive, Host};
+use mortise_host::host::{Drive, Host};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 

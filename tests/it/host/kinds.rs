@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use kube::api::DeleteParams;
-use mortise_host::{
-    contract::ObjectRef, queue::Cause, reconciler::Report, run::Drive, store::Known,
-};
+use mortise_core::{contract::ObjectRef, queue::Cause, reconcile::Report, store::Known};
+use mortise_host::host::Drive;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::api::DeleteParams;
-use mortise_host::run::Drive;
+use mortise_host::host::Drive;
 use serde_json::{Value, json};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Metrics of a running host.
 
-use mortise_host::run::Drive;
+use mortise_host::{host::Drive, operator::admin::Admin};
 use serde_json::json;
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
 
 /// Returns the lines of `/metrics`.
 async fn scrape(stage: &Stage) -> Vec<String> {
-    let client = kube::Client::new(stage.host.admin().router(), "default");
+    let client = kube::Client::new(Admin::of(&stage.host).router(), "default");
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
     let text = client.request_text(request).await.unwrap();
     text.lines().map(str::to_owned).collect()

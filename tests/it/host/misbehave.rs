@@ -2,10 +2,10 @@
 
 use std::{sync::OnceLock, time::Duration};
 
+use mortise_core::write::Action;
 use mortise_host::{
-    processor::{Engine, Limits, Options, Processor},
-    run::{Drive, Loaded, Settings},
-    write::Action,
+    host::{Drive, Loaded, Settings},
+    wasm::{Engine, Limits, Options, Processor},
 };
 use serde_json::json;
 

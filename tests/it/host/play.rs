@@ -1,6 +1,6 @@
 //! Puppets: processors whose declaration and behaviour a test chooses.
 
-use mortise_host::run::Loaded;
+use mortise_host::host::Loaded;
 use mortise_tests::loaded;
 use serde_json::{Value, json};
 

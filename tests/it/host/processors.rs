@@ -17,15 +17,16 @@ use kube::{
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
     runtime::wait::await_condition,
 };
+use mortise::local;
+use mortise_core::{grant::rights::Account, reconcile::Report};
 use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
-    api::{Condition, Processor, definition},
-    cluster::{Account, Cluster, only_own},
-    desk,
-    lease::Guard,
-    reconciler::Report,
-    run::{Host, Options},
-    supervisor::{self, Largest, Supervisor},
+    cluster::{Cluster, lease::Guard, only_own},
+    host::{Host, Options},
+    operator::{
+        self, Largest, Operator,
+        api::{Condition, Processor, definition},
+    },
 };
 use mortise_tests::guest;
 use serde_json::{Value, json};
@@ -68,7 +69,7 @@ impl Place {
             ..Default::default()
         });
         let cluster = super::cluster(&api);
-        desk::apply(&cluster, vec![definition::processors()]).await.unwrap();
+        local::apply(&cluster, vec![definition::processors()]).await.unwrap();
         let modules = tempfile::tempdir().unwrap();
         let tap = Tap::default();
         let host = Self::host(&tap, &api);
@@ -103,8 +104,8 @@ impl Place {
 
     async fn start(&mut self) {
         let cache = guest(PUPPET).unwrap().parent().unwrap().join("mortise-cache");
-        let engine = desk::engine(Some(&cache), false).unwrap();
-        let options = supervisor::Options {
+        let engine = local::engine(Some(&cache), false).unwrap();
+        let options = operator::Options {
             namespace: None,
             modules: self.modules.path().to_owned(),
             now: now(),
@@ -115,10 +116,10 @@ impl Place {
         if let Some(me) = &self.me {
             cluster = cluster.acting_as(me);
         }
-        let supervisor = Supervisor::open(&cluster, &engine, &self.host, options).await.unwrap();
+        let operator = Operator::open(&cluster, &engine, &self.host, options).await.unwrap();
         let host = Arc::clone(&self.host);
         let stop = self.stop.clone();
-        self.tasks.spawn(async move { supervisor.run(stop).await.unwrap() });
+        self.tasks.spawn(async move { operator.run(stop).await.unwrap() });
         let reports = Arc::clone(&self.reports);
         self.tasks.spawn(async move {
             loop {
@@ -141,7 +142,7 @@ impl Place {
     }
 
     async fn apply(&self, objects: &[Value]) {
-        desk::apply(&self.cluster, objects.to_vec()).await.unwrap();
+        local::apply(&self.cluster, objects.to_vec()).await.unwrap();
     }
 
     /// Creates an account that may do everything, and consents as its metadata says.
@@ -224,7 +225,7 @@ impl Place {
     async fn objects(&self, kind: &str) -> Api<DynamicObject> {
         let resource = self.cluster.resolve(&super::kind(kind)).await.unwrap().unwrap();
         let client = self.cluster.client().clone();
-        Api::namespaced_with(client, NAMESPACE, &resource.api_resource())
+        Api::namespaced_with(client, NAMESPACE, &mortise_host::cluster::api_resource(&resource))
     }
 
     /// Changes an object of the namespace as another user.
@@ -257,6 +258,20 @@ impl Place {
         })
         .await
         .expect("the host comes to rest");
+    }
+
+    /// Waits until the versions at work are these.
+    async fn until_at_work_are(&self, versions: &[&str]) {
+        let mut activity = self.host.activity();
+        let at_work =
+            || self.host.status().into_iter().map(|status| status.version.version.clone());
+        let waited = timeout(GUARD, async {
+            while at_work().collect::<Vec<_>>() != versions {
+                activity.changed().await.unwrap();
+            }
+        });
+        let late = |_| panic!("at work are {:?}, not {versions:?}", at_work().collect::<Vec<_>>());
+        waited.await.unwrap_or_else(late);
     }
 
     /// Waits for an object of the namespace.

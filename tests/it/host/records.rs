@@ -1,10 +1,10 @@
 //! The run record of each run.
 
-use mortise_host::{
-    reconciler::Report,
-    record::{Ending, NotSkippable, Question},
-    run::Drive,
+use mortise_core::{
+    reads::record::{Ending, NotSkippable, Question},
+    reconcile::Report,
 };
+use mortise_host::host::Drive;
 use serde_json::json;
 
 use super::{
@@ -48,8 +48,9 @@ async fn the_record_of_a_keys_last_run_tells_what_it_read_and_what_came_of_it() 
     let ran = again.run(again.ready().await).await;
     let record = &ran[0].record;
     assert_eq!((record.object, record.outcome), (last.object, last.outcome));
-    let answers =
-        |of: &[mortise_host::record::Read]| of.iter().map(|read| read.answer).collect::<Vec<_>>();
+    let answers = |of: &[mortise_core::reads::record::Read]| {
+        of.iter().map(|read| read.answer).collect::<Vec<_>>()
+    };
     assert_eq!(answers(&record.reads), answers(&last.reads));
     assert_eq!(record.wrote, last.wrote);
 

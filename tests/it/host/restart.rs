@@ -1,6 +1,7 @@
 //! A host that starts with the objects that another host has left.
 
-use mortise_host::{run::Drive, write::Action};
+use mortise_core::write::Action;
+use mortise_host::host::Drive;
 use serde_json::json;
 
 use super::{POLICY, Scene, Stage, VIRTUAL_SERVICE, actions, names, pod, rule, service, text};

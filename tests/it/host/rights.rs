@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use mortise_core::{queue::Cause, reconcile::Report};
 use mortise_embedded_api::{Fault, Filter, Verb};
 use mortise_host::{
-    queue::Cause,
-    reconciler::Report,
-    run::{Drive, Loaded, ProcessorStatus},
+    host::{Drive, Loaded, ProcessorStatus},
+    operator::admin::Admin,
 };
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ async fn stage(objects: &[Value], plays: &[Play], roles: &[Value]) -> Stage {
     for play in plays {
         let loaded = with_account(play).await;
         scene_binding(&stage, &loaded);
-        stage.host.exchange(loaded.clone()).await.unwrap();
+        stage.host.swap(loaded.clone()).await.unwrap();
         stage.loaded.push(loaded);
     }
     stage
@@ -138,7 +138,7 @@ impl Stage {
     }
 
     async fn metric(&self, series: &str) -> Option<String> {
-        let client = kube::Client::new(self.host.admin().router(), "default");
+        let client = kube::Client::new(Admin::of(&self.host).router(), "default");
         let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
         let text = client.request_text(request).await.unwrap();
         let mut values = text.lines().filter_map(|line| line.strip_prefix(series));
@@ -396,7 +396,7 @@ async fn of_kind_any_is_read_what_the_account_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_kind_any_is_written_and_mended_what_is_there_at_the_desk() {
+async fn of_kind_any_is_written_and_mended_what_is_there_without_an_account() {
     let any = json!({
         "cluster": "", "kind": {"group": "*", "version": "*", "kind": "*"}, "namespace": null, "name": null,
         "labels": "", "matching": [], "fields": [],

@@ -3,8 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use kube::api::{Patch, PatchParams};
+use mortise_core::{queue::Cause, write::Action};
 use mortise_embedded_api::{Fault, Filter, Verb};
-use mortise_host::{queue::Cause, run::Drive, write::Action};
+use mortise_host::host::Drive;
 use serde_json::{Value, json};
 
 use super::{

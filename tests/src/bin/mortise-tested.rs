@@ -11,8 +11,8 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    match mortise_host::args::Args::try_parse() {
-        Ok(args) => mortise_host::cli::run(&args),
-        Err(answer) => mortise_host::cli::print_usage(&answer),
+    match mortise::args::Args::try_parse() {
+        Ok(args) => mortise::run(&args),
+        Err(answer) => mortise_host::program::print_usage(&answer),
     }
 }

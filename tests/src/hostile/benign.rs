@@ -17,7 +17,8 @@ use kube::{
     Api,
     runtime::{WatchStreamExt as _, watcher},
 };
-use mortise_host::{cluster::Cluster, desk};
+use mortise::local;
+use mortise_host::cluster::Cluster;
 use mortise_sdk::{
     Description, Manifest, Outcome, Reconciler, Selection, Verbs,
     kubernetes::{ConfigMap, Secret},
@@ -138,7 +139,7 @@ async fn change(
             break;
         }
         lock(&noted).sent.insert(number, Instant::now());
-        desk::apply(&admin, vec![object(number)]).await.context("a change is not accepted")?;
+        local::apply(&admin, vec![object(number)]).await.context("a change is not accepted")?;
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use std::{path::Path, time::Duration};
 
 use anyhow::Result;
-use mortise_host::{cluster::Cluster, desk};
+use mortise::local;
+use mortise_host::cluster::Cluster;
 use tokio::{io::AsyncWriteExt as _, net::TcpStream, task::JoinSet, time::interval};
 
 use super::{
@@ -44,7 +45,7 @@ async fn change(attack: &'static Attack, admin: Cluster) -> Result<()> {
     for number in 1.. {
         due.tick().await;
         let changed = attack.processor(benign::NAME, number);
-        desk::apply(&admin, vec![changed]).await?;
+        local::apply(&admin, vec![changed]).await?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use mortise_host::files;
+use mortise::files;
 use serde_json::Value;
 
 use super::tenants::HOME;

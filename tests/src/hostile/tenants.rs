@@ -12,7 +12,8 @@ use kube::{
     config::{AuthInfo, Kubeconfig},
     core::GroupVersionKind,
 };
-use mortise_host::{cluster::Cluster, desk, files};
+use mortise::{files, local};
+use mortise_host::cluster::Cluster;
 use serde_json::{Value, json};
 
 use super::{TREASURE, attack::Attack, benign};
@@ -37,7 +38,7 @@ pub(super) async fn install(
     let (definitions, others): (Vec<_>, Vec<_>) =
         objects.into_iter().partition(|object| object["kind"] == "CustomResourceDefinition");
     plane.install(&definitions).await?;
-    desk::apply(admin, others).await?;
+    local::apply(admin, others).await?;
     let accounts: Api<ServiceAccount> = Api::namespaced(admin.client().clone(), HOME);
     let asked = (PostParams::default(), TokenRequest::default());
     let answer = accounts.create_token_request(HOME, &asked.0, &asked.1).await?;
@@ -96,7 +97,7 @@ pub(super) async fn tenant(
         let name = "impersonates";
         objects.extend([role(name, impersonates), binding(name, subject(HOME, HOME))]);
     }
-    desk::apply(admin, objects).await
+    local::apply(admin, objects).await
 }
 
 /// Returns the rules of a role.
@@ -127,7 +128,7 @@ async fn grant(admin: &Cluster, attack: &Attack) -> Result<()> {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": attack.name},
         }),
     ];
-    desk::apply(admin, objects).await
+    local::apply(admin, objects).await
 }
 
 /// Creates the objects that an attack needs, except its Processor.

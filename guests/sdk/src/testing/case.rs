@@ -48,9 +48,12 @@
 //! | `delete` | deletions and prunes |
 //! | `evict` | evictions |
 //!
+//! A refusal of `create` holds for objects of any name, and `any` with a name for no creation.
+//!
 //! `code` is the HTTP status, 403 by default: a 4xx other than 429. The host itself repeats a
-//! request after a 429 or 5xx, so these never reach a processor. `times` is the number of refusals;
-//! without it, the writes are refused until the next step.
+//! request after a 429 or 5xx, so that these do not reach a processor; a refused eviction is tested
+//! with a `PodDisruptionBudget`. `times` is the number of refusals; without it, the writes are
+//! refused until the next step.
 //!
 //! # Expected changes
 //!

@@ -8,6 +8,7 @@ mod untyped;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use jiff::Timestamp;
+use mortise_core::{contract, resource::Method};
 use mortise_embedded_api::{EmbeddedApi, Options};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -17,7 +18,6 @@ use crate::{Description, Kind};
 
 pub use change::Write;
 use request::Served;
-pub(super) use request::{Answer, Method, Refusal, Resource, encoded};
 
 /// A cluster in memory: its API, its time, and the kinds that it knows. Clones share API and time.
 #[derive(Clone)]
@@ -75,9 +75,7 @@ impl Cluster {
                 text(definition, "/spec/group") == kind.group
                     && text(definition, "/spec/names/kind") == kind.kind
             };
-            if kind.kind == "*"
-                || kind.group == "*"
-                || self.api.serves(&kind.group, &kind.version, &kind.kind)
+            if self.api.serves(&kind.group, &kind.version, &kind.kind)
                 || self.definitions.iter().any(is_defined)
             {
                 continue;
@@ -206,16 +204,8 @@ impl fmt::Debug for Cluster {
 
 /// Returns every kind that a description names, without duplicates.
 pub(super) fn declared_kinds(description: &Description) -> Vec<Kind> {
-    let reconciled = description.reconcilers.iter().map(|reconciler| &reconciler.of.kind);
-    let read = description.reads.iter().map(|selection| &selection.kind);
-    let written = description.writes.iter().map(|rule| &rule.of.kind);
-    let mut kinds: Vec<Kind> = Vec::new();
-    for kind in reconciled.chain(read).chain(written) {
-        if !kinds.contains(kind) {
-            kinds.push(kind.clone());
-        }
-    }
-    kinds
+    let description = contract::Description::from(description.clone());
+    description.kinds().into_iter().map(Kind::from).collect()
 }
 
 #[cfg(test)]
@@ -230,14 +220,14 @@ mod tests {
         let missing = ["things.example.com".to_owned()];
         let mut cluster = Cluster::new(Timestamp::UNIX_EPOCH, &[], &kinds, &missing).unwrap();
         let object = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "shop"}, "any": 1});
-        assert_eq!(cluster.resource(&thing), None);
+        assert_eq!(cluster.resource(&thing.clone().into()), None);
         let error = cluster.load([object.clone()], true).unwrap_err();
         assert!(error.contains("Thing/shop/a is refused: no matches for kind"), "{error}");
         cluster.set_missing(&[]).unwrap();
         cluster.load([object], true).unwrap();
         assert_eq!(cluster.objects().len(), 1, "neither the definition nor the namespace");
         cluster.set_missing(&missing).unwrap();
-        assert_eq!((cluster.objects(), cluster.resource(&thing)), (vec![], None));
+        assert_eq!((cluster.objects(), cluster.resource(&thing.clone().into())), (vec![], None));
         let error = cluster.set_missing(&["thing.example.com".to_owned()]).unwrap_err();
         assert!(error.contains("`thing.example.com`; defined are `things.example.com`"), "{error}");
     }
@@ -247,7 +237,7 @@ mod tests {
         let mut cluster = Cluster::new(Timestamp::UNIX_EPOCH, &[], &[], &[]).unwrap();
         let pod = |extra: Value| {
             let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}});
-            super::super::place::merge(&mut pod, &extra);
+            json_patch::merge(&mut pod, &extra);
             pod
         };
         cluster

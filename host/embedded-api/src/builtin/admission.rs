@@ -1,11 +1,12 @@
-//! The admission plugins that are on by default in Kubernetes, for new objects: accounts,
-//! priorities and tolerations of pods, and the finalizer that protects claims in use.
+//! The admission plugins that are on by default in Kubernetes: accounts, priorities and tolerations
+//! of new pods, the finalizer that protects claims in use, and the growth of claims.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::edit::{at, child, default, is_empty, items, items_mut, set, text};
+use super::quantity::nanos;
 use crate::Failure;
 use crate::chance::Chance;
 use crate::status::Named;
@@ -31,6 +32,35 @@ pub(crate) fn admit(definition: &str, object: &mut Value, find: Find<'_>) -> Res
         }
         _ => Ok(()),
     }
+}
+
+/// Admits a changed object that is valid: a claim grows only if its storage class allows it.
+pub(crate) fn admit_update(
+    definition: &str,
+    new: &Value,
+    old: &Value,
+    find: Find<'_>,
+) -> Result<(), Failure> {
+    let size = |claim: &Value| nanos(at(claim, &["spec", "resources", "requests", "storage"]));
+    if definition != "api.core.v1.PersistentVolumeClaim" || size(new) <= size(old) {
+        return Ok(());
+    }
+    let refused = |why: &str| {
+        let name = text(&new["metadata"], "name");
+        Err(Failure::forbidden(Named::new("", "persistentvolumeclaims", name), why))
+    };
+    if text(&old["status"], "phase") != "Bound" {
+        return refused("Only bound persistent volume claims can be expanded");
+    }
+    let class = text(&new["spec"], "storageClassName");
+    let class = if class == text(&old["spec"], "storageClassName") { class } else { "" };
+    let found = find("storage.k8s.io", "storageclasses", "", class);
+    if found.is_some_and(|class| *at(&class, &["allowVolumeExpansion"]) == true) {
+        return Ok(());
+    }
+    refused(
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+    )
 }
 
 fn forbidden(pod: &Value, why: &str) -> Failure {

@@ -23,6 +23,11 @@ const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 /// The suffixes from billionths on, each a thousand times the one before.
 const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 
+/// Returns the billionths of a quantity in an object; zero if it is absent or none.
+pub(crate) fn nanos(value: &serde_json::Value) -> i128 {
+    value.as_str().and_then(Quantity::parse).map_or(0, Quantity::nanos)
+}
+
 // === impl Quantity ===
 
 impl Quantity {

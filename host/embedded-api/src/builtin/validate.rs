@@ -10,8 +10,10 @@ use crate::crd;
 use crate::field_error::{FieldError, FieldPath, Shown};
 use crate::name::{self, MetadataRules, NameRule};
 
+mod claim;
 mod data;
 mod event;
+mod namespace;
 mod number;
 mod other;
 mod pod;
@@ -36,6 +38,7 @@ pub(crate) fn metadata_rules(definition: &str, namespaced: bool) -> MetadataRule
     let name = match definition {
         "api.core.v1.Namespace" => NameRule::Label,
         "api.core.v1.Service" => NameRule::Label1035,
+        "api.core.v1.Event" => NameRule::PathSegment,
         _ if definition.starts_with("api.rbac.v1.") => NameRule::PathSegment,
         _ => NameRule::Subdomain,
     };
@@ -51,6 +54,7 @@ pub(crate) fn create(definition: &str, namespaced: bool, object: &Value) -> Vec<
     match definition {
         "api.core.v1.Event" => event::create(object, false, &mut errors),
         "api.events.v1.Event" => event::create(object, true, &mut errors),
+        "api.core.v1.Namespace" => namespace::create(object, &mut errors),
         "api.batch.v1.CronJob" => workload::cron_job_name(object, &mut errors),
         "api.scheduling.v1.PriorityClass" => other::priority_class(object, &mut errors),
         CRD => errors.extend(crd::validate::validate(object)),
@@ -66,8 +70,9 @@ fn repeats(definition: &str) -> (usize, usize) {
         "api.rbac.v1.ClusterRole"
         | "api.rbac.v1.ClusterRoleBinding"
         | "api.rbac.v1.Role"
-        | "api.rbac.v1.RoleBinding" => (2, 2),
-        "api.networking.v1.NetworkPolicy" => (1, 2),
+        | "api.rbac.v1.RoleBinding"
+        | "api.core.v1.PersistentVolumeClaim" => (2, 2),
+        "api.core.v1.ReplicationController" | "api.networking.v1.NetworkPolicy" => (1, 2),
         "api.core.v1.ConfigMap"
         | "api.core.v1.LimitRange"
         | "api.core.v1.Namespace"
@@ -87,9 +92,12 @@ pub(crate) fn update(
     subresource: Option<&str>,
 ) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    if subresource.is_some() {
-        if definition == "api.core.v1.Service" && subresource == Some("status") {
-            service::status_update(new, &mut errors);
+    if let Some(subresource) = subresource {
+        match (definition, subresource) {
+            ("api.core.v1.Service", "status") => service::status_update(new, &mut errors),
+            ("api.core.v1.Namespace", "status") => namespace::status_update(new, &mut errors),
+            ("api.core.v1.Namespace", "finalize") => namespace::finalize(new, &mut errors),
+            _ => {}
         }
         return errors;
     }
@@ -109,7 +117,6 @@ pub(crate) fn update(
             rbac::binding_update(new, old, &mut errors);
         }
         "api.scheduling.v1.PriorityClass" => other::priority_class_update(new, old, &mut errors),
-        "api.core.v1.PersistentVolumeClaim" => other::claim_update(new, old, &mut errors),
         "api.storage.v1.StorageClass" => storage::class_update(new, old, &mut errors),
         "api.networking.v1.IngressClass" => storage::ingress_class_update(new, old, &mut errors),
         _ => {}
@@ -133,6 +140,7 @@ pub(crate) fn update(
         }
         "api.apps.v1.StatefulSet" => workload::stateful_set_update(new, old, &mut errors),
         "api.batch.v1.Job" => workload::job_update(new, old, &mut errors),
+        "api.core.v1.PersistentVolumeClaim" => claim::update(new, old, &mut errors),
         _ => {}
     }
     errors
@@ -145,7 +153,7 @@ fn whole(definition: &str, object: &Value, old: Option<&Value>, errors: &mut Vec
         "api.core.v1.Secret" => data::secret(object, errors),
         "api.core.v1.Service" => service::service(object, old, errors),
         "api.core.v1.Pod" => pod::pod(object, errors),
-        "api.core.v1.PersistentVolumeClaim" => other::claim(object, errors),
+        "api.core.v1.PersistentVolumeClaim" => claim::whole(object, errors),
         "api.apps.v1.Deployment" => workload::deployment(object, errors),
         "api.apps.v1.ReplicaSet" => workload::replica_set(object, errors),
         "api.core.v1.ReplicationController" => workload::replication_controller(object, errors),

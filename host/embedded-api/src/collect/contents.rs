@@ -6,11 +6,14 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{Deleted, Deletion, FOREGROUND, ORPHAN, Propagation, Remains};
+use crate::builtin::edit::{at, child, items, remove, set};
 use crate::crd;
 use crate::state::{EXTENSIONS, State, time_text};
 use crate::storage::{Image, Place, TableId, metadata_mut};
 use crate::verbs::{internal_update, update_as};
 
+/// The finalizer in the spec of a namespace that waits for its contents.
+const OWN: &str = "kubernetes";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 // === impl State ===
@@ -52,9 +55,14 @@ impl State {
         Deleted::Kept(self.commit(deletion.resource, place, namespace))
     }
 
-    /// Deletes the contents of a terminating namespace; removes the namespace if nothing remains.
+    /// Deletes the contents of a terminating namespace; takes the finalizer of Kubernetes from the
+    /// namespace if nothing remains, which removes it if there is no other. A namespace that has no
+    /// finalizer in its spec already is left as it is: it goes when it is deleted once more.
     pub(super) fn end_namespace(&mut self, place: &Place, now: Timestamp) {
         let Some(image) = self.storage.get(place).cloned() else { return };
+        if items(at(&image.bare(), &["spec", "finalizers"])).is_empty() {
+            return;
+        }
         let prefix = format!("{}/", place.key);
         for content in self.contents(&place.key) {
             if self.storage.get(&content).is_some_and(|image| !image.head.is_deleting()) {
@@ -89,19 +97,22 @@ impl State {
             return;
         }
         internal_update(self, place, "finalize", now, |namespace| {
-            if let Some(spec) = namespace.get_mut("spec").and_then(Value::as_object_mut) {
-                spec.remove("finalizers");
+            let others: Vec<Value> = items(at(namespace, &["spec", "finalizers"]))
+                .iter()
+                .filter(|finalizer| *finalizer != OWN)
+                .cloned()
+                .collect();
+            if let Some(spec) = child(namespace, "spec") {
+                if others.is_empty() {
+                    remove(spec, "finalizers");
+                } else {
+                    set(spec, "finalizers", others);
+                }
             }
             if !is_held && let Some(fields) = namespace.as_object_mut() {
                 metadata_mut(fields).remove("finalizers");
             }
         });
-        // A namespace that was loaded without finalizers does not change by losing them.
-        let is_free =
-            self.storage.get(place).is_some_and(|image| image.head.finalizers().is_empty());
-        if let Some(resource) = self.resource_of(&place.table).cloned().filter(|_| is_free) {
-            self.take(&resource, place);
-        }
     }
 
     /// Returns the places of the objects of a namespace.

@@ -172,7 +172,8 @@ impl Registry {
         self.order.insert(position.unwrap_or(self.order.len()), name.to_owned());
     }
 
-    fn is_built_in(&self, group: &str) -> bool {
+    /// Returns whether a group is one of Kubernetes' own.
+    pub(crate) fn is_built_in(&self, group: &str) -> bool {
         self.groups.get(group).is_some_and(|group| group.built_in)
     }
 

@@ -118,6 +118,19 @@ impl Resource {
         }
     }
 
+    /// Admits a changed object that is valid.
+    pub(crate) fn admit_update(
+        &self,
+        new: &Value,
+        old: &Value,
+        find: admission::Find<'_>,
+    ) -> Result<(), Failure> {
+        match &self.form {
+            Form::BuiltIn(definition) => admission::admit_update(definition, new, old, find),
+            Form::Custom(_) | Form::Untyped => Ok(()),
+        }
+    }
+
     /// Replaces empty lists by null where both are stored as the same; the fields were tracked
     /// before, as they were sent.
     pub(crate) fn settle(&self, object: &mut Value) {

@@ -64,6 +64,7 @@ impl Scope<'_> {
             ("status", "Pod") => &POD,
             ("status", "CustomResourceDefinition") => &DEFINITION,
             ("status", _) => &SPEC,
+            ("finalize", _) => &STATUS,
             _ => &NONE,
         }
     }

@@ -53,7 +53,7 @@ fn merge_maps(
     merge_ordered_lists(&mut original, &mut patch, type_)?;
     for (key, value) in patch {
         if let Some(list) = key.strip_prefix(DELETE_FROM) {
-            delete_from(&mut original, list, &value)?;
+            delete_from(&mut original, list, &value);
         } else if value.is_null() {
             original.remove(&key);
         } else {
@@ -106,15 +106,16 @@ fn retain_keys(original: &mut Entries, patch: &mut Entries) -> Result<(), PatchE
     Ok(())
 }
 
-/// Carries out `$deleteFromPrimitiveList`: removes these values from the list.
-fn delete_from(original: &mut Entries, list: &str, values: &Value) -> Result<(), PatchError> {
-    let Some(values) = values.as_array() else {
-        return Err(PatchError::BadRequest("invalid patch format of primitive list".to_owned()));
-    };
-    if let Some(items) = original.get_mut(list).and_then(Value::as_array_mut) {
+/// Carries out `$deleteFromPrimitiveList`: removes these values from the list, and the list if they
+/// are null. Values of another type, or for a field that is no list, have no effect.
+fn delete_from(original: &mut Entries, list: &str, values: &Value) {
+    if values.is_null() {
+        original.remove(list);
+    }
+    let items = original.get_mut(list).and_then(Value::as_array_mut);
+    if let (Some(items), Some(values)) = (items, values.as_array()) {
         items.retain(|item| !values.contains(item));
     }
-    Ok(())
 }
 
 /// Carries out `$setElementOrder`: merges the lists that it names, and puts them into that order.
@@ -131,22 +132,14 @@ fn merge_ordered_lists(
         let field = type_.map(|map| map.type_of_present(key));
         let strategy = list_strategy(field);
         let order = Order::new(strategy.and_then(|strategy| strategy.key.as_deref()));
-        let wanted = wanted.as_array().ok_or_else(|| {
-            PatchError::BadRequest("invalid patch format of setElementOrder list".to_owned())
-        })?;
-        let list = |value: Option<Value>| match value {
-            None => Ok(None),
-            Some(Value::Array(items)) => Ok(Some(items)),
-            Some(other) => {
-                Err(PatchError::Unclassified(format!("expected a list in `{key}`, got {other}")))
-            }
+        let list = |value: Value| match value {
+            Value::Array(items) => Ok(items),
+            other => Err(order::wrong_type("[]interface {}", &other)),
         };
-        let (there, change) = (list(original.remove(key))?, list(patch.remove(key))?);
-        if !order.is_kept(change.as_deref().unwrap_or_default(), wanted) {
-            let message =
-                format!("the order in the patch list `{key}` doesn't match `{directive}`");
-            return Err(PatchError::Unclassified(message));
-        }
+        let wanted = list(wanted)?;
+        let there = original.remove(key).map(list).transpose()?;
+        let change = patch.remove(key).map(list).transpose()?;
+        order.check(change.as_deref().unwrap_or_default(), &wanted)?;
         let before = there.clone().unwrap_or_default();
         let merged = match (there, change) {
             (None, None) => continue,
@@ -154,7 +147,7 @@ fn merge_ordered_lists(
             (None, Some(change)) => change.into_iter().filter_map(without_directives).collect(),
             (Some(there), Some(change)) => merge_lists(there, change, field)?,
         };
-        let sorted = order.sorted(merged, wanted, &before)?;
+        let sorted = order.sorted(merged, &wanted, &before)?;
         original.insert(key.to_owned(), Value::Array(sorted));
     }
     Ok(())

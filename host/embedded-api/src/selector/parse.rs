@@ -188,16 +188,25 @@ impl Parser {
 }
 
 fn check_values(key: &str, operator: Operator, values: &[String]) -> Result<(), String> {
+    let mut faults = Vec::new();
+    if matches!(operator, Operator::GreaterThan | Operator::LessThan) {
+        let no_numbers =
+            values.iter().enumerate().filter(|(_, value)| value.parse::<i64>().is_err());
+        faults.extend(no_numbers.map(|(index, value)| {
+            let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+            format!("values[{index}]: Invalid value: {value:?}: {why}")
+        }));
+    }
     for (index, value) in values.iter().enumerate() {
-        check(&format!("values[{index}][{key}]"), value, &crate::name::is_label_value(value))?;
+        let found =
+            check(&format!("values[{index}][{key}]"), value, &crate::name::is_label_value(value));
+        faults.extend(found.err());
     }
-    let is_number = values.first().is_some_and(|value| value.parse::<i64>().is_ok());
-    if matches!(operator, Operator::GreaterThan | Operator::LessThan) && !is_number {
-        let value = values.first().map(String::as_str).unwrap_or_default();
-        let why = "for 'Gt', 'Lt' operators, the value must be an integer";
-        return Err(format!("values[0]: Invalid value: \"{value}\": {why}"));
+    match faults.as_slice() {
+        [] => Ok(()),
+        [only] => Err(only.clone()),
+        many => Err(format!("[{}]", many.join(", "))),
     }
-    Ok(())
 }
 
 fn check(field: &str, value: &str, faults: &[String]) -> Result<(), String> {

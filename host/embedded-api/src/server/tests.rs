@@ -162,6 +162,52 @@ async fn connections_are_kept_and_shutdown_ends_watches() {
 }
 
 #[tokio::test]
+async fn targets_may_have_characters_that_a_uri_may_not() {
+    let api = api().await;
+    for (name, size) in [("small", "1"), ("large", "5")] {
+        let map = json!({"metadata": {"name": name, "labels": {"size": size}}});
+        assert_eq!(send(&api, "POST", MAPS, &map).await.0, 201);
+    }
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let shutdown = CancellationToken::new();
+    let client = async {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let cases = [
+            ("size>3", "200", "\"large\"", "\"small\""),
+            ("size<3", "200", "\"small\"", "\"large\""),
+            ("size>x", "400", "the value must be an integer", "items"),
+            ("{\"|\\^`}", "400", "unable to parse requirement", "items"),
+        ];
+        for (selector, code, has, has_not) in cases {
+            let request =
+                format!("GET {MAPS}?labelSelector={selector} HTTP/1.1\r\nhost: x\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut text = vec![0; 8192];
+            let read = stream.read(&mut text).await.unwrap();
+            let text = String::from_utf8_lossy(&text[..read]);
+            assert!(text.starts_with(&format!("HTTP/1.1 {code}")), "{selector}: {text}");
+            assert!(text.contains(has) && !text.contains(has_not), "{selector}: {text}");
+        }
+        let body = "{\"metadata\": {\"name\": \"kept\"},\n\"data\": {\"a\": \"<|>\"}}";
+        let length = body.len();
+        let head = format!(
+            "POST {MAPS}?pretty=<false> HTTP/1.1\r\nhost: x\r\ncontent-type: application/json"
+        );
+        let request = format!("{head}\r\ncontent-length: {length}\r\n\r\n{body}");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 201");
+        shutdown.cancel();
+    };
+    let (served, ()) = tokio::join!(api.serve(listener, shutdown.clone()), client);
+    served.unwrap();
+    let (_, kept) = get(&api, &format!("{MAPS}/kept")).await;
+    assert_eq!(kept["data"]["a"], "<|>", "a body is left as it is");
+}
+
+#[tokio::test]
 async fn connections_send_at_once() {
     use axum::serve::Listener as _;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::Call;
 use crate::Failure;
 use crate::answer::BODIES;
+use crate::builtin::edit::text;
 use crate::builtin::{decode, definition};
 use crate::kind::{Decoded, FieldValidation};
 use crate::request::{Body, Encoding, WriteOptions};
@@ -28,6 +29,10 @@ impl Part {
 
     /// Decodes an object. Also returns the paths of the fields that the kind does not know.
     pub(super) fn read(self, body: Value) -> Result<(Value, Vec<String>), Failure> {
+        let kind = text(&body, "kind");
+        if !kind.is_empty() && kind != self.kind {
+            return Err(self.refuse(&format!("no kind {kind:?} is registered for it")));
+        }
         let mut unknown = Vec::new();
         let Some(definition) = definition::find(self.definition) else {
             return Ok((body, unknown));

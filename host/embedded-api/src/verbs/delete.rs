@@ -12,7 +12,8 @@ use crate::request::{DeleteOptions, ListOptions, WriteOptions};
 use crate::state::State;
 
 /// Kinds whose deletion is answered with the object instead of a `Status`.
-const ANSWER_OBJECT: [&str; 7] = [
+const ANSWER_OBJECT: [&str; 8] = [
+    "namespaces",
     "persistentvolumeclaims",
     "persistentvolumes",
     "pods",

@@ -72,7 +72,7 @@ fn fit_namespace(object: &mut Value, namespace: &str) -> Result<(), Failure> {
 }
 
 /// Fails with 400 unless the name of an object is that of the URL.
-pub(super) fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
+fn check_name(object: &Value, name: &str) -> Result<(), Failure> {
     let found = text(object, "name");
     if found.is_empty() {
         let text = format!(

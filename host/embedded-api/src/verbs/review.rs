@@ -20,7 +20,7 @@ const EVERYTHING: &str = "the embedded API knows no users: whoever connects may 
 pub(super) fn create(call: &mut Call<'_>) -> Result<Answer, Failure> {
     let options = WriteOptions::of(call.request, "CreateOptions", None)?;
     let mut review = call.decode(&options)?;
-    let impersonated = User::impersonated(&call.request.headers, &call.request.path)?;
+    let impersonated = call.user.clone();
     let caller = impersonated.clone().unwrap_or_else(User::administrator);
     let mut state = call.shared.state.write();
     let status = match call.resource.kind.as_str() {

@@ -4,20 +4,24 @@ use serde_json::{Map, Value, json};
 
 use super::Call;
 use super::decode::{Part, complaints};
-use super::metadata::{check_name, text};
+use super::metadata::text;
 use super::patch::{Mechanism, complain, live};
 use super::write::{Live, Writer};
 use crate::Failure;
 use crate::answer::{Answer, Shown};
-use crate::field_error::FieldError;
+use crate::field_error::{FieldError, FieldPath};
 use crate::kind::{Resource, Scale, ScaleSelector};
 use crate::managed_fields::BEFORE_FIRST_APPLY;
+use crate::name::{MetadataRules, NameRule, validate_metadata};
 use crate::request::{Body, Encoding, Verb, WriteOptions};
 use crate::selector::LabelSelector;
 use crate::status::Named;
 use crate::storage::metadata_mut;
 
 pub(super) const SCALE: &str = "scale";
+
+/// The replicas of a custom resource that has none yet, as a patch finds them.
+const UNSET: i64 = -2_147_483_648;
 
 /// Reads or writes the scale of an object.
 pub(super) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure> {
@@ -41,8 +45,8 @@ pub(super) fn perform(call: &mut Call<'_>, verb: Verb) -> Result<Answer, Failure
 
 fn replace(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
     let options = WriteOptions::of(call.request, "UpdateOptions", None)?;
-    let sent = call.decode_part(Part::SCALE, options.field_validation)?;
-    check_name(&sent, &call.path.name)?;
+    let mut sent = call.decode_part(Part::SCALE, options.field_validation)?;
+    call.fit(&mut sent, true)?;
     write(call, scale, &options, &sent)
 }
 
@@ -56,11 +60,15 @@ fn patch(call: &mut Call<'_>, scale: &Scale) -> Result<Answer, Failure> {
         return apply(call, scale, &options, &body);
     }
     let shared = call.shared;
-    let before = scale_of(&live(call, &shared.state.read(), &call.place())?.value, scale);
+    let live = live(call, &shared.state.read(), &call.place())?.value;
+    let mut before = scale_of(&live, scale);
+    if call.resource.is_custom() && at(&live, &scale.spec_replicas).is_none() {
+        set_at(&mut before, &["spec", "replicas"].map(str::to_owned), Value::from(UNSET));
+    }
     let mechanism = if mechanism == Mechanism::Strategic { Mechanism::Merge } else { mechanism };
-    let (sent, unknown) = Part::SCALE.read(mechanism.change(&before, &body, call)?)?;
+    let (mut sent, unknown) = Part::SCALE.read(mechanism.change(&before, &body, call)?)?;
     complain(call, &sent, complaints(duplicates, unknown), options.field_validation)?;
-    check_name(&sent, &call.path.name)?;
+    call.fit(&mut sent, true)?;
     write(call, scale, &options, &sent)
 }
 
@@ -74,7 +82,7 @@ fn write(
     let place = call.place();
     let mut state = call.shared.state.write();
     let live = live(call, &state, &place)?;
-    let replicas = checked_replicas(sent, &call.path.name)?;
+    let replicas = check(call, scale, sent)?;
     check_uid(call, sent, &live)?;
     let mut new = live.value.clone();
     // A scale of 0 counts as one without replicas: their owner loses them, and no other manager
@@ -143,7 +151,7 @@ fn apply(
     if sent.pointer("/metadata/managedFields").is_some_and(|sent| !sent.is_null()) {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
-    let replicas = checked_replicas(sent, &call.path.name)?;
+    let replicas = replicas_of(sent)?;
     let place = call.place();
     let mut state = call.shared.state.write();
     let live = live(call, &state, &place)?;
@@ -162,6 +170,20 @@ fn apply(
     let new = writer
         .apply(Some(&before), &applied, Some(SCALE))
         .map_err(|failure| failure.map_texts(in_words))?;
+    let changes = at(&new, &scale.spec_replicas) != at(&live.value, &scale.spec_replicas);
+    if resource.is_custom() && changes {
+        return Err(unconverted(sent));
+    }
+    let mut fitted = sent.clone();
+    if text(&fitted, "name").is_empty() {
+        set_at(
+            &mut fitted,
+            &["metadata", "name"].map(str::to_owned),
+            call.path.name.clone().into(),
+        );
+    }
+    call.fit(&mut fitted, true)?;
+    check(call, scale, &fitted)?;
     check_uid(call, sent, &live)?;
     store(call, writer, scale, sent, &live, new)
 }
@@ -253,19 +275,48 @@ fn selector_text(selector: &Value) -> String {
     LabelSelector::from_value(selector).to_string()
 }
 
-fn checked_replicas(scale: &Value, name: &str) -> Result<i64, Failure> {
-    let replicas = match scale.pointer("/spec/replicas") {
-        None | Some(Value::Null) => 0,
+/// Returns the error of an apply that changes the scale of a custom resource: Kubernetes cannot
+/// convert the result.
+fn unconverted(sent: &Value) -> Failure {
+    let (namespace, name) = (text(sent, "namespace"), text(sent, "name"));
+    Failure::unclassified(format!(
+        "failed to convert new object ({namespace}/{name}; autoscaling/v1, Kind=Scale) to proper version: \
+         request to convert CR to an invalid group/version: autoscaling/v1"
+    ))
+}
+
+/// Checks a scale, and returns its replicas. That of a custom resource is only checked as part of
+/// the object.
+fn check(call: &Call<'_>, scale: &Scale, sent: &Value) -> Result<i64, Failure> {
+    let replicas = replicas_of(sent)?;
+    if call.resource.is_custom() {
+        if replicas == UNSET {
+            let path = scale.spec_replicas.join(".");
+            let why = format!("the spec replicas field \".{path}\" cannot be empty");
+            return Err(Failure::bad_request(why));
+        }
+        return Ok(replicas);
+    }
+    let rules =
+        MetadataRules { name: NameRule::Subdomain, namespaced: true, qualified_finalizers: true };
+    let mut faults = validate_metadata(&sent["metadata"], rules, &FieldPath::new("metadata"));
+    if replicas < 0 {
+        let fault = "must be greater than or equal to 0";
+        faults.push(FieldError::invalid("spec.replicas", replicas, fault));
+    }
+    if faults.is_empty() {
+        return Ok(replicas);
+    }
+    Err(Failure::invalid(Named::new("autoscaling", "Scale", &call.path.name), faults))
+}
+
+fn replicas_of(scale: &Value) -> Result<i64, Failure> {
+    match scale.pointer("/spec/replicas") {
+        None | Some(Value::Null) => Ok(0),
         Some(value) => value
             .as_i64()
-            .ok_or_else(|| Failure::bad_request("Scale: spec.replicas is no whole number"))?,
-    };
-    if replicas < 0 {
-        let fault =
-            FieldError::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-        return Err(Failure::invalid(Named::new("autoscaling", "Scale", name), [fault]));
+            .ok_or_else(|| Failure::bad_request("Scale: spec.replicas is no whole number")),
     }
-    Ok(replicas)
 }
 
 fn at<'a>(object: &'a Value, keys: &[String]) -> Option<&'a Value> {

@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::Call;
 use super::metadata::{keep_system_fields, metadata_faults, text};
+use crate::access::{Grant, User};
 use crate::answer::{Answer, Shown};
 use crate::field_error::FieldError;
 use crate::kind::Resource;
 use crate::managed_fields;
-use crate::request::WriteOptions;
+use crate::request::{ResourcePath, WriteOptions};
 use crate::state::{State, time_text};
 use crate::status::Named;
 use crate::storage::{Image, Place, metadata_mut};
@@ -26,6 +27,9 @@ pub(super) struct Writer<'a> {
     state: &'a mut State,
     resource: &'a Arc<Resource>,
     options: &'a WriteOptions,
+    path: &'a ResourcePath,
+    /// The user that is impersonated, if any; others may do everything.
+    user: Option<User>,
     now: Timestamp,
     /// True for an update that creates an absent object: the version that it sends is ignored.
     by_update: bool,
@@ -47,6 +51,8 @@ impl<'a> Writer<'a> {
             state,
             resource: call.resource,
             options,
+            path: call.path,
+            user: call.user.clone(),
             now: call.now,
             by_update: false,
             doubts: Vec::new(),
@@ -103,15 +109,10 @@ impl<'a> Writer<'a> {
         resource.settle(&mut object);
         let named_in_body = text(&object, "name");
         self.check_admission(namespace, &named_in_body)?;
+        self.check_escalation(None, &object)?;
         let place = self.fill_system_fields(namespace, &mut object);
         let name = text(&object, "name");
-        let state = &*self.state;
-        let find = |group: &str, plural: &str, namespace: &str, name: &str| {
-            let resource = state.registry.stored(group, plural)?;
-            let image = state.storage.get(&State::place_of(resource, namespace, name))?;
-            Some(Arc::new(State::view(resource, image)))
-        };
-        resource.admit_create(&mut object, &find)?;
+        resource.admit_create(&mut object, &finder(self.state))?;
         resource.prepare_create(&mut object, subresource)?;
         let faults = resource.validate_create(&object);
         self.refuse(&name, &object, faults)?;
@@ -170,6 +171,14 @@ impl<'a> Writer<'a> {
         Err(Failure::forbidden(named, &why).with_causes(vec![cause]))
     }
 
+    /// Fails if the write would grant permissions that the impersonated user does not hold.
+    fn check_escalation(&self, old: Option<&Value>, new: &Value) -> Result<(), Failure> {
+        let Some(user) = &self.user else { return Ok(()) };
+        let ResourcePath { namespace, name, .. } = self.path;
+        let grant = Grant { user, resource: self.resource, namespace, name, old, new };
+        self.state.check_escalation(&grant)
+    }
+
     /// Sets name, uid and creation time. Returns the place of the object.
     fn fill_system_fields(&self, namespace: &str, object: &mut Value) -> Place {
         let mut name = text(object, "name");
@@ -211,6 +220,7 @@ impl<'a> Writer<'a> {
         let resource = self.resource.clone();
         let name = live.image.head.name.clone();
         resource.settle(&mut new);
+        self.check_escalation(Some(&live.value), &new)?;
         self.check_version(live, &mut new)?;
         resource.prepare_update(&mut new, &live.value, subresource)?;
         keep_system_fields(&mut new, &live.value);
@@ -219,6 +229,9 @@ impl<'a> Writer<'a> {
         let faults =
             resource.validate_update(&new, &live.value, subresource, found, &mut self.doubts);
         self.refuse(&name, &new, faults)?;
+        if subresource.is_none() {
+            resource.admit_update(&new, &live.value, &finder(self.state))?;
+        }
         if matches!(subresource, None | Some(super::scale::SCALE)) {
             self.doubts.extend(resource.warnings(&new, Some(&live.value)));
         }
@@ -296,7 +309,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or(&self.resource.kind);
-        Err(Failure::invalid(Named::new(&self.resource.group, kind, name), faults))
+        Err(Failure::invalid(Named::new(&self.resource.storage_group, kind, name), faults))
     }
 
     /// Returns the object with `managedFields` that include the changes of this update.
@@ -425,6 +438,15 @@ pub(crate) fn internal_apply(
         Ok(new) if new != live => _ = state.commit(&resource, place, new),
         Ok(_) => {}
         Err(fault) => tracing::error!(%fault, key = %place.key, "cannot apply as a controller"),
+    }
+}
+
+/// Returns a function that finds stored objects, for admission.
+fn finder(state: &State) -> impl Fn(&str, &str, &str, &str) -> Option<Arc<Value>> {
+    move |group, plural, namespace, name| {
+        let resource = state.registry.stored(group, plural)?;
+        let image = state.storage.get(&State::place_of(resource, namespace, name))?;
+        Some(Arc::new(State::view(resource, image)))
     }
 }
 

@@ -19,9 +19,10 @@ pub(crate) struct Got {
     events: Option<Vec<Value>>,
 }
 
-/// Runs all steps; the first that differs is the error.
+/// Runs all steps; the error lists those that differ.
 pub(crate) async fn scenario(server: &Router, scenario: &Value) -> Result<(), String> {
     let mut names = Names::default();
+    let mut wrong = Vec::new();
     for (index, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
         let title = format!(
             "step {} {} {} {}",
@@ -30,11 +31,11 @@ pub(crate) async fn scenario(server: &Router, scenario: &Value) -> Result<(), St
             step["path"].as_str().unwrap_or_default(),
             step["about"].as_str().unwrap_or_default()
         );
-        self::step(server, step, &mut names)
-            .await
-            .map_err(|difference| format!("{title}\n{difference}"))?;
+        if let Err(difference) = self::step(server, step, &mut names).await {
+            wrong.push(format!("{title}\n{difference}"));
+        }
     }
-    Ok(())
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.concat()) }
 }
 
 async fn step(server: &Router, step: &Value, names: &mut Names) -> Result<(), String> {

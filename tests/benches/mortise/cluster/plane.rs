@@ -9,11 +9,10 @@ use kube::{
     api::{DynamicObject, ListParams, PostParams},
     core::{ApiResource, GroupVersionKind},
 };
+use mortise::local;
+use mortise_core::grant::rights::Account;
 use mortise_embedded_api::{EmbeddedApi, Options};
-use mortise_host::{
-    cluster::{Account, Cluster},
-    desk,
-};
+use mortise_host::cluster::Cluster;
 use mortise_tests::cluster;
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -78,7 +77,7 @@ impl Serving {
         match self {
             Self::Real { cluster, .. } => cluster.install(&definitions).await,
             Self::Embedded { client, .. } => {
-                desk::apply(&Cluster::new(client.clone()), definitions).await
+                local::apply(&Cluster::new(client.clone()), definitions).await
             }
         }
     }
@@ -103,8 +102,8 @@ impl Plane {
         plane.serving.install(istio).await?;
         plane.serving.install(mortise_tests::definitions("guests/api-rule")?).await?;
         let home = Cluster::new(plane.client().await?);
-        desk::apply(&home, rules::surroundings()?).await?;
-        desk::apply(&home, rights(&home).await?).await?;
+        local::apply(&home, rules::surroundings()?).await?;
+        local::apply(&home, rights(&home).await?).await?;
         plane.make().await?;
         Ok(plane)
     }

@@ -9,7 +9,7 @@ use kube::{
 };
 use mortise_host::{
     cluster::Cluster,
-    run::{Host, Options, Skip},
+    host::{Host, Options, Skip},
 };
 use serde_json::Value;
 
@@ -96,7 +96,7 @@ impl<'a> Work<'a> {
         let begun = Sample::take(plane, None)?;
         let options = Options { skip, ..Options::default() };
         let host = Host::start(&cluster, Vec::new(), &options)?;
-        host.exchange(loaded).await?;
+        host.swap(loaded).await?;
         Ok((Self { plane, host, tap, rules }, begun))
     }
 

@@ -20,15 +20,15 @@ use serde::Deserialize;
 /// The misbehaving processor.
 pub struct Misbehave;
 
-/// What it does wrong in `describe`.
+/// The misbehaviour in `describe`.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// It panics.
+    /// Panics.
     panic: bool,
-    /// It runs for ever.
+    /// Runs for ever.
     hang: bool,
-    /// It does not accept this configuration.
+    /// Refuses this configuration.
     refuse: bool,
 }
 

@@ -8,7 +8,8 @@ use k8s_openapi::api::authorization::v1::{
     SelfSubjectRulesReview, SelfSubjectRulesReviewSpec, SubjectRulesReviewStatus,
 };
 use kube::{Api, Client, api::PostParams};
-use mortise_host::{api::definition, cluster::Cluster, desk};
+use mortise::local;
+use mortise_host::{cluster::Cluster, operator::api::definition};
 use mortise_tests::{cluster, guest};
 use serde_json::{Value, json};
 
@@ -94,7 +95,7 @@ async fn without(
             "roleRef": reference("Role", &name), "subjects": [subject],
         }),
     ];
-    desk::apply(&Cluster::new(plane.client().await.unwrap()), objects).await.unwrap();
+    local::apply(&Cluster::new(plane.client().await.unwrap()), objects).await.unwrap();
     let config = kubeconfig_of(plane, namespace, &name).await;
     serde_json::to_string(&config).unwrap()
 }
@@ -145,7 +146,7 @@ async fn without_any_right_of_the_installation_something_fails() {
             "spec": {"module": {"path": "idle.wasm"}, "serviceAccountName": "idle"},
         }),
     ];
-    desk::apply(&Cluster::new(plane.client().await.unwrap()), objects).await.unwrap();
+    local::apply(&Cluster::new(plane.client().await.unwrap()), objects).await.unwrap();
     let stated = stated();
     assert!(stated.len() > 20, "{stated:?}");
     let faults: Vec<String> = stream::iter(stated.iter().enumerate())

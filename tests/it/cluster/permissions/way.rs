@@ -1,7 +1,7 @@
 //! The ways in which a processor accesses the cluster: each import that reads it, and each field of
 //! an outcome that writes to it.
 
-use mortise_host::contract::Kind;
+use mortise_core::contract::Kind;
 use mortise_sdk::{
     Deletion, Description, Event, Manifest, ObjectRef, Outcome, Selection, Verbs,
     kubernetes::{Pod, Secret},

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use mortise_core::write::Action;
 use mortise_embedded_api::RequestKind;
-use mortise_host::write::Action;
 use serde_json::json;
 use tokio::time::Instant;
 

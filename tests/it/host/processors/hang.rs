@@ -4,6 +4,8 @@
 //! Guests take real time, which cannot be paused: if a call were not cancelled, the test would wait
 //! for its deadline of a minute and fail.
 
+use mortise_host::operator::admin::Admin;
+
 use super::*;
 
 /// Longer than any of these tests takes.
@@ -134,7 +136,7 @@ async fn a_deletion_does_not_wait_for_a_description_that_never_comes() {
     place.edit("hostile", hangs).await;
     place.delete("hostile").await;
     place.until_gone("hostile").await;
-    assert_eq!(place.host.status().len(), 0);
+    place.until_at_work_are(&[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +167,7 @@ async fn calls_that_wait_for_a_slot_are_told_and_others_have_one() {
     let (status, message) = place.reason("hostile", "Limited", "WaitsForSlot").await;
     assert_eq!(status, "True");
     assert!(message.starts_with("10 calls wait for a slot, the first for "), "{message}");
-    let waiting = place.host.admin().waiting;
+    let waiting = Admin::of(&place.host).waiting;
     assert_eq!(waiting(), [(format!("{NAMESPACE}/hostile").into(), 10)]);
 
     let benign = Play::new("puppet")

@@ -1,7 +1,7 @@
 //! Processors that cannot run as specified: a condition says why in one sentence, and nothing else
 //! is affected.
 
-use mortise_host::cluster::Account;
+use mortise_core::grant::rights::Account;
 use serde_json::json;
 
 use super::*;
@@ -288,7 +288,10 @@ async fn a_kind_without_a_definition_is_named_comes_and_goes() {
         let definitions: Api<DynamicObject> = {
             let kind = super::super::kind("apiextensions.k8s.io/v1/CustomResourceDefinition");
             let resource = place.cluster.resolve(&kind).await.unwrap().unwrap();
-            Api::all_with(place.cluster.client().clone(), &resource.api_resource())
+            Api::all_with(
+                place.cluster.client().clone(),
+                &mortise_host::cluster::api_resource(&resource),
+            )
         };
         definitions.delete("widgets.x.dev", &DeleteParams::default()).await.unwrap();
     }

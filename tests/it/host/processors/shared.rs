@@ -1,5 +1,8 @@
 //! Two Processors that conflict.
 
+use std::time::Duration;
+
+use mortise_embedded_api::{Fault, Filter};
 use serde_json::json;
 
 use super::*;
@@ -85,6 +88,27 @@ async fn of_two_with_the_same_finalizer_the_first_has_it_also_over_a_restart() {
     place.delete("first").await;
     place.until_gone("first").await;
     place.reason("a-later", "Ready", "Runs").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_does_not_run_before_its_finalizers_are_in_its_status() {
+    let place = Place::new().await;
+    let played = object(CONFIG_MAP, "a", &json!({"metadata": {"labels": {"play": "yes"}}}));
+    place.apply(&[played]).await;
+    let refused = Fault::Refused { code: 403, message: "no statuses".into() };
+    let faults = place.api.faults();
+    faults.inject(refused, Filter::resource("processors").subresource("status"), 1_000);
+    place.puppet("holder", &held("holder", "play=yes"), &json!({})).await;
+    let refused_again = async {
+        while faults.hits() < 4 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(GUARD, refused_again).await.expect("it is written again and again");
+    assert!(place.host.status_of("a/holder").is_none(), "it is at work");
+    faults.clear();
+    place.reason("holder", "Ready", "Runs").await;
+    assert_eq!(place.holds("holder").await, ["example.com/held"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use mortise_embedded_api::{Fault, Filter, Verb};
-use mortise_host::run::Trust;
+use mortise_host::host::Trust;
 use serde_json::json;
 
 use super::*;
@@ -141,7 +141,7 @@ async fn what_takes_nobody_s_place_is_not_tried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_breaks_every_version_keeps_none_from_being_exchanged() {
+async fn an_object_that_breaks_every_version_keeps_none_from_being_swapped_in() {
     let bad = [scripted("a1", r#"{"panics": "bad"}"#), scripted("a2", r#"{"panics": "bad"}"#)];
     let place = Place::new().await;
     place.apply(&bad).await;
@@ -466,7 +466,7 @@ async fn a_version_that_would_leave_finalizers_to_nobody_is_refused_until_none_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_are_exchanged_at_once_neither_waits_for_the_other() {
+async fn of_two_that_are_swapped_at_once_neither_waits_for_the_other() {
     let place = Place::with_first(&[played("a")]).await;
     let other = |version: &str| {
         let data = json!({"version": version, "sequence": "$(sequence)"});

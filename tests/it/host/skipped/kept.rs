@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mortise_host::run::Drive;
+use mortise_host::host::Drive;
 use serde_json::json;
 
 use super::{Cache, RESYNC, merge, not_skipped, puppet, ran};

@@ -2,7 +2,9 @@
 
 use std::{fs, sync::Arc};
 
-use mortise_host::{contract::Description, desk, run::Loaded};
+use mortise::local;
+use mortise_core::contract::Description;
+use mortise_host::host::Loaded;
 use mortise_tests::{guest, rebuilt};
 use serde_json::{Value, json};
 
@@ -16,7 +18,7 @@ async fn rebuilt_module(of: &Loaded) -> Loaded {
         (tempfile::tempdir().unwrap(), module.parent().unwrap().join("mortise-cache"));
     let path = folder.path().join("puppet.wasm");
     fs::write(&path, rebuilt(&fs::read(module).unwrap(), "2")).unwrap();
-    desk::load(&path, of.config.to_string(), Some(&cache)).await.unwrap()
+    local::load(&path, of.config.to_string(), Some(&cache)).await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +42,7 @@ async fn another_version_configuration_or_mode_runs_all() {
     other_grant.description = Arc::new(description);
     let other_config = play(json!({"ask_clock": false})).load().await;
     let mut other_mode = as_it_was[0].clone();
-    other_mode.settings.mode = mortise_host::run::Mode::Observe;
+    other_mode.settings.mode = mortise_host::host::Mode::Observe;
     let mut other_take_over = as_it_was[0].clone();
     other_take_over.settings.take_over = ["manager".to_owned()].into();
     let cases = [

@@ -6,6 +6,7 @@ use std::{
 };
 
 use jiff::SignedDuration;
+use json_patch::merge;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use similar::TextDiff;
@@ -14,7 +15,6 @@ use crate::testing::{
     Settled,
     cluster::Cluster,
     identity::{Identity, text},
-    place::{merge, merge_patch},
 };
 
 /// The changes that the reconciles of one step made: a document of `expected.yaml`.
@@ -109,9 +109,10 @@ impl State {
             Some(before) => changed(before, object),
         };
         let gone = self.objects.keys().filter(|identity| !after.objects.contains_key(identity));
+        let gone: BTreeSet<String> = gone.map(ToString::to_string).collect();
         Document {
             objects: after.objects.iter().filter_map(changed).collect(),
-            gone: gone.map(ToString::to_string).collect(),
+            gone: gone.into_iter().collect(),
             events: after.events.difference(&self.events).cloned().collect(),
             requeues: changed_texts(&self.requeues, &after.requeues),
             failures: changed_texts(&self.failures, &after.failures),
@@ -197,6 +198,27 @@ fn bare(object: &Value) -> Value {
     }
     rewrite(&mut object);
     object
+}
+
+/// Returns the smallest JSON merge patch (RFC 7386) that turns one value into another; `None` if
+/// they are equal.
+fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
+    if old == new {
+        return None;
+    }
+    let (Value::Object(before), Value::Object(after)) = (old, new) else {
+        return Some(new.clone());
+    };
+    let gone = before.keys().filter(|key| !after.contains_key(*key));
+    let mut patch: Map<String, Value> = gone.map(|key| (key.clone(), Value::Null)).collect();
+    for (key, value) in after {
+        let changed = match before.get(key) {
+            Some(held) => merge_patch(held, value),
+            None => Some(value.clone()),
+        };
+        patch.extend(changed.map(|value| (key.clone(), value)));
+    }
+    Some(Value::Object(patch))
 }
 
 fn without_nulls(value: &Value) -> Value {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use mortise_core::resource::Method;
 use mortise_embedded_api::{Fault, Filter, Verb};
 use serde_json::Value;
 
-use super::{Cluster, request::Method};
+use super::Cluster;
 use crate::testing::identity::{Identity, Pattern, named, reference_of};
 
 /// The field manager of changes that people make: the one of kubectl.
@@ -53,15 +54,15 @@ impl Cluster {
     fn change(&mut self, object: &Value, method: Method) -> Result<(), String> {
         self.add_namespace(object)?;
         let of = reference_of(object);
-        let resource = self.resource(&of.kind).ok_or_else(|| {
-            format!("{}: the cluster does not know the kind", Identity::of_ref(&of))
-        })?;
+        let unknown = || format!("{}: the cluster does not know the kind", Identity::of_ref(&of));
+        let resource = self.resource(&of.kind.clone().into()).ok_or_else(unknown)?;
+        let object_path = self.path_of(&of).ok_or_else(unknown)?;
         let query = match method {
             Method::Apply => format!("?fieldManager={PEOPLE}&force=true"),
             _ => format!("?fieldManager={PEOPLE}"),
         };
         let send = |subresource: &str, body: &Value| {
-            let path = format!("{}{subresource}{query}", resource.path_of(&of));
+            let path = format!("{object_path}{subresource}{query}");
             self.send(method, &path, Some(body)).map(|_| ()).map_err(|refusal| {
                 format!("{} is refused: {}", Identity::of_ref(&of), refusal.message)
             })
@@ -97,12 +98,10 @@ impl Cluster {
     ///
     /// No object matches, or the API refuses the deletion.
     pub fn delete(&self, pattern: &Pattern) -> Result<(), String> {
-        let meant: Vec<Value> = self
-            .api
-            .objects()
-            .into_iter()
-            .filter(|object| pattern.matches(&Identity::of(object)))
-            .collect();
+        // Of namespaces and definitions that no test gave, only those that are named.
+        let all = if pattern.kind == "*" { self.objects() } else { self.api.objects() };
+        let meant: Vec<Value> =
+            all.into_iter().filter(|object| pattern.matches(&Identity::of(object))).collect();
         if meant.is_empty() {
             return Err(format!(
                 "delete: there is no {}/{}/{}",
@@ -111,10 +110,19 @@ impl Cluster {
         }
         for object in meant {
             let of = reference_of(&object);
-            let Some(resource) = self.resource(&of.kind) else { continue };
-            self.send(Method::Delete, &resource.path_of(&of), None).map_err(|refusal| {
-                format!("{} is refused: {}", Identity::of(&object), refusal.message)
-            })?;
+            let Some(path) = self.path_of(&of) else { continue };
+            match self.send(Method::Delete, &path, None) {
+                // Its owner was deleted before it.
+                Err(refusal) if refusal.code == 404 => {}
+                Err(refusal) => {
+                    return Err(format!(
+                        "{} is refused: {}",
+                        Identity::of(&object),
+                        refusal.message
+                    ));
+                }
+                Ok(_) => {}
+            }
         }
         Ok(())
     }

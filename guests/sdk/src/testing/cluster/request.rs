@@ -2,57 +2,30 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write as _,
     sync::Arc,
+    time::Duration,
 };
 
+use futures::future::{self, BoxFuture};
+use mortise_core::{
+    contract,
+    resource::{
+        Answer, Api, Method, NotEstablished, Outgoing, Refusal, Resource, Unavailable, api_path,
+    },
+};
 use serde_json::Value;
 
 use super::{Cluster, text};
 use crate::{Kind, ObjectRef};
 
-/// A kind, as the API serves it.
-#[derive(Debug, Clone, PartialEq)]
-pub(in crate::testing) struct Resource {
-    pub(in crate::testing) kind: Kind,
-    pub(in crate::testing) plural: String,
-    pub(in crate::testing) namespaced: bool,
-    pub(in crate::testing) status: bool,
-}
-
-/// An answer with an error status, or a request that could not be built.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::testing) struct Refusal {
-    pub(in crate::testing) code: u16,
-    pub(in crate::testing) reason: String,
-    pub(in crate::testing) message: String,
-    /// The `details.causes` of the status: reason, message and field.
-    pub(in crate::testing) causes: Vec<(String, String, String)>,
-}
-
-/// An answer with a status of 2xx.
-pub(in crate::testing) struct Answer {
-    pub(in crate::testing) created: bool,
-    pub(in crate::testing) body: Value,
-}
-
-/// The HTTP method of a request and the content type of its body.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::testing) enum Method {
-    Get,
-    Post,
-    Delete,
-    Apply,
-    JsonPatch,
-    MergePatch,
-}
-
 /// The kinds that discovery returned, by group and version, for one revision of the definitions.
 #[derive(Default)]
 pub(super) struct Served {
     revision: u64,
-    resources: BTreeMap<(String, String), Arc<[Resource]>>,
+    resources: BTreeMap<(String, String), Resources>,
 }
+
+type Resources = Arc<[Arc<Resource>]>;
 
 impl Cluster {
     pub(super) fn group_versions(&self) -> Vec<(String, String)> {
@@ -69,7 +42,7 @@ impl Cluster {
         found
     }
 
-    pub(super) fn resources(&self, group: &str, version: &str) -> Arc<[Resource]> {
+    pub(super) fn resources(&self, group: &str, version: &str) -> Resources {
         let revision = self.api.latest("apiextensions.k8s.io", "customresourcedefinitions");
         let of = (group.to_owned(), version.to_owned());
         let mut served = self.served.lock();
@@ -81,8 +54,8 @@ impl Cluster {
         Arc::clone(discovered)
     }
 
-    fn discover(&self, group: &str, version: &str) -> Arc<[Resource]> {
-        let Ok(answer) = self.send(Method::Get, &root(group, version), None) else {
+    fn discover(&self, group: &str, version: &str) -> Resources {
+        let Ok(answer) = self.send(Method::Get, &api_path(group, version), None) else {
             return Arc::default();
         };
         let all =
@@ -91,25 +64,35 @@ impl Cluster {
         let names: BTreeSet<String> = all.iter().map(name).collect();
         let whole = all.iter().filter(|resource| !name(resource).contains('/'));
         whole
-            .map(|resource| Resource {
-                kind: Kind::new(group, version, text(resource, "/kind")),
-                plural: name(resource),
-                namespaced: resource.get("namespaced") == Some(&Value::Bool(true)),
-                status: names.contains(&format!("{}/status", name(resource))),
+            .map(|resource| {
+                let verbs = resource.get("verbs").and_then(Value::as_array).into_iter().flatten();
+                Arc::new(Resource {
+                    kind: Kind::new(group, version, text(resource, "/kind")).into(),
+                    plural: name(resource),
+                    namespaced: resource.get("namespaced") == Some(&Value::Bool(true)),
+                    status: names.contains(&format!("{}/status", name(resource))),
+                    verbs: verbs.filter_map(Value::as_str).map(str::to_owned).collect(),
+                })
             })
             .collect()
     }
 
     /// Returns a kind as the API serves it; `None` if the API does not serve it.
-    pub(in crate::testing) fn resource(&self, kind: &Kind) -> Option<Resource> {
+    pub(in crate::testing) fn resource(&self, kind: &contract::Kind) -> Option<Arc<Resource>> {
         let resources = self.resources(&kind.group, &kind.version);
         resources.iter().find(|resource| resource.kind == *kind).cloned()
     }
 
+    /// Returns the path of an object; `None` if the API does not serve its kind. A reference
+    /// without a namespace means `default` if the kind has namespaces.
+    pub(super) fn path_of(&self, of: &ObjectRef) -> Option<String> {
+        let resource = self.resource(&of.kind.clone().into())?;
+        Some(resource.path_of(Some(of.namespace.as_deref().unwrap_or("default")), &of.name))
+    }
+
     /// Returns an object as it is now; `None` if there is no such object or kind.
     pub(in crate::testing) fn get(&self, of: &ObjectRef) -> Option<Value> {
-        let path = self.resource(&of.kind)?.path_of(of);
-        self.send(Method::Get, &path, None).ok().map(|answer| answer.body)
+        self.send(Method::Get, &self.path_of(of)?, None).ok().map(|answer| answer.body)
     }
 
     pub(in crate::testing) fn send(
@@ -118,107 +101,66 @@ impl Cluster {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Answer, Refusal> {
-        let (verb, content_type) = match method {
-            Method::Get => ("GET", "application/json"),
-            Method::Post => ("POST", "application/json"),
-            Method::Delete => ("DELETE", "application/json"),
-            Method::Apply => ("PATCH", "application/apply-patch+yaml"),
-            Method::JsonPatch => ("PATCH", "application/json-patch+json"),
-            Method::MergePatch => ("PATCH", "application/merge-patch+json"),
-        };
-        let request =
-            http::Request::builder().method(verb).uri(path).header("content-type", content_type);
+        self.answer(&Outgoing::new(method, path.to_owned(), body.cloned()))
+    }
+
+    fn answer(&self, outgoing: &Outgoing) -> Result<Answer, Refusal> {
+        let request = http::Request::builder()
+            .method(outgoing.method.verb())
+            .uri(&outgoing.path)
+            .header("accept", outgoing.accept())
+            .header("content-type", outgoing.method.content_type());
         let request = request
-            .body(body.map(Value::to_string).unwrap_or_default())
-            .map_err(|error| Refusal { message: error.to_string(), ..Refusal::default() })?;
+            .body(outgoing.body.as_ref().map(Value::to_string).unwrap_or_default())
+            .map_err(|error| Refusal::unsendable(&error))?;
         match self.api.answer(request) {
             (code @ 200..=299, body) => Ok(Answer { created: code == 201, body }),
-            (code, status) => Err(Refusal::of(code, &status)),
+            (code, body) => Err(Refusal::read(code, None, Some(&body), b"")),
         }
     }
 }
 
-fn root(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
-}
-
-// === impl Resource ===
-
-impl Resource {
-    /// Returns the path of the kind's objects in a namespace, or in all.
-    pub(in crate::testing) fn path(&self, namespace: Option<&str>) -> String {
-        let root = root(&self.kind.group, &self.kind.version);
-        match namespace.filter(|_| self.namespaced) {
-            Some(namespace) => format!("{root}/namespaces/{namespace}/{}", self.plural),
-            None => format!("{root}/{}", self.plural),
-        }
+impl Api for Cluster {
+    fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>> {
+        Box::pin(future::ready(self.answer(outgoing)))
     }
 
-    /// Returns the path of an object. A reference without a namespace means `default` if the kind
-    /// has namespaces.
-    pub(in crate::testing) fn path_of(&self, of: &ObjectRef) -> String {
-        let namespace = of.namespace.as_deref().unwrap_or("default");
-        format!("{}/{}", self.path(Some(namespace)), of.name)
-    }
-}
-
-// === impl Refusal ===
-
-impl Refusal {
-    fn of(code: u16, status: &Value) -> Self {
-        let causes = status.pointer("/details/causes").and_then(Value::as_array);
-        let cause = |cause: &Value| {
-            let part = |pointer| text(cause, pointer).to_owned();
-            (part("/reason"), part("/message"), part("/field"))
-        };
-        Self {
-            code,
-            reason: text(status, "/reason").to_owned(),
-            message: text(status, "/message").to_owned(),
-            causes: causes.into_iter().flatten().map(cause).collect(),
-        }
+    fn resolve<'a>(
+        &'a self,
+        kind: &'a contract::Kind,
+    ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>> {
+        Box::pin(future::ready(Ok(self.resource(kind))))
     }
 
-    /// Returns whether the details name a cause with this reason.
-    pub(in crate::testing) fn has_cause(&self, reason: &str) -> bool {
-        self.causes.iter().any(|(held, ..)| held == reason)
+    fn forget(&self, _group: &str) {
+        // Discovery is repeated whenever a definition has changed.
     }
 
-    /// Returns the managers that own the fields with which an apply conflicts; empty for any other
-    /// refusal.
-    pub(in crate::testing) fn conflicting_managers(&self) -> Vec<String> {
-        let managers: BTreeSet<String> =
-            self.conflicts().into_iter().map(|(manager, _)| manager).collect();
-        managers.into_iter().collect()
-    }
-
-    /// Returns manager and field of each conflict that a 409 names; empty for any other refusal.
-    pub(in crate::testing) fn conflicts(&self) -> Vec<(String, String)> {
-        let conflicts = self
-            .causes
-            .iter()
-            .filter(|(reason, ..)| self.code == 409 && reason == "FieldManagerConflict");
-        let manager = |message: &str| {
-            let quoted = message.get(message.find('"')?..)?;
-            serde_json::Deserializer::from_str(quoted).into_iter::<String>().next()?.ok()
-        };
-        conflicts
-            .map(|(_, message, field)| {
-                (manager(message).unwrap_or_else(|| message.clone()), field.clone())
+    fn established<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), NotEstablished>> {
+        let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+        let found = self.send(Method::Get, &path, None);
+        let established = found
+            .map_err(|refusal| NotEstablished::Unwatched {
+                message: refusal.to_string(),
+                forbidden: (refusal.code == 403).then_some(refusal.message),
             })
-            .collect()
+            .and_then(|answer| established(&answer.body));
+        Box::pin(future::ready(established))
     }
 }
 
-/// Percent-encodes a text for the query of a request.
-pub(in crate::testing) fn encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}");
-        }
+/// Reads the conditions of a `CustomResourceDefinition`, which the API sets at once.
+fn established(definition: &Value) -> Result<(), NotEstablished> {
+    let conditions = definition.pointer("/status/conditions").and_then(Value::as_array);
+    let is = |condition: &str, status: &str| {
+        conditions
+            .into_iter()
+            .flatten()
+            .find(|held| text(held, "/type") == condition && text(held, "/status") == status)
+    };
+    match (is("NamesAccepted", "False"), is("Established", "True")) {
+        (Some(refused), _) => Err(NotEstablished::Refused(text(refused, "/message").to_owned())),
+        (None, Some(_)) => Ok(()),
+        (None, None) => Err(NotEstablished::Late(Duration::ZERO)),
     }
-    encoded
 }

@@ -183,3 +183,30 @@ fn a_refused_write_comes_back_and_stops_what_is_later() {
     assert_eq!(stub.object(&one()).unwrap()["status"]["state"], "Refused");
     assert_eq!(actions(&run), [("finalizers", "Greeting"), ("status", "Greeting")]);
 }
+
+#[test]
+#[should_panic(expected = "the stub is prepared before the first reconcile")]
+fn a_stub_is_not_prepared_after_the_first_reconcile() {
+    let stub = stub();
+    stub.settle::<Greetings>("");
+    stub.set(object("v1", "ConfigMap", "late", ("data", json!({}))));
+}
+
+#[test]
+fn another_processor_takes_the_place_of_the_former() {
+    struct Other;
+    impl Processor for Other {
+        type Config = NoConfig;
+        fn describe(config: &NoConfig) -> Result<Description, String> {
+            Ok(Description { name: "other".to_owned(), ..Greetings::describe(config)? })
+        }
+        fn reconcile(_: &Request, _: &NoConfig, _: &Host) -> Result<Outcome, Failure> {
+            Ok(Outcome::new().requeue_never())
+        }
+    }
+    let stub = stub();
+    stub.settle::<Greetings>("");
+    assert_eq!(stub.settle::<Other>("").runs, 1, "the object is new to it");
+    stub.patch(&object("v1", "ConfigMap", "words", ("data", json!({"hello": "Hi"}))));
+    assert_eq!(stub.settle::<Other>("").runs, 0, "the former has read it, and is gone");
+}

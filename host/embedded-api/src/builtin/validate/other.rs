@@ -1,9 +1,7 @@
 //! Validation of the other kinds.
 
 use super::number::{number_or_percent, port, port_or_name, positive};
-use super::{
-    FieldError, FieldPath, Shown, Value, add_invalid, at, is_empty, items, selector, shown, text,
-};
+use super::{FieldError, FieldPath, Shown, Value, add_invalid, at, items, selector, shown, text};
 use crate::field_error::go_json;
 use crate::name;
 
@@ -271,39 +269,5 @@ pub(super) fn priority_class_update(new: &Value, old: &Value, errors: &mut Vec<F
     if new["preemptionPolicy"] != old["preemptionPolicy"] {
         let value = shown(&new["preemptionPolicy"]);
         errors.push(FieldError::invalid("preemptionPolicy", value, "field is immutable"));
-    }
-}
-
-const ACCESS: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-
-pub(super) fn claim(object: &Value, errors: &mut Vec<FieldError>) {
-    let spec = &object["spec"];
-    let path = FieldPath::new("spec");
-    let here = path.child("accessModes");
-    if is_empty(&spec["accessModes"]) {
-        errors.push(FieldError::required(here, "at least 1 access mode is required"));
-    }
-    for mode in items(&spec["accessModes"]).iter().filter_map(Value::as_str) {
-        if !ACCESS.contains(&mode) {
-            errors.push(FieldError::not_supported(here, mode, ACCESS));
-        }
-    }
-    if at(spec, &["resources", "requests", "storage"]).is_null() {
-        errors.push(FieldError::required(path.child("resources").key("storage"), ""));
-    }
-}
-
-/// Validates that of a claim only `resources`, `volumeAttributesClassName` and `volumeName` change.
-pub(super) fn claim_update(new: &Value, old: &Value, errors: &mut Vec<FieldError>) {
-    let fixed = |object: &Value| {
-        let mut spec = object["spec"].clone();
-        for field in ["resources", "volumeAttributesClassName", "volumeName"] {
-            crate::builtin::edit::remove(&mut spec, field);
-        }
-        spec
-    };
-    if fixed(new) != fixed(old) {
-        let fault = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-        errors.push(FieldError::forbidden("spec", fault));
     }
 }

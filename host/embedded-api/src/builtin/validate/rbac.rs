@@ -11,6 +11,11 @@ pub(super) fn rules(object: &Value, namespaced: bool, errors: &mut Vec<FieldErro
     for (index, rule) in items(&object["rules"]).iter().enumerate() {
         rule_of(rule, namespaced, &path.index(index), errors);
     }
+    let aggregation = &object["aggregationRule"];
+    if !namespaced && !aggregation.is_null() && is_empty(&aggregation["clusterRoleSelectors"]) {
+        let fault = "at least one clusterRoleSelector required if aggregationRule is non-nil";
+        errors.push(FieldError::required("aggregationRule.clusterRoleSelectors", fault));
+    }
 }
 
 fn rule_of(rule: &Value, namespaced: bool, path: &FieldPath<'_>, errors: &mut Vec<FieldError>) {

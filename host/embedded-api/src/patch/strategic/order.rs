@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::go::Plain;
+use crate::go::{Plain, type_name};
 use crate::patch::PatchError;
 
 /// The identity of the items of a list, by which they are ordered.
@@ -29,12 +29,32 @@ impl<'a> Order<'a> {
         list.iter().position(|other| self.is_same(other, item))
     }
 
-    /// Returns whether all items of a patch, except for deletions, are in `wanted`, in its order.
-    pub(super) fn is_kept(self, patch: &[Value], wanted: &[Value]) -> bool {
-        let deletes = |item: &&Value| item.get("$patch").is_some_and(|patch| patch == "delete");
+    /// Checks that all items of a patch, except for those with a directive, are in `wanted`, in its
+    /// order.
+    pub(super) fn check(self, patch: &[Value], wanted: &[Value]) -> Result<(), PatchError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
         let mut rest = wanted.iter();
-        let mut set = patch.iter().filter(|item| !deletes(item));
-        set.all(|item| rest.any(|other| self.is_same(other, item)))
+        for item in patch.iter().filter(|item| item.get("$patch").is_none()) {
+            loop {
+                let Some(other) = rest.next() else { return Err(mismatch(patch, wanted)) };
+                self.check_key(item)?;
+                self.check_key(other)?;
+                if self.is_same(other, item) {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_key(self, item: &Value) -> Result<(), PatchError> {
+        match self.key {
+            Some(_) if !item.is_object() => Err(wrong_type("map[string]interface {}", item)),
+            Some(key) if item.get(key).is_none() => Err(no_key(item, key)),
+            _ => Ok(()),
+        }
     }
 
     /// Returns `merged` with the items that are in `wanted` in its order, and the others in the
@@ -48,12 +68,13 @@ impl<'a> Order<'a> {
         wanted: &[Value],
         before: &[Value],
     ) -> Result<Vec<Value>, PatchError> {
-        if let (Some(key), Some(item)) = (
-            self.key,
-            merged.iter().find(|item| self.key.is_some_and(|key| item.get(key).is_none())),
-        ) {
-            return Err(no_key(item, key));
+        if let Some(place) = wanted.iter().position(|item| self.key.is_some() && !item.is_object())
+            && !merged.is_empty()
+        {
+            let message = format!("value for key {place} is not a map");
+            return Err(PatchError::Unclassified(message));
         }
+        wanted.iter().chain(&merged).try_for_each(|item| self.check_key(item))?;
         let (mut patched, mut others): (Vec<Value>, Vec<Value>) =
             merged.into_iter().partition(|item| self.position(wanted, item).is_some());
         patched.sort_by_key(|item| self.position(wanted, item));
@@ -72,6 +93,21 @@ impl<'a> Order<'a> {
         sorted.extend(others);
         Ok(sorted)
     }
+}
+
+fn mismatch(patch: &[Value], wanted: &[Value]) -> PatchError {
+    let [patch, wanted] = [patch, wanted].map(|list| Value::Array(list.to_vec()));
+    PatchError::Unclassified(format!(
+        "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
+        Plain(&patch),
+        Plain(&wanted)
+    ))
+}
+
+/// Returns the error of a value of another type than the one that Go names so.
+pub(super) fn wrong_type(expected: &str, found: &Value) -> PatchError {
+    let found = if found.is_null() { "%!s(<nil>)" } else { type_name(found) };
+    PatchError::Unclassified(format!("expected a {expected}, but received a {found}"))
 }
 
 /// Returns the error of an item without its merge key.

@@ -1,0 +1,268 @@
+//! The command line of `mortise`. Nothing past here reads flags or the environment.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use mortise_core::grant::rights::Account;
+use mortise_host::args::{ChildArgs, GlobalArgs, RunArgs, help as host_help, value};
+
+mod help;
+#[cfg(test)]
+mod tests;
+
+/// A Kubernetes operator host whose reconciliation logic comes as WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "mortise", version, about, after_long_help = help::MORTISE)]
+pub struct Args {
+    /// What the program does.
+    #[command(subcommand)]
+    pub command: Command,
+    /// The options of every command.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+}
+
+/// What the program does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Runs the Processors of a cluster.
+    #[command(after_long_help = host_help::RUN)]
+    Run(RunArgs),
+    /// Builds a guest and runs it against a Kubernetes API in memory that kubectl can use.
+    #[command(after_long_help = help::DEV)]
+    Dev(DevArgs),
+    /// Reconciles given objects in memory until nothing changes any more, and prints what is there afterwards.
+    #[command(after_long_help = help::SIMULATE)]
+    Simulate(SimulateArgs),
+    /// Says what a processor is and what it touches, or prints the Roles that it needs.
+    #[command(after_long_help = help::INSPECT)]
+    Inspect(InspectArgs),
+    /// Measures what calls of a processor cost, on given objects; two modules side by side.
+    #[command(after_long_help = help::BENCH)]
+    Bench(BenchArgs),
+    /// Makes machine code of a component, within limits: what `mortise run` starts for each module.
+    #[command(after_long_help = host_help::COMPILE)]
+    Compile(ChildArgs),
+    /// Checks a configuration against a schema, within limits: what `mortise run` starts for each processor that declares one.
+    #[command(hide = true, after_long_help = host_help::CHECK_CONFIG)]
+    CheckConfig(ChildArgs),
+    /// Prints a script with which a shell completes the command line.
+    #[command(after_long_help = help::COMPLETION)]
+    Completion(CompletionArgs),
+    /// Makes a guest: a crate that builds, passes its tests and runs in `mortise dev`.
+    #[command(after_long_help = help::NEW)]
+    New(NewArgs),
+    /// Runs a guest's cases against its component.
+    #[command(after_long_help = help::TEST)]
+    Test(TestArgs),
+}
+
+/// `mortise dev`.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[derive(Debug, clap::Args)]
+pub struct DevArgs {
+    /// The guests' folders: those that hold their Cargo.toml.
+    #[arg(required_unless_present = "api_only", value_name = "GUEST_DIR")]
+    pub guests: Vec<PathBuf>,
+    /// The port on 127.0.0.1; a free one if absent.
+    #[arg(long, value_parser = value::port)]
+    pub port: Option<u16>,
+    /// Where the kubeconfig is written; a temporary folder, removed at the end, if absent. A file that holds other clusters is
+    /// left alone.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The file or folder whose objects are applied at the start, instead of the guest's examples.
+    #[arg(long, value_name = "DIR")]
+    pub apply: Option<PathBuf>,
+    /// Folders of CRDs that are installed besides those that the guest names; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
+    /// The processor's configuration: a YAML or JSON file; of several guests `PACKAGE=FILE` for each.
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<String>,
+    /// The file or folder whose objects are there at the start, as they were stored, with their status; the examples are not applied.
+    #[arg(long, value_name = "DIR")]
+    pub load: Option<PathBuf>,
+    /// The folder that the objects are written to at the end, a file for each kind; Secrets only with --show-secrets.
+    #[arg(long, value_name = "DIR")]
+    pub save: Option<PathBuf>,
+    /// Marks Deployments, `StatefulSets`, `DaemonSets` and Pods ready, as a kubelet and the controllers would.
+    #[arg(long)]
+    pub ready: bool,
+    /// Prints lines, instead of the live view; so it does where standard output is no terminal.
+    #[arg(long)]
+    pub plain: bool,
+    /// Answers `/livez`, `/readyz` and `/metrics` of the host there: `127.0.0.1:9090`, say; nowhere if absent.
+    #[arg(long, value_name = "ADDR", value_parser = value::address, conflicts_with = "api_only")]
+    pub listen: Option<SocketAddr>,
+    /// Starts the API alone, with the objects of --apply and --load.
+    #[arg(long, conflicts_with_all = ["guests", "config"])]
+    pub api_only: bool,
+    /// Prints the values of Secrets.
+    #[arg(long)]
+    pub show_secrets: bool,
+}
+
+/// `mortise simulate`.
+#[derive(Debug, clap::Args)]
+pub struct SimulateArgs {
+    /// The processor: a WebAssembly component.
+    #[arg(long, value_name = "FILE")]
+    pub module: PathBuf,
+    /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of such.
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    pub objects: Vec<PathBuf>,
+    /// The processor's configuration: a YAML or JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folders of CRDs; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
+    /// The time of all calls (RFC 3339); the present time if absent.
+    #[arg(long, value_name = "TIME", value_parser = value::time)]
+    pub now: Option<jiff::Timestamp>,
+    /// A kind that is unknown, as if its CRD were not installed: one that the processor declares, or whose CRD is at hand; may
+    /// be repeated. Objects of it are left out.
+    #[arg(long, value_name = "PLURAL.GROUP")]
+    pub missing_kind: Vec<String>,
+    /// Loads the objects past the validation of their CRDs, as objects stored under an older schema are.
+    #[arg(long)]
+    pub no_validate: bool,
+    /// Reconciles only this object; its kind may be the plural, in any case.
+    #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
+    pub only: Option<String>,
+    /// At most this many rounds; 100 if absent. What is left to run then is said on standard error.
+    #[arg(long, value_name = "N", value_parser = value::count)]
+    pub rounds: Option<u32>,
+    /// How the end is printed: a coloured difference if absent.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Output>,
+    /// Prints the values of Secrets.
+    #[arg(long)]
+    pub show_secrets: bool,
+}
+
+/// `mortise inspect`.
+#[derive(Debug, clap::Args)]
+pub struct InspectArgs {
+    /// The processor: a WebAssembly component, or the folder of a guest, which is built.
+    #[arg(value_name = "FILE")]
+    pub module: PathBuf,
+    /// The processor's configuration: a YAML or JSON file. What it declares may depend on it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Prints the Roles that it needs and no more, as YAML that can be applied.
+    #[arg(long)]
+    pub rbac: bool,
+    /// The account that the roles are bound to.
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "rbac")]
+    pub service_account: Option<Account>,
+    /// Folders of CRDs, which say the plurals of kinds, besides those that a guest names; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
+    /// How it is printed: for people if absent.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Structured>,
+}
+
+/// `mortise completion`.
+#[derive(Debug, clap::Args)]
+pub struct CompletionArgs {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+/// `mortise bench`.
+#[derive(Debug, clap::Args)]
+pub struct BenchArgs {
+    /// The processor, a WebAssembly component; and one that it is compared with.
+    #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
+    pub modules: Vec<PathBuf>,
+    /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of such.
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    pub objects: Vec<PathBuf>,
+    /// Calls only this object; its kind may be the plural, in any case.
+    #[arg(long, value_name = "KIND/NAMESPACE/NAME")]
+    pub only: Option<String>,
+    /// The configuration of both: a YAML or JSON file.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folders of CRDs; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
+    /// The time of all calls (RFC 3339); the present time if absent.
+    #[arg(long, value_name = "TIME", value_parser = value::time)]
+    pub now: Option<jiff::Timestamp>,
+    /// Loads the objects past the validation of their CRDs, as objects stored under an older schema are.
+    #[arg(long)]
+    pub no_validate: bool,
+    /// How long is measured, in all; each object is called once at least.
+    #[arg(long, value_name = "N", value_parser = value::count, default_value_t = 4)]
+    pub seconds: u32,
+    /// How it is printed: for people if absent.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Output>,
+}
+
+/// A machine-readable output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Structured {
+    /// One JSON document.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+/// `mortise new`.
+#[derive(Debug, clap::Args)]
+pub struct NewArgs {
+    /// The guest's name, as users will know it: `my-guest`.
+    pub name: String,
+    /// What it reconciles: GROUP/VERSION/KIND, or VERSION/KIND for the core group; a kind of its own, named as the guest, if absent.
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
+    /// The folder to make; one of the guest's name in the current folder if absent.
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+}
+
+/// `mortise test`.
+#[derive(Debug, clap::Args)]
+pub struct TestArgs {
+    /// The guest's folder, which is built, or a WebAssembly component.
+    #[arg(value_name = "GUEST_DIR|FILE.wasm")]
+    pub target: PathBuf,
+    /// The folder that holds a folder for each case; that of the guest if absent.
+    #[arg(long, value_name = "DIR")]
+    pub cases: Option<PathBuf>,
+    /// Files or folders of CRDs besides those that the guest names; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
+    /// Runs only the cases whose names hold this text.
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+    /// Writes what came out into expected.yaml where it differs.
+    #[arg(long)]
+    pub update: bool,
+    /// How the result is printed: lines for people if absent.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<TestOutput>,
+    /// The file that --output goes to; standard output if absent.
+    #[arg(long, value_name = "FILE", requires = "output")]
+    pub output_file: Option<PathBuf>,
+}
+
+/// A machine-readable result of tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TestOutput {
+    /// A report in XML, as CI systems read it.
+    Junit,
+}
+
+/// A machine-readable output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// One JSON document.
+    Json,
+}

@@ -1,0 +1,158 @@
+//! Changes of source files, and the guests that a change affects.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use notify::{Config, RecommendedWatcher, RecursiveMode, Watcher as _};
+use serde_json::Value;
+
+use crate::guest::{self, Guest};
+use mortise_host::debounce::{self, Debounced};
+
+#[cfg(test)]
+mod tests;
+
+/// The files beside a workspace's Cargo.toml that change how its packages are built.
+const OF_WORKSPACE: [&str; 3] = ["Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
+
+/// The sources of a guest: its own package, the packages that it takes from folders (in its
+/// workspace or beside it), and its CRDs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Sources {
+    /// The folders of the packages and of the CRDs.
+    folders: BTreeSet<PathBuf>,
+    /// The workspaces' folders, in which only the files of `OF_WORKSPACE` count.
+    workspaces: BTreeSet<PathBuf>,
+    /// The folders to which Cargo writes.
+    targets: BTreeSet<PathBuf>,
+}
+
+/// Watches the sources of all guests.
+pub(super) struct Changes {
+    watcher: RecommendedWatcher,
+    watched: BTreeSet<PathBuf>,
+    debounced: Debounced,
+}
+
+// === impl Sources ===
+
+impl Sources {
+    /// Returns the sources of a guest, according to its current Cargo.toml.
+    ///
+    /// # Errors
+    ///
+    /// Fails if Cargo cannot read a Cargo.toml.
+    pub(super) fn of(guest: &Guest) -> Result<Self, guest::Error> {
+        let crds = guest.crds.iter().filter_map(|folder| folder.canonicalize().ok());
+        let mut sources = Self::default();
+        let mut open = vec![guest.folder().to_owned()];
+        while let Some(folder) = open.pop() {
+            let Ok(folder) = folder.canonicalize() else { continue };
+            if sources.folders.contains(&folder) {
+                continue;
+            }
+            sources.add(&guest::metadata(&folder)?, folder, &mut open);
+        }
+        sources.folders.extend(crds);
+        Ok(sources)
+    }
+
+    /// Adds the package in `folder`; the folders of its dependencies go to `open`.
+    fn add(&mut self, metadata: &Value, folder: PathBuf, open: &mut Vec<PathBuf>) {
+        let path =
+            |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(PathBuf::from);
+        let canonical = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        self.targets.extend(path(metadata, "target_directory").map(canonical));
+        self.workspaces.extend(path(metadata, "workspace_root").map(canonical));
+        let list = |value: &Value, key: &str| {
+            value.get(key).and_then(Value::as_array).cloned().unwrap_or_default()
+        };
+        let manifest = folder.join("Cargo.toml");
+        let is_here = |package: &Value| {
+            path(package, "manifest_path").map(canonical) == Some(manifest.clone())
+        };
+        for package in list(metadata, "packages").iter().filter(|package| is_here(package)) {
+            let needed = list(package, "dependencies");
+            let is_built =
+                |dependency: &&Value| dependency.get("kind").is_none_or(|kind| kind != "dev");
+            open.extend(
+                needed.iter().filter(is_built).filter_map(|dependency| path(dependency, "path")),
+            );
+        }
+        self.folders.insert(folder);
+    }
+
+    /// Returns whether a change of this file can change what is built.
+    pub(super) fn concerns(&self, path: &Path) -> bool {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let of_workspace = OF_WORKSPACE.contains(&name)
+            && path.parent().is_some_and(|parent| self.workspaces.contains(parent));
+        let mut around = self.folders.iter().filter(|folder| path.starts_with(folder));
+        of_workspace || around.any(|folder| self.is_source(folder, path) && !is_backup(name))
+    }
+
+    fn is_source(&self, folder: &Path, path: &Path) -> bool {
+        let below = path.strip_prefix(folder).unwrap_or(path);
+        let is_hidden =
+            below.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+        !is_hidden && !self.targets.iter().any(|target| path.starts_with(target))
+    }
+
+    /// Returns the folders to watch, and whether recursively. The subfolders of a folder are
+    /// watched one by one, because the folder to which Cargo writes may be among them.
+    fn plan(&self) -> BTreeSet<(PathBuf, bool)> {
+        let flat =
+            self.folders.iter().chain(&self.workspaces).map(|folder| (folder.clone(), false));
+        let deep = self.folders.iter().flat_map(|folder| {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+            entries
+                .map(|entry| entry.path())
+                .filter(|path| path.is_dir() && self.is_source(folder, path))
+        });
+        flat.chain(deep.map(|folder| (folder, true))).collect()
+    }
+}
+
+/// Returns whether a file name is that of a temporary file which an editor makes beside a saved
+/// file.
+fn is_backup(name: &str) -> bool {
+    let ending = Path::new(name).extension().unwrap_or_default();
+    name.ends_with('~') || ending == "swp" || ending == "tmp" || name == "4913"
+}
+
+// === impl Changes ===
+
+impl Changes {
+    /// Creates a watcher that watches no folder yet.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the system cannot watch more files.
+    pub(super) fn new() -> notify::Result<Self> {
+        let (watcher, debounced) = debounce::watcher(Config::default())?;
+        Ok(Self { watcher, watched: BTreeSet::new(), debounced })
+    }
+
+    /// Watches these sources too. Watches of folders that no longer exist end by themselves.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a folder cannot be watched.
+    pub(super) fn watch(&mut self, sources: &Sources) -> notify::Result<()> {
+        for (folder, deep) in sources.plan() {
+            let mode = if deep { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+            if self.watched.insert(folder.clone()) {
+                self.watcher.watch(&folder, mode)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the files of the next burst of changes, once the burst is over. Cancel safe: no
+    /// change is lost.
+    pub(super) async fn next(&mut self) -> BTreeSet<PathBuf> {
+        self.debounced.next().await
+    }
+}

@@ -1,0 +1,117 @@
+//! The input of the command, read and checked before anything is built.
+
+use std::path::{Path, PathBuf};
+
+use super::objects;
+use crate::{args::DevArgs, files, guest::Guest, local, print::Secrets};
+
+/// The input of the command.
+pub(super) struct Input {
+    /// The guests, in the order of the command line.
+    pub(super) guests: Vec<Guest>,
+    /// The CRDs that the guests need, and those given on the command line.
+    pub(super) crds: Vec<files::Object>,
+    /// Objects that exist from the start.
+    pub(super) load: Vec<files::Object>,
+    /// Objects that are applied at the start.
+    pub(super) apply: Vec<files::Object>,
+    /// The folder into which objects are saved at the end, if any.
+    pub(super) save: Option<PathBuf>,
+    /// The guests' configurations, in the order of the guests.
+    pub(super) configs: Vec<String>,
+    /// True if workloads are marked ready.
+    pub(super) ready: bool,
+    /// The choice whether the values of Secrets are shown or masked.
+    pub(super) secrets: Secrets,
+}
+
+impl Input {
+    /// Reads all files and folders that the arguments name.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a file or folder that does not exist, does not parse, or is not a guest.
+    pub(super) fn open(args: &DevArgs) -> anyhow::Result<Self> {
+        let guests: Result<Vec<Guest>, _> =
+            args.guests.iter().map(|folder| Guest::open(folder)).collect();
+        let guests = guests?;
+        once(&args.guests)?;
+        let named = guests.iter().flat_map(|guest| &guest.crds);
+        let crds = open_all(named.chain(&args.crds))?;
+        // A user who loads a saved state wants that state and no examples besides.
+        let examples: Vec<&PathBuf> = match &args.apply {
+            Some(folder) => vec![folder],
+            None if args.load.is_some() => Vec::new(),
+            None => guests.iter().filter_map(|guest| guest.examples.as_ref()).collect(),
+        };
+        let apply = open_all(examples)?;
+        let load = open_all(args.load.as_ref())?;
+        if let Some(folder) = &args.save {
+            objects::prepare(folder)?;
+        }
+        Ok(Self {
+            crds,
+            load,
+            apply,
+            save: args.save.clone(),
+            configs: configs(&guests, &args.config)?,
+            ready: args.ready,
+            secrets: Secrets::from(args.show_secrets),
+            guests,
+        })
+    }
+}
+
+/// Returns the configuration of each guest, given as `FILE` if there is one guest, else as
+/// `PACKAGE=FILE`.
+fn configs(guests: &[Guest], given: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut files: Vec<Option<&Path>> = vec![None; guests.len()];
+    for text in given {
+        let named = text.split_once('=').and_then(|(package, file)| {
+            Some((guests.iter().position(|guest| guest.package == package)?, file))
+        });
+        let (guest, file) = match named {
+            Some(named) => named,
+            None if guests.len() == 1 => (0, text.as_str()),
+            None => anyhow::bail!(
+                "`--config {text}` does not say whose: PACKAGE=FILE is expected, PACKAGE being one of {}",
+                packages(guests)
+            ),
+        };
+        if let Some(place) = files.get_mut(guest)
+            && let Some(other) = place.replace(Path::new(file))
+        {
+            anyhow::bail!(
+                "`--config {text}`: `{}` was given before: one file for each guest is expected",
+                other.display()
+            );
+        }
+    }
+    Ok(files.into_iter().map(local::config).collect::<Result<_, _>>()?)
+}
+
+fn packages(guests: &[Guest]) -> String {
+    let names: Vec<String> = guests.iter().map(|guest| format!("`{}`", guest.package)).collect();
+    names.join(", ")
+}
+
+fn open_all<'a>(
+    paths: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<Vec<files::Object>, files::Error> {
+    let objects: Result<Vec<_>, _> = paths.into_iter().map(|path| files::open(path)).collect();
+    Ok(objects?.concat())
+}
+
+/// Fails if a folder is given twice.
+fn once(folders: &[PathBuf]) -> anyhow::Result<()> {
+    let place = |folder: &Path| folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    for (index, folder) in folders.iter().enumerate() {
+        let is_same = |other: &PathBuf| place(other) == place(folder);
+        anyhow::ensure!(
+            !folders.iter().take(index).any(is_same),
+            "the guest `{}` is given twice: name each once",
+            folder.display()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The messages from the session to the view.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use mortise_embedded_api::EmbeddedApi;
+use serde_json::Value;
+
+use super::build;
+use crate::print::{self, Secrets};
+use mortise_core::{queue::Cause, reconcile::Report, write::Action};
+use mortise_host::{host::ProcessorStatus, wasm::Digest};
+
+/// A message for the user. Guests are identified by their place in the command line.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// A note about the session.
+    Note(String),
+    /// A line of the program's own log.
+    Log(String),
+    /// Cargo was started for a guest.
+    Building(usize),
+    /// A line of Cargo or of the compiler.
+    Line(usize, build::Line),
+    /// A guest could not be built or loaded; the former version, if any, keeps running.
+    Failed(usize, String),
+    /// The build has the same digest as the running version.
+    Unchanged(usize),
+    /// The guest was built, and waits for the other guests' first builds.
+    Waiting(usize),
+    /// A version runs from now on.
+    Running(Running),
+    /// A reconcile has ended.
+    Ran(Box<Ran>),
+    /// The state of the processors.
+    Status(Vec<ProcessorStatus>),
+}
+
+/// A version that runs from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Running {
+    /// The guest's place in the command line.
+    pub(super) guest: usize,
+    /// The processor's name.
+    pub(super) name: String,
+    /// The processor's version.
+    pub(super) version: String,
+    /// The shortened digest of the processor's module.
+    pub(super) digest: String,
+    /// The shortened digest of the version that was replaced, if any.
+    pub(super) former: Option<String>,
+    /// The time that Cargo took.
+    pub(super) built: Duration,
+    /// The time from the built module to the end of the swap.
+    pub(super) taken_up: Duration,
+}
+
+/// A reconcile, with the objects that it changed.
+#[derive(Debug, Clone)]
+pub(super) struct Ran {
+    /// The time at which the reconcile ended.
+    pub(super) at: Timestamp,
+    /// The report of the reconcile.
+    pub(super) report: Report,
+    /// The objects that the reconcile wrote.
+    pub(super) written: BeforeAfter,
+}
+
+/// Objects before and after a reconcile, by their titles.
+#[derive(Debug, Clone, Default)]
+pub(super) struct BeforeAfter {
+    before: BTreeMap<String, Value>,
+    after: BTreeMap<String, Value>,
+}
+
+// === impl Ran ===
+
+impl Ran {
+    /// Creates the entry of a report. The objects as they were before are taken from the API's
+    /// history.
+    pub(super) fn new(report: Report, api: &EmbeddedApi) -> Self {
+        let mut written = BeforeAfter::default();
+        for change in report.changes.iter().filter(|change| change.action != Action::Event) {
+            let title = print::title(&change.object);
+            let is_gone = matches!(change.action, Action::Delete | Action::Evict);
+            let was_written = written.after.contains_key(&title);
+            let before = if is_gone {
+                Some(Value::clone(&change.object))
+            } else {
+                api.before(&change.object)
+            };
+            if let Some(before) = before.filter(|_| !was_written) {
+                written.before.entry(title.clone()).or_insert(before);
+            }
+            if is_gone {
+                written.after.remove(&title);
+            } else {
+                written.after.insert(title, Value::clone(&change.object));
+            }
+        }
+        Self { at: Timestamp::now(), report, written }
+    }
+
+    /// Returns whether the key ran because the processor has a new version.
+    pub(super) fn is_of_new_version(&self) -> bool {
+        self.report.causes.contains(&Cause::NewVersion)
+    }
+}
+
+// === impl BeforeAfter ===
+
+impl BeforeAfter {
+    /// Returns the difference, coloured; empty if no object was written.
+    pub(super) fn difference(&self, secrets: Secrets) -> String {
+        print::difference(&self.before, &self.after, secrets)
+    }
+}
+
+/// Returns the first characters of a digest, enough for people to tell versions apart.
+pub(super) fn short(digest: Digest) -> String {
+    let text = digest.to_string();
+    let hex = text.rsplit(':').next().unwrap_or(&text);
+    hex.chars().take(8).collect()
+}
+
+/// Sends news.
+pub(super) type Sender = tokio::sync::mpsc::UnboundedSender<Message>;
+/// Receives news.
+pub(super) type Receiver = tokio::sync::mpsc::UnboundedReceiver<Message>;
+
+/// The facts that the screens need from the start.
+#[derive(Debug, Clone)]
+pub(super) struct Scene {
+    /// The API's address.
+    pub(super) address: String,
+    /// The address of the host's metrics, if they are served.
+    pub(super) metrics: Option<String>,
+    /// The path of the kubeconfig.
+    pub(super) kubeconfig: String,
+    /// The package names of the guests.
+    pub(super) guests: Arc<[String]>,
+    /// The choice whether the values of Secrets are shown or masked.
+    pub(super) secrets: Secrets,
+}

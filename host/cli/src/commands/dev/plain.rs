@@ -1,0 +1,144 @@
+//! Prints the news as lines, for pipes and for users who prefer them. Output of Cargo and the
+//! compiler goes to standard error.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write as _,
+};
+
+use anyhow::Context as _;
+
+use super::{
+    build::Line,
+    message::{Message, Receiver, Running, Scene},
+};
+use crate::print::{self, BOLD, DIM, RED};
+use mortise_core::grant::display_kind;
+
+#[cfg(test)]
+mod tests;
+
+/// The kinds that the cluster does not serve, by processor, as last printed.
+#[derive(Debug, Default)]
+struct Missing(BTreeMap<String, BTreeSet<String>>);
+
+/// Prints the news until the channel closes.
+///
+/// # Errors
+///
+/// Fails if standard output is closed.
+pub(super) async fn run(scene: &Scene, messages: Receiver) -> anyhow::Result<()> {
+    say(&format!("{BOLD}Kubernetes API in memory{BOLD:#}  {}", scene.address))?;
+    say(&format!("{BOLD}export KUBECONFIG={}{BOLD:#}", scene.kubeconfig))?;
+    if let Some(metrics) = &scene.metrics {
+        say(&format!("{BOLD}metrics{BOLD:#}  {metrics}"))?;
+    }
+    print(scene, messages).await
+}
+
+/// Prints the notes that arrive after the view has ended.
+///
+/// # Errors
+///
+/// Fails if standard output is closed.
+pub(super) async fn last(mut messages: Receiver) -> anyhow::Result<()> {
+    while let Some(message) = messages.recv().await {
+        if let Message::Note(note) = message {
+            say(&note)?;
+        }
+    }
+    Ok(())
+}
+
+async fn print(scene: &Scene, mut messages: Receiver) -> anyhow::Result<()> {
+    let mut missing = Missing::default();
+    while let Some(message) = messages.recv().await {
+        match &message {
+            Message::Line(_, Line::Progress(line) | Line::Message(line)) | Message::Log(line) => {
+                complain(line);
+            }
+            Message::Status(processors) => {
+                for processor in processors {
+                    let kinds = processor.missing.iter().map(display_kind).collect();
+                    for line in missing.changed(&processor.version.processor, kinds) {
+                        say(&line)?;
+                    }
+                }
+            }
+            _ => {
+                if let Some(text) = text(scene, &message) {
+                    say(&text)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Missing {
+    /// Returns the lines to print about a processor whose missing kinds are now `kinds`: newly
+    /// missing kinds, and kinds that are served again.
+    fn changed(&mut self, processor: &str, kinds: BTreeSet<String>) -> Vec<String> {
+        let known = self.0.entry(processor.to_owned()).or_default();
+        let gone = kinds.difference(known).map(|kind| {
+            format!(
+                "{RED}{processor}:{RED:#} {kind} is missing: what reconciles it waits for its CRD"
+            )
+        });
+        let back = known.difference(&kinds).map(|kind| format!("{processor}: {kind} is there"));
+        let lines = gone.chain(back).collect();
+        *known = kinds;
+        lines
+    }
+}
+
+fn text(scene: &Scene, message: &Message) -> Option<String> {
+    let guest = |index: &usize| scene.guests.get(*index).map_or("", String::as_str);
+    match message {
+        Message::Note(note) => Some(format!("{DIM}{note}{DIM:#}")),
+        Message::Building(of) => Some(format!("{DIM}building {}{DIM:#}", guest(of))),
+        Message::Failed(of, message) => {
+            let goes_on = "the former version goes on; save a file to try again";
+            Some(format!(
+                "{RED}{}:{RED:#} {} {DIM}({goes_on}){DIM:#}",
+                guest(of),
+                print::indented(message)
+            ))
+        }
+        Message::Unchanged(of) => Some(format!("{DIM}{} is unchanged{DIM:#}", guest(of))),
+        Message::Running(running) => Some(version(running)),
+        Message::Ran(ran) => {
+            let mut text = print::report(&ran.report);
+            if ran.is_of_new_version() {
+                let difference = ran.written.difference(scene.secrets);
+                for line in difference.lines() {
+                    text.push_str("\n  ");
+                    text.push_str(line);
+                }
+            }
+            Some(text)
+        }
+        Message::Waiting(_) | Message::Status(_) | Message::Line(..) | Message::Log(_) => None,
+    }
+}
+
+/// Returns the line that a version runs: `greeter 0.1.0 1a2b3c4d loaded, built in 2.5s`.
+fn version(running: &Running) -> String {
+    let Running { name, version, digest, built, taken_up, .. } = running;
+    let how = match &running.former {
+        None => format!("loaded, built in {built:.1?}"),
+        Some(former) => {
+            format!("took over from {former}, built in {built:.1?}, exchanged in {taken_up:.1?}")
+        }
+    };
+    format!("{BOLD}{name} {version} {digest}{BOLD:#} {how}")
+}
+
+fn say(line: &str) -> anyhow::Result<()> {
+    writeln!(anstream::stdout(), "{line}").context("cannot write to standard output")
+}
+
+fn complain(line: &str) {
+    // If standard error is closed, there is nowhere to report it.
+    let _ = writeln!(anstream::stderr(), "{line}");
+}

@@ -1,0 +1,298 @@
+//! `mortise inspect`: shows what a processor declares to read and write, and the Roles that it
+//! needs.
+
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use mortise_embedded_api::EmbeddedApi;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{InspectArgs, Structured},
+    commands::simulate,
+    files,
+    guest::Source,
+    local, print,
+};
+use mortise_core::{
+    contract::{Description, Kind, Reconciler, Selection, WriteRule},
+    grant::{display_kind, rights::Account, role::Roles, verb_names},
+};
+use mortise_host::{cluster::Cluster, host::Loaded};
+
+mod page;
+#[cfg(test)]
+mod tests;
+
+/// A processor's description, with facts about its module.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inspection {
+    /// The processor's name.
+    pub name: String,
+    /// The processor's version.
+    pub version: String,
+    /// The path of the module.
+    pub file: PathBuf,
+    /// The digest of the module.
+    pub digest: String,
+    /// The size of the module in bytes.
+    pub size: u64,
+    /// The WIT package for which the module was built: `mortise:host@0.1.0`.
+    pub contract: String,
+    /// The component's imports.
+    pub imports: Vec<String>,
+    /// The reconcilers.
+    pub reconcilers: Vec<ReconcilerEntry>,
+    /// The selections that are read besides the reconciled objects.
+    pub reads: Vec<Selected>,
+    /// The rules of what may be written.
+    pub writes: Vec<WriteEntry>,
+    /// The JSON schema of the configuration; `None` if the processor takes no configuration, or
+    /// checks it itself.
+    pub config_schema: Option<Value>,
+}
+
+/// A reconciler.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReconcilerEntry {
+    /// The reconciler's name.
+    pub name: String,
+    /// The reconciled objects.
+    pub of: Selected,
+    /// The finalizers that the processor may put on the objects.
+    pub finalizers: Vec<String>,
+    /// The time after which an object is reconciled again although nothing changed; 0 for never.
+    #[serde(rename = "resyncSeconds", serialize_with = "in_seconds")]
+    pub resync: Duration,
+    /// The time within which changes of an object are taken together.
+    #[serde(rename = "minIntervalSeconds", serialize_with = "in_seconds")]
+    pub min_interval: Duration,
+    /// True if a change of the status alone triggers a reconcile.
+    pub triggered_by_status: bool,
+}
+
+/// A declared selection.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Selected {
+    /// The API version: `v1` or `apps/v1`.
+    pub api_version: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace; `None` for all namespaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name; `None` for all names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// A label selector; an empty one selects all objects.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub labels: String,
+    /// The values that objects must have at certain paths; `*` only asks for an index.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub matching: Vec<Match>,
+    /// The selected fields; empty for whole objects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
+}
+
+/// A value that objects must have at a path.
+#[derive(Debug, Clone, Serialize)]
+pub struct Match {
+    /// The path.
+    pub path: String,
+    /// The value.
+    pub value: String,
+}
+
+/// A rule of what may be written.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteEntry {
+    /// The objects that may be written.
+    pub of: Selected,
+    /// The allowed verbs: `create`, `update`, `delete`, `evict`, `status`.
+    pub verbs: Vec<&'static str>,
+    /// The fields that may be applied and patched; empty for all fields.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Fails for bad input: a guest that does not build, a module that does not load, a configuration
+/// that the processor refuses.
+pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let config = local::config(args.config.as_deref())?;
+    let account = args.service_account.clone();
+    let source = Source::open(&args.module)?;
+    let file = source.component()?;
+    let loaded = local::load(&file, config, cache).await?;
+    let text = if args.rbac {
+        let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
+        rbac(&loaded.description, crds, account.as_ref(), args.output).await?
+    } else {
+        let inspection = Inspection::of(&loaded, &file)?;
+        match args.output {
+            Some(format) => document(&json!(inspection), format)?,
+            None => inspection.for_people(),
+        }
+    };
+    anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn in_seconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    simulate::seconds(*time).serialize(to)
+}
+
+/// Formats a value as one document.
+fn document(value: &Value, format: Structured) -> anyhow::Result<String> {
+    Ok(match format {
+        Structured::Json => serde_json::to_string_pretty(value)? + "\n",
+        Structured::Yaml => print::yaml(value),
+    })
+}
+
+/// Returns the Roles that a description needs, as text that can be applied.
+///
+/// # Errors
+///
+/// Fails for CRDs that are not valid.
+pub async fn rbac(
+    description: &Description,
+    crds: Vec<Value>,
+    account: Option<&Account>,
+    format: Option<Structured>,
+) -> anyhow::Result<String> {
+    let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
+    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+    let definitions = crds.into_iter().filter(|object| local::rank(object) == 1).collect();
+    local::apply(&cluster, definitions).await?;
+    let known = cluster.resolve_all(&description.kinds()).await?;
+    let objects = Roles::of(description, |kind| local::served(&known, kind))
+        .objects(&description.name, account);
+    if format == Some(Structured::Json) {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        return document(&list, Structured::Json);
+    }
+    let unknown = description.kinds();
+    let unknown = unknown.iter().filter(|kind| known.get(kind).is_none());
+    Ok(manifest(description, &objects, account, unknown))
+}
+
+/// Formats the objects as YAML, after comments that explain them.
+fn manifest<'a>(
+    description: &Description,
+    objects: &[Value],
+    account: Option<&Account>,
+    unknown: impl Iterator<Item = &'a Kind>,
+) -> String {
+    let mut text = format!("# What `{}` {} declares.\n", description.name, description.version);
+    if account.is_none() {
+        text.push_str("# --service-account NAMESPACE/NAME adds the bindings.\n");
+    }
+    for kind in unknown {
+        let (name, plural) = (display_kind(kind), local::plural(kind));
+        let _ = writeln!(
+            text,
+            "# {name}: no CRD at hand, so the plural `{plural}` is derived from its name (--crds names the folder of its CRD)."
+        );
+    }
+    for object in objects {
+        text.push_str("---\n");
+        text.push_str(&print::yaml(object));
+    }
+    text
+}
+
+// === impl Inspection ===
+
+impl Inspection {
+    /// Returns the inspection of a loaded processor.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be read, or if the configuration's schema is not JSON.
+    pub fn of(loaded: &Loaded, file: &Path) -> anyhow::Result<Self> {
+        let (description, names) = (&loaded.description, loaded.processor.names());
+        let size = std::fs::metadata(file)
+            .with_context(|| format!("cannot read the module `{}`", file.display()))?
+            .len();
+        let schema = description.config_schema.as_deref().map(serde_json::from_str).transpose();
+        Ok(Self {
+            name: description.name.clone(),
+            version: description.version.clone(),
+            file: file.to_owned(),
+            digest: loaded.processor.digest().to_string(),
+            size,
+            contract: names.contract().context("the module exports no contract")?,
+            imports: names.imports.iter().cloned().collect(),
+            reconcilers: description.reconcilers.iter().map(ReconcilerEntry::of).collect(),
+            reads: description.reads.iter().map(Selected::of).collect(),
+            writes: description.writes.iter().map(WriteEntry::of).collect(),
+            config_schema: schema.context("the schema of its configuration is no JSON")?,
+        })
+    }
+}
+
+// === impl ReconcilerEntry ===
+
+impl ReconcilerEntry {
+    fn of(reconciler: &Reconciler) -> Self {
+        Self {
+            name: reconciler.name.clone(),
+            of: Selected::of(&reconciler.of),
+            finalizers: reconciler.finalizers.clone(),
+            resync: Duration::from_millis(reconciler.resync),
+            min_interval: Duration::from_millis(reconciler.min_interval),
+            triggered_by_status: reconciler.triggered_by_status,
+        }
+    }
+}
+
+// === impl Selected ===
+
+impl Selected {
+    fn of(selection: &Selection) -> Self {
+        let Kind { group, version, kind } = &selection.kind;
+        let matching = selection.matching.iter();
+        Self {
+            api_version: match group.as_str() {
+                "" => version.clone(),
+                group => format!("{group}/{version}"),
+            },
+            kind: kind.clone(),
+            namespace: selection.namespace.clone(),
+            name: selection.name.clone(),
+            labels: selection.labels.clone(),
+            matching: matching
+                .map(|(path, value)| Match { path: path.clone(), value: value.clone() })
+                .collect(),
+            fields: selection.fields.clone(),
+        }
+    }
+}
+
+// === impl WriteEntry ===
+
+impl WriteEntry {
+    fn of(rule: &WriteRule) -> Self {
+        Self {
+            of: Selected::of(&rule.of),
+            verbs: verb_names(rule.verbs).collect(),
+            fields: rule.fields.clone(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Prints an inspection for people: a head, and a table for each list.
+
+use std::{fmt::Write as _, time::Duration};
+
+use super::{Inspection, ReconcilerEntry, Selected, WriteEntry};
+use crate::print::{self, BOLD, DIM};
+
+/// Rows of cells; each cell has lines.
+type Table = Vec<Vec<Vec<String>>>;
+
+// === impl Inspection ===
+
+impl Inspection {
+    /// Formats the whole inspection for a terminal.
+    pub fn for_people(&self) -> String {
+        let mut text = format!("{BOLD}{} {}{BOLD:#}\n", self.name, self.version);
+        let head = [
+            ("file", vec![self.file.display().to_string()]),
+            ("digest", vec![self.digest.clone()]),
+            ("size", vec![size(self.size)]),
+            ("contract", vec![self.contract.clone()]),
+            ("imports", imports(&self.imports)),
+        ];
+        let head = head.map(|(name, lines)| vec![vec![name.to_owned()], lines]);
+        text.push_str(&aligned(&head.to_vec()));
+        section(
+            &mut text,
+            "reconciles",
+            &["name", "of", "where", "finalizers", "resync"],
+            self.reconcilers.iter().map(ReconcilerEntry::row).collect(),
+        );
+        section(
+            &mut text,
+            "reads",
+            &["kind", "where", "selected by", "fields"],
+            self.reads.iter().map(Selected::row).collect(),
+        );
+        section(
+            &mut text,
+            "writes",
+            &["kind", "where", "selected by", "verbs", "fields"],
+            self.writes.iter().map(WriteEntry::row).collect(),
+        );
+        let _ = writeln!(text, "\n{BOLD}configuration{BOLD:#}");
+        match &self.config_schema {
+            None => text.push_str("  no schema: it takes none, or checks it itself\n"),
+            Some(schema) => {
+                for line in print::yaml(schema).lines() {
+                    let _ = writeln!(text, "  {line}");
+                }
+            }
+        }
+        text
+    }
+}
+
+// === impl ReconcilerEntry ===
+
+impl ReconcilerEntry {
+    fn row(&self) -> Vec<Vec<String>> {
+        let mut times = vec![match self.resync {
+            Duration::ZERO => "never".to_owned(),
+            resync => format!("after {}", time(resync)),
+        }];
+        if !self.min_interval.is_zero() {
+            times.push(format!("at most every {}", time(self.min_interval)));
+        }
+        if self.triggered_by_status {
+            times.push("also on changes of the status".to_owned());
+        }
+        let finalizers = some_or(self.finalizers.clone(), "none");
+        vec![vec![self.name.clone()], vec![self.of.title()], self.of.place(), finalizers, times]
+    }
+}
+
+// === impl Selected ===
+
+impl Selected {
+    fn row(&self) -> Vec<Vec<String>> {
+        let fields = some_or(self.fields.clone(), "whole objects");
+        vec![vec![self.title()], self.place(), self.selector(), fields]
+    }
+
+    /// Returns kind and version: `ConfigMap v1`.
+    fn title(&self) -> String {
+        format!("{} {}", self.kind, self.api_version)
+    }
+
+    fn place(&self) -> Vec<String> {
+        vec![match (&self.namespace, &self.name) {
+            (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
+            (Some(namespace), None) => format!("in {namespace}"),
+            (None, Some(name)) => format!("named {name}"),
+            (None, None) => "everywhere".to_owned(),
+        }]
+    }
+
+    fn selector(&self) -> Vec<String> {
+        let labels = Some(self.labels.clone()).filter(|labels| !labels.is_empty());
+        let matching = self.matching.iter().map(|held| match held.value.as_str() {
+            "*" => held.path.clone(),
+            value => format!("{}={value}", held.path),
+        });
+        some_or(labels.into_iter().chain(matching).collect(), "")
+    }
+}
+
+// === impl WriteEntry ===
+
+impl WriteEntry {
+    fn row(&self) -> Vec<Vec<String>> {
+        let fields = some_or(self.fields.clone(), "any");
+        let of = &self.of;
+        vec![vec![of.title()], of.place(), of.selector(), vec![self.verbs.join(", ")], fields]
+    }
+}
+
+fn some_or(lines: Vec<String>, none: &str) -> Vec<String> {
+    if lines.is_empty() { vec![none.to_owned()] } else { lines }
+}
+
+/// Formats a size: `848 KiB (868114 bytes)`.
+fn size(bytes: u64) -> String {
+    format!("{} KiB ({bytes} bytes)", bytes.div_ceil(1024))
+}
+
+/// Formats a time in its largest whole unit: `30m`, `1500ms`.
+fn time(time: Duration) -> String {
+    let milliseconds = time.as_millis();
+    let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    let whole = units.into_iter().find(|(unit, _)| milliseconds.is_multiple_of(*unit));
+    let (unit, name) = whole.unwrap_or((1, "ms"));
+    format!("{}{name}", milliseconds / unit)
+}
+
+/// Formats imports, with those of one package on one line: `mortise:host@0.1.0: clock, cluster`.
+fn imports(names: &[String]) -> Vec<String> {
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for name in names {
+        let (path, version) = name.split_once('@').unwrap_or((name, ""));
+        let (package, interface) = path.split_once('/').unwrap_or((path, ""));
+        let package =
+            if version.is_empty() { package.to_owned() } else { format!("{package}@{version}") };
+        match lines.last_mut().filter(|(last, _)| *last == package) {
+            Some((_, interfaces)) => interfaces.push(interface),
+            None => lines.push((package, vec![interface])),
+        }
+    }
+    let line = |(package, interfaces): (String, Vec<&str>)| {
+        format!("{package}: {}", interfaces.join(", "))
+    };
+    some_or(lines.into_iter().map(line).collect(), "nothing")
+}
+
+fn section(text: &mut String, title: &str, columns: &[&str], rows: Table) {
+    let _ = writeln!(text, "\n{BOLD}{title}{BOLD:#}");
+    if rows.is_empty() {
+        text.push_str("  nothing\n");
+        return;
+    }
+    let heads = columns.iter().map(|&head| vec![head.to_owned()]).collect();
+    let table: Table = std::iter::once(heads).chain(rows).collect();
+    let aligned = aligned(&table);
+    let (head, rest) = aligned.split_once('\n').unwrap_or((&aligned, ""));
+    let _ = writeln!(text, "{DIM}{head}{DIM:#}");
+    text.push_str(rest);
+}
+
+/// Aligns the cells in columns, with two blanks before each column.
+fn aligned(table: &Table) -> String {
+    let count = table.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = table.iter().filter_map(|row| row.get(column)).flatten();
+        cells.map(|line| line.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let mut text = String::new();
+    for row in table {
+        for line in 0..row.iter().map(Vec::len).max().unwrap_or_default() {
+            let mut written = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                let held = cell.get(line).map_or("", String::as_str);
+                let _ = write!(written, "  {held:width$}");
+            }
+            text.push_str(written.trim_end());
+            text.push('\n');
+        }
+    }
+    text
+}

@@ -1,0 +1,105 @@
+use super::*;
+
+fn selected(kind: &str) -> Selected {
+    Selected {
+        api_version: "example.dev/v1".into(),
+        kind: kind.into(),
+        namespace: None,
+        name: None,
+        labels: String::new(),
+        matching: Vec::new(),
+        fields: Vec::new(),
+    }
+}
+
+fn inspection() -> Inspection {
+    let matching = vec![
+        Match { path: "spec.hosts[]".into(), value: "*".into() },
+        Match { path: "status.phase".into(), value: "Running".into() },
+    ];
+    let reads = Selected {
+        namespace: Some("shop".into()),
+        name: Some("settings".into()),
+        fields: vec!["data".into(), "metadata.labels".into()],
+        ..selected("Gadget")
+    };
+    let written =
+        WriteEntry { of: selected("Widget"), verbs: vec!["create", "update"], fields: vec![] };
+    Inspection {
+        name: "widgets".into(),
+        version: "1.2.3".into(),
+        file: "widgets.wasm".into(),
+        digest: "sha256:00".into(),
+        size: 2049,
+        contract: "mortise:host@0.1.0".into(),
+        imports: vec![
+            "mortise:host/clock@0.1.0".into(),
+            "mortise:host/log@0.1.0".into(),
+            "wasi:io/poll@0.2.6".into(),
+        ],
+        reconcilers: vec![ReconcilerEntry {
+            name: "widget".into(),
+            of: selected("Widget"),
+            finalizers: vec!["example.dev/hold".into()],
+            resync: Duration::from_mins(30),
+            min_interval: Duration::from_millis(500),
+            triggered_by_status: true,
+        }],
+        reads: vec![reads, Selected { matching, labels: "app=a".into(), ..selected("Widget") }],
+        writes: vec![written],
+        config_schema: Some(json!({"type": "object"})),
+    }
+}
+
+const PAGE: &str = "\
+widgets 1.2.3
+  file      widgets.wasm
+  digest    sha256:00
+  size      3 KiB (2049 bytes)
+  contract  mortise:host@0.1.0
+  imports   mortise:host@0.1.0: clock, log
+            wasi:io@0.2.6: poll
+
+reconciles
+  name    of                     where       finalizers        resync
+  widget  Widget example.dev/v1  everywhere  example.dev/hold  after 30m
+                                                               at most every 500ms
+                                                               also on changes of the status
+
+reads
+  kind                   where          selected by           fields
+  Gadget example.dev/v1  shop/settings                        data
+                                                              metadata.labels
+  Widget example.dev/v1  everywhere     app=a                 whole objects
+                                        spec.hosts[]
+                                        status.phase=Running
+
+writes
+  kind                   where       selected by  verbs           fields
+  Widget example.dev/v1  everywhere               create, update  any
+
+configuration
+  type: object
+";
+
+#[test]
+fn a_person_reads_a_page() {
+    let page = anstream::adapter::strip_str(&inspection().for_people()).to_string();
+    assert_eq!(page, PAGE, "\n{page}");
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let bare = Inspection {
+        imports: vec![],
+        reconcilers: vec![],
+        reads: vec![],
+        writes: vec![],
+        config_schema: None,
+        ..inspection()
+    };
+    let page = anstream::adapter::strip_str(&bare.for_people()).to_string();
+    for part in ["imports   nothing", "reads\n  nothing", "no schema: it takes none"] {
+        assert!(page.contains(part), "{part} is missing in:\n{page}");
+    }
+}

@@ -1,0 +1,301 @@
+//! `mortise simulate`: reconciles objects from files in memory until nothing changes any more. No
+//! server, no port.
+//!
+//! The same input gives the same output: the clock stands still, random numbers are derived from
+//! its time and from the object, and keys run one after the other in the order of their names.
+
+use std::{
+    collections::BTreeMap, io::Write as _, path::Path, process::ExitCode, str::FromStr as _,
+    sync::Arc, time::Duration,
+};
+
+use anyhow::Context as _;
+use jiff::Timestamp;
+use mortise_embedded_api::EmbeddedApi;
+use serde_json::Value;
+
+use crate::{
+    args::{Output, SimulateArgs},
+    files, local,
+    print::Secrets,
+};
+use mortise_core::{
+    contract::{Description, ObjectRef},
+    grant::display_kind,
+    queue::{Key, Run},
+    write::Clock,
+};
+use mortise_host::host::{Drive, Host, Loaded, Options};
+
+mod end;
+mod missing;
+mod only;
+mod progress;
+mod world;
+
+pub(crate) use end::seconds;
+pub use end::{Again, Change, End, Failed};
+pub use missing::Missing;
+pub use only::{Chosen, Only};
+pub use progress::Step;
+pub use world::World;
+
+use progress::Progress;
+
+/// The exit code if a reconcile failed.
+const FAILED: u8 = 3;
+/// The default limit of rounds. Processors that never come to rest would run for ever.
+const ROUNDS: u32 = 100;
+/// The time within which the watches must see objects of the same process. Only a bug in mortise
+/// takes longer.
+const CATCH_UP: Duration = Duration::from_secs(30);
+/// The number of turns that the watches get before their stores are compared with the API again.
+const COALESCED: usize = 64;
+
+/// The input of a simulation.
+#[derive(Debug, Clone)]
+pub struct Input {
+    /// The objects that exist.
+    pub objects: Vec<Value>,
+    /// The CRDs that are installed.
+    pub crds: Vec<Value>,
+    /// The time of all calls.
+    pub now: Timestamp,
+    /// Kinds that are not served, as `plural.group`.
+    pub missing_kinds: Vec<String>,
+    /// True if the objects must be valid.
+    pub validate: bool,
+    /// The only object that is reconciled; `None` for all objects.
+    pub only: Option<Only>,
+    /// The most rounds; `None` for 100.
+    pub rounds: Option<u32>,
+}
+
+/// A simulation in progress.
+struct Simulation<'a> {
+    host: &'a Host,
+    api: &'a EmbeddedApi,
+    only: Option<Chosen>,
+    failures: BTreeMap<Key, Failed>,
+    requeues: BTreeMap<Key, Again>,
+    end: End,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Fails for bad input: files that do not parse, a module that does not load, objects that the API
+/// refuses.
+pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let only = args.only.as_deref().map(Only::from_str).transpose()?;
+    let engine = local::engine(cache, true)?;
+    let config = local::config(args.config.as_deref())?;
+    let loaded = local::load_into(&engine, &args.module, config).await?;
+    let input = Input {
+        objects: files::load_all(&args.objects)?,
+        crds: files::load_all(&args.crds)?,
+        now: args.now.unwrap_or_else(Timestamp::now),
+        missing_kinds: args.missing_kind.clone(),
+        validate: !args.no_validate,
+        only,
+        rounds: args.rounds,
+    };
+    let mut progress = Progress::on_stderr();
+    let end = simulate_with_progress(loaded, input, |step| progress.show(step)).await;
+    progress.clear();
+    let end = end?;
+    end.untyped.iter().for_each(local::warn_untyped);
+    for note in &end.notes {
+        // If standard error is closed, there is nowhere to report it.
+        let _ = writeln!(std::io::stderr(), "{note}");
+    }
+    let secrets = Secrets::from(args.show_secrets);
+    let text = match args.output {
+        Some(Output::Json) => {
+            serde_json::to_string_pretty(&end.printable(secrets)).context("the end is no JSON")?
+                + "\n"
+        }
+        None => end.for_people(secrets),
+    };
+    anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    Ok(if end.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Loads the objects and reconciles until nothing changes any more.
+///
+/// # Errors
+///
+/// Fails for objects that the API refuses, for an `only` that names no object, and for a missing
+/// kind that is unknown or that every cluster has.
+pub async fn simulate(loaded: Loaded, input: Input) -> anyhow::Result<End> {
+    simulate_with_progress(loaded, input, |_| {}).await
+}
+
+/// Does what [`simulate`] does, and reports its progress after each reconcile.
+///
+/// # Errors
+///
+/// Fails as [`simulate`] does.
+pub async fn simulate_with_progress(
+    loaded: Loaded,
+    input: Input,
+    mut progress: impl FnMut(Step),
+) -> anyhow::Result<End> {
+    let now = input.now;
+    let clock: Clock = Arc::new(move || now);
+    let description = Arc::clone(&loaded.description);
+    let world = World::load(&description, &input, &clock).await?;
+    let before = world.visible();
+    let only = match &input.only {
+        Some(only) => Some(only.find(&description, &world.cluster, &before).await?),
+        None => None,
+    };
+    let options = Options { now: clock, drive: Drive::Caller, ..Options::default() };
+    let host = Host::start(&world.cluster, vec![loaded], &options)?;
+    host.stand_still();
+    let mut simulation = Simulation {
+        host: &host,
+        api: &world.api,
+        only,
+        failures: BTreeMap::new(),
+        requeues: BTreeMap::new(),
+        end: End { before, untyped: world.untyped.clone(), ..End::default() },
+    };
+    let settled = simulation.reconcile(input.rounds.unwrap_or(ROUNDS), &mut progress).await?;
+    let mut end = simulation.finish(&world);
+    end.notes.extend(world.notes.iter().cloned());
+    end.notes.extend(waiting(&world.api, &description));
+    if !settled {
+        end.notes.push(format!("not settled after {}: more is to run (--rounds)", end.rounds()));
+    } else if let Some(only) = input.only.filter(|_| end.rounds == 0) {
+        end.notes.push(format!("{only} was not run: no reconciler selects it"));
+    }
+    Ok(end)
+}
+
+/// Returns notes about the reconcilers whose kind is not served.
+fn waiting(api: &EmbeddedApi, description: &Description) -> Vec<String> {
+    let unserved = description.reconcilers.iter().filter(|reconciler| {
+        let kind = &reconciler.of.kind;
+        !api.serves(&kind.group, &kind.version, &kind.kind)
+    });
+    unserved
+        .map(|reconciler| {
+            let kind = display_kind(&reconciler.of.kind);
+            format!("the reconciler `{}` waits: {kind} is missing", reconciler.name)
+        })
+        .collect()
+}
+
+// === impl Simulation ===
+
+impl Simulation<'_> {
+    /// Runs rounds until there is nothing to run, or `most` rounds were run. Returns whether
+    /// nothing is left to run.
+    async fn reconcile(
+        &mut self,
+        most: u32,
+        progress: &mut impl FnMut(Step),
+    ) -> anyhow::Result<bool> {
+        loop {
+            caught_up(self.host, self.api).await?;
+            let runs = self.ready();
+            if runs.is_empty() {
+                return Ok(true);
+            }
+            if self.end.rounds == most {
+                return Ok(false);
+            }
+            self.end.rounds += 1;
+            let of = runs.len();
+            for (index, run) in runs.into_iter().enumerate() {
+                self.run(run).await?;
+                progress(Step { round: self.end.rounds, done: index + 1, of });
+            }
+        }
+    }
+
+    /// Returns the runs that are due, in an order that does not depend on which watch was faster.
+    fn ready(&self) -> Vec<Run> {
+        let mut runs = self.host.take_ready();
+        runs.sort_by(|one, other| one.key.cmp(&other.key));
+        runs.retain(|run| {
+            let is_chosen = self.is_chosen(&run.key);
+            if !is_chosen {
+                self.host.leave(run);
+            }
+            is_chosen
+        });
+        runs
+    }
+
+    fn is_chosen(&self, key: &Key) -> bool {
+        let is = |only: &Chosen| self.host.object_of(key).is_some_and(|of| only.is(&of));
+        self.only.as_ref().is_none_or(is)
+    }
+
+    async fn run(&mut self, run: Run) -> anyhow::Result<()> {
+        let object = self.host.object_of(&run.key);
+        let before = self.api.revision();
+        let report = self.host.run(run).await;
+        let own = u64::try_from(report.changes.len()).unwrap_or(u64::MAX);
+        if self.api.revision() - before > own {
+            // The API changed more objects than were written (it deletes dependents with their
+            // owner); the next run has to see that.
+            caught_up(self.host, self.api).await?;
+        }
+        self.end.changes.extend(report.changes.iter().filter_map(Change::of));
+        self.failures.remove(&report.key);
+        self.requeues.remove(&report.key);
+        let Some(object) = object.map(|object| self.preferred(object)) else { return Ok(()) };
+        if let Some(after) = report.again {
+            self.requeues.insert(report.key.clone(), Again::new(&object, after));
+        }
+        if let Some(message) = report.failure {
+            self.failures.insert(report.key, Failed::new(&object, message));
+        }
+        Ok(())
+    }
+
+    /// Returns the reference in the version in which its object is printed.
+    fn preferred(&self, mut of: ObjectRef) -> ObjectRef {
+        if let Some(version) = self.api.preferred_version(&of.kind.group, &of.kind.kind) {
+            of.kind.version = version;
+        }
+        of
+    }
+
+    fn finish(self, world: &World) -> End {
+        let mut end = self.end;
+        end.changes.iter_mut().for_each(|change| world.in_preferred_version(&mut change.object));
+        end.failures = self.failures.into_values().collect();
+        end.requeues = self.requeues.into_values().collect();
+        end.objects = world.visible();
+        let made = |object: &&Value| end::is_event(object) && !world.was_given(object);
+        end.events = end.objects.iter().filter(made).cloned().collect();
+        end
+    }
+}
+
+/// Waits until the stores hold the same objects as the API.
+///
+/// # Errors
+///
+/// Fails if they still do not after a long time, which is a bug in mortise.
+pub async fn caught_up(host: &Host, api: &EmbeddedApi) -> anyhow::Result<()> {
+    let wait = async {
+        let mut progress = host.progress();
+        while !host.holds(&api.objects()) {
+            if progress.changed().await.is_err() {
+                break;
+            }
+            // A comparison costs as much as there are objects, so changes that come together are
+            // awaited together.
+            for _ in 0..COALESCED {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    tokio::time::timeout(CATCH_UP, wait).await.context("the watches did not catch up with the API")
+}

@@ -1,0 +1,202 @@
+//! The result of a simulation, and its printed form.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Number, Value, json};
+
+use crate::print::{self, BOLD, DIM, RED, Secrets};
+use mortise_core::{
+    contract::{Kind, ObjectRef},
+    write::{self, Action},
+};
+
+/// The result of a simulation.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct End {
+    /// The objects at the end, except those that were neither given nor made by the processor: the
+    /// API's own namespaces and the CRDs.
+    pub objects: Vec<Value>,
+    /// The writes, in order.
+    pub changes: Vec<Change>,
+    /// The events that the processor made.
+    pub events: Vec<Value>,
+    /// The reconciles that are due later.
+    pub requeues: Vec<Again>,
+    /// The reconciles whose last run failed.
+    pub failures: Vec<Failed>,
+    /// The number of times that all waiting keys were run.
+    pub rounds: u32,
+    /// Notes for the user.
+    #[serde(skip)]
+    pub notes: Vec<String>,
+    /// Kinds that were served without a schema.
+    #[serde(skip)]
+    pub untyped: Vec<Kind>,
+    /// The objects before the first round.
+    #[serde(skip)]
+    pub before: Vec<Value>,
+}
+
+/// A write.
+#[derive(Debug, Clone, Serialize)]
+pub struct Change {
+    /// The action: `create`, `update`, `delete` or `status`.
+    pub action: &'static str,
+    /// The object after the write; of a deletion, the object before.
+    pub object: Value,
+}
+
+/// A reconcile that is due later.
+#[derive(Debug, Clone, Serialize)]
+pub struct Again {
+    /// The reconciled object: `apiVersion`, `kind`, `namespace`, `name`.
+    pub object: Value,
+    /// Seconds from the last run. Keys that wait for the back-off after a failure are not listed.
+    #[serde(rename = "afterSeconds")]
+    pub after_seconds: Number,
+}
+
+/// A reconcile that failed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Failed {
+    /// The reconciled object: `apiVersion`, `kind`, `namespace`, `name`.
+    pub object: Value,
+    /// The reason of the failure.
+    pub message: String,
+}
+
+// === impl Change ===
+
+impl Change {
+    /// Returns a write as the output names it; `None` for events, which have a list of their own.
+    /// Evictions are named as deletions.
+    pub(super) fn of(change: &write::Change) -> Option<Self> {
+        let action = match change.action {
+            Action::Create => "create",
+            Action::Update | Action::Finalizers => "update",
+            Action::Delete | Action::Evict => "delete",
+            Action::Status => "status",
+            Action::Event => return None,
+        };
+        let mut object = Value::clone(&change.object);
+        drop_managed_fields(&mut object);
+        Some(Self { action, object })
+    }
+}
+
+// === impl Again ===
+
+impl Again {
+    pub(super) fn new(of: &ObjectRef, after: Duration) -> Self {
+        Self { object: reference(of), after_seconds: seconds(after) }
+    }
+}
+
+// === impl Failed ===
+
+impl Failed {
+    pub(super) fn new(of: &ObjectRef, message: String) -> Self {
+        Self { object: reference(of), message }
+    }
+}
+
+// === impl End ===
+
+impl End {
+    /// Returns the result with the values of Secrets masked, unless they are asked for.
+    #[must_use]
+    pub fn printable(&self, secrets: Secrets) -> Self {
+        let mut end = self.clone();
+        for object in
+            end.objects.iter_mut().chain(end.changes.iter_mut().map(|change| &mut change.object))
+        {
+            *object = print::printable(object, secrets);
+        }
+        end
+    }
+
+    /// Returns the changed objects as a difference, followed by events, requeues and failures.
+    pub fn for_people(&self, secrets: Secrets) -> String {
+        use std::fmt::Write as _;
+        let keyed = |objects: &[Value]| {
+            objects
+                .iter()
+                .filter(|object| !is_event(object))
+                .map(|object| (print::title(object), object.clone()))
+                .collect()
+        };
+        let mut text = print::difference(&keyed(&self.before), &keyed(&self.objects), secrets);
+        for event in &self.events {
+            let _ = writeln!(text, "{DIM}event{DIM:#} {}", print::event(event));
+        }
+        for again in &self.requeues {
+            let _ = writeln!(
+                text,
+                "{DIM}again after {} s: {}{DIM:#}",
+                again.after_seconds,
+                short(&again.object)
+            );
+        }
+        for failed in &self.failures {
+            let _ =
+                writeln!(text, "{RED}failed{RED:#} {}: {}", short(&failed.object), failed.message);
+        }
+        let _ = writeln!(
+            text,
+            "{BOLD}{} written, {} failed, {}{BOLD:#}",
+            self.changes.len(),
+            self.failures.len(),
+            self.rounds()
+        );
+        text
+    }
+
+    /// Returns the number of rounds in words: `2 rounds`.
+    pub(super) fn rounds(&self) -> String {
+        let rounds = if self.rounds == 1 { "round" } else { "rounds" };
+        format!("{} {rounds}", self.rounds)
+    }
+}
+
+/// Returns the reference by which the output names a reconciled object.
+fn reference(of: &ObjectRef) -> Value {
+    let version = match of.kind.group.as_str() {
+        "" => of.kind.version.clone(),
+        group => format!("{group}/{}", of.kind.version),
+    };
+    let mut object = json!({"apiVersion": version, "kind": of.kind.kind, "name": of.name});
+    if let (Some(object), Some(namespace)) = (object.as_object_mut(), &of.namespace) {
+        object.insert("namespace".to_owned(), Value::from(namespace.as_str()));
+    }
+    object
+}
+
+/// Returns seconds as an integer if they are whole, else as a fraction.
+pub(crate) fn seconds(time: Duration) -> Number {
+    let whole = || Number::from(time.as_secs());
+    if time.subsec_nanos() == 0 {
+        whole()
+    } else {
+        Number::from_f64(time.as_secs_f64()).unwrap_or_else(whole)
+    }
+}
+
+/// Formats a [`reference`] for people.
+fn short(object: &Value) -> String {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    match text("namespace") {
+        "" => format!("{} {}", text("kind"), text("name")),
+        namespace => format!("{} {namespace}/{}", text("kind"), text("name")),
+    }
+}
+
+pub(super) fn drop_managed_fields(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+}
+
+pub(super) fn is_event(object: &Value) -> bool {
+    object.get("kind").and_then(Value::as_str) == Some("Event")
+}

@@ -1,0 +1,338 @@
+//! `mortise test`: runs a guest's cases against its component, in parallel, each in an in-memory
+//! cluster of its own.
+//!
+//! [`mortise_sdk::testing::case`] defines cases, reads them and compares their results; cases run
+//! natively there too. This module runs the component: on a [`Host`] that is driven key by key, in
+//! the order of the keys, so that a case always takes the same course.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use mortise_sdk::testing::{
+    MAX_RUNS, Settled,
+    case::{self, Case, Difference, Stage},
+    identity::Identity,
+    title,
+};
+use serde_json::Value;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{
+    args::{TestArgs, TestOutput},
+    commands::simulate::caught_up,
+    files,
+    guest::Source,
+    local,
+    print::{self, BOLD, DIM, GREEN, RED},
+};
+use mortise_core::{contract::Kind, queue::Key, write::Clock};
+use mortise_host::{
+    cluster::Cluster,
+    host::{Drive, Host, Loaded, Options},
+    wasm::Processor,
+};
+
+mod junit;
+
+/// The exit code if a case failed.
+const FAILED: u8 = 3;
+/// The time within which the host must see which kinds the API in the same process serves. Only a
+/// bug in mortise takes longer.
+const CATCH_UP: Duration = Duration::from_secs(30);
+
+/// The result of a case.
+#[derive(Debug)]
+pub struct Verdict {
+    /// The name of the case.
+    pub name: String,
+    /// The differences between the expected and the actual result.
+    pub differences: Vec<Difference>,
+    /// The reason why the case could not be run to its end, if any.
+    pub error: Option<String>,
+    /// True if the expected result was written anew.
+    pub updated: bool,
+    /// The time that the case took.
+    pub took: Duration,
+}
+
+/// The component to test, with its cases.
+struct Target {
+    name: String,
+    module: PathBuf,
+    cases: Vec<Case>,
+    crds: Vec<Value>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Fails for bad input: a guest that does not build, a component that does not load, cases that
+/// cannot be read.
+pub async fn run(args: &TestArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let target = target(args)?;
+    let processor = local::component(&local::engine(cache, true)?, &target.module).await?;
+    let start = Instant::now();
+    let verdicts = all(&processor, target.cases, target.crds.into(), args.update).await?;
+    let took = start.elapsed();
+    let text = match args.output {
+        Some(TestOutput::Junit) => junit::report(&target.name, &verdicts, took)?,
+        None => for_people(&verdicts, took),
+    };
+    match &args.output_file {
+        Some(file) => std::fs::write(file, text).with_context(|| {
+            format!("cannot write `{}`: name another with --output-file", file.display())
+        })?,
+        None => anstream::stdout()
+            .write_all(text.as_bytes())
+            .context("cannot write to standard output")?,
+    }
+    let all_passed = verdicts.iter().all(Verdict::passed);
+    Ok(if all_passed { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Returns the target of the command. A guest is built; for a component `--cases` is required.
+fn target(args: &TestArgs) -> anyhow::Result<Target> {
+    let path = &args.target;
+    let source = Source::open(path)?;
+    let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
+    let own = source.guest().map(|guest| guest.cases.clone());
+    let cases = args.cases.clone().or(own).with_context(|| {
+        format!("`{}` is a component: say with --cases where its cases are", path.display())
+    })?;
+    // Faults in the cases are reported before the user waits for a build.
+    let cases = chosen(&cases, args.filter.as_deref())?;
+    let name = match source.guest() {
+        Some(guest) => guest.package.clone(),
+        None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    Ok(Target { name, module: source.component()?, cases, crds })
+}
+
+/// Returns the cases in a folder whose names contain the filter.
+fn chosen(folder: &Path, filter: Option<&str>) -> anyhow::Result<Vec<Case>> {
+    let mut cases = case::all(folder).map_err(anyhow::Error::msg)?;
+    let Some(filter) = filter else { return Ok(cases) };
+    let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+    cases.retain(|case| case.name.contains(filter));
+    anyhow::ensure!(
+        !cases.is_empty(),
+        "`--filter {filter}` leaves no case of: {}",
+        names.join(", ")
+    );
+    Ok(cases)
+}
+
+/// Runs cases in parallel, as many as the machine has CPUs. Returns their verdicts, sorted by name.
+async fn all(
+    processor: &Processor,
+    cases: Vec<Case>,
+    crds: Arc<[Value]>,
+    update: bool,
+) -> anyhow::Result<Vec<Verdict>> {
+    let places = std::thread::available_parallelism().map_or(1, usize::from);
+    let places = Arc::new(Semaphore::new(places));
+    let mut running: JoinSet<anyhow::Result<Verdict>> = JoinSet::new();
+    for case in cases {
+        let (processor, crds, places) = (processor.clone(), Arc::clone(&crds), Arc::clone(&places));
+        running.spawn(async move {
+            let _place = places.acquire_owned().await.context("no place to run a case")?;
+            one(processor, case, &crds, update).await
+        });
+    }
+    let mut verdicts = Vec::new();
+    while let Some(verdict) = running.join_next().await {
+        verdicts.push(verdict.context("a case broke off")??);
+    }
+    verdicts.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(verdicts)
+}
+
+/// Runs a case, and writes its result as the expected one if that is asked for.
+async fn one(
+    processor: Processor,
+    case: Case,
+    crds: &[Value],
+    update: bool,
+) -> anyhow::Result<Verdict> {
+    let start = Instant::now();
+    let (name, file) = (case.name.clone(), case.expected_file());
+    let mut verdict = Verdict {
+        name,
+        differences: Vec::new(),
+        error: None,
+        updated: false,
+        took: Duration::ZERO,
+    };
+    match run_case(processor, case, crds).await {
+        Err(error) => verdict.error = Some(format!("{error:#}")),
+        Ok(stage) => {
+            verdict.differences = stage.differences();
+            if update && !verdict.differences.is_empty() {
+                let cannot = || format!("cannot write `{}`", file.display());
+                std::fs::write(&file, stage.accepted()).with_context(cannot)?;
+                verdict.updated = true;
+            }
+        }
+    }
+    verdict.took = start.elapsed();
+    Ok(verdict)
+}
+
+/// Runs a case to its end.
+///
+/// # Errors
+///
+/// Fails if the case cannot be run: the component refuses the configuration, the API refuses
+/// objects, or a key never comes to rest.
+pub async fn run_case(processor: Processor, case: Case, crds: &[Value]) -> anyhow::Result<Stage> {
+    let loaded = local::describe(processor, &case.config).await?;
+    let kinds: Vec<_> =
+        loaded.description.kinds().into_iter().map(mortise_sdk::Kind::from).collect();
+    let mut stage = Stage::open(case, crds, &kinds).map_err(anyhow::Error::msg)?;
+    let driver = Driver::start(&stage, loaded)?;
+    let mut settled = Settled::default();
+    loop {
+        driver.settle(&mut settled).await?;
+        stage.settled(&settled);
+        let Some(later) = stage.next_step().map_err(anyhow::Error::msg)? else { break };
+        driver.host.advance(later);
+    }
+    driver.host.stop().await?;
+    Ok(stage)
+}
+
+// === impl Driver ===
+
+/// A host that runs one key after the other.
+struct Driver {
+    host: Host,
+    api: mortise_embedded_api::EmbeddedApi,
+    only: Option<mortise_sdk::testing::identity::Pattern>,
+    /// The kinds of all reconcilers.
+    kinds: Vec<mortise_sdk::Kind>,
+}
+
+impl Driver {
+    fn start(stage: &Stage, loaded: Loaded) -> anyhow::Result<Self> {
+        let api = stage.cluster().api().clone();
+        let reconcilers = &loaded.description.reconcilers;
+        let kinds =
+            reconcilers.iter().map(|reconciler| reconciler.of.kind.clone().into()).collect();
+        let clock = stage.cluster().clone();
+        let now: Clock = Arc::new(move || clock.now());
+        let options = Options { now, drive: Drive::Caller, ..Options::default() };
+        let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+        let host = Host::start(&cluster, vec![loaded], &options)?;
+        host.stand_still();
+        Ok(Self { host, api, only: stage.case().only.clone(), kinds })
+    }
+
+    /// Runs keys until none is due.
+    async fn settle(&self, settled: &mut Settled) -> anyhow::Result<()> {
+        let mut runs: BTreeMap<Key, usize> = BTreeMap::new();
+        loop {
+            self.caught_up().await?;
+            let Some((key, of)) = self.next() else { break };
+            let of_key = runs.entry(key.clone()).or_default();
+            anyhow::ensure!(
+                *of_key < MAX_RUNS,
+                "no rest: {key} is due again after {MAX_RUNS} runs"
+            );
+            *of_key += 1;
+            let Some(run) = self.host.take(&key) else { continue };
+            let report = self.host.run(run).await;
+            let title = title(&of, key.reconciler(), &self.kinds);
+            settled.ran(&title, report.again, report.failure);
+        }
+        settled.runs = runs.values().sum();
+        Ok(())
+    }
+
+    /// Waits until the host's stores equal the API, and the host knows which of the watched kinds
+    /// are served.
+    async fn caught_up(&self) -> anyhow::Result<()> {
+        let mut progress = self.host.progress();
+        let known = async {
+            loop {
+                progress.borrow_and_update();
+                caught_up(&self.host, &self.api).await?;
+                if self.knows_kinds() {
+                    return Ok(());
+                }
+                progress.changed().await.context("the host has ended")?;
+            }
+        };
+        let known = tokio::time::timeout(CATCH_UP, known).await;
+        known.context("the host did not see which kinds are served")?
+    }
+
+    fn knows_kinds(&self) -> bool {
+        self.host.watches().iter().all(|watch| {
+            let Kind { group, version, kind } = &watch.kind;
+            let served = self.api.serves(group, version, kind);
+            self.host.stores().serves(&watch.kind) == Some(served)
+        })
+    }
+
+    /// Returns the first key that is due, with its object.
+    fn next(&self) -> Option<(Key, Identity)> {
+        let of =
+            |key: Key| Some((key.clone(), Identity::of_ref(&self.host.object_of(&key)?.into())));
+        let is_meant =
+            |(_, of): &(Key, Identity)| self.only.as_ref().is_none_or(|only| only.matches(of));
+        self.host.ready().into_iter().filter_map(of).find(is_meant)
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    /// Returns whether the case passed, or its expected result was updated.
+    pub fn passed(&self) -> bool {
+        self.error.is_none() && (self.differences.is_empty() || self.updated)
+    }
+}
+
+fn for_people(verdicts: &[Verdict], took: Duration) -> String {
+    let mut text = String::new();
+    for verdict in verdicts {
+        let (word, style) = match verdict {
+            Verdict { updated: true, .. } => ("updated", BOLD),
+            verdict if verdict.passed() => ("ok", GREEN),
+            _ => ("FAILED", RED),
+        };
+        let _ = writeln!(
+            text,
+            "{style}{word:8}{style:#}{} {DIM}{:.0?}{DIM:#}",
+            verdict.name, verdict.took
+        );
+        if let Some(error) = &verdict.error {
+            let _ = writeln!(text, "  {RED}it could not be run:{RED:#} {error}");
+        }
+        for difference in &verdict.differences {
+            let _ = writeln!(text, "  {} {DIM}(- expected, + now){DIM:#}", difference.title);
+            print::lines(&mut text, &difference.expected, &difference.actual);
+        }
+    }
+    let failed = verdicts.iter().filter(|verdict| !verdict.passed()).count();
+    let updated = verdicts.iter().filter(|verdict| verdict.updated).count();
+    let more = if updated > 0 { format!(", {updated} of them updated") } else { String::new() };
+    let _ = writeln!(
+        text,
+        "{BOLD}{} passed{more}, {failed} failed, in {took:.1?}{BOLD:#}",
+        verdicts.len() - failed
+    );
+    if verdicts.iter().any(|verdict| !verdict.passed() && verdict.error.is_none()) {
+        let _ = writeln!(text, "{DIM}accept what is right with --update{DIM:#}");
+    }
+    text
+}

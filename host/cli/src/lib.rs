@@ -1,0 +1,62 @@
+//! The program `mortise`: the commands with which processors are written, tested and measured, and
+//! those of the host.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`args`] | the command line |
+//! | [`commands`] | the commands, one file each |
+//! | [`guest`], [`files`] | a guest's folder; files of objects |
+//! | [`local`] | the host and the API in memory that commands start |
+//! | [`print`](mod@print) | reports and differences, for people |
+
+pub mod args;
+pub mod commands;
+pub mod files;
+pub mod guest;
+pub mod local;
+pub mod print;
+
+use std::{path::Path, process::ExitCode};
+
+use mortise_host::{
+    program,
+    telemetry::{self, LogFormat},
+};
+
+use args::{Args, Command};
+use commands::{bench, completion, dev, inspect, new, simulate, test};
+
+/// Runs a command and prints an error once, as an error chain.
+pub fn run(args: &Args) -> ExitCode {
+    match &args.command {
+        Command::Run(run) => program::host(run, &args.global),
+        Command::Compile(compile) => program::compile(compile),
+        Command::CheckConfig(check) => program::check_config(check),
+        command => program::finish(run_locally(command, args), LogFormat::Text),
+    }
+}
+
+fn run_locally(command: &Command, args: &Args) -> anyhow::Result<ExitCode> {
+    telemetry::init(args.global.log.as_deref().unwrap_or("warn"), LogFormat::Text)?;
+    let runtime = program::runtime(None)?;
+    let cache = args.global.cache();
+    let code = runtime.block_on(command_of(command, cache.as_deref()));
+    // Nothing waits for compilations and reads that still run: their results are not kept.
+    runtime.shutdown_background();
+    code
+}
+
+async fn command_of(command: &Command, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Dev(args) => dev::run(args, cache).await,
+        Command::Simulate(args) => simulate::run(args, cache).await,
+        Command::Inspect(args) => inspect::run(args, cache).await,
+        Command::Bench(args) => bench::run(args, cache).await,
+        Command::New(args) => new::run(args).await,
+        Command::Test(args) => test::run(args, cache).await,
+        Command::Completion(args) => completion::run(args),
+        Command::Run(_) | Command::Compile(_) | Command::CheckConfig(_) => {
+            unreachable!("the host's own commands run before")
+        }
+    }
+}

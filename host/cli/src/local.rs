@@ -1,0 +1,213 @@
+//! Parts that the commands share: loading a processor from a file, applying objects in an order
+//! that works, and serving kinds without a CRD.
+
+use std::{io::Write as _, path::Path};
+
+use anyhow::Context as _;
+use mortise_embedded_api::EmbeddedApi;
+use serde_json::Value;
+
+use crate::{files, print};
+use mortise_core::{
+    contract::{Description, Kind},
+    grant::{display_kind, role::Served},
+    resource::{Kinds, Method, Outgoing},
+};
+use mortise_host::{
+    cache_dir,
+    cluster::Cluster,
+    host::{Loaded, Settings},
+    wasm::{self, Engine, Limits, Processor},
+};
+
+/// The field manager under which example objects are applied: kubectl's own, so that
+/// `kubectl apply --server-side` of a changed example meets no conflict.
+const MANAGER: &str = "kubectl";
+
+/// The namespace in the names of field managers if there is no Processor resource.
+const NAMESPACE: &str = "default";
+
+/// Returns a processor's configuration as JSON text; an empty object if there is no file.
+///
+/// # Errors
+///
+/// Fails for a file that cannot be read or parsed, or that does not hold an object.
+pub fn config(path: Option<&Path>) -> Result<String, files::Error> {
+    Ok(Value::Object(path.map(files::load_config).transpose()?.unwrap_or_default()).to_string())
+}
+
+/// Loads a component and asks it for its description.
+///
+/// # Errors
+///
+/// Fails for a file that cannot be read, a component that does not load, or a configuration that
+/// the component refuses.
+pub async fn load(module: &Path, config: String, cache: Option<&Path>) -> anyhow::Result<Loaded> {
+    load_into(&engine(cache, false)?, module, config).await
+}
+
+/// Creates the engine that compiles and runs components, with a folder for compiled code.
+/// `repeatable`: [`wasm::Options::repeatable`].
+///
+/// # Errors
+///
+/// Fails for a folder that cannot be used, or if the machine cannot give what the engine needs.
+pub fn engine(cache: Option<&Path>, repeatable: bool) -> anyhow::Result<Engine> {
+    // Compiles in this process: a child process would take the waiting user longer, and the module
+    // is their own.
+    let cache = cache_dir::open(cache)?;
+    Ok(Engine::new(wasm::Options { cache, repeatable, ..wasm::Options::default() })?)
+}
+
+/// Does what [`load`] does, with an existing engine.
+///
+/// # Errors
+///
+/// Fails as [`load`] does.
+pub async fn load_into(engine: &Engine, module: &Path, config: String) -> anyhow::Result<Loaded> {
+    describe(component(engine, module).await?, &config).await
+}
+
+/// Asks a component for its description, given a configuration.
+///
+/// # Errors
+///
+/// Fails if the component fails or refuses the configuration.
+pub async fn describe(processor: Processor, config: &str) -> anyhow::Result<Loaded> {
+    Loaded::describe(processor, config, Settings::in_namespace(NAMESPACE)).await
+}
+
+/// Loads a component.
+///
+/// # Errors
+///
+/// Fails for a file that cannot be read, or a component that does not load.
+pub async fn component(engine: &Engine, module: &Path) -> anyhow::Result<Processor> {
+    let bytes = std::fs::read(module).with_context(|| {
+        let path = module.display();
+        format!("cannot read the module `{path}`, which is to be a component's .wasm file")
+    })?;
+    let name = module.display().to_string();
+    Ok(Processor::load(engine, &name, bytes.into(), Limits::default()).await?)
+}
+
+/// Returns an object's rank in the order of applying: namespaces, then CRDs, then all others.
+pub fn rank(object: &Value) -> u8 {
+    match object.get("kind").and_then(Value::as_str) {
+        Some("Namespace") => 0,
+        Some("CustomResourceDefinition") => 1,
+        _ => 2,
+    }
+}
+
+/// Applies objects: namespaces and CRDs first, then the others in the given order.
+///
+/// # Errors
+///
+/// Fails for the first object that is refused, and names the object.
+pub async fn apply(cluster: &Cluster, mut objects: Vec<Value>) -> anyhow::Result<()> {
+    objects.sort_by_key(rank);
+    for object in &objects {
+        let cannot = || format!("cannot apply {}", print::title(object));
+        apply_one(cluster, object).await.with_context(cannot)?;
+    }
+    Ok(())
+}
+
+/// Does what [`apply`] does, for objects from files.
+///
+/// # Errors
+///
+/// Fails for the first object that is refused, and names the object and its place.
+pub async fn apply_files(cluster: &Cluster, mut objects: Vec<files::Object>) -> anyhow::Result<()> {
+    objects.sort_by_key(|object| rank(&object.value));
+    for object in &objects {
+        apply_one(cluster, &object.value).await.with_context(|| cannot("apply", object))?;
+    }
+    Ok(())
+}
+
+/// Returns the message that an action failed on an object from a file.
+pub fn cannot(action: &str, object: &files::Object) -> String {
+    let (file, document) = (object.file.display(), object.document);
+    format!("cannot {action} `{file}`, document {document} ({})", print::title(&object.value))
+}
+
+async fn apply_one(cluster: &Cluster, object: &Value) -> anyhow::Result<()> {
+    let kind = kind_of(object);
+    let Some(resource) = cluster.resolve(&kind).await? else {
+        anyhow::bail!(
+            "no CRD serves {}: name its folder in the guest's `[package.metadata.mortise] crds`, or with --crds",
+            display_kind(&kind)
+        );
+    };
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let name = text("/metadata/name")
+        .context("it has `metadata.generateName` only: what is applied needs `metadata.name`")?;
+    let namespace = resource.namespaced.then(|| text("/metadata/namespace").unwrap_or("default"));
+    let path = format!("{}?fieldManager={MANAGER}&force=true", resource.path_of(namespace, name));
+    let apply = Outgoing::new(Method::Apply, path, Some(object.clone()));
+    cluster.send(&apply).await.map_err(|refusal| anyhow::Error::msg(refusal.message))?;
+    if kind.kind == "CustomResourceDefinition" {
+        // A kind that was not served before may be served now.
+        cluster.forget(text("/spec/group").unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Returns the kind that an object declares.
+pub fn kind_of(object: &Value) -> Kind {
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
+    Kind { group: group.to_owned(), version: version.to_owned(), kind: text("kind").to_owned() }
+}
+
+/// Lets the API serve, without a schema, each declared kind that it does not serve yet, except
+/// missing kinds. Returns the kinds that it now serves so.
+pub fn serve_untyped(
+    api: &EmbeddedApi,
+    description: &Description,
+    missing: impl Fn(&Kind) -> bool,
+) -> Vec<Kind> {
+    let mut untyped: Vec<Kind> = Vec::new();
+    for kind in description.kinds() {
+        let plural = plural(&kind);
+        if kind.kind == "*"
+            || kind.group == "*"
+            || missing(&kind)
+            || api.serves(&kind.group, &kind.version, &kind.kind)
+        {
+            continue;
+        }
+        api.serve_untyped(&kind.group, &kind.version, &kind.kind, &plural, true);
+        untyped.push(kind);
+    }
+    untyped
+}
+
+/// Returns the plural that kube derives from a kind.
+pub fn plural(kind: &Kind) -> String {
+    let kind = kube::core::GroupVersionKind::gvk(&kind.group, &kind.version, &kind.kind);
+    kube::api::ApiResource::from_gvk(&kind).plural
+}
+
+/// Returns how a kind is served; for an unknown kind, the usual plural, namespaced and with a
+/// status.
+pub fn served(known: &Kinds, kind: &Kind) -> Served {
+    let expected = || Served { plural: plural(kind), namespaced: true, status: true };
+    known.get(kind).map_or_else(expected, |resource| Served::from(&**resource))
+}
+
+/// Returns the message that a kind is served without a schema, with advice.
+pub fn untyped(kind: &Kind) -> String {
+    format!(
+        "no CRD describes {}: it is served without a schema, its lists are atomic; name the folder of its CRD with --crds",
+        display_kind(kind)
+    )
+}
+
+/// Warns on standard error that a kind is served without a schema.
+pub fn warn_untyped(kind: &Kind) {
+    // If standard error is closed, there is nowhere to report it.
+    let _ = writeln!(std::io::stderr(), "{}", untyped(kind));
+}

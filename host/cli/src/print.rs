@@ -1,0 +1,261 @@
+//! Output for people on a terminal: a line for each reconcile, and the difference between two
+//! states. Values of Secrets are masked here unless they are asked for.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use anstyle::{AnsiColor, Style};
+use serde_json::Value;
+use similar::{ChangeTag, TextDiff};
+
+use mortise_core::{
+    reads::record::Digest,
+    reconcile::Report,
+    write::{Action, Change},
+};
+use mortise_host::telemetry::escaped;
+
+#[cfg(test)]
+mod tests;
+
+/// Text about a thing that exists now.
+pub const GREEN: Style = AnsiColor::Green.on_default();
+/// Text about a thing that is gone or that failed.
+pub const RED: Style = AnsiColor::Red.on_default();
+/// Less important text.
+pub const DIM: Style = Style::new().dimmed();
+/// A heading.
+pub const BOLD: Style = Style::new().bold();
+
+/// The number of unchanged lines shown around a changed one.
+const CONTEXT: usize = 3;
+/// The text shown in place of a Secret's value.
+const MASK: &str = "(masked)";
+const ANNOTATIONS: &str = "/metadata/annotations";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The choice whether the values of Secrets are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Secrets {
+    /// Values are masked.
+    Masked,
+    /// Values are shown.
+    Shown,
+}
+
+impl From<bool> for Secrets {
+    fn from(show: bool) -> Self {
+        if show { Self::Shown } else { Self::Masked }
+    }
+}
+
+/// Returns the object in the form in which it may be printed.
+pub fn printable(object: &Value, secrets: Secrets) -> Value {
+    printable_beside(object, None, secrets)
+}
+
+/// Returns the object in the form in which it may be printed beside its other version. A masked
+/// value that differs in the other version is shown as its digest, keyed with a random key of this
+/// process: readers see that the value differs, but cannot find the value by trying candidates.
+fn printable_beside(object: &Value, other: Option<&Value>, secrets: Secrets) -> Value {
+    let mut object = object.clone();
+    if secrets == Secrets::Masked && object.get("kind").and_then(Value::as_str) == Some("Secret") {
+        mask(&mut object, other);
+    }
+    object
+}
+
+/// Masks the values of a Secret. Values that were not validated may have any form; one that is not
+/// a map is masked whole.
+fn mask(secret: &mut Value, other: Option<&Value>) {
+    for field in ["data", "stringData"] {
+        let other = other.and_then(|other| other.get(field));
+        match secret.get_mut(field) {
+            Some(Value::Object(values)) => {
+                for (name, value) in values {
+                    hide(value, other.and_then(|other| other.get(name)));
+                }
+            }
+            Some(value) => hide(value, other),
+            None => {}
+        }
+    }
+    let other = other.and_then(|other| other.pointer(ANNOTATIONS));
+    match secret.pointer_mut(ANNOTATIONS) {
+        Some(Value::Object(annotations)) => {
+            if let Some(copy) = annotations.get_mut(LAST_APPLIED) {
+                hide(copy, other.and_then(|other| other.get(LAST_APPLIED)));
+            }
+        }
+        Some(annotations) => hide(annotations, other),
+        None => {}
+    }
+}
+
+fn hide(value: &mut Value, other: Option<&Value>) {
+    let masked = match other {
+        Some(other) if *other != *value => {
+            format!("(masked {})", Digest::keyed([value.to_string().as_bytes()]).short())
+        }
+        _ => MASK.to_owned(),
+    };
+    *value = Value::from(masked);
+}
+
+/// Returns the title that identifies an object in the output: `apiVersion kind namespace/name`.
+pub fn title(object: &Value) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let kind = text("/kind").unwrap_or("?");
+    let group = text("/apiVersion").unwrap_or("?");
+    let name = text("/metadata/name").or_else(|| text("/metadata/generateName")).unwrap_or("?");
+    match text("/metadata/namespace") {
+        Some(namespace) => format!("{group} {kind} {namespace}/{name}"),
+        None => format!("{group} {kind} {name}"),
+    }
+}
+
+/// Returns the difference between two states, object by object, as coloured YAML. Both states are
+/// keyed by [`title`].
+pub fn difference(
+    before: &BTreeMap<String, Value>,
+    after: &BTreeMap<String, Value>,
+    secrets: Secrets,
+) -> String {
+    let mut text = String::new();
+    let mut titles: Vec<&String> = before.keys().chain(after.keys()).collect();
+    titles.sort();
+    titles.dedup();
+    for title in titles {
+        let (old, new) = (before.get(title), after.get(title));
+        if let (Some(old), Some(new)) = (old, new)
+            && readable(old) == readable(new)
+        {
+            continue;
+        }
+        let (sign, style) = match (old, new) {
+            (None, _) => ('+', GREEN),
+            (_, None) => ('-', RED),
+            _ => ('~', BOLD),
+        };
+        let _ = writeln!(text, "{style}{sign} {title}{style:#}");
+        let masked = |object: Option<&Value>, other: Option<&Value>| {
+            object.map(|object| yaml(&readable(&printable_beside(object, other, secrets))))
+        };
+        let (old, new) = (masked(old, new), masked(new, old));
+        lines(&mut text, &old.unwrap_or_default(), &new.unwrap_or_default());
+    }
+    text
+}
+
+/// Appends the lines in which two texts differ, with some lines around them.
+pub fn lines(text: &mut String, old: &str, new: &str) {
+    let difference = TextDiff::from_lines(old, new);
+    for (index, group) in difference.grouped_ops(CONTEXT).iter().enumerate() {
+        if index > 0 {
+            let _ = writeln!(text, "{DIM}    ⋮{DIM:#}");
+        }
+        for change in group.iter().flat_map(|op| difference.iter_changes(op)) {
+            let (sign, style) = match change.tag() {
+                ChangeTag::Insert => ('+', GREEN),
+                ChangeTag::Delete => ('-', RED),
+                ChangeTag::Equal => (' ', DIM),
+            };
+            let _ = writeln!(
+                text,
+                "{style}  {sign} {}{style:#}",
+                change.value().trim_end_matches('\n')
+            );
+        }
+    }
+}
+
+/// Returns the object without server-managed metadata, which no reader needs in a difference.
+fn readable(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["managedFields", "resourceVersion", "uid", "creationTimestamp", "generation"]
+        {
+            metadata.remove(field);
+        }
+    }
+    object
+}
+
+/// Formats an object as YAML.
+pub fn yaml(object: &Value) -> String {
+    serde_saphyr::to_string(object).unwrap_or_else(|error| format!("(no YAML: {error})\n"))
+}
+
+/// Formats an event in a few words.
+pub fn event(event: &Value) -> String {
+    let text = |name: &str| event.get(name).and_then(Value::as_str);
+    let on = event.get("regarding").or_else(|| event.get("involvedObject")).unwrap_or(&Value::Null);
+    let of = |name: &str| on.get(name).and_then(Value::as_str).unwrap_or_default();
+    format!(
+        "{} {} on {} {}/{}: {}",
+        text("type").unwrap_or_default(),
+        text("reason").unwrap_or_default(),
+        of("kind"),
+        of("namespace"),
+        of("name"),
+        text("note").or_else(|| text("message")).unwrap_or_default()
+    )
+}
+
+/// Formats a reconcile: the causes, the duration, the writes, the failure, notes and log lines.
+pub fn report(report: &Report) -> String {
+    let key = match report.key.namespace() {
+        Some(namespace) => format!("{namespace}/{}", report.key.name()),
+        None => report.key.name().to_owned(),
+    };
+    let mut text = format!("{BOLD}{} {key}{BOLD:#}  {:.1?}", report.kind.kind, report.took);
+    let mut causes: Vec<String> = report.causes.iter().map(ToString::to_string).collect();
+    if report.more_causes > 0 {
+        causes.push(format!("{} more", report.more_causes));
+    }
+    let _ = write!(text, "  {DIM}because:{DIM:#} {}", causes.join(", "));
+    let written: Vec<String> = report.changes.iter().map(change).collect();
+    match written.as_slice() {
+        [] => _ = write!(text, "  {DIM}nothing to write{DIM:#}"),
+        written => _ = write!(text, "  {GREEN}wrote:{GREEN:#} {}", written.join(", ")),
+    }
+    if report.attempt > 0 {
+        let _ = write!(text, "  {DIM}attempt {}{DIM:#}", report.attempt + 1);
+    }
+    if let Some(failure) = &report.failure {
+        let _ = write!(text, "\n  {RED}failed:{RED:#} {}", guest_text(failure));
+    }
+    for note in &report.notes {
+        let _ = write!(text, "\n  {DIM}note:{DIM:#} {}", guest_text(note));
+    }
+    for line in &report.log {
+        let _ = write!(text, "\n  {DIM}{:?}:{DIM:#} {}", line.level, guest_text(&line.message));
+        for (name, value) in &line.fields {
+            let _ = write!(text, " {DIM}{}={DIM:#}{}", escaped(name), guest_text(value));
+        }
+    }
+    text
+}
+
+/// Formats a guest's text below its first line. No line of the result looks like one of ours.
+fn guest_text(text: &str) -> String {
+    let lines: Vec<_> = text.trim_end().split('\n').map(escaped).collect();
+    lines.join("\n    ")
+}
+
+/// Indents the further lines of a text.
+pub(crate) fn indented(text: &str) -> String {
+    text.trim_end().replace('\n', "\n    ")
+}
+
+/// Formats a write in a few words; an event by its reason.
+fn change(change: &Change) -> String {
+    if change.action == Action::Event {
+        let text = |name: &str| change.object.get(name).and_then(Value::as_str);
+        return format!("event {}", text("reason").unwrap_or_default());
+    }
+    let name = match &change.of.namespace {
+        Some(namespace) => format!("{namespace}/{}", change.of.name),
+        None => change.of.name.clone(),
+    };
+    format!("{} {} {name}", change.action, change.of.kind.kind)
+}

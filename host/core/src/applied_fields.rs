@@ -1,0 +1,390 @@
+//! Digests of the fields that `mortise/…` field managers own of an object, and of manifests.
+//!
+//! Each such manager's entry in `metadata.managedFields` has two digests: of its set of fields, and
+//! of what the object holds there. The second is taken of the object cut down to the set, as a JSON
+//! value; so it can be compared with the digest of a manifest without knowing the schema. They are
+//! equal if we own exactly what the manifest holds, with the values that it holds. Where the API
+//! server writes a value in another way than it was sent (`1000m` and `1`), they differ though
+//! nothing is to be done; the writer then remembers which pair belongs to which manifest.
+//!
+//! Pure: no I/O, no clock.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::path::Part;
+
+pub mod manager;
+
+#[cfg(test)]
+mod tests;
+
+/// The fields of `metadata` that name an object or are preconditions.
+const NAMING: [&str; 4] = ["name", "namespace", "uid", "resourceVersion"];
+
+/// The bytes that hold what a manager owns of most objects, in the form of which a digest is taken.
+const ROOM: usize = 4096;
+
+/// The prefix of the names of all field managers of this host.
+pub const MANAGER_PREFIX: &str = "mortise/";
+
+/// The two digests of one manager's fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pair {
+    /// The digest of the set of fields.
+    pub fields: u128,
+    /// The digest of what the object holds in these fields.
+    pub values: u128,
+}
+
+/// An entry of `metadata.managedFields` whose manager is one of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// The full name of the manager.
+    pub manager: Box<str>,
+    /// The subresource: `status`, or empty for the object itself.
+    pub subresource: Box<str>,
+    /// True if the entry came from server-side apply; false if it came from a create or a patch.
+    pub applied: bool,
+    /// The digests; `values` is 0 if the entry did not come from server-side apply.
+    pub pair: Pair,
+}
+
+/// The entries of all `mortise/…` managers on one object. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Digests(Option<Arc<[Own]>>);
+
+// === impl Digests ===
+
+impl Digests {
+    /// Returns all entries, in the order of the object.
+    pub fn iter(&self) -> impl Iterator<Item = &Own> {
+        self.0.iter().flat_map(|all| all.iter())
+    }
+
+    /// Returns whether no manager of ours is on the object.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns the digests of what a manager applied to the object (`subresource` empty) or to its
+    /// status (`status`).
+    pub fn get(&self, manager: &str, subresource: &str) -> Option<Pair> {
+        self.iter()
+            .find(|own| own.applied && &*own.manager == manager && &*own.subresource == subresource)
+            .map(|own| own.pair)
+    }
+
+    /// Returns whether the manager has any entry on the object.
+    pub fn holds(&self, manager: &str) -> bool {
+        self.iter().any(|own| &*own.manager == manager)
+    }
+}
+
+// === digests of objects ===
+
+/// Computes the digests of all `mortise/…` managers on an object, which must be whole and with its
+/// `metadata.managedFields`.
+pub fn of(object: &Value) -> Digests {
+    let is_ours = |entry: &&Value| text(entry, "manager").starts_with(MANAGER_PREFIX);
+    let all: Vec<Own> = entries(object).filter(is_ours).map(|entry| own(object, entry)).collect();
+    Digests((!all.is_empty()).then(|| all.into()))
+}
+
+/// Returns the entries of `metadata.managedFields`.
+pub fn entries(object: &Value) -> impl Iterator<Item = &Value> {
+    let managed = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
+    managed.and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Returns the set of fields (`FieldsV1`) that a manager applied to the object itself.
+pub fn applied_fields<'a>(object: &'a Value, manager: &str) -> Option<&'a Value> {
+    entries(object)
+        .find(|entry| {
+            text(entry, "manager") == manager
+                && is_apply(entry)
+                && text(entry, "subresource").is_empty()
+        })?
+        .get("fieldsV1")
+}
+
+fn own(object: &Value, entry: &Value) -> Own {
+    let fields = entry.get("fieldsV1").unwrap_or(&Value::Null);
+    let applied = is_apply(entry);
+    let values = if applied { values_digest(object, fields) } else { 0 };
+    Own {
+        manager: text(entry, "manager").into(),
+        subresource: text(entry, "subresource").into(),
+        applied,
+        pair: Pair { fields: digest(fields), values },
+    }
+}
+
+fn is_apply(entry: &Value) -> bool {
+    text(entry, "operation") == "Apply"
+}
+
+fn text<'a>(entry: &'a Value, key: &str) -> &'a str {
+    entry.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn values_digest(object: &Value, fields: &Value) -> u128 {
+    let mut cut = Cut::default();
+    let digest = digest_of(&cut.object(object, fields));
+    // We own a field that the object does not have: the digest must equal that of no manifest.
+    if cut.missing { !digest } else { digest }
+}
+
+/// Cuts an object down to a set of fields.
+pub fn project(object: &Value, fields: &Value) -> Value {
+    Cut::default().object(object, fields).to_value()
+}
+
+#[derive(Default)]
+struct Cut {
+    missing: bool,
+}
+
+impl Cut {
+    fn object<'a>(&mut self, object: &'a Value, fields: &'a Value) -> Part<'a> {
+        if let (Value::Object(object), Value::Object(fields)) = (object, fields) {
+            return self.map(object, fields);
+        }
+        Part::Map(Vec::new())
+    }
+
+    /// Returns the part of `value` that `fields` selects. Returns `None`, and sets `missing`, if
+    /// the value is not of the form that the fields ask for.
+    fn at<'a>(&mut self, value: &'a Value, fields: &'a Value) -> Option<Part<'a>> {
+        let Some(fields) = fields.as_object().filter(|fields| !fields.is_empty()) else {
+            return Some(Part::Whole(value));
+        };
+        if fields.keys().all(|key| key == ".") {
+            return Some(emptied(value));
+        }
+        let cut = match value {
+            Value::Object(object) => Some(self.map(object, fields)),
+            Value::Array(list) => Some(self.list(list, fields)),
+            _ => None,
+        };
+        self.missing |= cut.is_none();
+        cut
+    }
+
+    /// Cuts a map down. The entries are ordered by key, as the children are.
+    fn map<'a>(
+        &mut self,
+        object: &'a Map<String, Value>,
+        children: &'a Map<String, Value>,
+    ) -> Part<'a> {
+        let mut result = Vec::with_capacity(children.len());
+        for (element, below) in children {
+            if element == "." {
+                continue;
+            }
+            let found = element.strip_prefix("f:").and_then(|key| Some((key, object.get(key)?)));
+            match found.and_then(|(key, value)| Some((key, self.at(value, below)?))) {
+                Some(entry) => result.push(entry),
+                None => self.missing = true,
+            }
+        }
+        Part::Map(result)
+    }
+
+    /// Cuts a list down, in the order of the list, so that a manifest with the same items in
+    /// another order is not taken for the same.
+    fn list<'a>(&mut self, list: &'a [Value], children: &'a Map<String, Value>) -> Part<'a> {
+        let elements = children.iter().filter(|(element, _)| *element != ".");
+        let wanted: Vec<_> =
+            elements.map(|(element, below)| (Element::parse(element), below)).collect();
+        let mut found = 0;
+        let mut result = Vec::with_capacity(wanted.len());
+        for (index, item) in list.iter().enumerate() {
+            if let Some((_, below)) = wanted.iter().find(|(element, _)| {
+                element.as_ref().is_some_and(|element| element.selects(index, item))
+            }) {
+                found += 1;
+                result.extend(self.at(item, below));
+            }
+        }
+        self.missing |= found < wanted.len();
+        Part::List(result)
+    }
+}
+
+/// Returns a map or list without its content, of which only the map or list itself is owned.
+fn emptied(value: &Value) -> Part<'_> {
+    match value {
+        Value::Object(_) => Part::Map(Vec::new()),
+        Value::Array(_) => Part::List(Vec::new()),
+        _ => Part::Whole(value),
+    }
+}
+
+/// An element of a path into a list.
+enum Element {
+    Keys(Map<String, Value>),
+    Value(Value),
+    Index(usize),
+}
+
+impl Element {
+    fn parse(text: &str) -> Option<Self> {
+        let (kind, rest) = text.split_once(':')?;
+        match kind {
+            "k" => serde_json::from_str(rest).ok().map(Self::Keys),
+            "v" => serde_json::from_str(rest).ok().map(Self::Value),
+            "i" => rest.parse().ok().map(Self::Index),
+            _ => None,
+        }
+    }
+
+    fn selects(&self, index: usize, item: &Value) -> bool {
+        match self {
+            Self::Keys(keys) => keys.iter().all(|(key, value)| {
+                item.get(key).is_some_and(|held| digest(held) == digest(value))
+            }),
+            Self::Value(value) => digest(item) == digest(value),
+            Self::Index(wanted) => index == *wanted,
+        }
+    }
+}
+
+// === digests of manifests ===
+
+/// Computes the digest of a manifest, to compare with [`Pair::values`]: of everything but what
+/// names the object or is a precondition.
+pub fn of_manifest(manifest: &Value) -> u128 {
+    digest_of(&sent(manifest))
+}
+
+/// Returns a manifest without what names the object (`apiVersion`, `kind`, name, namespace) and
+/// without preconditions.
+pub fn sent_fields(manifest: &Value) -> Value {
+    sent(manifest).to_value()
+}
+
+fn sent(manifest: &Value) -> Part<'_> {
+    let Some(object) = manifest.as_object() else { return Part::Whole(manifest) };
+    let mut fields = Vec::with_capacity(object.len());
+    for (key, value) in object {
+        match (key.as_str(), value) {
+            ("apiVersion" | "kind", _) => {}
+            ("metadata", Value::Object(metadata)) => {
+                let is_said = |key: &str| !NAMING.contains(&key);
+                let said: Vec<_> = metadata
+                    .iter()
+                    .filter(|(key, _)| is_said(key))
+                    .map(|(key, value)| (key.as_str(), Part::Whole(value)))
+                    .collect();
+                if !said.is_empty() {
+                    fields.push(("metadata", Part::Map(said)));
+                }
+            }
+            (key, value) => fields.push((key, Part::Whole(value))),
+        }
+    }
+    Part::Map(fields)
+}
+
+/// Computes the digest of a JSON value. It depends neither on the order of keys nor on how a number
+/// is written.
+pub fn digest(value: &Value) -> u128 {
+    digest_of(&Part::Whole(value))
+}
+
+fn digest_of(part: &Part<'_>) -> u128 {
+    let mut bytes = Vec::with_capacity(ROOM);
+    canonical_part(part, &mut bytes);
+    xxh3_128(&bytes)
+}
+
+/// Writes the canonical form of the value that the part is a copy of.
+fn canonical_part(part: &Part<'_>, bytes: &mut Vec<u8>) {
+    match part {
+        Part::Whole(value) => canonical(value, bytes),
+        Part::Map(entries) => {
+            begin(b'o', entries.len(), bytes);
+            for (key, held) in entries {
+                canonical_text(key, bytes);
+                canonical_part(held, bytes);
+            }
+        }
+        Part::List(items) => {
+            begin(b'a', items.len(), bytes);
+            for item in items {
+                canonical_part(item, bytes);
+            }
+        }
+    }
+}
+
+/// Writes an unambiguous form of a value: each value begins with a letter for its type, each text
+/// and collection with its length.
+fn canonical(value: &Value, bytes: &mut Vec<u8>) {
+    match value {
+        Value::Null => bytes.push(b'n'),
+        Value::Bool(held) => bytes.push(if *held { b't' } else { b'f' }),
+        Value::Number(number) => {
+            bytes.push(b'#');
+            canonical_number(number, bytes);
+        }
+        Value::String(held) => {
+            bytes.push(b's');
+            canonical_text(held, bytes);
+        }
+        Value::Array(items) => {
+            begin(b'a', items.len(), bytes);
+            for item in items {
+                canonical(item, bytes);
+            }
+        }
+        Value::Object(entries) => {
+            begin(b'o', entries.len(), bytes);
+            // The map is ordered by key (a test says so), so equal maps have equal bytes.
+            for (key, held) in entries {
+                canonical_text(key, bytes);
+                canonical(held, bytes);
+            }
+        }
+    }
+}
+
+fn begin(letter: u8, length: usize, bytes: &mut Vec<u8>) {
+    bytes.push(letter);
+    bytes.extend_from_slice(&length.to_le_bytes());
+}
+
+fn canonical_text(text: &str, bytes: &mut Vec<u8>) {
+    bytes.extend_from_slice(&text.len().to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+fn canonical_number(number: &serde_json::Number, bytes: &mut Vec<u8>) {
+    let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    match (whole, number.as_f64()) {
+        (Some(whole), _) => bytes.extend_from_slice(&whole.to_le_bytes()),
+        (None, Some(float)) => canonical_float(float, bytes),
+        (None, None) => bytes.extend_from_slice(number.to_string().as_bytes()),
+    }
+}
+
+/// Writes a float. One without a fraction is written as the integer: the API server gives `1.0`
+/// back as `1`.
+fn canonical_float(float: f64, bytes: &mut Vec<u8>) {
+    /// The greatest number up to which every integer has a float of its own.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if float.fract() == 0.0 && float.abs() <= EXACT {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a whole number within the range checked above"
+        )]
+        let whole = float as i64;
+        bytes.extend_from_slice(&i128::from(whole).to_le_bytes());
+    } else {
+        bytes.push(b'.');
+        bytes.extend_from_slice(&float.to_bits().to_le_bytes());
+    }
+}

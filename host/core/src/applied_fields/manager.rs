@@ -1,0 +1,254 @@
+//! The names of our field managers: `mortise/<namespace>/<processor>/<letter><hash>`.
+//!
+//! The hash covers the processor, the reconciler and the reconciled object, and is the same across
+//! versions and restarts; the letter tells what the fields are owned for. So the name of another
+//! manager tells whether it applied an object or only patched it, and whether it is of the same
+//! reconciled object.
+//!
+//! Managers are compared with namespace and processor, not by the hash alone: tenants choose names,
+//! and the fast hash can be made to collide. If namespace and processor do not fit and are cut, the
+//! hash is a cryptographic one.
+
+use std::fmt::Write;
+
+use sha2::{Digest as _, Sha256};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::{applied_fields::MANAGER_PREFIX, contract::ObjectRef};
+
+/// The API server's limit for a manager's name, in bytes.
+const LONGEST: usize = 128;
+/// The bytes of a name that are not namespace and processor: prefix, slash, letter and hash,
+/// `/initial`.
+const FIXED: usize = MANAGER_PREFIX.len() + 1 + 33 + INITIAL.len();
+const INITIAL: &str = "/initial";
+/// The bytes of a name that are left for namespace and processor.
+const ROOM: usize = LONGEST - FIXED;
+
+/// The reconciled object for which fields are owned.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a> {
+    /// The namespace of the Processor.
+    pub namespace: &'a str,
+    /// The name of the Processor.
+    pub processor: &'a str,
+    /// The name of the reconciler.
+    pub reconciler: &'a str,
+    /// The reconciled object.
+    pub object: &'a ObjectRef,
+}
+
+/// The field managers of one reconciled object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldManagers {
+    /// The manager of `apply`.
+    pub apply: String,
+    /// The manager of the fields that are left alone after the creation.
+    pub initial: String,
+    /// The manager of `patch`.
+    pub patch: String,
+    /// The manager of the status.
+    pub status: String,
+    /// The manager of writes that are no apply: finalizers, removals, events.
+    pub edit: String,
+    identity: String,
+}
+
+/// The parts of a manager's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts<'a> {
+    /// The letter: `a`, `p`, `s` or `e`.
+    pub letter: char,
+    /// The namespace and the processor, shortened.
+    owner: &'a str,
+    hash: &'a str,
+}
+
+// === impl FieldManagers ===
+
+impl FieldManagers {
+    pub fn new(of: &Owner<'_>) -> Self {
+        let (owner, hash) = (owner(of), hash(of));
+        let name = |letter: char| format!("{MANAGER_PREFIX}{owner}/{letter}{hash}");
+        Self {
+            apply: name('a'),
+            initial: format!("{}{INITIAL}", name('a')),
+            patch: name('p'),
+            status: name('s'),
+            edit: name('e'),
+            identity: format!("{owner}/{hash}"),
+        }
+    }
+
+    /// Returns the part that all manager names of the key share, and no other key's.
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Returns whether a manager is another one of this host: of another reconciled object, or of
+    /// another processor.
+    pub fn is_other(&self, manager: &str) -> bool {
+        manager.starts_with(MANAGER_PREFIX)
+            && parts(manager).is_none_or(|parts| parts.identity() != self.identity)
+    }
+
+    /// Returns whether a manager is another one of this host that applies objects (and does not
+    /// only patch them).
+    pub fn is_other_apply(&self, manager: &str) -> bool {
+        self.is_other(manager) && parts(manager).is_none_or(|parts| parts.letter == 'a')
+    }
+}
+
+// === impl Parts ===
+
+impl Parts<'_> {
+    /// Returns the part that all manager names of the key share, and no other key's.
+    pub fn identity(&self) -> String {
+        format!("{}/{}", self.owner, self.hash)
+    }
+}
+
+/// Returns the part that all manager names of a key share, and no other key's.
+pub fn identity(of: &Owner<'_>) -> String {
+    format!("{}/{}", owner(of), hash(of))
+}
+
+fn full_owner(of: &Owner<'_>) -> String {
+    format!("{}/{}", of.namespace, of.processor)
+}
+
+/// Returns namespace and processor, as far as there is room for them.
+fn owner(of: &Owner<'_>) -> String {
+    shortened(&full_owner(of))
+}
+
+fn hash(of: &Owner<'_>) -> String {
+    let object = of.object;
+    let mut text = String::new();
+    // Without the version: an object has the same managers in every version of its kind.
+    let parts = [
+        of.namespace,
+        of.processor,
+        of.reconciler,
+        &object.cluster,
+        &object.kind.group,
+        &object.kind.kind,
+        object.namespace.as_deref().unwrap_or_default(),
+        &object.name,
+    ];
+    for part in parts {
+        _ = write!(text, "{}:{part}", part.len());
+    }
+    // Another hash for all would orphan the fields that former hosts have applied. Only if the
+    // owner is cut, the hash has to tell owners apart.
+    if full_owner(of).len() <= ROOM {
+        return format!("{:032x}", xxh3_128(text.as_bytes()));
+    }
+    let mut hash = format!("{:x}", Sha256::digest(text.as_bytes()));
+    hash.truncate(32);
+    hash
+}
+
+/// Parses the name of one of our managers; `None` if it is not of this form.
+pub fn parts(manager: &str) -> Option<Parts<'_>> {
+    let name = manager.strip_prefix(MANAGER_PREFIX)?;
+    let name = name.strip_suffix(INITIAL).unwrap_or(name);
+    let (owner, last) = name.rsplit_once('/')?;
+    let letter = last.chars().next().filter(|letter| "apse".contains(*letter))?;
+    Some(Parts { letter, owner, hash: last.get(1..)? })
+}
+
+/// Removes the middle of a text that is too long.
+fn shortened(owner: &str) -> String {
+    const GAP: &str = "..";
+    if owner.len() <= ROOM {
+        return owner.to_owned();
+    }
+    let half = (ROOM - GAP.len()) / 2;
+    let start: String = owner.chars().take(half).collect();
+    let end: String =
+        owner.chars().rev().take(half).collect::<Vec<_>>().into_iter().rev().collect();
+    format!("{start}{GAP}{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{Kind, ObjectRef};
+
+    fn managers(
+        namespace: &str,
+        processor: &str,
+        reconciler: &str,
+        version: &str,
+        name: &str,
+    ) -> FieldManagers {
+        let kind = Kind { group: "x.dev".into(), version: version.into(), kind: "Rule".into() };
+        let reference = ObjectRef {
+            cluster: String::new(),
+            kind,
+            namespace: Some("default".into()),
+            name: name.into(),
+        };
+        FieldManagers::new(&Owner { namespace, processor, reconciler, object: &reference })
+    }
+
+    #[test]
+    fn a_manager_belongs_to_one_reconciled_object_and_outlives_versions() {
+        let own = managers("kyma", "api-rule", "rule", "v1", "a");
+        assert!(own.apply.starts_with("mortise/kyma/api-rule/a"), "{}", own.apply);
+        // Another name would orphan all that former hosts have applied.
+        assert_eq!(own.apply, "mortise/kyma/api-rule/a665b18121139fb702101c31db55ae2b9");
+        assert_eq!(own, managers("kyma", "api-rule", "rule", "v2", "a"));
+        let others = [
+            managers("other", "api-rule", "rule", "v1", "a"),
+            managers("kyma", "other", "rule", "v1", "a"),
+            managers("kyma", "api-rule", "other", "v1", "a"),
+            managers("kyma", "api-rule", "rule", "v1", "b"),
+        ];
+        for other in others {
+            assert_ne!(own.identity, other.identity);
+            assert!(own.is_other(&other.patch) && !own.is_other_apply(&other.patch));
+            assert!(own.is_other_apply(&other.apply) && own.is_other_apply(&other.initial));
+        }
+        let mine = [&own.apply, &own.initial, &own.patch, &own.status, &own.edit];
+        assert_eq!(std::collections::BTreeSet::from(mine).len(), mine.len());
+        assert!(mine.iter().all(|manager| !own.is_other(manager)) && !own.is_other("kubectl-edit"));
+    }
+
+    #[test]
+    fn a_manager_has_at_most_128_bytes() {
+        let long = managers(&"n".repeat(63), &"p".repeat(253), "rule", "v1", "a");
+        assert!(long.initial.len() <= 128, "{} bytes", long.initial.len());
+        assert!(long.initial.contains("nn..pp"), "the middle is cut: {}", long.initial);
+        assert_ne!(
+            long.apply,
+            managers(&"n".repeat(63), &"p".repeat(252), "rule", "v1", "a").apply
+        );
+        let parts = parts(&long.initial).unwrap();
+        assert_eq!((parts.letter, parts.identity().as_str()), ('a', long.identity()));
+    }
+
+    #[test]
+    fn a_manager_with_the_hash_of_another_s_key_is_not_that_key_s() {
+        let victim = managers("shop", "rules", "rule", "v1", "a");
+        // The case of names that were found to have the same hash.
+        let hash = victim.identity.rsplit_once('/').unwrap().1;
+        for owner in ["evil/rules", "shop/other", "shop/rules/x", "shop"] {
+            let manager = format!("mortise/{owner}/a{hash}");
+            assert!(victim.is_other(&manager) && victim.is_other_apply(&manager), "{owner}");
+        }
+        assert!(!victim.is_other(&format!("mortise/shop/rules/a{hash}")));
+    }
+
+    #[test]
+    fn owners_that_look_alike_when_they_are_cut_are_told_apart_by_a_cryptographic_hash() {
+        let one = managers(&format!("{}a", "n".repeat(40)), &"p".repeat(80), "rule", "v1", "a");
+        let two = managers(&format!("{}b", "n".repeat(40)), &"p".repeat(80), "rule", "v1", "a");
+        let owner = |of: &FieldManagers| of.identity.rsplit_once('/').unwrap().0.to_owned();
+        assert_eq!(owner(&one), owner(&two), "the ends are the same");
+        assert!(one.is_other(&two.apply) && two.is_other(&one.apply));
+        // SHA-256: it must never be another one, or what was applied is orphaned.
+        assert!(one.apply.ends_with("44628059e61b17a38536c0017a393277"), "{}", one.apply);
+    }
+}

@@ -1,0 +1,162 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Digests, digest, of, of_manifest};
+
+const MANAGER: &str = "mortise/default/api-rule/a1";
+
+/// A live object with one applied entry of ours.
+#[expect(clippy::needless_pass_by_value, reason = "values are made where they are used")]
+fn live(mut object: Value, fields: Value) -> Value {
+    object["metadata"]["managedFields"] = json!([
+        {"manager": "kubectl-edit", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:z": {}}}},
+        {"manager": MANAGER, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields},
+    ]);
+    object
+}
+
+fn same(manifest: &Value, object: &Value) -> bool {
+    of(object).get(MANAGER, "").map(|pair| pair.values) == Some(of_manifest(manifest))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "values are made where they are used")]
+fn manifest(fields: Value) -> Value {
+    let mut manifest = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "x", "uid": "u"}});
+    manifest.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    manifest
+}
+
+#[test]
+fn an_object_that_holds_just_the_manifest_has_its_digest() {
+    let cases = [
+        (
+            "map",
+            json!({"data": {"a": "1"}}),
+            json!({"data": {"a": "1", "z": "theirs"}}),
+            json!({"f:data": {"f:a": {}}}),
+        ),
+        (
+            "atomic list",
+            json!({"spec": {"hosts": ["a", "b"]}}),
+            json!({"spec": {"hosts": ["a", "b"], "x": 1}}),
+            json!({"f:spec": {"f:hosts": {}}}),
+        ),
+        (
+            "list by key with a defaulted key",
+            json!({"spec": {"ports": [{"port": 80, "name": "web"}]}}),
+            json!({"spec": {"ports": [{"port": 1, "protocol": "TCP"}, {"port": 80, "name": "web", "protocol": "TCP"}]}}),
+            json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}, "f:name": {}}}}}),
+        ),
+        (
+            "set",
+            json!({"spec": {"of": ["b"]}}),
+            json!({"spec": {"of": ["a", "b"]}}),
+            json!({"f:spec": {"f:of": {"v:\"b\"": {}}}}),
+        ),
+        (
+            "number written otherwise",
+            json!({"spec": {"n": 1.0}}),
+            json!({"spec": {"n": 1}}),
+            json!({"f:spec": {"f:n": {}}}),
+        ),
+    ];
+    for (case, sent, held, fields) in cases {
+        assert!(same(&manifest(sent), &live(held, fields)), "{case}");
+    }
+}
+
+#[test]
+fn an_object_that_differs_from_the_manifest_has_another_digest() {
+    let sent = json!({"data": {"a": "1", "b": "2"}});
+    let both = json!({"f:data": {"f:a": {}, "f:b": {}}});
+    let cases = [
+        ("changed value", json!({"data": {"a": "1", "b": "3"}}), both.clone()),
+        ("field gone", json!({"data": {"a": "1"}}), both.clone()),
+        ("field not ours", json!({"data": {"a": "1", "b": "2"}}), json!({"f:data": {"f:a": {}}})),
+        (
+            "field no longer sent",
+            json!({"data": {"a": "1", "b": "2", "c": "3"}}),
+            json!({"f:data": {"f:a": {}, "f:b": {}, "f:c": {}}}),
+        ),
+        (
+            "owned field that is not there",
+            json!({"data": {"a": "1", "b": "2"}}),
+            json!({"f:data": {"f:a": {}, "f:b": {}}, "f:stringData": {}}),
+        ),
+        ("of another form", json!({"data": "text"}), both),
+    ];
+    for (case, held, fields) in cases {
+        assert!(!same(&manifest(sent.clone()), &live(held, fields)), "{case}");
+    }
+    let reordered = live(
+        json!({"spec": {"of": ["b", "a"]}}),
+        json!({"f:spec": {"f:of": {"v:\"a\"": {}, "v:\"b\"": {}}}}),
+    );
+    assert!(!same(&manifest(json!({"spec": {"of": ["a", "b"]}})), &reordered), "another order");
+}
+
+#[test]
+fn only_entries_of_this_host_are_kept() {
+    let object = live(json!({"data": {"a": "1"}}), json!({"f:data": {"f:a": {}}}));
+    let digests = of(&object);
+    assert_eq!(digests.iter().map(|own| &*own.manager).collect::<Vec<_>>(), [MANAGER]);
+    assert!(digests.holds(MANAGER) && !digests.holds("kubectl-edit"));
+    assert_eq!(of(&json!({"metadata": {}})), Digests::default());
+}
+
+#[test]
+fn the_status_is_an_entry_of_its_own() {
+    let object = json!({"status": {"state": "Ready"}, "metadata": {"managedFields": [
+        {"manager": MANAGER, "operation": "Apply", "subresource": "status", "fieldsV1": {"f:status": {"f:state": {}}}},
+    ]}});
+    let own = of(&object);
+    assert_eq!(own.get(MANAGER, ""), None);
+    assert_eq!(
+        own.get(MANAGER, "status").unwrap().values,
+        of_manifest(&json!({"kind": "R", "status": {"state": "Ready"}}))
+    );
+}
+
+#[test]
+fn values_of_different_form_have_different_digests() {
+    let all = [
+        json!(null),
+        json!(false),
+        json!(0),
+        json!(""),
+        json!([]),
+        json!({}),
+        json!("0"),
+        json!([[]]),
+        json!([""]),
+        json!({"a": "b"}),
+        json!(["a", "b"]),
+        json!(["ab"]),
+        json!(1.5),
+        json!(1),
+        json!({"a": {}}),
+        json!({"a": null}),
+        json!(u64::MAX),
+        json!(-1),
+    ];
+    let digests: std::collections::BTreeSet<u128> = all.iter().map(digest).collect();
+    assert_eq!(digests.len(), all.len());
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_keys_does_not_matter(mut keys in proptest::collection::btree_map("[a-z]{1,4}", 0..9i32, 0..8)) {
+        let text = |pairs: Vec<(String, i32)>| {
+            format!("{{{}}}", pairs.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect::<Vec<_>>().join(","))
+        };
+        let forward: Vec<_> = keys.clone().into_iter().collect();
+        let mut backward = forward.clone();
+        backward.reverse();
+        let parse = |text: String| serde_json::from_str::<Value>(&text).unwrap();
+        prop_assert_eq!(digest(&parse(text(forward.clone()))), digest(&parse(text(backward))));
+        if let Some((_, value)) = keys.iter_mut().next() {
+            *value += 1;
+            prop_assert_ne!(digest(&json!(keys)), digest(&parse(text(forward))));
+        }
+    }
+}

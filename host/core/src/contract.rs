@@ -1,0 +1,289 @@
+//! The contract's types (wit/), for the modules that know nothing of wasmtime.
+//!
+//! Names and meaning are those of wit/, where the fields are documented.
+//! [`contract_conversions`](crate::contract_conversions) converts generated types to these and
+//! back.
+
+pub mod bounds;
+mod convert;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A kind, by group and version.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Kind {
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+}
+
+/// The name of one object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectRef {
+    pub cluster: String,
+    pub kind: Kind,
+    pub namespace: Option<String>,
+    pub name: String,
+}
+
+/// Some objects of a kind, and some of their fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    pub cluster: String,
+    pub kind: Kind,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub labels: String,
+    pub matching: Vec<(String, String)>,
+    pub fields: Vec<String>,
+}
+
+/// The reason why a read has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    Denied(String),
+    UnknownKind,
+    Unavailable(String),
+    Invalid(String),
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The JSON of each object.
+    pub objects: Vec<String>,
+    pub next: Option<String>,
+}
+
+/// The severity of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+/// A kind of objects that a processor reconciles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reconciler {
+    pub name: String,
+    pub of: Selection,
+    pub finalizers: Vec<String>,
+    /// In milliseconds.
+    pub resync: u64,
+    pub triggered_by_status: bool,
+    /// In milliseconds.
+    pub min_interval: u64,
+}
+
+bitflags::bitflags! {
+    /// Verbs that a processor may use on objects.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Verbs: u8 {
+        const CREATE = 1;
+        const UPDATE = 1 << 1;
+        const DELETE = 1 << 2;
+        const EVICT = 1 << 3;
+    }
+}
+
+/// Objects that a processor may write, with the verbs and the fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteRule {
+    pub of: Selection,
+    pub verbs: Verbs,
+    pub fields: Vec<String>,
+}
+
+/// A processor's account of itself: name, reconcilers and declared rights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    pub name: String,
+    pub version: String,
+    pub reconcilers: Vec<Reconciler>,
+    pub reads: Vec<Selection>,
+    pub writes: Vec<WriteRule>,
+    pub config_schema: Option<String>,
+}
+
+/// A step of carrying out an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    Apply,
+    Patch,
+    Evict,
+    Delete,
+    Prune,
+    Finalize,
+    Status,
+}
+
+/// A write that the API server refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteFailure {
+    pub action: Action,
+    pub ref_: ObjectRef,
+    pub code: u16,
+    pub reason: String,
+    pub message: String,
+    pub conflicting_managers: Vec<String>,
+}
+
+/// The input of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub reconciler: String,
+    pub parent: Option<ObjectRef>,
+    pub context: String,
+    pub ref_: ObjectRef,
+    /// The JSON of the object.
+    pub object: Option<String>,
+    pub config: String,
+    pub attempt: u32,
+    pub failed_writes: Vec<WriteFailure>,
+}
+
+/// The way in which a manifest is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Apply,
+    Create,
+}
+
+/// An object as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    pub cluster: String,
+    /// The JSON of the object.
+    pub object: String,
+    pub mode: Mode,
+    pub leave: Vec<String>,
+    pub absent: Vec<String>,
+}
+
+/// A reconciler that an object asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    pub reconciler: Reconciler,
+    pub context: String,
+}
+
+/// An object that should be gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    pub ref_: ObjectRef,
+    pub uid: Option<String>,
+    pub propagation: Propagation,
+    /// In seconds.
+    pub grace_period: Option<u32>,
+}
+
+/// The fate of the objects that a deleted object owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+/// The type of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventType {
+    Normal,
+    Warning,
+}
+
+/// An event about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub on: Option<ObjectRef>,
+    pub event_type: EventType,
+    pub reason: String,
+    pub message: String,
+}
+
+/// The time of the next run after a success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requeue {
+    ByDefault,
+    /// In milliseconds.
+    After(u64),
+    Never,
+}
+
+/// The result of a call that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub apply: Vec<Manifest>,
+    pub patch: Vec<Manifest>,
+    pub evict: Vec<Deletion>,
+    pub delete: Vec<Deletion>,
+    pub prune: Vec<Selection>,
+    /// The JSON of the status.
+    pub status: Option<String>,
+    pub events: Vec<Event>,
+    pub requeue: Requeue,
+    pub finalizers: Option<Vec<String>>,
+    pub children: Vec<Child>,
+}
+
+/// The time of the next run after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    BackOff,
+    /// In milliseconds.
+    After(u64),
+    OnChange,
+}
+
+/// The result of a call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub message: String,
+    /// The JSON of the status.
+    pub status: Option<String>,
+    pub events: Vec<Event>,
+    pub retry: Retry,
+}
+
+impl Description {
+    /// Returns every kind that is named, each once. Kind `*` and group `*` name no kind.
+    pub fn kinds(&self) -> Vec<Kind> {
+        let reconciled = self.reconcilers.iter().map(|reconciler| &reconciler.of.kind);
+        let read = self.reads.iter().map(|selection| &selection.kind);
+        let written = self.writes.iter().map(|rule| &rule.of.kind);
+        let mut kinds: Vec<Kind> = Vec::new();
+        for kind in reconciled.chain(read).chain(written) {
+            let is_any = kind.kind == "*" || kind.group == "*";
+            if !is_any && !kinds.contains(kind) {
+                kinds.push(kind.clone());
+            }
+        }
+        kinds
+    }
+}
+
+/// Names the action as in a sentence: `apply of …`.
+impl fmt::Display for Action {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Apply => "apply",
+            Self::Patch => "patch",
+            Self::Evict => "eviction",
+            Self::Delete => "deletion",
+            Self::Prune => "pruning",
+            Self::Finalize => "change of the finalizers",
+            Self::Status => "status",
+        })
+    }
+}
+
+/// Returns a kind as the value of the label `kind` of metrics and log lines, as `kubectl` names it:
+/// `VirtualService.networking.istio.io`. Messages use [`display_kind`](crate::grant::display_kind).
+pub fn kind_label(kind: &Kind) -> String {
+    if kind.group.is_empty() { kind.kind.clone() } else { format!("{}.{}", kind.kind, kind.group) }
+}

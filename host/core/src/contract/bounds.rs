@@ -1,0 +1,106 @@
+//! Bounds on everything that a guest passes to the host: the arguments of imports, descriptions,
+//! outcomes and failures.
+//!
+//! Guest data is checked here before the host keeps, logs, resolves or requests any of it. The
+//! limits of a whole call are in the host's `processor::Limits`. Pure: no I/O, no wasmtime.
+//!
+//! The constants here are the ones that the host enforces; wit/world.wit states them for authors,
+//! and a test compares the two.
+
+mod description;
+mod read;
+mod returned;
+pub mod text;
+
+pub use description::check as check_description;
+pub use read::{check_get, check_list, get_size, list_size};
+pub use returned::shorten_failure;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// Bytes that an entry of a list (a field, a condition, a requirement on a label, a write) counts
+/// in addition to its texts: about the memory that the host needs for the entry, so that a million
+/// empty texts are not free.
+pub const ENTRY: usize = 64;
+
+/// Bytes that the arguments of one import may take while they are copied out of the guest. The
+/// largest useful arguments are a log line with all its values and a write to standard output, each
+/// a quarter of this bound.
+pub const IMPORT_COPY: usize = MIB;
+/// Bytes of the arguments of one `get` or `list`: a hundred times those of a usual read. A label
+/// selector of a thousand names fits.
+pub const READ_ARGUMENTS: usize = 64 * KIB;
+/// Bytes of the arguments of all reads of one call, from which its run record and its triggers are
+/// made: 10,000 reads of 800 bytes each.
+pub const CALL_ARGUMENTS: usize = 8 * MIB;
+/// Number of fields, and number of conditions in `matching`, of one selection, read or manifest.
+pub const FIELDS: usize = 128;
+/// Bytes of a path. The longest key of a label or annotation has 317.
+pub const PATH: usize = KIB;
+/// Steps of a path. JSON that is nested deeper than 128 is not parsed at all, and the host walks
+/// paths by recursion.
+pub const PATH_STEPS: usize = 64;
+/// Bytes of a page token. The host's own tokens have 440 at most.
+pub const PAGE_TOKEN: usize = KIB;
+/// Bytes of the message of a read error, as it is handed to the guest.
+pub const READ_ERROR: usize = 8 * KIB;
+
+/// Bytes of standard output or error that are accepted at once; the guest may write again as soon
+/// as they are stored.
+pub const STREAM_WRITE: usize = 64 * KIB;
+/// Random bytes that are returned at once: no useful key is longer.
+pub const RANDOM_BYTES: usize = MIB;
+/// WASI resources (streams, pollables) that a guest may hold at the same time: each takes memory of
+/// the host.
+pub const RESOURCES: usize = 1_000;
+/// Elements of all tables together, that is functions of a module that can be called through a
+/// pointer.
+pub const TABLE_ELEMENTS: usize = 1_000_000;
+
+/// Bytes of a log message; the rest is cut.
+pub const LOG_MESSAGE: usize = 8 * KIB;
+/// Named values of one log line; the rest is dropped.
+pub const LOG_FIELDS: usize = 32;
+/// Bytes of a named value of a log line; the rest is cut. The value may be an object in JSON.
+pub const LOG_VALUE: usize = 64 * KIB;
+/// Bytes of the name of such a value; the rest is cut.
+pub const LOG_FIELD_NAME: usize = 128;
+
+/// Reconcilers of a description: each has its own keys and watch.
+pub const RECONCILERS: usize = 64;
+/// Declared reads: each may need a watch and access reviews.
+pub const READS: usize = 256;
+/// Declared writes.
+pub const WRITES: usize = 256;
+/// Bytes of the label selector in a description: the status of the Processor repeats the selector
+/// for each finalizer.
+pub const SELECTOR: usize = 4 * KIB;
+/// Finalizers of one reconciler: each is a claim that is compared with those of other processors.
+pub const FINALIZERS: usize = 4;
+/// Bytes of the name of a processor or reconciler: Kubernetes' own bound on a DNS label.
+pub const NAME: usize = 63;
+/// Bytes of a processor's version, which is shown in the status of the Processor and in metrics.
+pub const VERSION: usize = 64;
+/// Bytes of a description, including the schema of the configuration. An object of the API server
+/// holds 1.5 MiB.
+pub const DESCRIPTION: usize = 256 * KIB;
+/// Bytes of memory that a description may take while it is copied out of the guest. More than
+/// `DESCRIPTION`, so that the error can name the part that makes the description too large.
+pub const DESCRIPTION_COPY: usize = 16 * MIB;
+
+/// Bytes of the message of a failure or of a refused configuration; the rest is cut. The message is
+/// shown in statuses, logs and events.
+pub const FAILURE: usize = 8 * KIB;
+/// Bytes of a panic's message; the rest is cut. With its backtrace the message is as long as a
+/// failure's may be.
+pub const PANIC: usize = 4 * KIB;
+/// Bytes of a function's name in a backtrace; the rest is cut.
+pub const FUNCTION: usize = 240;
+/// Owner references of one object; usual objects have one or two.
+pub const OWNERS: usize = 64;
+
+/// Distinct denials of one run that are reported; further ones are only counted.
+pub const DENIALS: usize = 8;
+/// Bytes of a denial's message; the rest is cut.
+pub const DENIAL: usize = 512;

@@ -1,0 +1,137 @@
+//! Bounds on descriptions.
+
+use super::{
+    DESCRIPTION, ENTRY, FIELDS, FINALIZERS, NAME, PATH, READS, RECONCILERS, SELECTOR, VERSION,
+    WRITES, read::selection_size, text,
+};
+use crate::contract::{Description, Kind, Reconciler, Selection};
+
+/// The wildcard for any kind or group.
+const ANY: &str = "*";
+
+/// Refuses a description with more entries, or longer texts, than the host keeps. The message names
+/// the place and the bound.
+pub fn check(of: &Description) -> Result<(), String> {
+    if !text::is_label(&of.name) {
+        return Err(wrong("name", &of.name, &label()));
+    }
+    if of.version.len() > VERSION || of.version.chars().any(char::is_control) {
+        let accepted = format!("a version has at most {VERSION} bytes and no control characters");
+        return Err(wrong("version", &of.version, &accepted));
+    }
+    check_count("reconcilers", of.reconcilers.len(), RECONCILERS)?;
+    check_count("reads", of.reads.len(), READS)?;
+    check_count("writes", of.writes.len(), WRITES)?;
+    for (index, reconciler) in of.reconcilers.iter().enumerate() {
+        check_reconciler(&format!("reconcilers[{index}]"), reconciler)?;
+    }
+    for (index, read) in of.reads.iter().enumerate() {
+        check_selection(&format!("reads[{index}]"), read)?;
+    }
+    for (index, rule) in of.writes.iter().enumerate() {
+        check_selection(&format!("writes[{index}].of"), &rule.of)?;
+        check_paths(&format!("writes[{index}].fields"), rule.fields.iter())?;
+    }
+    let size = size(of);
+    if size > DESCRIPTION {
+        let schema = of.config_schema.as_ref().map_or(0, String::len);
+        return Err(format!(
+            "the description has {size} bytes, {schema} of them in `config-schema`; at most {DESCRIPTION} are accepted, each entry of a list \
+             counted with {ENTRY} more"
+        ));
+    }
+    Ok(())
+}
+
+fn check_reconciler(place: &str, of: &Reconciler) -> Result<(), String> {
+    if !text::is_label(&of.name) {
+        return Err(wrong(&format!("{place}.name"), &of.name, &label()));
+    }
+    check_count(&format!("{place}.finalizers"), of.finalizers.len(), FINALIZERS)?;
+    if let Some(bad) = of.finalizers.iter().find(|name| !text::is_finalizer(name)) {
+        let accepted = "a finalizer is named `<domain>/<name>`: a DNS subdomain, and at most 63 letters, digits, `-`, `_` and `.`";
+        return Err(wrong(&format!("{place}.finalizers"), bad, accepted));
+    }
+    check_selection(&format!("{place}.of"), &of.of)
+}
+
+fn check_selection(place: &str, of: &Selection) -> Result<(), String> {
+    if !of.cluster.is_empty() && !text::is_name(&of.cluster) {
+        return Err(wrong(&format!("{place}.cluster"), &of.cluster, "a cluster is \"\""));
+    }
+    check_kind(place, &of.kind)?;
+    if let Some(namespace) = of.namespace.as_ref().filter(|text| !text::is_label(text)) {
+        let accepted = "a namespace is a DNS label of at most 63 bytes, or none";
+        return Err(wrong(&format!("{place}.namespace"), namespace, accepted));
+    }
+    if let Some(name) = of.name.as_ref().filter(|text| !text::is_name(text)) {
+        let accepted =
+            "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
+        return Err(wrong(&format!("{place}.name"), name, accepted));
+    }
+    if of.labels.len() > SELECTOR {
+        let accepted = format!("a label selector has at most {SELECTOR} bytes");
+        return Err(wrong(&format!("{place}.labels"), &of.labels, &accepted));
+    }
+    check_paths(&format!("{place}.fields"), of.fields.iter())?;
+    check_paths(&format!("{place}.matching"), of.matching.iter().map(|(path, _)| path))
+}
+
+/// Refuses parts of a kind that are neither `*` nor named by Kubernetes' rules. Empty versions and
+/// kinds are refused by the grant.
+fn check_kind(place: &str, of: &Kind) -> Result<(), String> {
+    let Kind { group, version, kind } = of;
+    let parts = [
+        ("group", group, text::is_group(group), "a DNS subdomain, \"\" or `*`"),
+        ("version", version, version.is_empty() || text::is_version(version), "such as `v1`"),
+        ("kind", kind, kind.is_empty() || text::is_kind_name(kind), "such as `ConfigMap`, or `*`"),
+    ];
+    match parts.iter().find(|(_, text, is_right, _)| !is_right && *text != ANY) {
+        Some((part, text, _, accepted)) => {
+            Err(wrong(&format!("{place}.kind.{part}"), text, accepted))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_paths<'a>(
+    place: &str,
+    paths: impl ExactSizeIterator<Item = &'a String>,
+) -> Result<(), String> {
+    check_count(place, paths.len(), FIELDS)?;
+    for path in paths {
+        if path.len() > PATH {
+            return Err(wrong(place, path, &format!("a path has at most {PATH} bytes")));
+        }
+    }
+    Ok(())
+}
+
+fn check_count(place: &str, count: usize, most: usize) -> Result<(), String> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(format!("`{place}` has {count} entries, at most {most} are accepted"))
+}
+
+fn wrong(place: &str, found: &str, accepted: &str) -> String {
+    format!("`{place}`: {}: {accepted}", text::quoted(found))
+}
+
+fn label() -> String {
+    format!("a name is a DNS label: at most {NAME} lower-case letters, digits and `-`")
+}
+
+fn size(of: &Description) -> usize {
+    let reconcilers = of.reconcilers.iter().map(|of_one| {
+        let finalizers = of_one.finalizers.iter().map(|name| ENTRY + name.len());
+        ENTRY + of_one.name.len() + selection_size(&of_one.of) + finalizers.sum::<usize>()
+    });
+    let reads = of.reads.iter().map(|read| ENTRY + selection_size(read));
+    let writes = of.writes.iter().map(|rule| {
+        let fields = rule.fields.iter().map(|field| ENTRY + field.len());
+        ENTRY + selection_size(&rule.of) + fields.sum::<usize>()
+    });
+    let texts = of.name.len() + of.version.len() + of.config_schema.as_ref().map_or(0, String::len);
+    texts + reconcilers.sum::<usize>() + reads.sum::<usize>() + writes.sum::<usize>()
+}

@@ -1,0 +1,9 @@
+//! Bounds on failures: their messages are cut, never refused.
+
+use super::{FAILURE, text};
+use crate::contract::Failure;
+
+/// Cuts a failure's message to the length that is kept.
+pub fn shorten_failure(failure: &mut Failure) {
+    text::cut(&mut failure.message, FAILURE);
+}

@@ -1,0 +1,105 @@
+//! Forms of names, by Kubernetes' own rules, and shortened texts of guests for messages.
+
+use crate::contract::Kind;
+
+/// Kubernetes' bound on the names of objects and on DNS subdomains.
+const SUBDOMAIN: usize = 253;
+/// Kubernetes' bound on a DNS label.
+const LABEL: usize = 63;
+/// Characters of a guest's text that a message quotes.
+const QUOTED: usize = 40;
+
+/// Cuts a text at a character boundary to at most `longest` bytes and an ellipsis, and frees the
+/// memory of the rest.
+pub fn cut(text: &mut String, longest: usize) {
+    if text.len() > longest {
+        text.truncate(text.floor_char_boundary(longest));
+        text.push('…');
+        text.shrink_to_fit();
+    }
+}
+
+/// Returns at most `longest` bytes of a text, and an ellipsis if it was cut.
+pub fn shortened(text: &str, longest: usize) -> String {
+    match text.get(..text.floor_char_boundary(longest)) {
+        Some(start) if start.len() < text.len() => format!("{start}…"),
+        _ => text.to_owned(),
+    }
+}
+
+/// Returns at most `longest` characters of a text, and an ellipsis if it was cut.
+pub fn shortened_to_characters(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns the start of a text, escaped and in backticks, for a message.
+pub fn quoted(text: &str) -> String {
+    let start: String = text.chars().take(QUOTED).flat_map(char::escape_debug).collect();
+    if text.chars().nth(QUOTED).is_some() {
+        format!("`{start}…` ({} bytes)", text.len())
+    } else {
+        format!("`{start}`")
+    }
+}
+
+/// Returns whether a text is a DNS label (RFC 1123): lower-case letters, digits and `-`.
+pub fn is_label(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    text.len() <= LABEL && is_word(text, is_inner)
+}
+
+/// Returns whether a text is a DNS subdomain (RFC 1123): labels separated by dots.
+pub fn is_subdomain(text: &str) -> bool {
+    text.len() <= SUBDOMAIN && text.split('.').all(is_label)
+}
+
+/// Returns whether a text can be an object's name: the API server's rule for names of every kind,
+/// without any kind's additional rules.
+pub fn is_name(text: &str) -> bool {
+    is_segment(text) && text.len() <= SUBDOMAIN
+}
+
+/// Returns whether a text can be a segment of a URL's path.
+fn is_segment(text: &str) -> bool {
+    !text.is_empty() && text != "." && text != ".." && !text.contains(['/', '%'])
+}
+
+/// Returns whether a text has the form `<domain>/<name>`, which the API server requires of
+/// finalizers on new objects.
+pub fn is_finalizer(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.split_once('/').is_some_and(|(domain, name)| {
+        is_subdomain(domain) && name.len() <= LABEL && is_word(name, is_inner)
+    })
+}
+
+/// Returns whether group, version and kind have the forms that a `CustomResourceDefinition` may
+/// have.
+pub fn is_kind(of: &Kind) -> bool {
+    is_group(&of.group) && is_version(&of.version) && is_kind_name(&of.kind)
+}
+
+pub fn is_group(text: &str) -> bool {
+    text.is_empty() || is_subdomain(text)
+}
+
+/// Returns whether a text is a DNS label that begins with a letter (RFC 1035).
+pub fn is_version(text: &str) -> bool {
+    is_label(text) && text.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
+/// Returns whether a text is a kind's name: as [`is_version`], with letters of either case.
+pub fn is_kind_name(text: &str) -> bool {
+    text.len() <= LABEL && is_version(&text.to_ascii_lowercase())
+}
+
+/// Returns whether a text begins and ends with a letter or digit, and `is_inner` accepts all of its
+/// bytes.
+fn is_word(text: &str, is_inner: impl Fn(u8) -> bool) -> bool {
+    let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().all(|byte| is_inner(*byte))
+}

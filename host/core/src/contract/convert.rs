@@ -1,0 +1,269 @@
+//! Conversions between the contract's types here and those that a generator made from wit/.
+
+/// Implements the conversions to [`contract`](crate::contract) and back for the types that
+/// wasmtime's or wit-bindgen's generator made from wit/.
+///
+/// `guest`, `types`, `cluster` and `log` must name the generated modules where the macro is used.
+/// Each conversion names every field, so that a change of wit/ does not compile until it is handled
+/// here.
+#[macro_export]
+macro_rules! contract_conversions {
+    () => {
+        use $crate::contract::{
+            Action, Child, Deletion, Description, Event, EventType, Failure, Kind, Level, Manifest,
+            Mode, ObjectRef, Outcome, Page, Propagation, ReadError, Reconciler, Request, Requeue,
+            Retry, Selection, Verbs, WriteFailure, WriteRule,
+        };
+
+        fn all<A, B: From<A>>(of: Vec<A>) -> Vec<B> {
+            of.into_iter().map(B::from).collect()
+        }
+
+        // === From the guest ===
+
+        impl From<types::Kind> for Kind {
+            fn from(types::Kind { group, version, kind }: types::Kind) -> Self {
+                Self { group, version, kind }
+            }
+        }
+
+        impl From<types::ObjectRef> for ObjectRef {
+            fn from(types::ObjectRef { cluster, kind, namespace, name }: types::ObjectRef) -> Self {
+                Self { cluster, kind: kind.into(), namespace, name }
+            }
+        }
+
+        impl From<types::Selection> for Selection {
+            fn from(of: types::Selection) -> Self {
+                let types::Selection { cluster, kind, namespace, name, labels, matching, fields } = of;
+                Self { cluster, kind: kind.into(), namespace, name, labels, matching, fields }
+            }
+        }
+
+        impl From<log::Level> for Level {
+            fn from(level: log::Level) -> Self {
+                match level {
+                    log::Level::Trace => Self::Trace,
+                    log::Level::Debug => Self::Debug,
+                    log::Level::Info => Self::Info,
+                    log::Level::Warn => Self::Warn,
+                    log::Level::Error => Self::Error,
+                }
+            }
+        }
+
+        impl From<guest::Reconciler> for Reconciler {
+            fn from(one: guest::Reconciler) -> Self {
+                let guest::Reconciler { name, of, finalizers, resync, triggered_by_status, min_interval } =
+                    one;
+                Self { name, of: of.into(), finalizers, resync, triggered_by_status, min_interval }
+            }
+        }
+
+        impl From<guest::Verbs> for Verbs {
+            fn from(verbs: guest::Verbs) -> Self {
+                let pairs = [
+                    (guest::Verbs::CREATE, Self::CREATE),
+                    (guest::Verbs::UPDATE, Self::UPDATE),
+                    (guest::Verbs::DELETE, Self::DELETE),
+                    (guest::Verbs::EVICT, Self::EVICT),
+                ];
+                let held = pairs.into_iter().filter(|(theirs, _)| verbs & *theirs == *theirs);
+                held.map(|(_, ours)| ours).collect()
+            }
+        }
+
+        impl From<guest::WriteRule> for WriteRule {
+            fn from(guest::WriteRule { of, verbs, fields }: guest::WriteRule) -> Self {
+                Self { of: of.into(), verbs: verbs.into(), fields }
+            }
+        }
+
+        impl From<guest::Description> for Description {
+            fn from(of: guest::Description) -> Self {
+                let guest::Description { name, version, reconcilers, reads, writes, config_schema } = of;
+                let (reconcilers, reads, writes) = (all(reconcilers), all(reads), all(writes));
+                Self { name, version, reconcilers, reads, writes, config_schema }
+            }
+        }
+
+        impl From<guest::Mode> for Mode {
+            fn from(mode: guest::Mode) -> Self {
+                match mode {
+                    guest::Mode::Apply => Self::Apply,
+                    guest::Mode::Create => Self::Create,
+                }
+            }
+        }
+
+        impl From<guest::Manifest> for Manifest {
+            fn from(of: guest::Manifest) -> Self {
+                let guest::Manifest { cluster, object, mode, leave, absent } = of;
+                Self { cluster, object, mode: mode.into(), leave, absent }
+            }
+        }
+
+        impl From<guest::Child> for Child {
+            fn from(guest::Child { reconciler, context }: guest::Child) -> Self {
+                Self { reconciler: reconciler.into(), context }
+            }
+        }
+
+        impl From<guest::Propagation> for Propagation {
+            fn from(propagation: guest::Propagation) -> Self {
+                match propagation {
+                    guest::Propagation::Background => Self::Background,
+                    guest::Propagation::Foreground => Self::Foreground,
+                    guest::Propagation::Orphan => Self::Orphan,
+                }
+            }
+        }
+
+        impl From<guest::Deletion> for Deletion {
+            fn from(of: guest::Deletion) -> Self {
+                let guest::Deletion { ref_, uid, propagation, grace_period } = of;
+                Self { ref_: ref_.into(), uid, propagation: propagation.into(), grace_period }
+            }
+        }
+
+        impl From<guest::EventType> for EventType {
+            fn from(of: guest::EventType) -> Self {
+                match of {
+                    guest::EventType::Normal => Self::Normal,
+                    guest::EventType::Warning => Self::Warning,
+                }
+            }
+        }
+
+        impl From<guest::Event> for Event {
+            fn from(guest::Event { on, event_type, reason, message }: guest::Event) -> Self {
+                Self { on: on.map(Into::into), event_type: event_type.into(), reason, message }
+            }
+        }
+
+        impl From<guest::Requeue> for Requeue {
+            fn from(requeue: guest::Requeue) -> Self {
+                match requeue {
+                    guest::Requeue::ByDefault => Self::ByDefault,
+                    guest::Requeue::After(milliseconds) => Self::After(milliseconds),
+                    guest::Requeue::Never => Self::Never,
+                }
+            }
+        }
+
+        impl From<guest::Outcome> for Outcome {
+            fn from(of: guest::Outcome) -> Self {
+                let guest::Outcome {
+                    apply,
+                    patch,
+                    evict,
+                    delete,
+                    prune,
+                    status,
+                    events,
+                    requeue,
+                    finalizers,
+                    children,
+                } = of;
+                Self {
+                    apply: all(apply),
+                    patch: all(patch),
+                    evict: all(evict),
+                    delete: all(delete),
+                    prune: all(prune),
+                    status,
+                    events: all(events),
+                    requeue: requeue.into(),
+                    finalizers,
+                    children: all(children),
+                }
+            }
+        }
+
+        impl From<guest::Retry> for Retry {
+            fn from(retry: guest::Retry) -> Self {
+                match retry {
+                    guest::Retry::BackOff => Self::BackOff,
+                    guest::Retry::After(milliseconds) => Self::After(milliseconds),
+                    guest::Retry::OnChange => Self::OnChange,
+                }
+            }
+        }
+
+        impl From<guest::Failure> for Failure {
+            fn from(guest::Failure { message, status, events, retry }: guest::Failure) -> Self {
+                Self { message, status, events: all(events), retry: retry.into() }
+            }
+        }
+
+        // === To the guest ===
+
+        impl From<Kind> for types::Kind {
+            fn from(Kind { group, version, kind }: Kind) -> Self {
+                Self { group, version, kind }
+            }
+        }
+
+        impl From<ObjectRef> for types::ObjectRef {
+            fn from(ObjectRef { cluster, kind, namespace, name }: ObjectRef) -> Self {
+                Self { cluster, kind: kind.into(), namespace, name }
+            }
+        }
+
+        impl From<ReadError> for types::ReadError {
+            fn from(error: ReadError) -> Self {
+                match error {
+                    ReadError::Denied(message) => Self::Denied(message),
+                    ReadError::UnknownKind => Self::UnknownKind,
+                    ReadError::Unavailable(message) => Self::Unavailable(message),
+                    ReadError::Invalid(message) => Self::Invalid(message),
+                }
+            }
+        }
+
+        impl From<Page> for cluster::Page {
+            fn from(Page { objects, next }: Page) -> Self {
+                Self { objects, next }
+            }
+        }
+
+        impl From<Action> for guest::Action {
+            fn from(action: Action) -> Self {
+                match action {
+                    Action::Apply => Self::Apply,
+                    Action::Patch => Self::Patch,
+                    Action::Evict => Self::Evict,
+                    Action::Delete => Self::Delete,
+                    Action::Prune => Self::Prune,
+                    Action::Finalize => Self::Finalize,
+                    Action::Status => Self::Status,
+                }
+            }
+        }
+
+        impl From<WriteFailure> for guest::WriteFailure {
+            fn from(of: WriteFailure) -> Self {
+                let WriteFailure { action, ref_, code, reason, message, conflicting_managers } = of;
+                let (action, ref_) = (action.into(), ref_.into());
+                Self { action, ref_, code, reason, message, conflicting_managers }
+            }
+        }
+
+        impl From<Request> for guest::Request {
+            fn from(of: Request) -> Self {
+                let Request { reconciler, parent, context, ref_, object, config, attempt, failed_writes } =
+                    of;
+                Self {
+                    reconciler,
+                    parent: parent.map(Into::into),
+                    context,
+                    ref_: ref_.into(),
+                    object,
+                    config,
+                    attempt,
+                    failed_writes: all(failed_writes),
+                }
+            }
+        }
+    };
+}

@@ -1,0 +1,162 @@
+//! Fixtures that the tests of several modules share.
+
+#![expect(clippy::unwrap_used, reason = "a fixture that is wrong fails its test")]
+
+use serde_json::{Value, json};
+
+use crate::contract::{
+    Description, Kind, Manifest, Mode, ObjectRef, Outcome, Reconciler, Requeue, Selection, Verbs,
+    WriteRule,
+};
+use crate::queue::Key;
+use crate::store::{Scope, Stores};
+
+/// A kind of the group `g`.
+pub fn kind(name: &str) -> Kind {
+    v1("g", name)
+}
+
+/// A kind in version `v1` of its group.
+pub fn v1(group: &str, kind: &str) -> Kind {
+    Kind { group: group.into(), version: "v1".into(), kind: kind.into() }
+}
+
+/// A key of the processor `p` and its reconciler `r`.
+pub fn key(name: &str) -> Key {
+    Key::new(&"p".into(), &"r".into(), Some("default"), name)
+}
+
+/// Selects all objects of a kind of the group `g`, whole.
+pub fn all(name: &str) -> Selection {
+    whole(kind(name))
+}
+
+/// Selects all objects of a kind, whole.
+pub fn whole(kind: Kind) -> Selection {
+    Selection {
+        cluster: String::new(),
+        kind,
+        namespace: None,
+        name: None,
+        labels: String::new(),
+        matching: Vec::new(),
+        fields: Vec::new(),
+    }
+}
+
+/// A selection with these fields.
+pub fn fields(mut of: Selection, fields: &[&str]) -> Selection {
+    of.fields = fields.iter().map(|path| (*path).to_owned()).collect();
+    of
+}
+
+/// A selection with these labels.
+pub fn labelled(mut of: Selection, labels: &str) -> Selection {
+    of.labels = labels.into();
+    of
+}
+
+/// A selection of what holds a text at a path.
+pub fn matching(mut of: Selection, path: &str, value: &str) -> Selection {
+    of.matching.push((path.into(), value.into()));
+    of
+}
+
+/// A reference to an object in the namespace `default`.
+pub fn reference(kind_name: &str, name: &str) -> ObjectRef {
+    object_ref(kind(kind_name), Some("default"), name)
+}
+
+/// A reference to an object.
+pub fn object_ref(kind: Kind, namespace: Option<&str>, name: &str) -> ObjectRef {
+    ObjectRef {
+        cluster: String::new(),
+        kind,
+        namespace: namespace.map(str::to_owned),
+        name: name.into(),
+    }
+}
+
+/// A rule by which the objects of a selection may be written.
+pub fn write_rule(of: Selection, verbs: Verbs, fields: &[&str]) -> WriteRule {
+    WriteRule { of, verbs, fields: fields.iter().map(|&field| field.into()).collect() }
+}
+
+/// An empty outcome.
+pub fn outcome() -> Outcome {
+    Outcome {
+        apply: Vec::new(),
+        patch: Vec::new(),
+        evict: Vec::new(),
+        delete: Vec::new(),
+        prune: Vec::new(),
+        status: None,
+        events: Vec::new(),
+        requeue: Requeue::ByDefault,
+        finalizers: None,
+        children: Vec::new(),
+    }
+}
+
+/// An object as an outcome holds it.
+pub fn given(object: &Value) -> Manifest {
+    Manifest {
+        cluster: String::new(),
+        object: object.to_string(),
+        mode: Mode::Apply,
+        leave: Vec::new(),
+        absent: Vec::new(),
+    }
+}
+
+/// A reconciler named `r`.
+pub fn reconciler(of: Selection) -> Reconciler {
+    Reconciler {
+        name: "r".into(),
+        of,
+        finalizers: Vec::new(),
+        resync: 0,
+        triggered_by_status: false,
+        min_interval: 0,
+    }
+}
+
+/// The reconciler `r` with reads.
+pub fn description(of: Selection, reads: Vec<Selection>) -> Description {
+    Description {
+        name: "p".into(),
+        version: "1".into(),
+        reconcilers: vec![reconciler(of)],
+        reads,
+        writes: Vec::new(),
+        config_schema: None,
+    }
+}
+
+/// An object in the namespace `default`.
+pub fn object(kind: &str, name: &str, revision: u64) -> Value {
+    json!({
+        "apiVersion": "g/v1", "kind": kind,
+        "metadata": {"name": name, "namespace": "default", "uid": format!("{kind}-{name}"),
+            "resourceVersion": revision.to_string()}
+    })
+}
+
+/// The object with a value at a place like `spec/a`.
+pub fn with(mut object: Value, place: &str, value: Value) -> Value {
+    let mut at = &mut object;
+    for key in place.split('/') {
+        at = at.as_object_mut().unwrap().entry(key).or_insert(json!({}));
+    }
+    *at = value;
+    object
+}
+
+/// Lists these objects of a kind into its store.
+pub fn list(stores: &Stores, name: &str, scope: &Scope, objects: &[Value]) {
+    stores.feed(&kind(name), scope).unwrap().begin_list();
+    for object in objects {
+        stores.feed(&kind(name), scope).unwrap().list_item(object);
+    }
+    stores.feed(&kind(name), scope).unwrap().end_list();
+}

@@ -1,0 +1,117 @@
+//! A right that an account may have or not, as the API server is asked for it.
+
+use std::{borrow::Cow, fmt};
+
+use serde_json::{Value, json};
+
+use super::Account;
+use crate::resource::Resource;
+
+/// A right that an account may have or not: a verb on a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Question {
+    /// The API group; empty: the core group.
+    pub group: Box<str>,
+    /// The name in URLs, with the subresource: `pods/eviction`.
+    pub resource: Box<str>,
+    /// The verb of an RBAC rule: `get`, `patch`.
+    pub verb: Cow<'static, str>,
+    /// The namespace; `None`: all namespaces, or a cluster-scoped resource.
+    pub namespace: Option<Box<str>>,
+    /// The object's name; `None`: every object.
+    pub name: Option<Box<str>>,
+}
+
+// === impl Question ===
+
+impl Question {
+    /// Returns the question whether a verb is allowed on objects of a kind. The namespace is
+    /// ignored for cluster-scoped kinds.
+    pub fn of(
+        resource: &Resource,
+        verb: &'static str,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Self {
+        Self {
+            group: resource.kind.group.as_str().into(),
+            resource: resource.plural.as_str().into(),
+            verb: Cow::Borrowed(verb),
+            namespace: namespace.filter(|_| resource.namespaced).map(Into::into),
+            name: name.map(Into::into),
+        }
+    }
+
+    /// Returns the question whether a `ServiceAccount` may be impersonated.
+    pub fn impersonate(account: &Account) -> Self {
+        Self {
+            group: "".into(),
+            resource: "serviceaccounts".into(),
+            verb: Cow::Borrowed("impersonate"),
+            namespace: Some(account.namespace.as_str().into()),
+            name: Some(account.name.as_str().into()),
+        }
+    }
+
+    /// Parses the right that an account lacks from the message of a 403. `None` for a 403 with
+    /// another reason: a quota, an admission policy.
+    pub fn refused(message: &str, account: &Account) -> Option<Self> {
+        let (_, told) = message.split_once(&format!("User \"{}\" cannot ", account.user()))?;
+        let (verb, told) = told.split_once(" resource \"")?;
+        let (resource, told) = told.split_once('"')?;
+        let quoted = |after: &str| Some(told.split_once(after)?.1.split_once('"')?.0);
+        let (_, before) = message.split_once(" \"").unwrap_or_default();
+        let name = before.split_once("\" is forbidden").map(|(name, _)| name);
+        Some(Self {
+            group: quoted("in API group \"").unwrap_or_default().into(),
+            resource: resource.into(),
+            verb: Cow::Owned(verb.to_owned()),
+            namespace: quoted("in the namespace \"").map(Into::into),
+            name: name.filter(|name| !name.contains('"')).map(Into::into),
+        })
+    }
+
+    /// Returns the `SubjectAccessReview` that asks the question. The API server derives no groups
+    /// from the user of a review, so the account's groups are sent along.
+    pub fn review(&self, account: &Account) -> Value {
+        let (resource, subresource) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
+        json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "metadata": {},
+            "spec": {
+                "user": account.user(),
+                "groups": account.groups(),
+                "resourceAttributes": {
+                    "group": &*self.group,
+                    "resource": resource,
+                    "subresource": subresource,
+                    "verb": &*self.verb,
+                    "namespace": self.namespace.as_deref().unwrap_or_default(),
+                    "name": self.name.as_deref().unwrap_or_default(),
+                },
+            },
+        })
+    }
+}
+
+/// Formats the right: `get secrets in all namespaces`,
+/// ``patch virtualservices.networking.istio.io in namespace `shop` ``.
+impl fmt::Display for Question {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (resource, below) = self.resource.split_once('/').unwrap_or((&self.resource, ""));
+        write!(to, "{} {resource}", self.verb)?;
+        if !self.group.is_empty() {
+            write!(to, ".{}", self.group)?;
+        }
+        if !below.is_empty() {
+            write!(to, "/{below}")?;
+        }
+        match (&self.namespace, &self.name) {
+            (None, None) => write!(to, " in all namespaces"),
+            (None, Some(name)) => write!(to, " named `{name}`"),
+            (Some(namespace), None) => write!(to, " in namespace `{namespace}`"),
+            (Some(namespace), Some(name)) => write!(to, " `{namespace}/{name}`"),
+        }
+    }
+}

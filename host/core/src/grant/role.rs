@@ -1,0 +1,296 @@
+//! The Roles that a processor needs, derived from its description: the rights with which the
+//! `ServiceAccount` of a processor can do all that is declared, and no more.
+//!
+//! Pure: no I/O, no clock. The verbs are those of the requests that the host sends on a processor's
+//! behalf.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::contract::{Description, Kind, Reconciler, Selection, Verbs, WriteRule};
+use crate::grant::rights::{Account, Question};
+use crate::resource::Resource;
+
+#[cfg(test)]
+mod tests;
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+const READ: [&str; 3] = ["get", "list", "watch"];
+const WATCH: [&str; 2] = ["list", "watch"];
+/// The namespace of events on cluster-scoped objects.
+const EVENTS_OF_CLUSTER: &str = "default";
+/// The wildcard in a declaration and in a rule.
+const ANY: &str = "*";
+
+/// The way in which a kind is served, as far as it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// The name in URLs.
+    pub plural: String,
+    /// True if its objects live in namespaces.
+    pub namespaced: bool,
+    /// True if it has the subresource `status`.
+    pub status: bool,
+}
+
+// === impl Served ===
+
+impl Served {
+    /// Returns the properties of kind `*`, which stands for many kinds: those that need the most
+    /// rights.
+    pub fn of_any() -> Self {
+        Self { plural: ANY.to_owned(), namespaced: true, status: true }
+    }
+}
+
+impl From<&Resource> for Served {
+    fn from(resource: &Resource) -> Self {
+        let Resource { plural, namespaced, status, .. } = resource;
+        Self { plural: plural.clone(), namespaced: *namespaced, status: *status }
+    }
+}
+
+/// The rights by namespace; under the key `None` those for all namespaces and for cluster-scoped
+/// objects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Roles(BTreeMap<Option<String>, BTreeSet<Allowed>>);
+
+/// A right: one verb on a resource. The order is that in which rules are printed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Allowed {
+    group: String,
+    /// The resource with its subresource: `pods/eviction`.
+    resource: String,
+    /// The object's name; `None`: every object.
+    name: Option<String>,
+    verb: &'static str,
+}
+
+/// A rule of a role: the verbs that hold for all of these resources and names.
+type Rule = (String, BTreeSet<String>, BTreeSet<String>, Vec<&'static str>);
+
+// === impl Roles ===
+
+impl Roles {
+    /// Returns the roles for all that a description declares. `served` says how its kinds are
+    /// served.
+    pub fn of(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
+        let mut roles = Self::needed(description, &served);
+        // Without a reconciled object there are no runs, and so no events on other objects.
+        if !description.reconcilers.is_empty() {
+            let read = description.reads.iter();
+            for of in read.chain(description.writes.iter().map(|rule| &rule.of)) {
+                roles.events(of, &served(&of.kind));
+            }
+            roles.drop_covered();
+        }
+        roles
+    }
+
+    /// Returns the same roles without the events on objects that the processor reads or writes and
+    /// does not reconcile: a processor that makes no such events lacks nothing without them.
+    pub fn needed(description: &Description, served: impl Fn(&Kind) -> Served) -> Self {
+        let mut roles = Self::default();
+        for reconciler in &description.reconcilers {
+            roles.reconcile(reconciler, &served(&reconciler.of.kind));
+        }
+        for read in &description.reads {
+            roles.allow(read, &served(&read.kind), "", &READ);
+        }
+        for write in &description.writes {
+            roles.write(write, &served(&write.of.kind));
+        }
+        roles.drop_covered();
+        roles
+    }
+
+    /// Allows reading the reconciled objects, writing their status and finalizers, and putting
+    /// events on them.
+    fn reconcile(&mut self, reconciler: &Reconciler, served: &Served) {
+        let of = &reconciler.of;
+        self.allow(of, served, "", &READ);
+        if served.status {
+            self.allow(of, served, "status", &["patch"]);
+        }
+        if !reconciler.finalizers.is_empty() {
+            self.allow(of, served, "", &["patch"]);
+        }
+        self.events(of, served);
+    }
+
+    /// Allows events on objects. Events are created, and patched when they occur again; their names
+    /// are not known beforehand.
+    fn events(&mut self, of: &Selection, served: &Served) {
+        let namespace =
+            if served.namespaced { of.namespace.clone() } else { Some(EVENTS_OF_CLUSTER.into()) };
+        for verb in ["create", "patch"] {
+            self.add(namespace.clone(), Allowed::new("", "events", None, verb));
+        }
+    }
+
+    fn write(&mut self, rule: &WriteRule, served: &Served) {
+        let (of, verbs) = (&rule.of, rule.verbs);
+        if verbs.contains(Verbs::CREATE) && !verbs.contains(Verbs::UPDATE) {
+            // Made by a POST: the API server does not know the name when it decides.
+            self.allow(&Selection { name: None, ..of.clone() }, served, "", &["create"]);
+        } else if verbs.contains(Verbs::CREATE) {
+            self.allow(of, served, "", &["create"]);
+        }
+        // Written objects are watched, so that changes by others can be undone.
+        self.allow(of, served, "", &WATCH);
+        let looked_at = Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE | Verbs::EVICT;
+        let others: [(Verbs, &str, &[&'static str]); 4] = [
+            // An object that is not watched yet, or was changed by others meanwhile, is read before
+            // or after it is written.
+            (looked_at, "", &["get"]),
+            (Verbs::UPDATE, "", &["patch"]),
+            (Verbs::DELETE, "", &["delete"]),
+            (Verbs::EVICT, "eviction", &["create"]),
+        ];
+        for (_, subresource, needed) in others.iter().filter(|(verb, ..)| verbs.intersects(*verb)) {
+            self.allow(of, served, subresource, needed);
+        }
+    }
+
+    fn allow(
+        &mut self,
+        of: &Selection,
+        served: &Served,
+        subresource: &str,
+        verbs: &[&'static str],
+    ) {
+        let plural = if of.kind.kind == ANY { ANY } else { &served.plural };
+        let resource = match subresource {
+            "" => plural.to_owned(),
+            subresource => format!("{plural}/{subresource}"),
+        };
+        let namespace = of.namespace.clone().filter(|_| served.namespaced);
+        for verb in verbs {
+            let allowed = Allowed::new(&of.kind.group, &resource, of.name.clone(), verb);
+            self.add(namespace.clone(), allowed);
+        }
+    }
+
+    fn add(&mut self, namespace: Option<String>, allowed: Allowed) {
+        self.0.entry(namespace).or_default().insert(allowed);
+    }
+
+    /// Drops the rights that a wider right includes.
+    fn drop_covered(&mut self) {
+        let all = self.0.clone();
+        for (namespace, allowed) in &mut self.0 {
+            let wider = [None, namespace.clone()];
+            allowed.retain(|one| {
+                let same_place = |place: &Option<String>| place == namespace;
+                !wider.iter().any(|place| {
+                    let others = all.get(place).into_iter().flatten();
+                    let mut others = others.filter(|other| !same_place(place) || *other != one);
+                    others.any(|other| other.covers(one))
+                })
+            });
+        }
+        self.0.retain(|_, allowed| !allowed.is_empty());
+    }
+
+    /// Returns the questions that tell whether an account has all of these rights.
+    pub fn questions(&self) -> Vec<Question> {
+        let of_place = self.0.iter().flat_map(|(namespace, allowed)| {
+            allowed.iter().map(move |one| Question {
+                group: one.group.as_str().into(),
+                resource: one.resource.as_str().into(),
+                verb: one.verb.into(),
+                namespace: namespace.as_deref().map(Into::into),
+                name: one.name.as_deref().map(Into::into),
+            })
+        });
+        of_place.collect()
+    }
+
+    /// Returns the roles as objects, each with its binding if there is an account to bind it to.
+    pub fn objects(&self, processor: &str, account: Option<&Account>) -> Vec<Value> {
+        let name = format!("mortise-{processor}");
+        let mut objects = Vec::new();
+        for (namespace, allowed) in &self.0 {
+            let kind = if namespace.is_some() { "Role" } else { "ClusterRole" };
+            objects.push(json!({
+                "apiVersion": format!("{GROUP}/v1"),
+                "kind": kind,
+                "metadata": metadata(&name, namespace.as_deref()),
+                "rules": rules(allowed).iter().map(rule).collect::<Vec<_>>(),
+            }));
+            objects.extend(account.map(|account| {
+                json!({
+                    "apiVersion": format!("{GROUP}/v1"),
+                    "kind": format!("{kind}Binding"),
+                    "metadata": metadata(&name, namespace.as_deref()),
+                    "roleRef": {"apiGroup": GROUP, "kind": kind, "name": name},
+                    "subjects": [{"kind": "ServiceAccount", "namespace": account.namespace, "name": account.name}],
+                })
+            }));
+        }
+        objects
+    }
+}
+
+// === impl Allowed ===
+
+impl Allowed {
+    fn new(group: &str, resource: &str, name: Option<String>, verb: &'static str) -> Self {
+        Self { group: group.to_owned(), resource: resource.to_owned(), name, verb }
+    }
+
+    /// Returns whether this right includes the other one, where both hold.
+    fn covers(&self, other: &Self) -> bool {
+        let group = self.group == other.group || self.group == ANY;
+        // `*` stands for all resources with their subresources, `*/status` for the status of all.
+        let below = |resource: &str| resource.split_once('/').map(|(_, below)| below.to_owned());
+        let is_of_any = self.resource.starts_with("*/");
+        let resource = self.resource == ANY
+            || self.resource == other.resource
+            || (is_of_any && below(&self.resource) == below(&other.resource));
+        let name = self.name.is_none() || self.name == other.name;
+        group && resource && name && self.verb == other.verb
+    }
+}
+
+/// Returns the fewest rules that express the rights: names with the same verbs are put together,
+/// then resources with the same verbs and names.
+fn rules(allowed: &BTreeSet<Allowed>) -> Vec<Rule> {
+    let mut verbs: BTreeMap<(&str, &str, Option<&str>), Vec<&'static str>> = BTreeMap::new();
+    for one in allowed {
+        let of = (one.group.as_str(), one.resource.as_str(), one.name.as_deref());
+        verbs.entry(of).or_default().push(one.verb);
+    }
+    let mut names: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for ((group, resource, name), verbs) in verbs {
+        let together = names.entry((group, resource, name.is_some(), verbs)).or_default();
+        together.extend(name.map(str::to_owned));
+    }
+    let mut resources: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for ((group, resource, _, verbs), names) in names {
+        resources.entry((group, names, verbs)).or_default().insert(resource.to_owned());
+    }
+    let mut rules: Vec<Rule> = resources
+        .into_iter()
+        .map(|((group, names, verbs), resources)| (group.to_owned(), resources, names, verbs))
+        .collect();
+    rules.sort();
+    rules
+}
+
+fn rule((group, resources, names, verbs): &Rule) -> Value {
+    let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    if let Some(rule) = rule.as_object_mut().filter(|_| !names.is_empty()) {
+        rule.insert("resourceNames".to_owned(), json!(names));
+    }
+    rule
+}
+
+fn metadata(name: &str, namespace: Option<&str>) -> Value {
+    let mut metadata = json!({"name": name});
+    if let (Some(metadata), Some(namespace)) = (metadata.as_object_mut(), namespace) {
+        metadata.insert("namespace".to_owned(), Value::from(namespace));
+    }
+    metadata
+}

@@ -1,0 +1,114 @@
+//! The check that all fields of a manifest lie within a set of paths.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use crate::path::{Path, Segment};
+
+/// The maximum number of path steps that one manifest is compared with, some milliseconds' worth.
+/// Thousands of declared paths and an object of a hundred thousand fields would take seconds.
+const STEPS: usize = 4_000_000;
+
+/// A place in a manifest at which the check failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// A field that no path covers.
+    Field(String),
+    /// A field from which on nothing was compared: there are too many fields and paths.
+    NotCompared(String),
+}
+
+/// The state of the walk through a manifest.
+struct Walk {
+    /// The current place in the manifest.
+    place: String,
+    steps_left: usize,
+}
+
+/// Returns the first place in `fields` that no path covers, if any. The key by which a path selects
+/// a list's element may be sent along.
+pub(super) fn outside<'a>(
+    fields: &Value,
+    allowed: impl IntoIterator<Item = &'a Path>,
+) -> Option<Outside> {
+    let allowed: Vec<&[Segment]> = allowed.into_iter().map(Path::segments).collect();
+    let mut at = Walk { place: String::new(), steps_left: STEPS };
+    if !walk(fields, &allowed, &mut at) {
+        return None;
+    }
+    let Walk { place, steps_left } = at;
+    Some(if steps_left > 0 { Outside::Field(place) } else { Outside::NotCompared(place) })
+}
+
+/// Returns whether a field is outside of the paths; `at` then holds its place.
+fn walk(value: &Value, allowed: &[&[Segment]], at: &mut Walk) -> bool {
+    if allowed.iter().any(|path| path.is_empty()) {
+        return false;
+    }
+    let length = at.place.len();
+    match value {
+        Value::Object(object) if !object.is_empty() && !allowed.is_empty() => {
+            object.iter().any(|(key, held)| {
+                at.place.truncate(length);
+                push_key(&mut at.place, key);
+                let is_key =
+                    |segment: &Segment| matches!(segment, Segment::Key(wanted) if **wanted == **key);
+                !at.can_compare(allowed.len()) || walk(held, &below(allowed, is_key), at)
+            })
+        }
+        Value::Array(items) if !items.is_empty() && !allowed.is_empty() => {
+            items.iter().enumerate().any(|(index, item)| {
+                at.place.truncate(length);
+                _ = write!(at.place, "[{index}]");
+                !at.can_compare(allowed.len()) || item_outside(item, allowed, at)
+            })
+        }
+        _ => true,
+    }
+}
+
+fn item_outside(item: &Value, allowed: &[&[Segment]], at: &mut Walk) -> bool {
+    let below = below(allowed, |segment| segment.selects(item));
+    let mut item = item.clone();
+    if let Some(object) = item.as_object_mut() {
+        for segment in allowed.iter().filter_map(|path| path.first()) {
+            if let Segment::Where(keys) = segment {
+                object.retain(|key, _| !keys.iter().any(|(named, _)| **named == **key));
+            }
+        }
+    }
+    let only_keys = item.as_object().is_some_and(serde_json::Map::is_empty) && !below.is_empty();
+    !only_keys && walk(&item, &below, at)
+}
+
+// === impl Walk ===
+
+impl Walk {
+    /// Returns whether one more place may be compared with so many paths, and counts the steps.
+    fn can_compare(&mut self, paths: usize) -> bool {
+        self.steps_left = self.steps_left.saturating_sub(paths);
+        self.steps_left > 0
+    }
+}
+
+fn below<'a>(allowed: &[&'a [Segment]], selected: impl Fn(&Segment) -> bool) -> Vec<&'a [Segment]> {
+    allowed
+        .iter()
+        .filter_map(|path| path.split_first())
+        .filter(|(first, _)| selected(first))
+        .map(|(_, rest)| rest)
+        .collect()
+}
+
+fn push_key(place: &mut String, key: &str) {
+    let plain = !key.is_empty()
+        && key
+            .chars()
+            .all(|character| character.is_ascii_alphanumeric() || matches!(character, '-' | '_'));
+    match (plain, place.is_empty()) {
+        (true, true) => place.push_str(key),
+        (true, false) => _ = write!(place, ".{key}"),
+        (false, _) => _ = write!(place, "[{key:?}]"),
+    }
+}

@@ -1,0 +1,74 @@
+//! The key of one object, for one reconciler of a processor.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// The unit that is queued and reconciled: an object, for a reconciler of a processor. Cheap to
+/// clone.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Key(Arc<Parts>);
+
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+struct Parts {
+    processor: Arc<str>,
+    reconciler: Arc<str>,
+    namespace: Option<Box<str>>,
+    name: Box<str>,
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Returns the key of an object; without a namespace, of a cluster-scoped object.
+    pub fn new(
+        processor: &Arc<str>,
+        reconciler: &Arc<str>,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Self {
+        Self(Arc::new(Parts {
+            processor: Arc::clone(processor),
+            reconciler: Arc::clone(reconciler),
+            namespace: namespace.map(Into::into),
+            name: name.into(),
+        }))
+    }
+
+    /// Returns the name of the processor.
+    pub fn processor(&self) -> &Arc<str> {
+        &self.0.processor
+    }
+
+    /// Returns the name of the processor's reconciler.
+    pub fn reconciler(&self) -> &Arc<str> {
+        &self.0.reconciler
+    }
+
+    /// Returns the namespace of the object; `None` if the object is cluster-scoped.
+    pub fn namespace(&self) -> Option<&str> {
+        self.0.namespace.as_deref()
+    }
+
+    /// Returns the name of the object.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}/{}:", self.0.processor, self.0.reconciler)?;
+        if let Some(namespace) = self.namespace() {
+            write!(to, "{namespace}/")?;
+        }
+        to.write_str(self.name())
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, to)
+    }
+}

@@ -1,0 +1,41 @@
+//! The rules of a Kubernetes operator host: what is true, and what must be done.
+//!
+//! Knows no client of Kubernetes, no HTTP, no WebAssembly and no async runtime. ARCHITECTURE.md
+//! beside this package is the map of the design; this is the index of the modules, from the bottom.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`contract`] | plain types of wit/, and the bounds on what a guest hands over |
+//! | [`key`] | the unit that is queued and run |
+//! | [`path`], [`labels`] | places in objects; label selectors |
+//! | [`error_chain`] | an error and its causes, on one line |
+//! | [`applied_fields`] | digests of the fields that we own; names of field managers |
+//! | [`resource`] | how a kind is served; requests to the API server and their answers, as values |
+//! | [`grant`] | what a processor may touch: its declarations, its Roles, the rights of its account |
+//! | [`outcome`] | what is wanted, checked: a plan |
+//! | [`store`] | what is known now: immutable snapshots with indexes |
+//! | [`reads`] | the reads of one call, and run records |
+//! | [`triggers`] | the keys that a change queues |
+//! | [`queue`] | the keys that wait |
+//! | [`dispatch`] | stores, triggers and queue, and their handshake with a run |
+//! | [`write`](mod@write) | carries a plan out |
+//! | [`reconcile`] | one reconcile: read, call, check, write, requeue |
+
+pub mod applied_fields;
+pub mod contract;
+pub mod dispatch;
+pub mod error_chain;
+#[doc(hidden)]
+pub mod fixture;
+pub mod grant;
+pub mod key;
+pub mod labels;
+pub mod outcome;
+pub mod path;
+pub mod queue;
+pub mod reads;
+pub mod reconcile;
+pub mod resource;
+pub mod store;
+pub mod triggers;
+pub mod write;

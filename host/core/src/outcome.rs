@@ -1,0 +1,536 @@
+//! The check of an outcome against its processor's grant: outcome → [`Plan`].
+//!
+//! An outcome is refused whole or becomes a plan that `write` carries out. The message of a refusal
+//! names the object and the field.
+//!
+//! *Guarantees*: every object in a plan has a name and a declared kind; its fields lie within the
+//! declared fields; no list holds an object twice, and no object of `apply` is also patched,
+//! evicted or deleted; its owners are known to exist or stand in the plan. *Assumptions*:
+//! conditions on the live object (labels of patched or deleted objects, uids of owners that this
+//! very plan creates) are checked by the writer.
+//!
+//! Pure: no I/O, no clock.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::Value;
+
+use crate::{
+    contract::bounds::text::{is_kind, is_name},
+    contract::{self, EventType, Kind, ObjectRef, Outcome, Propagation, Requeue},
+    grant::{Grant, Writable, display_ref},
+    path::Path,
+    resource::{Kinds, Resource},
+};
+
+mod class;
+mod deletion;
+mod invalid;
+mod manifest;
+mod owner;
+pub mod place;
+
+pub use class::Class;
+pub use invalid::{Fault, Invalid};
+pub use manifest::reference;
+
+#[cfg(test)]
+mod tests;
+
+/// The checked list of writes made from an outcome.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The finalizers wanted now; `None`: they stay as they are.
+    pub finalizers: Option<Finalizers>,
+    /// The objects to apply, in the order of writing: by class, within a class as given.
+    pub apply: Vec<Manifest>,
+    /// The patches: parts of objects of others.
+    pub patch: Vec<Manifest>,
+    /// The pods to be evicted.
+    pub evict: Vec<Deletion>,
+    /// The objects to be deleted.
+    pub delete: Vec<Deletion>,
+    /// The selections to prune: matching objects that were applied before and are not in `apply`
+    /// any more are deleted.
+    pub prune: Vec<Prune>,
+    /// The value of the field `status`, if it is written.
+    pub status: Option<Value>,
+    /// The events to be written.
+    pub events: Vec<Event>,
+    /// The time of the next call.
+    pub requeue: PlannedRequeue,
+    /// True if the plan only reports how a run went: objects that it does not hold are not given
+    /// up.
+    pub is_report: bool,
+}
+
+/// A [`contract::Requeue`] whose default is [`Requeue::ByDefault`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedRequeue(pub Requeue);
+
+/// The finalizers of the reconciled object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finalizers {
+    /// The finalizers that are to be there.
+    pub wanted: Vec<String>,
+    /// The finalizers that the reconciler declares and that are not to be there.
+    pub released: Vec<String>,
+}
+
+/// An object to be applied, created or patched.
+#[derive(Debug)]
+pub struct Manifest {
+    /// The object.
+    pub to: ObjectRef,
+    /// The class, which gives the place in the order.
+    pub class: Class,
+    /// The JSON to send, with `apiVersion`, kind and name, and a namespace if the kind has one.
+    pub object: Value,
+    /// True if an object that exists is left alone.
+    pub create_only: bool,
+    /// True if `object` holds the uid that the run has read: an object that is gone since is not
+    /// created again from what was read.
+    pub pinned: bool,
+    /// The fields that are sent when the object is created and left alone afterwards.
+    pub leave: Vec<Path>,
+    /// The fields that are removed, whoever owns them.
+    pub absent: Vec<Path>,
+    /// The owners without uid that this plan creates: index in `metadata.ownerReferences` and the
+    /// object.
+    pub made_owners: Vec<(usize, ObjectRef)>,
+    /// The rules that the live object must match, if the declaration has conditions on labels or
+    /// fields.
+    pub within: Option<Writable>,
+}
+
+/// An object to be deleted or evicted.
+#[derive(Debug)]
+pub struct Deletion {
+    /// The object.
+    pub of: ObjectRef,
+    /// The uid of the only object that may be deleted; `None`: any.
+    pub uid: Option<String>,
+    /// The policy for its dependents.
+    pub propagation: Propagation,
+    /// The grace period in seconds; `None`: the kind's default.
+    pub grace_period: Option<u32>,
+    /// The rules that the live object must match, if the declaration has conditions on labels or
+    /// fields.
+    pub within: Option<Writable>,
+}
+
+/// A selection of objects to prune.
+#[derive(Debug)]
+pub struct Prune {
+    /// The selection as the processor gave it.
+    pub of: contract::Selection,
+    /// The parsed `labels` of the selection.
+    pub labels: crate::labels::LabelSelector,
+    /// The parsed `matching` of the selection.
+    pub matching: Vec<(Path, String)>,
+}
+
+/// An event to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The object that the event is about; `None`: the reconciled object.
+    pub on: Option<ObjectRef>,
+    /// The type: normal or a warning.
+    pub event_type: EventType,
+    /// The reason, one word.
+    pub reason: String,
+    /// The message, a sentence.
+    pub message: String,
+}
+
+/// The object that was reconciled.
+#[derive(Clone, Debug)]
+pub struct Reconciled {
+    /// The reference to the object.
+    pub reference: ObjectRef,
+    /// The whole object as it was given to the processor; `None` if it is gone or has left the
+    /// selection.
+    pub object: Option<Value>,
+}
+
+/// The context that an outcome is checked against.
+pub struct Against<'a> {
+    /// The processor's grant: the declarations of its description.
+    pub grant: &'a Grant,
+    /// The reconciler that ran.
+    pub reconciler: &'a str,
+    /// The object that was reconciled.
+    pub reconciled: &'a Reconciled,
+    /// The kinds of [`kinds`] that the cluster knows.
+    pub kinds: &'a Kinds,
+    /// Returns the uid of an object that was read in this run.
+    pub read: &'a dyn Fn(&ObjectRef) -> Option<String>,
+    /// The maximum size of an outcome.
+    pub limits: Limits,
+}
+
+/// The maximum size of an outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of one object. Somewhat more than etcd takes (1.5 MiB), so that the API server's own
+    /// message is seen near the limit.
+    pub object: usize,
+    /// Bytes of the whole outcome.
+    pub outcome: usize,
+    /// The number of writes and events.
+    pub entries: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { object: 3 << 20, outcome: 32 << 20, entries: 10_000 }
+    }
+}
+
+impl Default for PlannedRequeue {
+    fn default() -> Self {
+        Self(Requeue::ByDefault)
+    }
+}
+
+// === impl Reconciled ===
+
+impl Reconciled {
+    /// Returns the object's uid, if the object exists.
+    pub fn uid(&self) -> Option<&str> {
+        self.object.as_ref()?.pointer("/metadata/uid")?.as_str()
+    }
+
+    /// Returns whether the object is being deleted.
+    pub fn is_deleting(&self) -> bool {
+        self.object.as_ref().is_some_and(|object| {
+            object.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null())
+        })
+    }
+}
+
+// === impl Plan ===
+
+impl Plan {
+    /// Checks an outcome and makes the plan of its writes.
+    pub fn build(outcome: &Outcome, against: &Against<'_>) -> Result<Self, Invalid> {
+        refuse_unsupported(outcome)?;
+        against.limits.check(outcome)?;
+        let mut kinds = against.kinds.clone();
+        let heads = manifest::heads(outcome, &against.limits)?;
+        for head in heads.apply.iter().filter(|head| Class::of(&head.to.kind) == Class::Definition)
+        {
+            for defined in Resource::of_definition(&head.object) {
+                kinds.insert(defined.into());
+            }
+        }
+        let applied: Vec<ObjectRef> = heads.apply.iter().map(|head| head.to.clone()).collect();
+        let check = Check { against, kinds: &kinds, applied: Applied::of(&applied) };
+        let mut plan = Self {
+            apply: check.manifests(heads.apply, &outcome.apply, manifest::Part::Apply)?,
+            patch: check.manifests(heads.patch, &outcome.patch, manifest::Part::Patch)?,
+            evict: check.evictions(&outcome.evict)?,
+            delete: check.deletions(&outcome.delete)?,
+            prune: check.prunes(&outcome.prune)?,
+            finalizers: check.finalizers(outcome.finalizers.as_deref())?,
+            status: check.status(outcome.status.as_deref())?,
+            events: check.events(&outcome.events)?,
+            requeue: PlannedRequeue(outcome.requeue),
+            is_report: false,
+        };
+        plan.refuse_duplicates(outcome)?;
+        plan.apply.sort_by_key(|manifest| manifest.class);
+        Ok(plan)
+    }
+
+    /// Checks the status and the events that come with a failure.
+    pub fn build_of_failure(
+        failure: &contract::Failure,
+        against: &Against<'_>,
+    ) -> Result<Self, Invalid> {
+        against.limits.check_count(failure.events.len())?;
+        let check = Check { against, kinds: against.kinds, applied: Applied::default() };
+        Ok(Self {
+            status: check.status(failure.status.as_deref())?,
+            events: check.events(&failure.events)?,
+            is_report: true,
+            ..Self::default()
+        })
+    }
+
+    /// Returns the part of the plan that is carried out of the answer to failed writes: status,
+    /// events and requeue.
+    #[must_use]
+    pub fn only_report(self) -> Self {
+        let Self { status, events, requeue, .. } = self;
+        Self { status, events, requeue, is_report: true, ..Self::default() }
+    }
+
+    fn refuse_duplicates(&self, outcome: &Outcome) -> Result<(), Invalid> {
+        let manifests = |name: &'static str, all: &[Manifest]| {
+            all.iter()
+                .enumerate()
+                .map(move |(index, manifest)| (format!("{name}[{index}]"), manifest.to.clone()))
+                .collect::<Vec<_>>()
+        };
+        let deletions = |name: &'static str, all: &[Deletion]| {
+            all.iter()
+                .enumerate()
+                .map(move |(index, deletion)| (format!("{name}[{index}]"), deletion.of.clone()))
+                .collect::<Vec<_>>()
+        };
+        debug_assert_eq!(outcome.apply.len(), self.apply.len(), "nothing is dropped on the way");
+        let apply = manifests("apply", &self.apply);
+        unique(&[&apply[..], &manifests("patch", &self.patch)].concat())?;
+        unique(&[&apply[..], &deletions("delete", &self.delete)].concat())?;
+        unique(&[apply, deletions("evict", &self.evict)].concat())
+    }
+}
+
+/// The identity of an object, the same in every version of its kind.
+pub type Identity<'a> = (&'a str, &'a str, &'a str, Option<&'a str>, &'a str);
+
+/// Returns the identity of the object that a reference names.
+pub fn identity(of: &ObjectRef) -> Identity<'_> {
+    (&of.cluster, &of.kind.group, &of.kind.kind, of.namespace.as_deref(), &of.name)
+}
+
+fn unique(all: &[(String, ObjectRef)]) -> Result<(), Invalid> {
+    let mut seen = HashMap::new();
+    for (place, object) in all {
+        if let Some(other) = seen.insert(identity(object), place) {
+            return Err(Fault::Duplicate { other: other.clone() }.on(place.clone(), object));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the kinds that an outcome names, to be looked up before [`Plan::build`]. Objects that
+/// cannot be parsed are ignored: [`Plan::build`] refuses them.
+pub fn kinds(outcome: &Outcome, reconciled: &ObjectRef) -> HashSet<Kind> {
+    let manifests = outcome
+        .apply
+        .iter()
+        .chain(&outcome.patch)
+        .filter_map(|manifest| manifest::kind_of(&manifest.object));
+    let deletions =
+        outcome.evict.iter().chain(&outcome.delete).map(|deletion| deletion.ref_.kind.clone());
+    let prunes = outcome.prune.iter().map(|selection| selection.kind.clone());
+    let events = outcome.events.iter().filter_map(|event| Some(event.on.as_ref()?.kind.clone()));
+    manifests
+        .chain(deletions)
+        .chain(prunes)
+        .chain(events)
+        .chain([reconciled.kind.clone()])
+        .collect()
+}
+
+fn refuse_unsupported(outcome: &Outcome) -> Result<(), Invalid> {
+    if outcome.children.is_empty() {
+        Ok(())
+    } else {
+        Err(Fault::NotSupported("child reconcilers").at("children"))
+    }
+}
+
+// === impl Limits ===
+
+impl Limits {
+    fn check_count(&self, count: usize) -> Result<(), Invalid> {
+        if count > self.entries {
+            return Err(Fault::TooMany { count, limit: self.entries }.at("outcome"));
+        }
+        Ok(())
+    }
+
+    fn check(&self, outcome: &Outcome) -> Result<(), Invalid> {
+        let count = outcome.apply.len()
+            + outcome.patch.len()
+            + outcome.evict.len()
+            + outcome.delete.len()
+            + outcome.prune.len()
+            + outcome.events.len();
+        self.check_count(count)?;
+        let manifests =
+            outcome.apply.iter().chain(&outcome.patch).map(|manifest| manifest.object.len());
+        let events = outcome.events.iter().map(|event| event.reason.len() + event.message.len());
+        let status = outcome.status.as_ref().map_or(0, String::len);
+        // An object that is too large is refused by its name, later on.
+        let bytes = manifests.map(|bytes| bytes.min(self.object)).chain(events).sum::<usize>()
+            + status.min(self.object);
+        if bytes > self.outcome {
+            Err(Fault::TooLarge { bytes, limit: self.outcome }.at("outcome"))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The checks of one outcome.
+struct Check<'a> {
+    against: &'a Against<'a>,
+    /// The kinds that the cluster knows, with those that this outcome defines.
+    kinds: &'a Kinds,
+    /// The objects that this outcome applies.
+    applied: Applied<'a>,
+}
+
+/// The objects that an outcome applies, by identity, with their place in the order given. Of
+/// duplicates, the first.
+#[derive(Default)]
+struct Applied<'a>(HashMap<Identity<'a>, (usize, &'a ObjectRef)>);
+
+// === impl Applied ===
+
+impl<'a> Applied<'a> {
+    fn of(applied: &'a [ObjectRef]) -> Self {
+        let mut all = HashMap::with_capacity(applied.len());
+        for (index, of) in applied.iter().enumerate() {
+            all.entry(identity(of)).or_insert((index, of));
+        }
+        Self(all)
+    }
+
+    /// Returns the one of these objects that the outcome applies first.
+    fn first(&self, of: &[ObjectRef]) -> Option<&'a ObjectRef> {
+        let found = of.iter().filter_map(|of| self.0.get(&identity(of)));
+        found.min_by_key(|(index, _)| *index).map(|(_, of)| *of)
+    }
+}
+
+// === impl Check ===
+
+impl Check<'_> {
+    fn finalizers(&self, wanted: Option<&[String]>) -> Result<Option<Finalizers>, Invalid> {
+        let Some(wanted) = wanted else { return Ok(None) };
+        let refuse = |fault: Fault| Err(fault.on("finalizers", &self.against.reconciled.reference));
+        let declared = self
+            .against
+            .grant
+            .reconciler(self.against.reconciler)
+            .map_or(&[][..], |reconciler| &reconciler.finalizers);
+        for (index, name) in wanted.iter().enumerate() {
+            if !declared.contains(name) {
+                let accepted = if declared.is_empty() {
+                    "the reconciler declares no finalizers".to_owned()
+                } else {
+                    format!("declared finalizers: `{}`", declared.join("`, `"))
+                };
+                return refuse(Fault::FieldNotDeclared { field: name.clone(), accepted });
+            }
+            if wanted.iter().take(index).any(|other| other == name) {
+                return refuse(Fault::malformed(name, "a finalizer stands in the list once"));
+            }
+        }
+        if self.against.reconciled.object.is_none() && !wanted.is_empty() {
+            return refuse(Fault::malformed("", "there is no object to hold a finalizer"));
+        }
+        let released = declared.iter().filter(|name| !wanted.contains(name)).cloned().collect();
+        Ok(Some(Finalizers { wanted: wanted.to_vec(), released }))
+    }
+
+    /// Checks a status that comes alone, or in an object that names the reconciled object.
+    fn status(&self, status: Option<&str>) -> Result<Option<Value>, Invalid> {
+        let Some(text) = status else { return Ok(None) };
+        let reconciled = self.against.reconciled;
+        let refuse = |fault: Fault| fault.on("status", &reconciled.reference);
+        let limit = self.against.limits.object;
+        if text.len() > limit {
+            return Err(refuse(Fault::TooLarge { bytes: text.len(), limit }));
+        }
+        let mut status: Value = serde_json::from_str(text)
+            .map_err(|error| refuse(Fault::NotJson(error.to_string())))?;
+        if status.get("apiVersion").is_some() && status.get("kind").is_some() {
+            let named = manifest::reference(&status).map_err(&refuse)?;
+            let same = identity(&ObjectRef {
+                namespace: named
+                    .namespace
+                    .clone()
+                    .or_else(|| reconciled.reference.namespace.clone()),
+                ..named.clone()
+            }) == identity(&reconciled.reference);
+            if !same {
+                return Err(refuse(Fault::malformed(
+                    "metadata",
+                    format!("the status of another object, {}", display_ref(&named)),
+                )));
+            }
+            status = status.get_mut("status").map_or(Value::Null, Value::take);
+        }
+        if !status.is_object() {
+            return Err(refuse(Fault::malformed("", "a status is a JSON object")));
+        }
+        if reconciled.object.is_none() {
+            return Err(refuse(Fault::malformed("", "there is no object to hold a status")));
+        }
+        if self.kinds.get(&reconciled.reference.kind).is_some_and(|resource| !resource.status) {
+            return Err(refuse(Fault::malformed("", "the kind has no status")));
+        }
+        Ok(Some(status))
+    }
+
+    fn events(&self, events: &[contract::Event]) -> Result<Vec<Event>, Invalid> {
+        /// The API server's own limit, in bytes.
+        const LONGEST_REASON: usize = 128;
+        let mut checked = Vec::with_capacity(events.len());
+        for (index, event) in events.iter().enumerate() {
+            let place = format!("events[{index}]");
+            if let Some(on) = &event.on {
+                self.check_reference(on, &format!("{place}.on"))?;
+                let mentioned = identity(on) == identity(&self.against.reconciled.reference);
+                if !mentioned {
+                    self.against
+                        .grant
+                        .may_mention(on)
+                        .map_err(|denied| Fault::from(denied).on(format!("{place}.on"), on))?;
+                }
+            }
+            if event.reason.is_empty() || event.reason.len() > LONGEST_REASON {
+                return Err(
+                    Fault::malformed("reason", format!("1 to {LONGEST_REASON} bytes")).at(place)
+                );
+            }
+            checked.push(Event {
+                on: event.on.clone(),
+                event_type: event.event_type,
+                reason: event.reason.clone(),
+                message: event.message.clone(),
+            });
+        }
+        Ok(checked)
+    }
+
+    /// Checks that a reference can name an object: its cluster, its names, and a namespace if and
+    /// only if the kind has one.
+    fn check_reference(&self, of: &ObjectRef, place: &str) -> Result<(), Invalid> {
+        let refuse = |fault: Fault| fault.on(place, of);
+        if !of.cluster.is_empty() {
+            return Err(refuse(Fault::NotSupported("clusters other than the home cluster")));
+        }
+        for (field, text) in
+            [("namespace", of.namespace.as_deref()), ("name", Some(of.name.as_str()))]
+        {
+            if text.is_some_and(|text| !is_name(text)) {
+                return Err(refuse(Fault::malformed(field, NAME)));
+            }
+        }
+        if !is_kind(&of.kind) {
+            return Err(refuse(Fault::malformed("kind", KIND)));
+        }
+        match self.kinds.get(&of.kind) {
+            Some(resource) if resource.namespaced && of.namespace.is_none() => Err(refuse(
+                Fault::malformed("namespace", "objects of this kind live in namespaces"),
+            )),
+            Some(resource) if !resource.namespaced && of.namespace.is_some() => {
+                Err(refuse(Fault::malformed("namespace", "objects of this kind have no namespace")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The accepted form of a name and of a kind, for messages.
+const NAME: &str =
+    "a name has 1 to 253 bytes, is neither `.` nor `..`, and holds no `/` and no `%`";
+const KIND: &str = "a kind is named as Kubernetes names it: a group that is a DNS subdomain or \"\", a version and a kind of at most 63 \
+                    letters, digits and `-`";

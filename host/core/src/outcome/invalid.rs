@@ -1,0 +1,131 @@
+//! The reasons why an outcome is refused, each with the object and the field.
+
+use crate::{
+    contract::{Kind, ObjectRef},
+    grant::{Denied, display_ref},
+};
+
+/// A refused outcome. No part of it was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{place}`{}: {fault}", of(.object.as_ref()))]
+pub struct Invalid {
+    /// The place in the outcome: `apply[2].object`, `evict[0].ref`.
+    pub place: String,
+    /// The object, as far as it could be read: kind, namespace and name.
+    pub object: Option<String>,
+    /// The object's kind, if it is known.
+    pub kind: Option<Box<Kind>>,
+    /// The fault at that place.
+    pub fault: Fault,
+}
+
+/// A fault in a part of an outcome.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A text that is no JSON.
+    #[error("not JSON: {0}")]
+    NotJson(String),
+    /// JSON of another form than the contract asks for.
+    #[error("`{field}`: {wanted}")]
+    Malformed {
+        /// The field; empty: the whole JSON.
+        field: String,
+        /// The accepted form.
+        wanted: String,
+    },
+    /// More bytes than are allowed.
+    #[error("{bytes} bytes are too large, at most {limit} are allowed")]
+    TooLarge {
+        /// The number of bytes.
+        bytes: usize,
+        /// The maximum number of bytes.
+        limit: usize,
+    },
+    /// More entries than are allowed.
+    #[error("{count} entries are too many, at most {limit} are allowed")]
+    TooMany {
+        /// The number of entries.
+        count: usize,
+        /// The maximum number of entries.
+        limit: usize,
+    },
+    /// A write or event that the description does not declare.
+    #[error(transparent)]
+    NotDeclared(#[from] Denied),
+    /// A field that no write rule lets be written.
+    #[error("`{field}` is not declared; {accepted}")]
+    FieldNotDeclared {
+        /// The field.
+        field: String,
+        /// The fields that would be accepted, in words.
+        accepted: String,
+    },
+    /// A field that must not stand here.
+    #[error("`{field}` is refused: {reason}")]
+    FieldRefused {
+        /// The field.
+        field: String,
+        /// The reason, and what to do instead.
+        reason: String,
+    },
+    /// An owner that the processor cannot know to exist.
+    #[error(
+        "`metadata.ownerReferences`: `{owner}`: {reason}; an owner is the reconciled object, an object of the same outcome's `apply`, or one that was read \
+         in this run, with its uid"
+    )]
+    Owner {
+        /// The owner.
+        owner: String,
+        /// The reason why the owner is refused.
+        reason: String,
+    },
+    /// An object that stands twice in the outcome.
+    #[error("the object stands in `{other}` already")]
+    Duplicate {
+        /// The other place at which the object stands.
+        other: String,
+    },
+    /// A feature that this version of the host does not support.
+    #[error("{0} are not supported by this version of the host")]
+    NotSupported(&'static str),
+}
+
+impl Fault {
+    pub(super) fn malformed(field: impl Into<String>, wanted: impl Into<String>) -> Self {
+        Self::Malformed { field: field.into(), wanted: wanted.into() }
+    }
+
+    pub(super) fn refused(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::FieldRefused { field: field.into(), reason: reason.into() }
+    }
+
+    pub(super) fn at(self, place: impl Into<String>) -> Invalid {
+        Invalid { place: place.into(), object: None, kind: None, fault: self }
+    }
+
+    pub(super) fn on(self, place: impl Into<String>, object: &ObjectRef) -> Invalid {
+        Invalid {
+            place: place.into(),
+            object: Some(display_ref(object)),
+            kind: Some(object.kind.clone().into()),
+            fault: self,
+        }
+    }
+}
+
+impl Invalid {
+    /// Returns the verb, as a declaration names it, and the kind that the description would have to
+    /// declare, if a declaration is missing.
+    pub fn undeclared(&self) -> Option<(&'static str, &Kind)> {
+        match &self.fault {
+            Fault::NotDeclared(denied) => Some((denied.verb(), &denied.kind)),
+            Fault::FieldNotDeclared { .. } => Some(("update", self.kind.as_deref()?)),
+            _ => None,
+        }
+    }
+}
+
+fn of(object: Option<&String>) -> String {
+    object.map(|object| format!(" ({object})")).unwrap_or_default()
+}

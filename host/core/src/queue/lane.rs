@@ -1,0 +1,204 @@
+//! The lane of a processor: its share of the queue. Holds its lines, and limits how many of its
+//! keys run at once and how fast they start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::line::{Line, Position, Ticket};
+use super::{Key, Priority};
+
+/// The number of taken keys of which the last one is of a lower priority, if such a key waits.
+/// Lower priorities take turns in this, so that no key waits for ever.
+const SHARE_OF_LOW: u32 = 16;
+
+/// The number of running keys that is reserved for keys whose last run did not fail, if more than
+/// one key may run: keys that fail may take long each time, and others would wait for them.
+const NOT_FAILING: usize = 1;
+
+/// The limits of a processor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// The number of keys that run at once; with 0, no key runs.
+    pub concurrency: usize,
+    /// The number of runs that start per second, if limited; a second's worth may start at once.
+    pub rate: Option<f64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) processor: Arc<str>,
+    /// True if the processor is removed: the lane stays until no key of it waits or runs.
+    gone: bool,
+    running: usize,
+    /// The number of running keys whose last run failed.
+    running_failing: usize,
+    limits: Limits,
+    /// The lines of the priorities that have a share, the highest priority first.
+    lines: [Line; 3],
+    /// The line of [`Priority::Idle`], which has no share.
+    idle: Line,
+    taken: u32,
+    /// The number of runs that `rate` allows to start now.
+    tokens: f64,
+    filled: Instant,
+}
+
+/// The answer of a lane to a request for a key.
+pub(super) enum Offer {
+    Key(Key),
+    /// The time at which the rate allows the next run.
+    At(Instant),
+    Nothing,
+}
+
+// === impl Limits ===
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { concurrency: 4, rate: None }
+    }
+}
+
+// === impl Lane ===
+
+impl Lane {
+    pub(super) fn new(processor: &Arc<str>, limits: Limits, now: Instant) -> Self {
+        let tokens = limits.rate.unwrap_or(0.0).max(1.0);
+        Self {
+            processor: Arc::clone(processor),
+            gone: false,
+            running: 0,
+            running_failing: 0,
+            limits,
+            lines: Default::default(),
+            idle: Line::default(),
+            taken: 0,
+            tokens,
+            filled: now,
+        }
+    }
+
+    pub(super) fn set_limits(&mut self, limits: Limits, now: Instant) {
+        self.fill(now);
+        self.limits = limits;
+        self.gone = false;
+    }
+
+    /// Notes that the processor is removed.
+    pub(super) fn leave(&mut self) {
+        self.gone = true;
+    }
+
+    /// Returns whether the lane is not needed any more.
+    pub(super) fn is_over(&self) -> bool {
+        let waits = || self.lines.iter().chain([&self.idle]).any(|line| line.has(true));
+        self.gone && !self.is_running() && !waits()
+    }
+
+    /// Puts a key into its line.
+    pub(super) fn push(
+        &mut self,
+        key: Key,
+        priority: Priority,
+        failing: bool,
+        ticket: Ticket,
+    ) -> Position {
+        self.line(priority).push(key, failing, ticket)
+    }
+
+    /// Takes a key out of its line.
+    pub(super) fn remove(&mut self, priority: Priority, place: Position) {
+        self.line(priority).remove(place);
+    }
+
+    fn line(&mut self, priority: Priority) -> &mut Line {
+        let [change, resync, background] = &mut self.lines;
+        match priority {
+            Priority::Change => change,
+            Priority::Resync => resync,
+            Priority::Background => background,
+            Priority::Idle => &mut self.idle,
+        }
+    }
+
+    /// Takes the next key, if the limits allow one: with `idle`, a key of [`Priority::Idle`],
+    /// otherwise one of the other priorities.
+    pub(super) fn take(&mut self, now: Instant, idle: bool) -> Offer {
+        let may_fail =
+            self.running_failing < self.limits.concurrency.saturating_sub(NOT_FAILING).max(1);
+        let is_full = self.running >= self.limits.concurrency;
+        if is_full || !self.lines_mut(idle).iter().any(|line| line.has(may_fail)) {
+            return Offer::Nothing;
+        }
+        self.fill(now);
+        if let Some(rate) = self.limits.rate.filter(|_| self.tokens < 1.0) {
+            return later(now, (1.0 - self.tokens) / rate);
+        }
+        let turn = self.taken;
+        let lines = self.lines_mut(idle);
+        let at = turn_of(turn, lines.iter().filter(|line| line.has(may_fail)).count());
+        let line = lines.iter_mut().filter(|line| line.has(may_fail)).nth(at);
+        let Some((key, place)) = line.and_then(|line| line.take(may_fail)) else {
+            return Offer::Nothing;
+        };
+        self.taken = turn.wrapping_add(1);
+        self.tokens -= 1.0;
+        self.started(place.failing);
+        Offer::Key(key)
+    }
+
+    /// Counts a key of the lane that begins to run.
+    pub(super) fn started(&mut self, failing: bool) {
+        self.running += 1;
+        self.running_failing += usize::from(failing);
+    }
+
+    /// Counts a key of the lane that has ended its run.
+    pub(super) fn ended(&mut self, failing: bool) {
+        self.running -= 1;
+        self.running_failing -= usize::from(failing);
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.running > 0
+    }
+
+    /// Returns the lines that have a share, the highest priority first; with `idle`, the line that
+    /// has no share.
+    fn lines_mut(&mut self, idle: bool) -> &mut [Line] {
+        if idle { std::slice::from_mut(&mut self.idle) } else { &mut self.lines }
+    }
+
+    fn fill(&mut self, now: Instant) {
+        if let Some(rate) = self.limits.rate {
+            let gained = now.saturating_duration_since(self.filled).as_secs_f64() * rate;
+            self.tokens = (self.tokens + gained).min(rate.max(1.0));
+        } else {
+            self.tokens = 1.0;
+        }
+        self.filled = now;
+    }
+}
+
+/// Returns the index of the line that is next, of this many that have keys, the highest priority
+/// first.
+fn turn_of(taken: u32, lines: usize) -> usize {
+    let (share, turn) = (taken / SHARE_OF_LOW, taken % SHARE_OF_LOW);
+    if turn < SHARE_OF_LOW - 1 || lines < 2 {
+        return 0;
+    }
+    let lower = lines - 1;
+    // The lowest priority first.
+    lower - usize::try_from(share).unwrap_or_default() % lower
+}
+
+/// Offers the time after so many seconds. With a rate of zero, or nearly so, that time cannot be
+/// represented, and nothing is offered.
+fn later(now: Instant, seconds: f64) -> Offer {
+    let wait = Duration::try_from_secs_f64(seconds).ok();
+    // A timer that ends a little early would only lead to another request.
+    wait.and_then(|wait| now.checked_add(wait + Duration::from_millis(1)))
+        .map_or(Offer::Nothing, Offer::At)
+}

@@ -1,0 +1,280 @@
+//! Asks the questions of a run record again, to find out whether a run would be given the same
+//! answers.
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{Cut, Kept, Listing, View, dependencies::of_kept};
+use crate::{
+    contract::{Kind, ObjectRef, Selection},
+    grant::rights::ReadTarget,
+    reads::record::{self, Digest, Question, is_digest},
+    store::{Entry, StoreId},
+};
+
+/// The most answers that are remembered: more lists than the keys of a processor have in common.
+const REMEMBERED: usize = 1024;
+/// The most objects that are looked at one by one, which is then quicker than to find a remembered
+/// answer.
+const FEW: usize = 16;
+
+/// The answers to lists, for all keys of one version of a processor: a list that many keys read is
+/// looked for once as long as nothing changes.
+#[derive(Debug, Default)]
+pub struct Answers(Mutex<HashMap<Question, Answer>>);
+
+/// A store's answer when it had a sequence number. Numbers of changes are never used twice, so the
+/// answer is the same as long as the store's number is.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    store: StoreId,
+    sequence: u64,
+    digest: Digest,
+    kept: Option<Digest>,
+    objects: usize,
+    bytes: usize,
+}
+
+// === impl Answers ===
+
+impl Answers {
+    fn get(&self, question: &Question, store: StoreId, sequence: u64) -> Option<Answer> {
+        let answers = self.0.lock();
+        answers.get(question).filter(|of| of.store == store && of.sequence == sequence).copied()
+    }
+
+    fn keep(&self, question: &Question, answer: Answer) {
+        let mut answers = self.0.lock();
+        if answers.len() >= REMEMBERED && !answers.contains_key(question) {
+            answers.clear();
+        }
+        answers.insert(question.clone(), answer);
+    }
+}
+
+// === impl View ===
+
+impl View {
+    /// Reserves memory for the reads and writes that a run is known to make.
+    pub fn reserve(&mut self, reads: usize, writes: usize) {
+        self.reads.reserve(reads, writes);
+    }
+
+    /// Asks a recorded question once more, and returns the digest of its answer now. The read is
+    /// noted and recorded as in a run.
+    ///
+    /// Returns `None` if the question cannot be asked, since only a run knows its texts, or if it
+    /// is now refused whatever objects there are.
+    pub async fn ask_again(&mut self, asked: record::Read, answers: &Answers) -> Option<Digest> {
+        let before = self.reads.records().len();
+        match &asked.question {
+            Question::Get { of, fields } => {
+                let (reference, fields) = (of.reference(), Arc::clone(fields));
+                let place = ReadTarget::object(of.namespace.as_deref(), &of.name);
+                if self.is_at_hand(&of.kind, place) {
+                    self.get_again(asked, &reference, &fields);
+                } else {
+                    // The recorded read holds the answer, or the reason why there is none.
+                    let _ = self.get_allowed(&reference, &fields).await;
+                }
+            }
+            Question::List { of, limit, from } => {
+                let (limit, from) = (*limit, from.clone());
+                let from = from.as_deref();
+                let selection = of.selection().filter(|_| !from.is_some_and(is_digest))?;
+                let place = ReadTarget::list(of.namespace.as_deref(), of.name.as_deref());
+                if self.is_at_hand(&selection.kind, place) {
+                    self.list_again(asked, &selection, (limit, from), answers);
+                } else {
+                    let _ = self.list_allowed(&selection, limit, from).await;
+                }
+            }
+        }
+        // A read that is now refused, whatever objects there are, is not recorded.
+        self.reads.records().get(before).map(|read| read.answer)
+    }
+
+    /// Reads one object as [`View::get`] does, for a caller that does not need the object.
+    fn get_again(&mut self, asked: record::Read, of: &ObjectRef, fields: &[String]) {
+        let answer = self.find_kept(of, fields);
+        if let Ok(found) = &answer
+            && is_as_kept(&asked, found.iter().map(|(entry, _)| entry))
+        {
+            return self.record_again(asked);
+        }
+        let given = |(entry, fields): Kept| Cut::new(&fields).give(&entry);
+        drop(self.record_get(of, fields, answer.map(|found| found.map(given))));
+    }
+
+    /// Reads a page as [`View::list`] does, for a caller that does not need the objects.
+    fn list_again(
+        &mut self,
+        asked: record::Read,
+        of: &Selection,
+        (limit, from): (u32, Option<&str>),
+        answers: &Answers,
+    ) {
+        // The list fails again, and records why.
+        let Ok(listing) = self.listing(of, from) else { return drop(self.list(of, limit, from)) };
+        let Listing { query, after, answering, .. } = &listing;
+        let (store, sequence) = (answering.store, answering.snapshot.sequence());
+        let is_shared = asked.objects > FEW && !record::is_secret(&of.kind);
+        if is_shared && let Some(known) = answers.get(&asked.question, store, sequence) {
+            let Answer { digest: answer, kept, objects, bytes, .. } = known;
+            return self.record_again(record::Read { answer, kept, objects, bytes, ..asked });
+        }
+        let after = after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+        let selected = answering.snapshot.select(query, after).take(asked.objects + 1);
+        let selected: Vec<&Arc<Entry>> = selected.collect();
+        if is_as_kept(&asked, selected.iter().copied()) {
+            for entry in selected {
+                self.reads.answered(&answering.kind, entry);
+            }
+            self.record_again(asked);
+        } else {
+            drop(self.list(of, limit, from));
+        }
+        if is_shared && let Some(read) = self.reads.records().last() {
+            let record::Read { answer: digest, kept, objects, bytes, .. } = *read;
+            let answer = Answer { store, sequence, digest, kept, objects, bytes };
+            answers.keep(&read.question, answer);
+        }
+    }
+
+    /// Records a read with the texts of the former record, which are shared already.
+    fn record_again(&mut self, read: record::Read) {
+        let stood = self.stood.take();
+        self.reads.record_known(record::Read { stood, ..read });
+    }
+}
+
+/// Returns whether these are the objects of a recorded answer, with everything that the store kept
+/// of them.
+///
+/// If so, they need not be rendered again: what a processor is given follows from what the store
+/// keeps.
+fn is_as_kept<'a>(asked: &record::Read, now: impl Iterator<Item = &'a Arc<Entry>>) -> bool {
+    let secret = record::is_secret(asked.question.kind());
+    of_kept(secret, now) == asked.kept.unwrap_or(asked.answer)
+}
+
+impl View {
+    /// Returns an object as it was read; `None` if it was not read, or if so much was read that the
+    /// store finds it sooner.
+    pub fn answered(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Option<&Arc<Entry>> {
+        if self.reads.answers() > FEW { None } else { self.reads.find(kind, namespace, name) }
+    }
+
+    /// Returns the digest of the object that a run would record; see [`View::reconciled`].
+    pub fn object_digest(&self) -> Option<Digest> {
+        self.reads.object()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        fixture::{all, description, fields, kind, labelled, object, reference, with},
+        reads::Readable,
+        store::{Scope, Stores},
+    };
+
+    /// A change of one of three things, or of an object that nothing reads.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Set { name: u8, label: u8, value: u8 },
+        Delete { name: u8 },
+        Other,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0_u8..3, 0_u8..2, 0_u8..2).prop_map(|(name, label, value)| Step::Set {
+                name,
+                label,
+                value
+            }),
+            (0_u8..3).prop_map(|name| Step::Delete { name }),
+            Just(Step::Other),
+        ]
+    }
+
+    fn carry_out(stores: &Stores, step: &Step, revision: u64) {
+        let feed = |of: &Kind| stores.feed(of, &Scope::default()).unwrap();
+        let thing = |name: &u8| object("Thing", &format!("t{name}"), revision);
+        match step {
+            Step::Set { name, label, value } => {
+                let set = with(thing(name), "metadata/labels", json!({"l": label.to_string()}));
+                feed(&kind("Thing")).upsert(&with(set, "spec/a", json!(value)));
+            }
+            Step::Delete { name } => feed(&kind("Thing")).delete(&thing(name)),
+            Step::Other => feed(&kind("Rule")).upsert(&object("Rule", "r", revision)),
+        }
+    }
+
+    fn asked(view: &mut View) {
+        let of = || fields(all("Thing"), &["spec.a"]);
+        view.get(&reference("Thing", "t0"), &["spec.a".to_owned()]).unwrap();
+        view.list(&of(), 0, None).unwrap();
+        view.list(&labelled(of(), "l=1"), 0, None).unwrap();
+        let first = view.list(&of(), 1, None).unwrap();
+        if let Some(next) = first.next {
+            view.list(&of(), 0, Some(&next)).unwrap();
+        }
+        assert!(view.list(&all("Denied"), 0, None).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_question_that_is_asked_again_is_answered_as_a_run_would_be(
+            steps in prop::collection::vec(step(), 1..24),
+        ) {
+            let readable =
+                Arc::new(Readable::new(&description(all("Rule"), vec![all("Thing")])).unwrap());
+            let stores = Stores::new();
+            for (of, scope, wanted) in readable.wanted() {
+                let feed = stores.open(of, scope, wanted).unwrap();
+                feed.begin_list();
+                feed.end_list();
+            }
+            let new = || View::new(stores.clone(), Arc::clone(&readable), super::super::PAGE_BYTES);
+            // Shared by all steps: an answer for a former state must not be given for a later one.
+            let answers = Answers::default();
+            let mut first = new();
+            asked(&mut first);
+            let questions = first.finish();
+            for (step, revision) in steps.iter().zip(100..) {
+                carry_out(&stores, step, revision);
+                for _ in 0..2 {
+                    let (mut again, mut plain) = (new(), new());
+                    for read in questions.records() {
+                        let now = again.ask_again(read.clone(), &answers);
+                        let now = now.now_or_never().flatten().unwrap();
+                        match &read.question {
+                            Question::Get { of, fields } => drop(plain.get(&of.reference(), fields)),
+                            Question::List { of, limit, from } => {
+                                drop(plain.list(&of.selection().unwrap(), *limit, from.as_deref()));
+                            }
+                        }
+                        prop_assert_eq!(now, plain.reads.records().last().unwrap().answer);
+                    }
+                    let (again, plain) = (again.finish(), plain.finish());
+                    prop_assert_eq!(again.records(), plain.records());
+                    let of = |reads: &crate::reads::Reads| format!("{:?}", reads.dependencies());
+                    prop_assert_eq!(of(&again), of(&plain));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Limits the reads of a processor with an account to what the account may read.
+
+use std::sync::Arc;
+
+use super::{Cut, View};
+use crate::contract::bounds::text;
+use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
+use crate::grant::rights::{Denial, NotRead, Permit, Question, ReadTarget};
+use crate::store::{Entry, Query, Rendered};
+
+impl View {
+    /// Reads one object, as [`View::get`] does if the account may watch it too.
+    ///
+    /// If the account may only get the object, the answer is the object as it is in the cluster
+    /// now; a later change of it triggers nothing.
+    pub async fn get_allowed(
+        &mut self,
+        of: &ObjectRef,
+        fields: &[String],
+    ) -> Result<Option<String>, ReadError> {
+        let target = ReadTarget::object(of.namespace.as_deref(), &of.name);
+        let readable = Arc::clone(&self.readable);
+        let is_declared = || readable.get(of, fields).is_ok();
+        match self.permit(&of.kind, target, is_declared).await {
+            Ok(Permit::Stored) => self.get(of, fields),
+            Ok(Permit::Live) => {
+                let answer = Box::pin(self.find_live(of, fields)).await;
+                let answer = self.record_get(of, fields, answer);
+                self.reads.was_live();
+                answer
+            }
+            refused => {
+                let answer = self.declared("get", &of.kind, readable.get(of, fields).map(|_| ()));
+                let answer = answer.and_then(|()| Err(self.refuse(&of.kind, target, refused)));
+                self.record_get(of, fields, answer)
+            }
+        }
+    }
+
+    /// Reads a page of a list, as [`View::list`] does, if the account may list and watch these
+    /// objects.
+    pub async fn list_allowed(
+        &mut self,
+        of: &Selection,
+        limit: u32,
+        from: Option<&str>,
+    ) -> Result<Page, ReadError> {
+        let target = ReadTarget::list(of.namespace.as_deref(), of.name.as_deref());
+        let readable = Arc::clone(&self.readable);
+        let query = self.query(of);
+        let declared = || readable.list(of, query.as_ref().map_err(ReadError::clone)?).map(|_| ());
+        match self.permit(&of.kind, target, || declared().is_ok()).await {
+            Ok(Permit::Stored) => self.list(of, limit, from),
+            refused => {
+                let answer = self.declared("list", &of.kind, declared());
+                let answer = answer.and_then(|()| Err(self.refuse(&of.kind, target, refused)));
+                self.record_list(of, limit, from, answer)
+            }
+        }
+    }
+
+    /// Returns whether it is known that a read may be answered from the store, without asking the
+    /// API server.
+    pub fn is_at_hand(&self, kind: &Kind, target: ReadTarget<'_>) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.known(kind, target) == Some(Permit::Stored))
+    }
+
+    /// Fails if the account may not read and watch the object that a call is about.
+    pub async fn check_reconciled(&mut self, of: &ObjectRef) -> Result<(), ReadError> {
+        let target = ReadTarget::reconciled(of.namespace.as_deref(), &of.name);
+        match self.permit(&of.kind, target, || true).await {
+            Ok(Permit::Stored) => Ok(()),
+            refused => Err(self.refuse(&of.kind, target, refused)),
+        }
+    }
+
+    /// Returns how a read may be answered. The API server is not asked about an undeclared read: it
+    /// is refused anyway.
+    async fn permit(
+        &self,
+        kind: &Kind,
+        target: ReadTarget<'_>,
+        is_declared: impl Fn() -> bool,
+    ) -> Result<Permit, String> {
+        let Some(rights) = &self.rights else { return Ok(Permit::Stored) };
+        match rights.known(kind, target) {
+            Some(known) => Ok(known),
+            None if is_declared() => rights.permit(kind, target).await,
+            None => Ok(Permit::Stored),
+        }
+    }
+
+    /// Returns the reason why a read is not answered, and notes it, since a change may remove the
+    /// reason.
+    fn refuse(
+        &mut self,
+        kind: &Kind,
+        target: ReadTarget<'_>,
+        permit: Result<Permit, String>,
+    ) -> ReadError {
+        match permit {
+            Ok(Permit::Denied(question)) => self.deny(kind, question),
+            Ok(Permit::Unserved) => {
+                let kind = self.stores.shared_kind(kind);
+                self.reads.waits_for(&kind, true);
+                // A watch shows when the kind is served.
+                let query = Query::within(target.namespace, target.name);
+                self.reads.demands(self.readable.demand(&kind, &query));
+                ReadError::UnknownKind
+            }
+            // A question that has no answer yet is asked again, and then all keys run.
+            Err(unanswered) => ReadError::Unavailable(unanswered),
+            Ok(Permit::Stored | Permit::Live) => {
+                ReadError::Unavailable("its rights have changed in between".to_owned())
+            }
+        }
+    }
+
+    fn deny(&mut self, kind: &Kind, question: Question) -> ReadError {
+        let account = self.rights.as_ref().map(|rights| rights.account().to_string());
+        let message = format!("`{}` may not {question}", account.unwrap_or_default());
+        self.reads.denied(Denial::of_right(question, kind));
+        ReadError::Denied(message)
+    }
+
+    async fn find_live(
+        &mut self,
+        of: &ObjectRef,
+        fields: &[String],
+    ) -> Result<Option<Rendered>, ReadError> {
+        let readable = Arc::clone(&self.readable);
+        let granted = self.declared("get", &of.kind, readable.get(of, fields))?;
+        let Some(entry) = self.live(of).await? else { return Ok(None) };
+        let selects = |part: Option<&Query>| part.is_none_or(|part| part.matches(&entry));
+        let Some((_, fields)) = granted.into_iter().find(|(part, _)| selects(*part)) else {
+            return Ok(None);
+        };
+        let kind = self.stores.shared_kind(&of.kind);
+        self.reads.answered(&kind, &entry);
+        Ok(Some(Cut::new(&fields).give(&entry)))
+    }
+
+    pub(super) async fn live(&mut self, of: &ObjectRef) -> Result<Option<Arc<Entry>>, ReadError> {
+        if let Some(held) = self.live.get(of) {
+            return Ok(held.clone());
+        }
+        // `d/scale` is not an object: the API server would answer with another kind.
+        let mut names = [Some(of.name.as_str()), of.namespace.as_deref()].into_iter().flatten();
+        if let Some(name) = names.find(|name| !text::is_name(name)) {
+            return Err(ReadError::Invalid(format!("{} is not a name", text::quoted(name))));
+        }
+        let Some(rights) = self.rights.clone() else { return Ok(None) };
+        let found = match rights.get(of).await {
+            Ok(found) => found,
+            Err(NotRead::Denied(question)) => return Err(self.deny(&of.kind, question)),
+            Err(NotRead::Unserved) => {
+                let target = ReadTarget::object(of.namespace.as_deref(), &of.name);
+                return Err(self.refuse(&of.kind, target, Ok(Permit::Unserved)));
+            }
+            Err(NotRead::Failed(message)) => return Err(ReadError::Unavailable(message)),
+        };
+        let entry = found.map(|object| Arc::new(Entry::alone(&object)));
+        // The object is kept whole, whichever of its fields are read.
+        self.fetched += entry.as_ref().map_or(0, |entry| entry.json().len());
+        self.live.insert(of.clone(), entry.clone());
+        Ok(entry)
+    }
+}

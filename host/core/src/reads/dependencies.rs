@@ -1,0 +1,601 @@
+//! The dependencies of one run: what it read and what it wrote. The triggers compare changes with
+//! them, and the run record holds them.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use super::readable::{Demand, Readable};
+use crate::applied_fields::Pair;
+use crate::contract::bounds;
+use crate::contract::{Kind, ObjectRef, ReadError, Selection};
+use crate::grant::rights::Denial;
+use crate::path::{Extent, Fields};
+use crate::reads::record::{self, Digest, Pruned, Question, Stood, WriteRecord};
+use crate::store::{Entry, Query, Rendered, StoreId, Stores, hashed};
+
+/// The reads of one run, and its writes, which count as reads.
+#[derive(Debug)]
+pub struct Reads {
+    stores: Stores,
+    dependencies: Vec<Dependency>,
+    waits: Vec<Wait>,
+    object: Option<Digest>,
+    records: Vec<record::Read>,
+    wrote: Vec<WriteRecord>,
+    removed: Vec<record::Object>,
+    pruned: Vec<Pruned>,
+    finalizers: Option<record::Finalizers>,
+    answered: Vec<(Arc<Kind>, Arc<Entry>)>,
+    /// The number of objects in `answered` that belong to recorded answers.
+    recorded: usize,
+    saw_secret: bool,
+    /// True if the object that the run is about is no longer one of the reconciler's.
+    gone: bool,
+    /// The watches that the run's reads need and that are not open.
+    demands: Vec<Demand>,
+    /// The selections that the run wrote or pruned and that no store covers.
+    unwatched: Vec<(Arc<Kind>, Arc<Query>)>,
+    /// The first few denials, each once.
+    denials: Vec<Denial>,
+    /// The number of further denials.
+    more_denials: usize,
+    /// The bytes of the arguments of all reads.
+    asked_bytes: usize,
+}
+
+/// A dependency of a run.
+#[derive(Clone, Debug)]
+pub struct Dependency {
+    pub kind: Arc<Kind>,
+    /// The store whose changes matter; `None` if those of the kind in any store do.
+    pub store: Option<StoreId>,
+    /// The number of the last change that the run has seen; `None` if it has seen those before it
+    /// began.
+    pub sequence: Option<u64>,
+    pub index_term: IndexTerm,
+    pub depends_on: DependsOn,
+}
+
+/// A kind that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    pub kind: Arc<Kind>,
+    /// True if the cluster does not serve the kind; false if its objects are not there yet.
+    pub for_itself: bool,
+}
+
+/// The term under which a dependency is found when something changes. Every object that concerns the
+/// dependency has this term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IndexTerm {
+    /// The hash of a namespace and name.
+    Object(u64),
+    /// The hash of a label or value.
+    Term(u64),
+    /// The hash of a namespace.
+    Namespace(u64),
+    /// No term: any object may be one that the run depends on.
+    Any,
+}
+
+/// The part of a change that concerns the run.
+///
+/// A dependency is kept for each key as long as the key exists, so the parts that several dependencies may
+/// hold are shared.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DependsOn {
+    /// The object that the run is about.
+    Reconciled { query: Arc<Query>, fields: Arc<Fields>, extent: Extent },
+    /// The set of selected objects, and the values that they hold in these fields.
+    Read { query: Arc<Query>, fields: Arc<Fields> },
+    /// The fields that a manager owns of an object (without `own`, only whether the object is
+    /// there), and whether the fields that must be absent are.
+    Written { query: Arc<Query>, manager: Arc<str>, own: Option<Pair> },
+    /// The selected objects that a manager has applied.
+    Pruned { query: Arc<Query>, manager: Arc<str> },
+}
+
+/// The uids of the objects that were read, found by name however many there are.
+pub struct Uids<'a> {
+    reads: &'a Reads,
+    index: OnceCell<Index<'a>>,
+}
+
+/// The first answer with each kind, namespace and name.
+type Index<'a> = foldhash::HashMap<(&'a Kind, &'a str, &'a str), &'a Entry>;
+
+/// The most answers that are searched one by one, which is then quicker than to index them.
+const FEW: usize = 64;
+
+/// The approximate bytes that are kept of a write: its object, the manager and the dependency on
+/// it.
+const WRITE_BYTES: usize = 256;
+
+/// The number of latest dependencies that a new one is compared with: a run of few objects has fewer,
+/// and for a run of many objects the time does not count.
+const COMPARED: usize = 16;
+
+// === impl Reads ===
+
+impl Reads {
+    pub(super) fn new(stores: Stores) -> Self {
+        Self {
+            stores,
+            dependencies: Vec::new(),
+            waits: Vec::new(),
+            object: None,
+            records: Vec::new(),
+            wrote: Vec::new(),
+            removed: Vec::new(),
+            pruned: Vec::new(),
+            finalizers: None,
+            answered: Vec::new(),
+            recorded: 0,
+            saw_secret: false,
+            gone: false,
+            demands: Vec::new(),
+            unwatched: Vec::new(),
+            denials: Vec::new(),
+            more_denials: 0,
+            asked_bytes: 0,
+        }
+    }
+
+    pub(super) fn reserve(&mut self, reads: usize, writes: usize) {
+        self.records.reserve_exact(reads);
+        // The object of the request is one more.
+        self.dependencies.reserve_exact(1 + reads + writes);
+    }
+
+    /// Returns the recorded reads, in order.
+    pub fn records(&self) -> &[record::Read] {
+        &self.records
+    }
+
+    /// Moves the reads and writes into the record of the run.
+    pub fn hand_over(&mut self, record: &mut record::Record) {
+        record.object = self.object;
+        record.reads = std::mem::take(&mut self.records).into();
+        record.wrote = std::mem::take(&mut self.wrote).into();
+        record.removed = std::mem::take(&mut self.removed).into();
+        record.pruned = std::mem::take(&mut self.pruned).into();
+        record.finalizers = self.finalizers.take();
+    }
+
+    /// Notes the bytes of the arguments of all reads of a call.
+    pub(super) fn asked_with(&mut self, bytes: usize) {
+        self.asked_bytes += bytes;
+    }
+
+    /// Returns the approximate bytes that are kept of the run until the next one of its key.
+    pub fn kept_bytes(&self) -> usize {
+        let writes = self.wrote.len() + self.removed.len() + self.pruned.len();
+        self.asked_bytes + writes * WRITE_BYTES
+    }
+
+    /// Drops all dependencies of the run but the one on its object.
+    pub fn let_go(&mut self) {
+        self.dependencies.retain(|of| matches!(of.depends_on, DependsOn::Reconciled { .. }));
+        self.waits.clear();
+        self.records.clear();
+        self.wrote.clear();
+        self.removed.clear();
+        self.pruned.clear();
+        self.unwatched.clear();
+    }
+
+    /// Adds the dependencies on what an earlier run has written and pruned, from its record.
+    ///
+    /// The record also tells what that run owned, since none of its digests is keyed.
+    pub fn resume(&mut self, record: &record::Record) {
+        for wrote in record.wrote.iter().filter(|wrote| wrote.subresource.is_empty()) {
+            let record::Object { kind, namespace, name, .. } = &wrote.of;
+            let own = wrote.own.and_then(record::Own::pair);
+            self.note_written(kind, (namespace.as_deref(), name), &wrote.manager, own);
+        }
+        for record::Pruned { of, manager } in &record.pruned {
+            if let Some(query) = of.selection().and_then(|of| Query::new(&of).ok()) {
+                self.note_pruned(&of.kind, query, manager);
+            }
+        }
+    }
+
+    /// Returns the digest of the object of the request; `None` if it is gone.
+    pub fn object(&self) -> Option<Digest> {
+        self.object
+    }
+
+    /// Returns whether a Secret was read.
+    pub fn saw_secret(&self) -> bool {
+        self.saw_secret
+    }
+
+    /// Returns the Secrets that were read.
+    pub fn secrets(&self) -> impl Iterator<Item = &Entry> {
+        let secrets = self.answered.iter().filter(|(kind, _)| record::is_secret(kind));
+        secrets.map(|(_, entry)| &**entry)
+    }
+
+    /// Notes that this call follows `earlier` in the same run. It is told of failed writes, which
+    /// may hold what `earlier` has read.
+    pub(super) fn comes_after(&mut self, earlier: &Self) {
+        self.saw_secret |= earlier.saw_secret;
+    }
+
+    /// Returns the uid of an object, if it was read. For the uids of many objects, use
+    /// [`Reads::uids`].
+    pub fn uid_of(&self, of: &ObjectRef) -> Option<&str> {
+        self.find(&of.kind, of.namespace.as_deref(), &of.name)?.uid()
+    }
+
+    /// Returns the uids of the objects that were read.
+    pub fn uids(&self) -> Uids<'_> {
+        Uids { reads: self, index: OnceCell::new() }
+    }
+
+    /// Returns the number of objects that were read.
+    pub(super) fn answers(&self) -> usize {
+        self.answered.len()
+    }
+
+    /// Finds an object as it was read.
+    pub(super) fn find(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Option<&Arc<Entry>> {
+        let namespace = namespace.filter(|namespace| !namespace.is_empty());
+        let is_it = |(of, entry): &&(Arc<Kind>, Arc<Entry>)| {
+            entry.name() == name && entry.namespace() == namespace && **of == *kind
+        };
+        self.answered.iter().find(is_it).map(|(_, entry)| entry)
+    }
+
+    /// Notes that the run wrote an object under a manager.
+    ///
+    /// `own` are the digests of what the manager owns of the object since then. Without them only
+    /// the object's existence counts.
+    pub fn wrote(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
+        let manager = self.shared_manager(manager);
+        self.note_written(&of.kind, (of.namespace.as_deref(), &of.name), &manager, own);
+        self.record_wrote(of, manager, "", own);
+    }
+
+    /// Notes that the run wrote the status of its object under a manager.
+    ///
+    /// A later change of the status by others does not trigger the run; the verification of its
+    /// record finds it.
+    pub fn wrote_status(&mut self, of: &ObjectRef, manager: &str, own: Option<Pair>) {
+        self.record_wrote(of, self.shared_manager(manager), "status", own);
+    }
+
+    /// Notes that the object which was written last must not have some fields.
+    pub fn must_be_absent(&mut self) {
+        if let Some(last) = self.wrote.last_mut() {
+            last.absent = true;
+        }
+    }
+
+    /// Notes that the run wanted an object gone.
+    pub fn removed(&mut self, of: &ObjectRef) {
+        self.removed.push(record::Object::of(of, self.stores.shared_kind(&of.kind)));
+    }
+
+    /// Notes which finalizers the run decided that its object holds.
+    pub fn finalized(&mut self, finalizers: record::Finalizers) {
+        self.finalizers = Some(finalizers);
+    }
+
+    fn record_wrote(
+        &mut self,
+        of: &ObjectRef,
+        manager: Arc<str>,
+        subresource: &str,
+        own: Option<Pair>,
+    ) {
+        let object = record::Object::of(of, self.stores.shared_kind(&of.kind));
+        let secret = self.saw_secret || record::is_secret(&of.kind);
+        let own = own.map(|pair| record::Own::of(pair, secret));
+        let subresource = subresource.into();
+        self.wrote.push(WriteRecord { of: object, manager, subresource, own, absent: false });
+    }
+
+    /// Returns the name of the manager, shared with earlier writes: one run writes under few
+    /// managers.
+    fn shared_manager(&self, manager: &str) -> Arc<str> {
+        let same = self.wrote.iter().find(|wrote| &*wrote.manager == manager);
+        same.map_or_else(|| manager.into(), |wrote| Arc::clone(&wrote.manager))
+    }
+
+    /// Notes that the run pruned a selection.
+    ///
+    /// An object in the selection that the manager has applied, and that the run did not write, is
+    /// one to be pruned. A selection that does not parse selects nothing.
+    pub fn pruned(&mut self, of: &Selection, manager: &str) {
+        if let Ok(query) = Query::new(of) {
+            let shared = self.shared_manager(manager);
+            self.note_pruned(&of.kind, query, &shared);
+            let secret = self.saw_secret || record::is_secret(&of.kind);
+            let (kind, fields) = (self.stores.shared_kind(&of.kind), of.fields.as_slice().into());
+            let of = record::Selection::of(of, kind, fields, secret);
+            self.pruned.push(Pruned { of, manager: shared });
+        }
+    }
+
+    /// Notes that the run could not write an object of a kind since something was not there, maybe
+    /// the kind.
+    pub fn not_written(&mut self, kind: &Kind) {
+        let kind = self.stores.shared_kind(kind);
+        self.waits_for(&kind, true);
+    }
+
+    /// Takes over the reads of a later call of the same run. If both calls have read something, the
+    /// earlier state counts.
+    pub fn merge(&mut self, later: Self) {
+        for dependency in later.dependencies {
+            self.note(dependency);
+        }
+        for wait in later.waits {
+            self.waits_for(&wait.kind, wait.for_itself);
+        }
+        self.records.extend(later.records);
+        self.wrote.extend(later.wrote);
+        self.removed.extend(later.removed);
+        self.pruned.extend(later.pruned);
+        self.finalizers = later.finalizers.or(self.finalizers.take());
+        self.answered.extend(later.answered);
+        self.saw_secret |= later.saw_secret;
+        self.asked_bytes += later.asked_bytes;
+        self.demands(later.demands);
+        for denial in later.denials {
+            self.denied(denial);
+        }
+        self.more_denials += later.more_denials;
+    }
+
+    fn note_written(
+        &mut self,
+        kind: &Kind,
+        (namespace, name): (Option<&str>, &str),
+        manager: &Arc<str>,
+        own: Option<Pair>,
+    ) {
+        let query = Arc::new(Query::object(namespace, name));
+        self.note_at_end(kind, DependsOn::Written { query, manager: Arc::clone(manager), own });
+    }
+
+    fn note_pruned(&mut self, kind: &Kind, query: Query, manager: &Arc<str>) {
+        let (query, manager) = (Arc::new(query), Arc::clone(manager));
+        self.note_at_end(kind, DependsOn::Pruned { query, manager });
+    }
+
+    /// Notes a dependency on the state that the run left at its end.
+    fn note_at_end(&mut self, kind: &Kind, depends_on: DependsOn) {
+        let (kind, best) = self.stores.best_for(kind, depends_on.query());
+        let (store, term) = best.unzip();
+        let index_term = IndexTerm::of(depends_on.query(), term.flatten());
+        if store.is_none() {
+            self.unwatched.push((Arc::clone(&kind), Arc::clone(depends_on.query())));
+        }
+        self.note(Dependency { kind, store, sequence: None, index_term, depends_on });
+    }
+
+    pub(super) fn note(&mut self, mut dependency: Dependency) {
+        let last = || self.dependencies.iter().rev().take(COMPARED);
+        let is_same = |held: &Dependency| {
+            held.store == dependency.store && held.depends_on == dependency.depends_on
+        };
+        // A list that is read page by page is noted once.
+        if last().any(is_same) {
+            return;
+        }
+        // Several kinds are often read, and pruned, by the same labels.
+        let of_same = |held: &&Dependency| held.depends_on.query() == dependency.depends_on.query();
+        if let Some(held) = last().find(of_same) {
+            let query = Arc::clone(held.depends_on.query());
+            dependency.depends_on.share(query);
+        }
+        self.dependencies.push(dependency);
+    }
+
+    pub(super) fn waits_for(&mut self, kind: &Arc<Kind>, for_itself: bool) {
+        let wait = Wait { kind: Arc::clone(kind), for_itself };
+        if !self.waits.contains(&wait) {
+            self.waits.push(wait);
+        }
+    }
+
+    pub(super) fn answered(&mut self, kind: &Arc<Kind>, entry: &Arc<Entry>) {
+        self.saw_secret |= record::is_secret(kind);
+        self.answered.push((Arc::clone(kind), Arc::clone(entry)));
+    }
+
+    /// Records a read with the digest of its answer: of the pieces of JSON that count as a change.
+    pub(super) fn record(
+        &mut self,
+        question: Question,
+        stood: Option<Stood>,
+        answer: Result<Vec<&Rendered>, &ReadError>,
+    ) {
+        let secret = record::is_secret(question.kind());
+        let mut kept = None;
+        let (answer, objects, bytes) = match answer {
+            Ok(objects) => {
+                let counted =
+                    objects.iter().map(|object| object.counted(Extent::Counted).as_bytes());
+                let bytes = objects.iter().map(|object| object.json.len()).sum();
+                let new = self.answered.get(self.recorded..).unwrap_or_default();
+                kept = Some(of_kept(secret, new.iter().map(|(_, entry)| entry)));
+                (Digest::of(secret, counted), objects.len(), bytes)
+            }
+            // The JSON of no object begins like this.
+            Err(error) => (Digest::of(secret, [format!("error {error:?}").as_bytes()]), 0, 0),
+        };
+        self.recorded = self.answered.len();
+        let (kept, live) = (kept.filter(|kept| *kept != answer), false);
+        self.records.push(record::Read { question, answer, kept, stood, live, objects, bytes });
+    }
+
+    /// Notes that the answer which was recorded last came from the API server, not from a store.
+    pub(super) fn was_live(&mut self) {
+        if let Some(last) = self.records.last_mut() {
+            last.live = true;
+        }
+    }
+
+    pub(super) fn demands(&mut self, demands: impl IntoIterator<Item = Demand>) {
+        for demand in demands {
+            if !self.demands.contains(&demand) {
+                self.demands.push(demand);
+            }
+        }
+    }
+
+    /// Returns the watches that are needed because the run would have read their objects, or has
+    /// written them.
+    pub fn take_demands(&mut self, readable: &Readable) -> Vec<Demand> {
+        let unwatched = std::mem::take(&mut self.unwatched);
+        self.demands(unwatched.iter().filter_map(|(kind, query)| readable.demand(kind, query)));
+        std::mem::take(&mut self.demands)
+    }
+
+    /// Notes a denial. The number of denials that are kept does not grow with what the guest asks
+    /// for.
+    ///
+    /// Returns whether the denial is kept: it is one of the first few, and not noted before.
+    pub fn denied(&mut self, denial: Denial) -> bool {
+        if self.denials.contains(&denial) {
+            return false;
+        }
+        let is_kept = self.denials.len() < bounds::DENIALS;
+        if is_kept {
+            self.denials.push(denial);
+        } else {
+            self.more_denials += 1;
+        }
+        is_kept
+    }
+
+    /// Returns the denials that were kept, and the number of the others.
+    pub fn take_denials(&mut self) -> (Vec<Denial>, usize) {
+        (std::mem::take(&mut self.denials), std::mem::take(&mut self.more_denials))
+    }
+
+    /// Records a read whose answer was found before.
+    pub(super) fn record_known(&mut self, known: record::Read) {
+        self.recorded = self.answered.len();
+        self.records.push(known);
+    }
+
+    /// Records the object of the request, and the value of the annotation that requests a run.
+    pub(super) fn record_object(&mut self, kind: &Kind, object: &Rendered, asked: Option<&str>) {
+        let parts =
+            [Some(object.counted(Extent::Counted)), asked].into_iter().flatten().map(str::as_bytes);
+        self.object = Some(Digest::of(record::is_secret(kind), parts));
+    }
+
+    pub(super) fn object_is_gone(&mut self) {
+        self.gone = true;
+    }
+
+    /// Returns whether the run was the last one of its key, until there is such an object again.
+    pub fn is_last(&self) -> bool {
+        self.gone
+    }
+
+    #[cfg(test)]
+    pub(super) fn answered_of(&self, kind: &str) -> Vec<(Arc<Kind>, Arc<Entry>)> {
+        let is_of = |(of, _): &&(Arc<Kind>, Arc<Entry>)| of.kind == kind;
+        self.answered.iter().filter(is_of).cloned().collect()
+    }
+
+    pub fn having_read(kind: Kind, entry: Entry) -> Self {
+        let mut reads = Self::new(Stores::new());
+        reads.answered(&Arc::new(kind), &Arc::new(entry));
+        reads
+    }
+
+    pub fn dependencies(&self) -> &[Dependency] {
+        &self.dependencies
+    }
+
+    pub fn take_dependencies(&mut self) -> Vec<Dependency> {
+        std::mem::take(&mut self.dependencies)
+    }
+
+    pub fn waits(&self) -> &[Wait] {
+        &self.waits
+    }
+}
+
+// === impl Uids ===
+
+impl Uids<'_> {
+    pub fn of(&self, of: &ObjectRef) -> Option<&str> {
+        let answered = &self.reads.answered;
+        if answered.len() <= FEW {
+            return self.reads.uid_of(of);
+        }
+        let index = self.index.get_or_init(|| {
+            let mut index = Index::default();
+            for (kind, entry) in answered {
+                let name = (&**kind, entry.namespace().unwrap_or_default(), entry.name());
+                index.entry(name).or_insert(entry);
+            }
+            index
+        });
+        index.get(&(&of.kind, of.namespace.as_deref().unwrap_or_default(), &*of.name))?.uid()
+    }
+}
+
+// === impl IndexTerm ===
+
+impl IndexTerm {
+    /// Returns the narrowest index term of a query. `term` is a term that every object which the query
+    /// finds has in its store, if there is one.
+    pub(super) fn of(query: &Query, term: Option<u64>) -> Self {
+        match (query.namespace.as_deref(), query.name.as_deref(), term) {
+            (Some(namespace), Some(name), _) => Self::Object(hashed((namespace, name))),
+            (_, _, Some(term)) => Self::Term(term),
+            (Some(namespace), _, None) => Self::Namespace(hashed(namespace)),
+            (None, _, None) => Self::Any,
+        }
+    }
+
+    /// Returns all index terms under which dependencies in an object are found.
+    pub fn all_of(entry: &Entry) -> impl Iterator<Item = Self> {
+        let namespace = entry.namespace().unwrap_or_default();
+        let object = Self::Object(hashed((namespace, entry.name())));
+        let namespace = Self::Namespace(hashed(namespace));
+        [object, namespace].into_iter().chain(entry.terms().map(Self::Term))
+    }
+}
+
+/// Returns the digest of objects as the store has them; keyed if `secret`.
+pub(super) fn of_kept<'a>(secret: bool, of: impl Iterator<Item = &'a Arc<Entry>>) -> Digest {
+    Digest::of(secret, of.map(|entry| entry.rendered().counted(Extent::Counted).as_bytes()))
+}
+
+// === impl DependsOn ===
+
+impl DependsOn {
+    pub fn query(&self) -> &Arc<Query> {
+        match self {
+            Self::Reconciled { query, .. }
+            | Self::Read { query, .. }
+            | Self::Written { query, .. }
+            | Self::Pruned { query, .. } => query,
+        }
+    }
+
+    /// Replaces the query by an equal one that is shared.
+    fn share(&mut self, same: Arc<Query>) {
+        match self {
+            Self::Reconciled { query, .. }
+            | Self::Read { query, .. }
+            | Self::Written { query, .. }
+            | Self::Pruned { query, .. } => *query = same,
+        }
+    }
+}

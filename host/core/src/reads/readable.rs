@@ -1,0 +1,440 @@
+//! The reads that a processor's description declares: the objects and fields that it may read, and
+//! the watches that this needs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::Limited;
+use crate::contract::{Description, Kind, ObjectRef, ReadError, Selection};
+use crate::grant::{self, Declared};
+use crate::path::{Fields, Path};
+use crate::store::{Entry, Query, Scope, Stores, Wanted};
+
+/// The annotation by which people request a run: any new value does.
+pub(super) const RECONCILE: &str = "mortise.dev/reconcile";
+
+/// The fields of a reconciled object that the host itself reads.
+const LOOKED_AT: [&str; 3] = [
+    "metadata.finalizers",
+    "metadata.annotations[\"mortise.dev/paused\"]",
+    "metadata.annotations[\"mortise.dev/reconcile\"]",
+];
+
+/// The most different lists of fields that are remembered.
+const REMEMBERED: usize = 512;
+/// The most steps of all paths in the remembered lists: each step takes up to a kilobyte in a tree.
+const REMEMBERED_STEPS: usize = 16 << 10;
+/// The most bytes of a list of fields that is remembered; longer ones are seldom asked for again.
+const SHORT: usize = 2048;
+
+/// The reads that one loaded version of a processor may make.
+#[derive(Debug, Default)]
+pub struct Readable {
+    parts: Vec<Part>,
+    written: Vec<DeclaredWrite>,
+    wanted: Vec<(Kind, Scope, Wanted)>,
+    /// The fields that were asked for under these parts, parsed and checked.
+    granted: Mutex<Remembered>,
+    /// The lists of fields in run records, each once.
+    shared: Mutex<foldhash::HashSet<Arc<[String]>>>,
+    limited: Limited,
+}
+
+/// Parsed fields, by the list that was asked for.
+type Lists = foldhash::HashMap<Box<[String]>, Arc<Fields>>;
+
+/// The fields that were granted, by the parts under which they were asked for and by the list that
+/// was asked for. Refusals are not remembered.
+#[derive(Debug, Default)]
+struct Remembered {
+    of: foldhash::HashMap<Box<[usize]>, Lists>,
+    lists: usize,
+    steps: usize,
+}
+
+/// A declared selection.
+#[derive(Debug)]
+pub(super) struct Part {
+    of: Declared,
+    kind: Kind,
+    scope: Scope,
+    query: Query,
+    /// The paths in `matching`.
+    paths: BTreeSet<Path>,
+    pub(super) fields: Arc<Fields>,
+    /// The declared fields, and those that the host itself reads.
+    pub(super) kept: Arc<Fields>,
+    /// The name of the reconciler; `None` if the selection is only read.
+    reconciler: Option<String>,
+    finalizers: Vec<String>,
+    pub(super) triggered_by_status: bool,
+}
+
+/// A watch that a run needs and that is not open.
+///
+/// Its kind is declared as one of many, or it lies in a namespace where the account may read though
+/// it may not read everywhere that is declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// The kind to be watched.
+    pub kind: Kind,
+    /// The scopes, from wide to narrow: the first that the account may watch is taken.
+    pub scopes: Vec<Scope>,
+    /// The parts of the objects that are needed.
+    pub wanted: Wanted,
+}
+
+/// A declared selection of objects to be written.
+#[derive(Debug)]
+struct DeclaredWrite {
+    of: Declared,
+    scope: Scope,
+    wanted: Wanted,
+}
+
+/// The query that the object must match (`None`: any object may be read), and the fields of it that
+/// may be read.
+pub(super) type Granted<'a> = (Option<&'a Query>, Arc<Fields>);
+
+// === impl Readable ===
+
+impl Readable {
+    /// Parses the declarations of a description.
+    pub fn new(description: &Description) -> Result<Self, grant::Invalid> {
+        let mut readable = Self::default();
+        for (index, reconciler) in description.reconcilers.iter().enumerate() {
+            let mut part = Part::new(&format!("reconcilers[{index}].of"), &reconciler.of)?;
+            part.reconciler = Some(reconciler.name.clone());
+            part.finalizers.clone_from(&reconciler.finalizers);
+            part.triggered_by_status = reconciler.triggered_by_status;
+            part.kept = Arc::new(part.fields.union(&looked_at(&LOOKED_AT)));
+            let scope = watched(&reconciler.of);
+            let wanted = Wanted {
+                fields: part.kept.as_ref().clone(),
+                matching: part.paths(),
+                written: true,
+            };
+            readable.want(&reconciler.of.kind, scope, wanted);
+            readable.parts.push(part);
+        }
+        for (index, read) in description.reads.iter().enumerate() {
+            let part = Part::new(&format!("reads[{index}]"), read)?;
+            readable.want(&read.kind, scope(read), part.wanted());
+            readable.parts.push(part);
+        }
+        for (index, write) in description.writes.iter().enumerate() {
+            let part = Part::new(&format!("writes[{index}].of"), &write.of)?;
+            let needed =
+                looked_at(&["metadata.labels", "metadata.ownerReferences", "metadata.finalizers"]);
+            let needed = part
+                .paths()
+                .into_iter()
+                .map(|path| Fields::of([path]))
+                .fold(needed, |all, path| all.union(&path));
+            let wanted = Wanted { fields: needed, matching: part.paths(), written: true };
+            let scope = scope(&write.of);
+            readable.want(&write.of.kind, scope.clone(), wanted.clone());
+            readable.written.push(DeclaredWrite { of: part.of, scope, wanted });
+        }
+        Ok(readable)
+    }
+
+    /// Returns the watches that the declarations need: of kinds that are known by name, within the
+    /// declared selections, with the fields that are needed. Not merged.
+    pub fn wanted(&self) -> &[(Kind, Scope, Wanted)] {
+        &self.wanted
+    }
+
+    /// Returns the declared reads that are not watched because a limit of the host is met.
+    pub fn limited(&self) -> &Limited {
+        &self.limited
+    }
+
+    /// Returns the objects that hold a finalizer, each with the name of the reconciler that may
+    /// have put it there; `None` as long as not all of these objects are known. A kind that is not
+    /// served has no objects.
+    pub fn holding(&self, stores: &Stores) -> Option<Vec<(&str, Arc<Entry>)>> {
+        let mut holding = Vec::new();
+        for part in self.parts.iter().filter(|part| !part.finalizers.is_empty()) {
+            let Some(name) = part.reconciler.as_deref() else { continue };
+            if stores.is_unknown(&part.kind) {
+                continue;
+            }
+            let entries = stores.selected(&part.kind, &part.query.anywhere())?;
+            let held = entries.into_iter().filter(|entry| part.holds_finalizer(entry));
+            holding.extend(held.map(|entry| (name, entry)));
+        }
+        Some(holding)
+    }
+
+    /// Returns the watch that would be needed to answer a query; `None` if no declaration covers
+    /// the query.
+    ///
+    /// Its scopes are first as wide as is declared, then, where the account may not watch that, as
+    /// narrow as is asked for.
+    pub(super) fn demand(&self, kind: &Kind, query: &Query) -> Option<Demand> {
+        let read = self.parts.iter().filter(|part| part.of.is_of(kind));
+        let written = self.written.iter().filter(|written| written.of.is_of(kind));
+        let mut scopes = read.clone().map(|part| &part.scope);
+        let scope = scopes.find(|scope| scope.covers(query)).or_else(|| {
+            written.clone().map(|written| &written.scope).find(|of| of.covers(query))
+        })?;
+        let some = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(str::to_owned);
+        let namespace = some(query.namespace.as_deref());
+        let of_namespace =
+            Scope { namespace: namespace.or_else(|| scope.namespace.clone()), ..scope.clone() };
+        let name = some(query.name.as_deref());
+        let of_name = Scope { name, ..of_namespace.clone() };
+        let mut scopes = vec![scope.clone(), of_namespace, of_name];
+        scopes.dedup();
+        let wanted = read.map(Part::wanted).chain(written.map(|written| written.wanted.clone()));
+        let wanted = wanted.reduce(|all, wanted| all.union(&wanted))?;
+        Some(Demand { kind: kind.clone(), scopes, wanted })
+    }
+
+    /// Returns the objects whose finalizer no version would remove any more if this one took the
+    /// place of `former`. Each holds a finalizer that only `former` declares for its kind; its name
+    /// comes first.
+    pub fn abandoned(&self, former: &Self, stores: &Stores) -> Vec<(String, ObjectRef)> {
+        let mut abandoned = Vec::new();
+        for part in former.parts.iter().filter(|part| !part.finalizers.is_empty()) {
+            // The two versions may read the kind in different API versions.
+            let is_same =
+                |kind: &Kind| (&kind.group, &kind.kind) == (&part.kind.group, &part.kind.kind);
+            let still = self.parts.iter().filter(|still| is_same(&still.kind));
+            let still: Vec<&String> = still.flat_map(|still| &still.finalizers).collect();
+            let dropped: Vec<&String> =
+                part.finalizers.iter().filter(|name| !still.contains(name)).collect();
+            if dropped.is_empty() {
+                continue;
+            }
+            let known = stores.selected(&part.kind, &part.query.anywhere());
+            for entry in known.iter().flatten() {
+                if let Some(name) = dropped.iter().find(|name| entry.holds_finalizer(name)) {
+                    abandoned.push(((*name).clone(), entry.reference(&part.kind)));
+                }
+            }
+        }
+        abandoned
+    }
+
+    fn want(&mut self, kind: &Kind, scope: Scope, wanted: Wanted) {
+        if kind.kind != "*" && kind.group != "*" {
+            self.wanted.push((kind.clone(), scope, wanted));
+        }
+    }
+
+    pub(super) fn reconciler(&self, name: &str) -> Option<&Part> {
+        self.parts.iter().find(|part| part.reconciler.as_deref() == Some(name))
+    }
+
+    /// Returns the parts in which an object may be looked for, in order. Fails if the object or the
+    /// fields are not declared.
+    pub(super) fn get(
+        &self,
+        of: &ObjectRef,
+        asked: &[String],
+    ) -> Result<Vec<Granted<'_>>, ReadError> {
+        let fitting = self.fitting(|part| part.of.could_hold(of));
+        let shown = || grant::display_ref(of);
+        if fitting.is_empty() {
+            return Err(self.denied(&shown(), &of.kind));
+        }
+        let open = self.fitting(|part| part.of.could_hold(of) && part.of.unconditional());
+        if !open.is_empty() {
+            let fields = self.fields(&open, asked, shown);
+            if fields.is_ok() || open.len() == fitting.len() {
+                return fields.map(|fields| vec![(None, fields)]);
+            }
+        }
+        let conditional = fitting.iter().filter(|at| !open.contains(at));
+        let granted: Vec<_> = conditional
+            .filter_map(|at| {
+                Some((Some(&self.parts.get(*at)?.query), self.fields(&[*at], asked, shown).ok()?))
+            })
+            .collect();
+        if granted.is_empty() {
+            // This error names the fields of all parts.
+            return self.fields(&fitting, asked, shown).and_then(|_| {
+                Err(ReadError::Denied(format!(
+                    "these fields of {} are declared apart, not together",
+                    shown()
+                )))
+            });
+        }
+        Ok(granted)
+    }
+
+    /// Returns the fields that may be read of a selection's objects. Fails if the selection, the
+    /// fields or a path to match is not declared.
+    pub(super) fn list(&self, of: &Selection, query: &Query) -> Result<Arc<Fields>, ReadError> {
+        let fitting = self.fitting(|part| part.of.covers(of, query.labels()));
+        let shown = || grant::display_selection(of);
+        if fitting.is_empty() {
+            return Err(self.denied(&shown(), &of.kind));
+        }
+        let fields = self.fields(&fitting, &of.fields, shown)?;
+        for (path, _) in query.matching() {
+            let may = |at: &usize| self.parts.get(*at).is_some_and(|part| part.may_match(path));
+            if !fitting.iter().any(may) {
+                let why = "is not declared, neither in `fields` nor in `matching`";
+                return Err(ReadError::Denied(format!("`{path}` of {} {why}", shown())));
+            }
+        }
+        Ok(fields)
+    }
+
+    fn fitting(&self, fits: impl Fn(&Part) -> bool) -> Box<[usize]> {
+        self.parts.iter().enumerate().filter(|(_, part)| fits(part)).map(|(at, _)| at).collect()
+    }
+
+    /// Returns the fields that were asked for, or all that these parts declare if none were.
+    fn fields(
+        &self,
+        fitting: &[usize],
+        asked: &[String],
+        of: impl Fn() -> String,
+    ) -> Result<Arc<Fields>, ReadError> {
+        if let Some(held) = self.granted.lock().get(fitting, asked) {
+            return Ok(held);
+        }
+        let parts = fitting.iter().filter_map(|at| self.parts.get(*at));
+        let declared =
+            parts.map(|part| part.fields.as_ref().clone()).reduce(|all, fields| all.union(&fields));
+        let declared = declared.unwrap_or_else(Fields::metadata_only);
+        let fields = Arc::new(check(declared, asked, of)?);
+        if is_short(asked) {
+            self.granted.lock().insert(fitting, asked, &fields);
+        }
+        Ok(fields)
+    }
+
+    /// Returns the list of fields, shared with earlier reads of the same list.
+    pub(super) fn shared(&self, asked: &[String]) -> Arc<[String]> {
+        let mut shared = self.shared.lock();
+        if let Some(held) = shared.get(asked) {
+            return Arc::clone(held);
+        }
+        let asked: Arc<[String]> = asked.into();
+        if shared.len() < REMEMBERED && is_short(&asked) {
+            shared.insert(Arc::clone(&asked));
+        }
+        asked
+    }
+
+    fn denied(&self, what: &str, kind: &Kind) -> ReadError {
+        let of_kind = self.parts.iter().map(|part| &part.of).filter(|of| of.is_of(kind));
+        let accepted = grant::accepted("reads of that kind", of_kind.map(ToString::to_string));
+        ReadError::Denied(format!("{what} is not declared; {accepted}"))
+    }
+}
+
+fn is_short(fields: &[String]) -> bool {
+    fields.iter().map(String::len).sum::<usize>() <= SHORT
+}
+
+// === impl Remembered ===
+
+impl Remembered {
+    fn get(&self, fitting: &[usize], asked: &[String]) -> Option<Arc<Fields>> {
+        self.of.get(fitting)?.get(asked).cloned()
+    }
+
+    fn insert(&mut self, fitting: &[usize], asked: &[String], fields: &Arc<Fields>) {
+        let steps = fields.paths().map(|path| path.segments().len()).sum::<usize>();
+        if self.lists >= REMEMBERED || self.steps + steps > REMEMBERED_STEPS {
+            return;
+        }
+        let held = self.of.entry(fitting.into()).or_default();
+        if held.insert(asked.into(), Arc::clone(fields)).is_none() {
+            self.lists += 1;
+            self.steps += steps;
+        }
+    }
+}
+
+fn check(declared: Fields, asked: &[String], of: impl Fn() -> String) -> Result<Fields, ReadError> {
+    if asked.is_empty() {
+        return Ok(declared);
+    }
+    let asked = Fields::parse(asked).map_err(|invalid| ReadError::Invalid(invalid.to_string()))?;
+    match declared.first_missing(&asked) {
+        None => Ok(asked),
+        Some(path) => Err(ReadError::Denied(format!(
+            "`{path}` of {} is not declared; declared of it: {declared}",
+            of()
+        ))),
+    }
+}
+
+fn looked_at(paths: &[&str]) -> Fields {
+    Fields::of(paths.iter().filter_map(|path| path.parse().ok()))
+}
+
+/// Returns the scope in which reconciled objects are watched: without the labels, as an object that
+/// leaves the selection is still reconciled while it holds a finalizer.
+pub fn watched(of: &Selection) -> Scope {
+    Scope { labels: String::new(), ..scope(of) }
+}
+
+fn scope(of: &Selection) -> Scope {
+    Scope { namespace: of.namespace.clone(), name: of.name.clone(), labels: of.labels.clone() }
+}
+
+// === impl Part ===
+
+impl Part {
+    fn new(place: &str, of: &Selection) -> Result<Self, grant::Invalid> {
+        let declared = Declared::parse(place, of)?;
+        let malformed = |field: &str, reason: String| grant::Invalid::Malformed {
+            place: format!("{place}.{field}"),
+            value: of.fields.join(", "),
+            reason,
+        };
+        let fields = Fields::parse(&of.fields)
+            .map_err(|invalid| malformed("fields", invalid.to_string()))?;
+        let fields = Arc::new(fields);
+        // `*` stands for any value.
+        let matching = of.matching.iter().filter(|(_, value)| value != "*").cloned().collect();
+        let query = Query::new(&Selection { matching, ..of.clone() })
+            .map_err(|reason| malformed("labels", reason))?;
+        let paths = of.matching.iter().filter_map(|(path, _)| path.parse().ok()).collect();
+        Ok(Self {
+            of: declared,
+            kind: of.kind.clone(),
+            scope: scope(of),
+            query,
+            kept: Arc::clone(&fields),
+            fields,
+            paths,
+            reconciler: None,
+            finalizers: Vec::new(),
+            triggered_by_status: false,
+        })
+    }
+
+    /// Returns whether an object is in the selection.
+    pub(super) fn selects(&self, entry: &Entry) -> bool {
+        self.query.matches(entry)
+    }
+
+    /// Returns whether an object holds one of the reconciler's finalizers.
+    pub(super) fn holds_finalizer(&self, entry: &Entry) -> bool {
+        self.finalizers.iter().any(|name| entry.holds_finalizer(name))
+    }
+
+    fn wanted(&self) -> Wanted {
+        let (fields, matching) = (self.kept.as_ref().clone(), self.paths());
+        Wanted { fields, matching, written: false }
+    }
+
+    fn paths(&self) -> BTreeSet<Path> {
+        self.paths.clone()
+    }
+
+    fn may_match(&self, path: &Path) -> bool {
+        self.fields.covers(path) || self.paths.contains(path)
+    }
+}

@@ -1,0 +1,407 @@
+//! Run records: what one run read, what came back, and what it wrote, as plain data.
+//!
+//! A record holds questions and digests, never what an object holds. It tells whether a run would
+//! see anything else than the last one did. Explanations, replays and comparisons of versions are
+//! made from records. No I/O.
+
+mod digest;
+mod last;
+mod shared;
+mod skip;
+#[cfg(test)]
+mod tests;
+
+pub use digest::{Digest, NoDigest};
+pub use digest::{asked_text, is_secret, of_returned};
+pub use last::Held;
+pub use last::Records;
+pub use shared::Shared;
+pub use skip::{MustRun, NotSkippable};
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    applied_fields::Pair,
+    contract::{self, Kind, ObjectRef},
+    key::Key,
+};
+
+/// The record of one run of a key.
+///
+/// A run that was told of refused writes and called once more is one run: its record holds the
+/// reads of both calls, and the outcome of the last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// The key that ran.
+    pub key: Key,
+    /// The number of runs in a row that had failed before.
+    pub attempt: u32,
+    /// The basis of the run; `None` if the processor was not called, because the object is paused
+    /// or could not be read, or because the processor has gone.
+    pub ran_on: Option<Basis>,
+    /// The digest of the request's object, without what does not count as a change; `None` if the
+    /// object is gone.
+    pub object: Option<Digest>,
+    /// The reads, in order.
+    pub reads: Box<[Read]>,
+    /// The other inputs that the run asked for: time, random bytes, network.
+    pub asked: Asked,
+    /// The digest of what the processor returned; `None` if it returned nothing.
+    pub outcome: Option<Digest>,
+    /// The objects that the run wrote or found as they are to be, in the order of writing.
+    pub wrote: Box<[WriteRecord]>,
+    /// The objects that the run wanted gone: deleted or evicted.
+    pub removed: Box<[Object]>,
+    /// The selections that the run pruned.
+    pub pruned: Box<[Pruned]>,
+    /// The finalizers that the object holds since then, and those that it does not; `None` if the
+    /// run did not say.
+    pub finalizers: Option<Finalizers>,
+    /// The number of writes that were refused.
+    pub refused: usize,
+    /// True if the run asked to be called again after a time.
+    pub requeue: bool,
+    /// True if the key comes back after the reconciler's resync.
+    pub resync: bool,
+    /// Bytes of memory that the instance had at the end, which is the most that it ever had.
+    pub memory: usize,
+    /// The result of the run.
+    pub ending: Ending,
+}
+
+/// The inputs of a run besides what it read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Basis {
+    /// The digest of the module, as `sha256:` and 64 hex digits.
+    pub module: Arc<str>,
+    /// The digest of the configuration.
+    pub config: Digest,
+    /// The digest of the declarations and of what is granted of them.
+    pub grant: Digest,
+    /// The digest of the Processor's other settings: its namespace, name, account and mode, and the
+    /// field managers that it takes over.
+    pub settings: Digest,
+    /// The time of the run, in milliseconds of Unix time.
+    pub now_ms: u64,
+    /// The seed of insecure random numbers.
+    pub seed: u64,
+}
+
+/// A question and the digest of its answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Read {
+    /// The question.
+    pub question: Question,
+    /// The digest of the answer, without what does not count as a change.
+    pub answer: Digest,
+    /// The digest of all that the store kept of the objects in the answer, if that is more. As long
+    /// as it is the same, so is the answer.
+    pub kept: Option<Digest>,
+    /// The position of the store that the answer was taken from, if there was one.
+    pub stood: Option<Stood>,
+    /// True if the answer is the API server's own, of an object whose changes trigger nothing.
+    pub live: bool,
+    /// The number of objects in the answer.
+    pub objects: usize,
+    /// The number of bytes of JSON in the answer.
+    pub bytes: usize,
+}
+
+/// The position of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stood {
+    /// The number of the last change that was in the store, counted in one start of the host.
+    pub sequence: u64,
+    /// The newest `resourceVersion` that the store had been shown; 0 if resource versions are not
+    /// numbers.
+    pub revision: u64,
+}
+
+/// A question that a processor asked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Question {
+    /// A question for one object.
+    Get {
+        /// The object.
+        of: Object,
+        /// The fields; if empty, all that are declared.
+        fields: Arc<[String]>,
+    },
+    /// A question for a page of a list.
+    List {
+        /// The selection of objects.
+        of: Box<Selection>,
+        /// The most objects on the page; 0 for no limit.
+        limit: u32,
+        /// The page token, if any; where the selection's texts may come from a Secret, its digest,
+        /// since a token holds a digest of the selection.
+        from: Option<Box<str>>,
+    },
+}
+
+/// The name of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Object {
+    /// The cluster; empty for the home cluster.
+    pub cluster: Box<str>,
+    /// The kind.
+    pub kind: Arc<Kind>,
+    /// The namespace; `None` if the object is cluster-scoped.
+    pub namespace: Option<Box<str>>,
+    /// The name within the namespace.
+    pub name: Box<str>,
+}
+
+/// A selection of objects of a kind, and of their fields.
+///
+/// If the objects are Secrets, or if the run had read of a Secret before, a keyed [`Digest`] stands
+/// for each text that they are compared with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Selection {
+    /// The cluster; empty for the home cluster.
+    pub cluster: Box<str>,
+    /// The kind of the objects.
+    pub kind: Arc<Kind>,
+    /// The namespace; `None` for all namespaces.
+    pub namespace: Option<Box<str>>,
+    /// The name; `None` for any name.
+    pub name: Option<Box<str>>,
+    /// The label selector, or its digest; an empty selector stays empty.
+    pub labels: Box<str>,
+    /// The paths and the texts to be found there, or the digests of the texts.
+    pub matching: Box<[(String, String)]>,
+    /// The fields; if empty, all that are declared.
+    pub fields: Arc<[String]>,
+}
+
+/// The inputs of a run that are not read from the cluster, and that may differ the next time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// True if the run asked for the time.
+    pub clock: bool,
+    /// True if the run asked for random bytes.
+    pub random: bool,
+    /// True if the run used the network.
+    pub network: bool,
+}
+
+/// An object that a run wrote, or found as it is to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteRecord {
+    /// The object.
+    pub of: Object,
+    /// The field manager.
+    pub manager: Arc<str>,
+    /// The subresource: `status`, or empty for the object itself.
+    pub subresource: Box<str>,
+    /// The digests of what the manager owns of the object since then; `None` if that does not
+    /// count, or if the write was refused.
+    pub own: Option<Own>,
+    /// True if some of the object's fields must be absent.
+    pub absent: bool,
+}
+
+/// A selection that was pruned: no object in it is left that the field manager has applied and the
+/// run did not write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pruned {
+    /// The selection.
+    pub of: Selection,
+    /// The field manager.
+    pub manager: Arc<str>,
+}
+
+/// The decision of a run about the finalizers of its object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finalizers {
+    /// The finalizers that the object holds.
+    pub held: Box<[String]>,
+    /// The finalizers that the object does not hold.
+    pub released: Box<[String]>,
+}
+
+/// The digests of what a manager owns of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Own {
+    /// The digest of the set of fields.
+    pub fields: Digest,
+    /// The digest of the values of these fields.
+    pub values: Digest,
+}
+
+/// The result of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Ending {
+    /// The run did everything.
+    Success,
+    /// The run left something undone.
+    Failure,
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Creates the record of a run of which nothing is known yet.
+    pub fn new(key: &Key, attempt: u32) -> Self {
+        Self {
+            key: key.clone(),
+            attempt,
+            ran_on: None,
+            object: None,
+            reads: Box::default(),
+            asked: Asked::default(),
+            outcome: None,
+            wrote: Box::default(),
+            removed: Box::default(),
+            pruned: Box::default(),
+            finalizers: None,
+            refused: 0,
+            requeue: false,
+            resync: false,
+            memory: 0,
+            ending: Ending::Success,
+        }
+    }
+
+    /// Returns the number of bytes that all reads together gave.
+    pub fn read_bytes(&self) -> usize {
+        self.reads.iter().map(|read| read.bytes).sum()
+    }
+}
+
+// === impl Question ===
+
+impl Question {
+    /// Returns the kind that is asked for.
+    pub fn kind(&self) -> &Kind {
+        match self {
+            Self::Get { of, .. } => &of.kind,
+            Self::List { of, .. } => &of.kind,
+        }
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    pub fn of(of: &ObjectRef, kind: Arc<Kind>) -> Self {
+        Self {
+            cluster: of.cluster.as_str().into(),
+            kind,
+            namespace: of.namespace.as_deref().map(Into::into),
+            name: of.name.as_str().into(),
+        }
+    }
+
+    /// Converts the name to the contract's type.
+    pub fn reference(&self) -> ObjectRef {
+        ObjectRef {
+            cluster: self.cluster.to_string(),
+            kind: Kind::clone(&self.kind),
+            namespace: self.namespace.as_deref().map(str::to_owned),
+            name: self.name.to_string(),
+        }
+    }
+}
+
+// === impl Selection ===
+
+impl Selection {
+    /// Converts a selection of the contract. `secret` says that its texts may come from a Secret.
+    pub fn of(
+        of: &contract::Selection,
+        kind: Arc<Kind>,
+        fields: Arc<[String]>,
+        secret: bool,
+    ) -> Self {
+        let text = |text: &str| asked_text(secret, text);
+        let matching = of.matching.iter().map(|(path, value)| (path.clone(), text(value)));
+        Self {
+            cluster: of.cluster.as_str().into(),
+            labels: text(&of.labels).into(),
+            matching: matching.collect(),
+            kind,
+            namespace: of.namespace.as_deref().map(Into::into),
+            name: of.name.as_deref().map(Into::into),
+            fields,
+        }
+    }
+
+    /// Converts the selection to the contract's type; `None` if it holds digests instead of texts,
+    /// and so cannot be asked for.
+    pub fn selection(&self) -> Option<contract::Selection> {
+        let texts = self.matching.iter().map(|(_, text)| text.as_str());
+        if texts.chain([&*self.labels]).any(is_digest) {
+            return None;
+        }
+        Some(contract::Selection {
+            cluster: self.cluster.to_string(),
+            kind: Kind::clone(&self.kind),
+            namespace: self.namespace.as_deref().map(str::to_owned),
+            name: self.name.as_deref().map(str::to_owned),
+            labels: self.labels.to_string(),
+            matching: self.matching.to_vec(),
+            fields: self.fields.to_vec(),
+        })
+    }
+}
+
+/// Returns whether a text of a question may be the digest of another text.
+pub fn is_digest(text: &str) -> bool {
+    text.parse::<Digest>().is_ok()
+}
+
+// === impl Basis ===
+
+impl Basis {
+    /// Returns why a run on another basis may have another result; `None` if it has the same.
+    pub fn differs(&self, other: &Self) -> Option<MustRun> {
+        let parts = [
+            (self.module == other.module, MustRun::Module),
+            (self.config == other.config, MustRun::Config),
+            (self.grant == other.grant, MustRun::Grant),
+            (self.settings == other.settings, MustRun::Settings),
+        ];
+        parts.into_iter().find(|(same, _)| !same).map(|(_, why)| why)
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    /// Returns the inputs that either of two calls asked for.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            clock: self.clock || other.clock,
+            random: self.random || other.random,
+            network: self.network || other.network,
+        }
+    }
+}
+
+// === impl Own ===
+
+impl Own {
+    /// Returns the digests of what a manager owns of an object; keyed in addition if a Secret may
+    /// have gone into it.
+    pub fn of(pair: Pair, secret: bool) -> Self {
+        let digest = |held: u128| {
+            if secret { Digest::keyed([&held.to_be_bytes()[..]]) } else { Digest::plain(held) }
+        };
+        Self { fields: digest(pair.fields), values: digest(pair.values) }
+    }
+
+    /// Returns the digests that these were made of; `None` if these are keyed.
+    pub fn pair(self) -> Option<Pair> {
+        Some(Pair { fields: self.fields.plain_value()?, values: self.values.plain_value()? })
+    }
+}

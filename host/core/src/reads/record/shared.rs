@@ -1,0 +1,65 @@
+//! Values that many records hold, so that records which were decoded one by one share them as
+//! records of runs do.
+
+use std::{hash::Hash, sync::Arc};
+
+use foldhash::HashSet;
+
+use super::{Question, Record, Selection};
+use crate::contract::Kind;
+
+/// The kinds, lists of fields and texts of some records, each once.
+#[derive(Debug, Default)]
+pub struct Shared {
+    kinds: HashSet<Arc<Kind>>,
+    fields: HashSet<Arc<[String]>>,
+    texts: HashSet<Arc<str>>,
+}
+
+// === impl Record ===
+
+impl Record {
+    /// Replaces the values that earlier records hold too by theirs.
+    pub fn share(&mut self, with: &mut Shared) {
+        if let Some(ran_on) = &mut self.ran_on {
+            share(&mut with.texts, &mut ran_on.module);
+        }
+        for read in &mut self.reads {
+            match &mut read.question {
+                Question::Get { of, fields } => {
+                    share(&mut with.kinds, &mut of.kind);
+                    share(&mut with.fields, fields);
+                }
+                Question::List { of, .. } => of.share(with),
+            }
+        }
+        for wrote in &mut self.wrote {
+            share(&mut with.kinds, &mut wrote.of.kind);
+            share(&mut with.texts, &mut wrote.manager);
+        }
+        for removed in &mut self.removed {
+            share(&mut with.kinds, &mut removed.kind);
+        }
+        for pruned in &mut self.pruned {
+            pruned.of.share(with);
+            share(&mut with.texts, &mut pruned.manager);
+        }
+    }
+}
+
+// === impl Selection ===
+
+impl Selection {
+    fn share(&mut self, with: &mut Shared) {
+        share(&mut with.kinds, &mut self.kind);
+        share(&mut with.fields, &mut self.fields);
+    }
+}
+
+fn share<T: ?Sized + Eq + Hash>(held: &mut HashSet<Arc<T>>, value: &mut Arc<T>) {
+    if let Some(same) = held.get(value) {
+        *value = Arc::clone(same);
+    } else {
+        held.insert(Arc::clone(value));
+    }
+}

@@ -1,0 +1,369 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    contract::{Failure, ReadError, Retry},
+    fixture::{all, description, fields, key, labelled, list, matching, object, reference, with},
+    reads::{PAGE_BYTES, Readable, Reads, View},
+    store::{Scope, Stores},
+};
+
+const HIDDEN: &str = "c3dvcmRmaXNo";
+
+fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn secrets() -> contract::Selection {
+    let kind = Kind { group: String::new(), version: "v1".into(), kind: "Secret".into() };
+    contract::Selection { kind, ..all("Secret") }
+}
+
+/// Builds the stores of two things, a Secret and the rule that is reconciled, as a description
+/// wants them.
+fn readable() -> (Stores, Arc<Readable>) {
+    let reads = vec![fields(all("Thing"), &["spec"]), secrets()];
+    let readable = Readable::new(&description(all("Rule"), reads)).unwrap();
+    let stores = Stores::new();
+    for (of, scope, wanted) in readable.wanted() {
+        stores.open(of, scope, wanted);
+    }
+    let thing = |name: &str| with(object("Thing", name, 5), "spec/a", json!(1));
+    list(&stores, "Thing", &Scope::default(), &[thing("a"), thing("b")]);
+    list(&stores, "Rule", &Scope::default(), &[object("Rule", "r", 9)]);
+    let feed = stores.feed(&secrets().kind, &Scope::default()).unwrap();
+    feed.begin_list();
+    let secret = with(object("Secret", "s", 7), "data/password", json!(HIDDEN));
+    feed.list_item(&secret);
+    feed.end_list();
+    (stores, Arc::new(readable))
+}
+
+/// Records a run that reads all of these objects.
+fn recorded(stores: &Stores, readable: &Arc<Readable>) -> Record {
+    let mut view = View::new(stores.clone(), Arc::clone(readable), PAGE_BYTES);
+    view.reconciled(&reference("Rule", "r"), "r").unwrap();
+    view.get(&reference("Thing", "a"), &texts(&["spec.a"])).unwrap();
+    view.get(&reference("Thing", "none"), &texts(&["spec.a"])).unwrap();
+    view.list(&fields(all("Thing"), &["spec.a"]), 0, None).unwrap();
+    let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
+    view.get(&secret, &[]).unwrap();
+    assert!(matches!(view.get(&reference("Other", "a"), &[]), Err(ReadError::Denied(_))));
+    let mut reads = view.finish();
+    let own = Pair { fields: 1, values: 2 };
+    reads.wrote(&reference("Thing", "made"), "mortise/p", Some(own));
+    reads.wrote(&secret, "mortise/p", Some(own));
+    let mut record = Record::new(&key("r"), 0);
+    reads.hand_over(&mut record);
+    record
+}
+
+#[test]
+fn a_record_says_what_was_asked_and_how_much_was_answered() {
+    let (stores, readable) = readable();
+    let record = recorded(&stores, &readable);
+    let counts: Vec<usize> = record.reads.iter().map(|read| read.objects).collect();
+    assert_eq!(counts, [1, 0, 2, 1, 0]);
+    let thing = record.reads[0].bytes;
+    assert_eq!(record.reads[2].bytes, 2 * thing);
+    assert_eq!(record.reads[1].bytes, 0);
+    assert_eq!(record.read_bytes(), 3 * thing + record.reads[3].bytes);
+    let stood: Vec<Option<u64>> =
+        record.reads.iter().map(|read| read.stood.map(|stood| stood.revision)).collect();
+    assert_eq!(
+        stood,
+        [Some(5), Some(5), Some(5), Some(7), None],
+        "the denied one was not answered"
+    );
+    let Question::List { of, limit: 0, from: None } = &record.reads[2].question else { panic!() };
+    assert_eq!((&*of.kind, &of.fields[..]), (&all("Thing").kind, &texts(&["spec.a"])[..]));
+}
+
+#[test]
+fn digests_differ_when_what_was_read_differs_and_only_then() {
+    let (stores, readable) = readable();
+    let answers = |record: &Record| -> Vec<Digest> {
+        record.reads.iter().map(|read| read.answer).chain(record.object).collect()
+    };
+    let before = answers(&recorded(&stores, &readable));
+    let set = |of: serde_json::Value, kind: &Kind| {
+        stores.feed(kind, &Scope::default()).unwrap().upsert(&of);
+    };
+    // More than was asked for, and what does not count.
+    set(
+        with(with(object("Thing", "a", 20), "spec/a", json!(1)), "spec/b", json!(2)),
+        &all("Thing").kind,
+    );
+    assert_eq!(answers(&recorded(&stores, &readable)), before);
+    set(with(object("Thing", "a", 21), "spec/a", json!(3)), &all("Thing").kind);
+    set(with(object("Secret", "s", 22), "data/password", json!("b3RoZXI=")), &secrets().kind);
+    set(with(object("Rule", "r", 23), "spec/a", json!(1)), &all("Rule").kind);
+    let after = answers(&recorded(&stores, &readable));
+    let differ: Vec<bool> = before.iter().zip(&after).map(|(old, new)| old != new).collect();
+    assert_eq!(differ, [true, false, true, true, false, true]);
+}
+
+#[test]
+fn what_comes_from_a_secret_is_digested_with_a_key_that_is_not_in_the_record() {
+    let (stores, readable) = readable();
+    let record = recorded(&stores, &readable);
+    let keyed: Vec<bool> = record.reads.iter().map(|read| read.answer.is_keyed()).collect();
+    assert_eq!(keyed, [false, false, false, true, false]);
+    let own: Vec<Own> = record.wrote.iter().filter_map(|wrote| wrote.own).collect();
+    assert_eq!(own.iter().map(|own| own.values.is_keyed()).collect::<Vec<_>>(), [true, true]);
+    // Who has the record and guesses the value cannot tell that it is right.
+    let entry = stores.snapshots(&secrets().kind);
+    let kept = entry.stores[0].2.get("default", "s").unwrap().rendered();
+    let guessed = Digest::of(false, [kept.counted(crate::path::Extent::Counted).as_bytes()]);
+    assert_ne!(record.reads[3].answer.to_string()[5..], guessed.to_string()[5..]);
+    let text = serde_json::to_string(&record).unwrap();
+    assert!(!text.contains(HIDDEN), "{text}");
+    assert!(Own::of(Pair { fields: 1, values: 2 }, true) == own[1]);
+}
+
+#[test]
+fn what_a_run_wrote_is_digested_with_the_key_only_where_a_secret_may_be_in_it() {
+    let (stores, readable) = readable();
+    let wrote = |reads_secret: bool| {
+        let new_view = || View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+        let (mut reads, mut later) = (new_view().finish(), new_view());
+        let own = Some(Pair { fields: 1, values: 2 });
+        let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
+        reads.wrote(&reference("Thing", "first"), "mortise/p", own);
+        reads.wrote(&secret, "mortise/p", own);
+        // The second call of the run.
+        if reads_secret {
+            later.get(&secret, &[]).unwrap();
+        }
+        reads.merge(later.finish());
+        reads.wrote(&reference("Thing", "second"), "mortise/p", own);
+        let mut record = Record::new(&key("r"), 0);
+        reads.hand_over(&mut record);
+        let own = record.wrote.iter().filter_map(|wrote| wrote.own);
+        own.map(|own| (own.fields.is_keyed(), own.values.is_keyed())).collect::<Vec<_>>()
+    };
+    let (plain, keyed) = ((false, false), (true, true));
+    assert_eq!(wrote(false), [plain, keyed, plain]);
+    assert_eq!(wrote(true), [plain, keyed, keyed]);
+}
+
+#[test]
+fn what_secrets_are_compared_with_stands_in_no_record() {
+    let asked = |of: contract::Selection| {
+        let of = matching(labelled(of, "token=c3dvcmRmaXNo"), "data.password", HIDDEN);
+        let kind = Arc::new(of.kind.clone());
+        let secret = is_secret(&kind);
+        Selection::of(&of, kind, Arc::default(), secret)
+    };
+    let of_things = asked(all("Thing"));
+    assert_eq!(&*of_things.labels, "token=c3dvcmRmaXNo");
+    assert_eq!(&*of_things.matching, [("data.password".to_owned(), HIDDEN.to_owned())]);
+    let of_secrets = asked(secrets());
+    let text = serde_json::to_string(&of_secrets).unwrap();
+    assert!(!text.contains(HIDDEN), "{text}");
+    assert!(of_secrets.labels.parse::<Digest>().unwrap().is_keyed());
+    let [(path, value)] = &*of_secrets.matching else { panic!() };
+    assert_eq!(path, "data.password");
+    assert!(value.parse::<Digest>().unwrap().is_keyed());
+    // The same question is the same again, and that for all Secrets stays without a selector.
+    assert_eq!(asked(secrets()), of_secrets);
+    let all = Selection::of(&secrets(), Arc::new(secrets().kind), Arc::default(), true);
+    assert_eq!(&*all.labels, "");
+}
+
+#[test]
+fn what_was_read_of_a_secret_stands_in_no_later_question_of_the_run() {
+    let (stores, readable) = readable();
+    let new_view = || View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+    let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
+    let by_value = matching(labelled(all("Thing"), "token=c3dvcmRmaXNo"), "spec.a", HIDDEN);
+    let recorded = |mut view: View, reads_secret: bool| {
+        if reads_secret {
+            view.get(&secret, &[]).unwrap();
+        }
+        view.list(&by_value, 1, None).unwrap();
+        view.finish()
+    };
+    let text = |reads: &Reads| serde_json::to_string(reads.records()).unwrap();
+    assert!(text(&recorded(new_view(), false)).contains(HIDDEN), "it came from elsewhere");
+    let first = recorded(new_view(), true);
+    assert!(!text(&first).contains(HIDDEN), "{}", text(&first));
+    // The second call is told of refused writes, in which it may stand.
+    let second = recorded(new_view().after(&first), false);
+    assert!(!text(&second).contains(HIDDEN), "{}", text(&second));
+}
+
+#[test]
+fn what_a_processor_returned_is_digested_with_the_key_where_a_secret_may_be_in_it() {
+    let failure = |message: &str| {
+        Err(Failure {
+            message: message.into(),
+            status: None,
+            events: Vec::new(),
+            retry: Retry::BackOff,
+        })
+    };
+    let of = |message: &str, secret| of_returned(&failure(message), secret);
+    assert_eq!(of("a", false), of("a", false));
+    assert_ne!(of("a", false), of("b", false));
+    assert!(of("a", true).is_keyed() && !of("a", false).is_keyed());
+}
+
+#[test]
+fn a_record_is_read_back_as_it_was_written() {
+    let (stores, readable) = readable();
+    let mut record = recorded(&stores, &readable);
+    let digest = Digest::of(false, [&b"a"[..]]);
+    record.ran_on = Some(Basis {
+        module: "sha256:0".into(),
+        config: digest,
+        grant: digest,
+        settings: digest,
+        now_ms: 1,
+        seed: 2,
+    });
+    record.outcome = Some(digest);
+    record.ending = Ending::Failure;
+    record.resync = true;
+    record.removed = [record.wrote[0].of.clone()].into();
+    record.finalizers =
+        Some(Finalizers { held: ["a".into()].into(), released: ["b".into()].into() });
+    (record.wrote[0].subresource, record.wrote[0].absent) = ("status".into(), true);
+    let text = serde_json::to_string_pretty(&record).unwrap();
+    assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record, "{text}");
+    let bytes = postcard::to_allocvec(&record).unwrap();
+    assert_eq!(postcard::from_bytes::<Record>(&bytes).unwrap(), record);
+    for bad in [
+        "xxh3",
+        "xxh3:12",
+        "md5:00000000000000000000000000000000",
+        "hmac:+0000000000000000000000000000000",
+    ] {
+        assert!(bad.parse::<Digest>().unwrap_err().to_string().contains(bad));
+    }
+}
+
+#[test]
+fn what_many_records_hold_is_held_once() {
+    let (stores, readable) = readable();
+    let (one, other) = (recorded(&stores, &readable), recorded(&stores, &readable));
+    let (Question::Get { of: a, fields: x }, Question::Get { of: b, fields: y }) =
+        (&one.reads[0].question, &other.reads[0].question)
+    else {
+        panic!()
+    };
+    assert!(Arc::ptr_eq(&a.kind, &b.kind) && Arc::ptr_eq(x, y));
+    assert!(Arc::ptr_eq(&one.wrote[0].manager, &one.wrote[1].manager));
+}
+
+fn basis() -> Basis {
+    let digest = Digest::of(false, []);
+    let (config, grant, settings) = (digest, digest, digest);
+    Basis { module: "m".into(), config, grant, settings, now_ms: 0, seed: 0 }
+}
+
+#[test]
+fn what_is_known_in_one_start_only_does_not_outlive_it() {
+    let (stores, readable) = readable();
+    let ran = |read: &dyn Fn(&mut View), wrote: &dyn Fn(&mut Reads)| {
+        let mut view = View::new(stores.clone(), Arc::clone(&readable), PAGE_BYTES);
+        view.reconciled(&reference("Rule", "r"), "r").unwrap();
+        read(&mut view);
+        let mut reads = view.finish();
+        wrote(&mut reads);
+        let mut record = Record { ran_on: Some(basis()), ..Record::new(&key("r"), 0) };
+        reads.hand_over(&mut record);
+        record
+    };
+    let (none, nothing) = (|_: &mut View| {}, |_: &mut Reads| {});
+    let secret = ObjectRef { kind: secrets().kind, ..reference("Secret", "s") };
+    let get_secret = |view: &mut View| drop(view.get(&secret, &[]).unwrap());
+    let own = Some(Pair { fields: 1, values: 2 });
+    let selected = matching(fields(all("Thing"), &["spec.a"]), "spec.a", "x");
+    let cases = [
+        ("nothing", ran(&none, &nothing), true),
+        (
+            "a list",
+            ran(
+                &|view| drop(view.list(&fields(all("Thing"), &["spec.a"]), 0, None).unwrap()),
+                &nothing,
+            ),
+            true,
+        ),
+        (
+            "what it wrote",
+            ran(&none, &|reads| reads.wrote(&reference("Thing", "a"), "m", own)),
+            true,
+        ),
+        ("a Secret", ran(&get_secret, &nothing), false),
+        (
+            "a text from a Secret",
+            ran(
+                &|view| {
+                    get_secret(view);
+                    drop(view.list(&selected, 0, None));
+                },
+                &nothing,
+            ),
+            false,
+        ),
+        ("what it wrote of a Secret", ran(&none, &|reads| reads.wrote(&secret, "m", own)), false),
+        (
+            "what must be absent",
+            ran(&none, &|reads| {
+                reads.wrote(&reference("Thing", "a"), "m", own);
+                reads.must_be_absent();
+            }),
+            false,
+        ),
+    ];
+    for (case, record, outlives) in cases {
+        assert_eq!(record.skippable(), Ok(()), "{case}");
+        assert_eq!(record.outlives_its_start(), outlives, "{case}");
+    }
+    let failed = Record { ending: Ending::Failure, ..Record::new(&key("r"), 0) };
+    assert!(!failed.outlives_its_start());
+}
+
+#[test]
+fn only_a_run_that_would_be_the_same_again_is_skippable() {
+    let basis = basis();
+    let ran = || Record { ran_on: Some(basis.clone()), ..Record::new(&key("a"), 0) };
+    assert_eq!(ran().skippable(), Ok(()));
+    let asked = |asked: Asked| Record { asked, ..ran() };
+    let nothing = Asked::default();
+    let cases = [
+        (NotSkippable::NotCalled, Record { ran_on: None, ..ran() }),
+        (NotSkippable::Failed, Record { ending: Ending::Failure, ..ran() }),
+        (NotSkippable::AfterFailure, Record { attempt: 1, ..ran() }),
+        (NotSkippable::Refused, Record { refused: 1, ..ran() }),
+        (NotSkippable::Requeue, Record { requeue: true, ..ran() }),
+        (NotSkippable::Clock, asked(Asked { clock: true, ..nothing })),
+        (NotSkippable::Random, asked(Asked { random: true, ..nothing })),
+        (NotSkippable::Network, asked(Asked { network: true, ..nothing })),
+    ];
+    for (reason, record) in cases {
+        assert_eq!(record.skippable(), Err(reason), "{reason}");
+    }
+}
+
+#[test]
+fn of_each_key_the_newest_record_is_kept() {
+    let records = Records::default();
+    let of = |name: &str, attempt| Arc::new(Record::new(&key(name), attempt));
+    records.keep(&of("a", 0));
+    records.keep(&of("a", 1));
+    records.keep(&of("b", 0));
+    assert_eq!(records.get(&key("a")).unwrap().attempt, 1);
+    records.forget(&key("a"));
+    assert_eq!(records.get(&key("a")), None);
+    records.forget_processor("other");
+    records.forget_reconciler("p", "other");
+    records.forget_reconciler("other", "r");
+    assert!(records.get(&key("b")).is_some());
+    records.forget_reconciler("p", "r");
+    assert_eq!(records.get(&key("b")), None);
+    records.keep(&of("b", 0));
+    records.forget_processor("p");
+    assert_eq!(records.get(&key("b")), None);
+}

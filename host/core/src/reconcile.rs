@@ -1,0 +1,400 @@
+//! Runs one reconcile, from the key to the requeue: reads the object, calls the processor, checks
+//! the outcome, writes it, and decides when the key runs again.
+//!
+//! Owns the order of these steps, and what ends them. The steps themselves are elsewhere:
+//! [`crate::reads`] reads, [`Call`] calls, [`crate::outcome`] checks, [`crate::write`]
+//! writes.
+
+mod call;
+mod carry_out;
+mod dependencies;
+mod done;
+mod ending;
+mod mask;
+mod report;
+mod settings;
+mod skip;
+mod trial;
+
+pub use call::{Call, CallError, Called, Fault, Line, ModuleDigest, Moment, Source};
+use carry_out::{Answer, Planned, Refused, Turn};
+use dependencies::Dependencies;
+pub use done::Ended;
+use done::delay;
+use ending::Met;
+pub use report::Report;
+pub use report::Version;
+use report::why;
+pub use settings::{Ending, Mode, Settings};
+pub use trial::Tried;
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tracing::{Instrument as _, debug};
+
+use crate::{
+    contract::{self, Description, ObjectRef, Request},
+    dispatch::Dispatch,
+    grant::rights::Rights,
+    grant::{self, Grant},
+    outcome::Reconciled,
+    queue::{Again, Cause, Done, Key, Run},
+    reads::record::{self, Basis, Digest, Records},
+    reads::{self, Answers, Limited, Readable, Reads, View},
+    resource::Api,
+    write::{self, Clock, Writer},
+};
+
+/// The loop around one version of a processor.
+pub struct Reconciler {
+    version: Setup,
+    grant: Grant,
+    /// The part of each run's [`Basis`] that depends neither on the time nor on the account's
+    /// rights.
+    basis: Basis,
+    /// The answers to lists that were found while records were verified.
+    answers: Answers,
+    /// The counted dependencies of each key's last run.
+    dependencies: Dependencies,
+    parts: Parts,
+}
+
+/// A version of a processor, and its access to the cluster.
+#[derive(Clone)]
+pub struct Setup {
+    /// The processor that is called.
+    pub call: Arc<dyn Call>,
+    /// The description that the processor returned for this configuration.
+    pub description: Arc<Description>,
+    /// The configuration, as JSON.
+    pub config: Arc<str>,
+    /// The settings that the description does not hold.
+    pub settings: Settings,
+    /// The declared reads.
+    pub readable: Arc<Readable>,
+    /// The API server, with the rights of the processor's account, or with the host's own if it has
+    /// none.
+    pub api: Arc<dyn Api>,
+    /// The rights of the processor's account; `None` if its rights are the host's own.
+    pub rights: Option<Arc<dyn Rights>>,
+}
+
+/// The parts that a reconciler shares with the reconcilers of other processors.
+#[derive(Clone)]
+pub struct Parts {
+    /// The stores, the triggers and the queue.
+    pub dispatch: Arc<Dispatch>,
+    /// The writer that carries plans out.
+    pub writer: Arc<Writer>,
+    /// The API server, with the host's own rights.
+    pub api: Arc<dyn Api>,
+    /// The clock that gives the time of a call.
+    pub now: Clock,
+    /// The last run record of each key.
+    pub records: Arc<Records>,
+    /// True if a key is skipped when nothing that its last run read has changed.
+    pub skips: bool,
+}
+
+// === impl Parts ===
+
+impl Parts {
+    /// Creates the parts that the reconcilers of one host share. No key is skipped.
+    pub fn new(dispatch: &Arc<Dispatch>, api: Arc<dyn Api>, now: &Clock) -> Self {
+        let writer = Writer::new(dispatch.stores.clone(), Arc::clone(now));
+        Self {
+            dispatch: Arc::clone(dispatch),
+            writer: Arc::new(writer),
+            api,
+            now: Arc::clone(now),
+            records: Arc::default(),
+            skips: false,
+        }
+    }
+}
+
+// === impl Reconciler ===
+
+impl Reconciler {
+    /// Creates the loop around a processor.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the processor's declarations make no grant.
+    pub fn new(version: Setup, parts: Parts) -> Result<Self, grant::Invalid> {
+        let grant = Grant::new(&version.description)?;
+        let contract::Description { reconcilers, reads, writes, .. } = &*version.description;
+        let granted = format!("{:?}", (reconcilers, reads, writes));
+        let Settings { namespace, name, account, mode, take_over, .. } = &version.settings;
+        let settings = format!("{:?}", (namespace, name, account, mode, take_over));
+        let basis = Basis {
+            module: version.call.digest().to_string().into(),
+            config: Digest::of(false, [version.config.as_bytes()]),
+            grant: Digest::of(false, [granted.as_bytes()]),
+            settings: Digest::of(false, [settings.as_bytes()]),
+            now_ms: 0,
+            seed: 0,
+        };
+        let answers = Answers::default();
+        let dependencies = Dependencies::default();
+        Ok(Self { version, grant, basis, answers, dependencies, parts })
+    }
+
+    /// Returns the reads that are not watched because a limit of the host is met.
+    pub fn limited(&self) -> Limited {
+        self.version.readable.limited().clone()
+    }
+
+    /// Returns the reconciled selections that the account may not watch in full.
+    pub fn unwatched(&self) -> Vec<String> {
+        let Some(rights) = &self.version.rights else { return Vec::new() };
+        let reconcilers = self.version.description.reconcilers.iter();
+        let unwatched = reconcilers.filter(|reconciler| {
+            let scope = reads::watched(&reconciler.of);
+            rights.may_watch(&reconciler.of.kind, &scope) == Some(false)
+        });
+        unwatched.map(|reconciler| grant::display_selection(&reconciler.of)).collect()
+    }
+
+    /// Returns the names of the reconcilers whose keys another version does not have: `others` has
+    /// no reconciler of that name, or has it for another kind.
+    pub fn gone_from<'a>(
+        &'a self,
+        others: &'a [contract::Reconciler],
+    ) -> impl Iterator<Item = &'a str> {
+        let is_same = |one: &contract::Reconciler, other: &contract::Reconciler| {
+            let (kind, theirs) = (&one.of.kind, &other.of.kind);
+            one.name == other.name && (&kind.group, &kind.kind) == (&theirs.group, &theirs.kind)
+        };
+        let reconcilers = self.version.description.reconcilers.iter();
+        let gone = reconcilers.filter(move |one| !others.iter().any(|other| is_same(one, other)));
+        gone.map(|one| one.name.as_str())
+    }
+
+    /// Returns the object that a key stands for; `None` if the processor does not have the key's
+    /// reconciler.
+    pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
+        let reconciler = self.description(key)?;
+        Some(ObjectRef {
+            cluster: reconciler.of.cluster.clone(),
+            kind: reconciler.of.kind.clone(),
+            namespace: key.namespace().map(str::to_owned),
+            name: key.name().to_owned(),
+        })
+    }
+
+    fn description(&self, key: &Key) -> Option<&contract::Reconciler> {
+        let reconcilers = &self.version.description.reconcilers;
+        reconcilers.iter().find(|reconciler| reconciler.name == **key.reconciler())
+    }
+
+    /// Runs one key to its end, or skips it.
+    pub async fn run(&self, run: &mut Run) -> (Report, Ended) {
+        let start = Instant::now();
+        let mut report = Report::new(run);
+        let Some(reference) = self.object_of(&run.key) else {
+            return (report, Ended::nothing());
+        };
+        report.kind = reference.kind.clone();
+        let span = report::span(&run.key, &report.kind, Some(self.version.call.digest()));
+        let skip = self.skip(run, &reference, &mut report);
+        let began = match skip.instrument(span.clone()).await {
+            Ok(ended) => return (report, ended),
+            Err(began) => began.unwrap_or_else(|| self.parts.dispatch.begin(run)),
+        };
+        (report.causes, report.more_causes) = (run.causes.clone(), run.more_causes);
+        // Boxed, as the future is large: a skipped key need not carry it.
+        let reconcile = Box::pin(self.reconcile(run, reference.clone(), &mut report));
+        let (done, mut reads) = reconcile.instrument(span.clone()).await;
+        let done = self.keep_dependencies(done, &mut reads, &mut report);
+        let causes = self.parts.dispatch.end(began, &mut reads);
+        let demands = reads.take_demands(&self.version.readable);
+        report.deny(reads.take_denials());
+        report.mask(&reads);
+        report.took = start.elapsed();
+        report.again = delay(&done);
+        if report.cancelled {
+            // The record of the last run that was not cancelled is kept: no better one is known.
+            return (report, Ended { done, causes, demands, confirm: false });
+        }
+        self.keep_record(&mut report, &done, &mut reads);
+        span.in_scope(|| debug!(took = ?report.took, failure = report.failure, "reconciled"));
+        // A change queues the key again anyway.
+        let is_last = reads.is_last() || !causes.is_empty();
+        let confirm = !is_last && self.is_to_be_confirmed(run, &reference, &report).await;
+        (report, Ended { done, causes, demands, confirm })
+    }
+
+    /// Counts the run's dependencies, and fails the run if the dependencies of all keys of the
+    /// processor together take too much memory.
+    ///
+    /// Of such a run only the dependency on its object is kept. It is tried again after a back-off,
+    /// since nothing but a change of its object can trigger it.
+    fn keep_dependencies(&self, done: Done, reads: &mut Reads, report: &mut Report) -> Done {
+        if reads.is_last() {
+            self.dependencies.forget(&report.key);
+            return done;
+        }
+        if self.dependencies.keep(&report.key, reads.kept_bytes()) {
+            return done;
+        }
+        reads.let_go();
+        if report.cancelled {
+            return done;
+        }
+        report.failure.get_or_insert_with(|| self.dependencies_limit());
+        Done::Failure(Again::BackOff)
+    }
+
+    fn dependencies_limit(&self) -> String {
+        format!(
+            "what the runs of processor `{}` read and wrote takes more than {} MiB to keep: it has to ask with fewer or shorter texts",
+            self.version.description.name,
+            dependencies::MAX_DEPENDENCY_BYTES >> 20
+        )
+    }
+
+    /// Returns the limit on dependencies and the number of keys that fail because of it, in words;
+    /// `None` if it is not met.
+    pub fn dependencies_limited(&self) -> Option<String> {
+        let refused = self.dependencies.refused();
+        (refused > 0).then(|| format!("{refused} objects fail: {}", self.dependencies_limit()))
+    }
+
+    /// Completes the run's record and keeps it until the key's next run, or forgets it if the
+    /// object is gone.
+    fn keep_record(&self, report: &mut Report, done: &Done, reads: &mut Reads) {
+        let record = report.record_mut();
+        reads.hand_over(record);
+        record.requeue = matches!(done, Done::Success { requeue: Some((_, Cause::Requeue)) });
+        record.resync = matches!(done, Done::Success { requeue: Some((_, Cause::Resync)) });
+        record.ending = match done {
+            Done::Success { .. } => record::Ending::Success,
+            Done::Failure(_) | Done::Cancelled => record::Ending::Failure,
+        };
+        if reads.is_last() {
+            self.parts.records.forget(&report.key);
+            self.forget_writes(&report.key);
+        } else {
+            self.parts.records.keep(&report.record);
+        }
+    }
+
+    fn forget_writes(&self, key: &Key) {
+        let Some(reference) = self.object_of(key) else { return };
+        let reconciled = Reconciled { reference, object: None };
+        self.parts.writer.forget(&self.context(key, &reconciled));
+    }
+
+    fn context<'a>(&'a self, key: &'a Key, reconciled: &'a Reconciled) -> write::Context<'a> {
+        let settings = &self.version.settings;
+        write::Context {
+            key,
+            namespace: &settings.namespace,
+            processor: settings.name.as_deref().unwrap_or(&self.version.description.name),
+            reconciled,
+            take_over: &settings.take_over,
+            rights: self.version.rights.as_deref(),
+        }
+    }
+
+    async fn reconcile(
+        &self,
+        run: &Run,
+        reference: ObjectRef,
+        report: &mut Report,
+    ) -> (Done, Reads) {
+        let mut view = self.view();
+        let allowed = view.check_reconciled(&reference).await;
+        let known = allowed.and_then(|()| view.reconciled(&reference, run.key.reconciler()));
+        let known = match known {
+            Ok(known) => known,
+            Err(error) => {
+                // The kind is not served, or its first list has not arrived: when that changes, the
+                // key runs again.
+                report.failure = Some(format!("the object cannot be read: {}", why(&error)));
+                return (Done::Failure(Again::OnChange), view.finish());
+            }
+        };
+        let (object, value) = match self.meet(known) {
+            Met::Left(note) => {
+                report.notes.push(note);
+                return (Done::Success { requeue: None }, view.finish());
+            }
+            Met::Released(object) => {
+                let (reconciled, reads) = (Reconciled { reference, object }, view.finish());
+                let mut turn = Turn { key: &run.key, reconciled: &reconciled, report, reads };
+                return (self.let_go(&mut turn).await, turn.reads);
+            }
+            Met::Called(object, value) => (object, value),
+        };
+        let request = self.request(&run.key, &reference, object, run.attempt);
+        let reconciled = Reconciled { reference, object: value };
+        let (answer, reads) = self.call(view, &request, report).await;
+        let mut turn = Turn { key: &run.key, reconciled: &reconciled, report, reads };
+        let done = self.carry_out(answer, request, &mut turn).await;
+        (done, turn.reads)
+    }
+
+    fn request(
+        &self,
+        key: &Key,
+        reference: &ObjectRef,
+        object: Option<String>,
+        attempt: u32,
+    ) -> Request {
+        Request {
+            reconciler: key.reconciler().to_string(),
+            parent: None,
+            context: String::new(),
+            ref_: reference.clone(),
+            object,
+            config: self.version.config.to_string(),
+            attempt,
+            failed_writes: Vec::new(),
+        }
+    }
+
+    fn view(&self) -> View {
+        let stores = self.parts.dispatch.stores.clone();
+        View::new(stores, Arc::clone(&self.version.readable), reads::PAGE_BYTES)
+            .with_rights(self.version.rights.clone())
+    }
+
+    /// Returns the basis of a run at this time, with the rights that the account has now.
+    fn basis(&self, now_ms: u64) -> Basis {
+        let mut basis = Basis { now_ms, seed: now_ms, ..self.basis.clone() };
+        if let Some(rights) = &self.version.rights {
+            let parts = [basis.grant.to_string(), format!("{:?}", rights.digest())];
+            basis.grant = Digest::of(false, parts.iter().map(String::as_bytes));
+        }
+        basis
+    }
+
+    fn moment(&self) -> Moment {
+        let now = u64::try_from((self.parts.now)().as_millisecond()).unwrap_or_default();
+        Moment { now_ms: now, seed: now }
+    }
+
+    async fn call(&self, view: View, request: &Request, report: &mut Report) -> (Answer, Reads) {
+        let moment = self.moment();
+        let called = self.version.call.call(view, request, moment).await;
+        let record = report.record_mut();
+        record.ran_on = Some(self.basis(moment.now_ms));
+        record.asked = record.asked.or(called.asked);
+        record.memory = record.memory.max(called.memory);
+        report.log.extend(called.log);
+        report.waited.push(called.waited);
+        report.log_dropped += called.log_dropped;
+        if let Err(error) = &called.outcome
+            && error.fault != Fault::Cancelled
+        {
+            report.trapped.push(error.reason);
+        }
+        if called.log_dropped > 0 {
+            report.notes.push(format!("{} lines of log were over the limit", called.log_dropped));
+        }
+        (called.outcome, called.view.finish())
+    }
+}

@@ -1,0 +1,77 @@
+//! Decides how a run ends: when the queue gives its key out again.
+
+use std::time::Duration;
+
+use super::{Planned, Reconciler, Report, Turn};
+use crate::{
+    contract::{ObjectRef, Requeue, Retry},
+    grant,
+    queue::{Again, Cause, Done},
+    reads::Demand,
+};
+
+/// The end of a run, for the queue.
+pub struct Ended {
+    /// The result of the run, which tells the queue what to do with the key.
+    pub done: Done,
+    /// The causes that arose while the key ran: changes of what it had read.
+    pub causes: Vec<Cause>,
+    /// The watches that the run needs and that are not open.
+    pub demands: Vec<Demand>,
+    /// True if the key is to run once more when there is nothing else to do.
+    pub confirm: bool,
+}
+
+// === impl Reconciler ===
+
+impl Reconciler {
+    /// Returns how a run ends whose answer was carried out.
+    pub(super) fn done(&self, planned: &Planned, turn: &Turn<'_>) -> Done {
+        if let Some(retry) = &planned.retry {
+            return Done::Failure(match retry {
+                Retry::BackOff => Again::BackOff,
+                Retry::After(milliseconds) => Again::After(Duration::from_millis(*milliseconds)),
+                Retry::OnChange => Again::OnChange,
+            });
+        }
+        let resync = self.description(turn.key).map_or(0, |reconciler| reconciler.resync);
+        let (after, cause) = match planned.plan.requeue.0 {
+            // An object that is gone needs no resync.
+            Requeue::ByDefault if turn.reconciled.object.is_none() => (0, Cause::Resync),
+            Requeue::ByDefault => (resync, Cause::Resync),
+            Requeue::After(milliseconds) => (milliseconds.max(1), Cause::Requeue),
+            Requeue::Never => (0, Cause::Requeue),
+        };
+        Done::Success { requeue: (after > 0).then(|| (Duration::from_millis(after), cause)) }
+    }
+}
+
+// === impl Ended ===
+
+impl Ended {
+    pub(super) fn nothing() -> Self {
+        let done = Done::Success { requeue: None };
+        Self { done, causes: Vec::new(), demands: Vec::new(), confirm: false }
+    }
+}
+
+/// Ends a run that read objects which have been deleted or made anew since.
+///
+/// The processor is not told of a failure: the key runs again and reads anew.
+pub(super) fn stale(gone: &[ObjectRef], report: &mut Report) -> Done {
+    let names: Vec<String> = gone.iter().map(grant::display_ref).collect();
+    let message = format!("{} was deleted or made anew since it was read", names.join(", "));
+    report.failure.get_or_insert(message);
+    report.record_mut().refused += gone.len();
+    Done::Failure(Again::BackOff)
+}
+
+/// Returns the delay after which the key runs again by itself, whatever changes; `None` if there is
+/// no such delay, or if the back-off decides.
+pub(super) fn delay(done: &Done) -> Option<Duration> {
+    match done {
+        Done::Success { requeue } => requeue.as_ref().map(|(after, _)| *after),
+        Done::Failure(Again::After(after) | Again::NotBefore(after)) => Some(*after),
+        Done::Failure(Again::BackOff | Again::OnChange) | Done::Cancelled => None,
+    }
+}

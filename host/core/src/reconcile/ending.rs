@@ -1,0 +1,139 @@
+//! Decides what a run does with its object, also in the last runs of a processor that is to go.
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Ending, Reconciler, Turn, carry_out::again, report::describe};
+use crate::{
+    contract::ObjectRef,
+    outcome::{Finalizers, Plan},
+    queue::{Done, Key},
+    reads,
+    store::Entry,
+};
+
+/// The annotation that pauses the reconciles of an object while it is `true`.
+const PAUSED: &str = "mortise.dev/paused";
+
+/// The decision about the reconciled object.
+pub(super) enum Met {
+    /// The object is left as it is, for this reason.
+    Left(String),
+    /// The processor's finalizers are removed from the object.
+    Released(Option<Value>),
+    /// The processor is called, with the JSON of the object that it is given, and with the whole
+    /// object as the store has it; `None` if the object is gone. In the last runs of a processor
+    /// that is to go, both say that the object is being deleted.
+    Called(Option<String>, Option<Value>),
+}
+
+impl Reconciler {
+    pub(super) fn meet(&self, known: reads::ReconciledObject) -> Met {
+        // An object that has left the selection is still reconciled while it holds one of the
+        // reconciler's finalizers; then it counts as gone.
+        let there = known.selected || known.held;
+        let entry = known.entry.filter(|_| there);
+        let (object, value) = match &entry {
+            Some(entry) => (known.json, Some(entry.value())),
+            None => (None, None),
+        };
+        let ending = self.version.settings.ending;
+        if ending.is_some() && !known.held {
+            return Met::Left("left as it is: its processor is to go".to_owned());
+        }
+        if ending == Some(Ending::Release) {
+            return Met::Released(value);
+        }
+        if entry.as_deref().is_some_and(is_paused) {
+            return Met::Left(format!("paused by the annotation {PAUSED}"));
+        }
+        if ending.is_none() {
+            return Met::Called(object, value);
+        }
+        let now = (self.parts.now)();
+        let given = object.and_then(|json| serde_json::from_str(&json).ok());
+        let given = given.map(|given| deleted(given, now).to_string());
+        Met::Called(given, value.map(|value| deleted(value, now)))
+    }
+
+    /// Returns the keys of the objects that hold one of the processor's finalizers; `None` as long
+    /// as not all of these objects are known.
+    pub fn holding(&self, processor: &std::sync::Arc<str>) -> Option<Vec<Key>> {
+        let holding = self.version.readable.holding(&self.parts.dispatch.stores)?;
+        let key = |reconciler: &str, namespace: Option<&str>, name: &str| {
+            Key::new(processor, &reconciler.into(), namespace, name)
+        };
+        let keys = holding.iter().map(|(of, entry)| key(of, entry.namespace(), entry.name()));
+        Some(keys.collect())
+    }
+
+    /// Returns the objects that hold a finalizer that `former` declares and this version does not;
+    /// see [`Readable::abandoned`].
+    ///
+    /// [`Readable::abandoned`]: crate::reads::Readable::abandoned
+    pub fn abandoned(&self, former: &Self) -> Vec<(String, ObjectRef)> {
+        self.version.readable.abandoned(&former.version.readable, &self.parts.dispatch.stores)
+    }
+
+    /// Removes the finalizers that the processor may have put on the object, and changes nothing
+    /// else.
+    pub(super) async fn let_go(&self, turn: &mut Turn<'_>) -> Done {
+        let declared = self.description(turn.key).map(|of| of.finalizers.clone());
+        let plan = Plan {
+            finalizers: Some(Finalizers {
+                wanted: Vec::new(),
+                released: declared.unwrap_or_default(),
+            }),
+            is_report: true,
+            ..Plan::default()
+        };
+        let written = self.write(&plan, turn).await;
+        if written.failures.is_empty() {
+            return Done::Success { requeue: None };
+        }
+        turn.report.failure.get_or_insert_with(|| describe(&written.failures));
+        turn.report.record_mut().refused += written.failures.len();
+        Done::Failure(again(written.retry_after))
+    }
+}
+
+/// Returns the object as if its deletion had begun now, unless it has begun already.
+fn deleted(mut object: Value, now: Timestamp) -> Value {
+    let time = object
+        .get_mut("metadata")
+        .and_then(Value::as_object_mut)
+        .map(|metadata| metadata.entry("deletionTimestamp").or_insert(Value::Null));
+    if let Some(time) = time.filter(|time| time.is_null()) {
+        *time = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+    }
+    object
+}
+
+/// Returns whether the reconciles of an object are paused by its annotation.
+pub(super) fn is_paused(object: &Entry) -> bool {
+    object.annotation(PAUSED).as_deref() == Some("true")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_deleted_since_longer_stays_so() {
+        let now: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        let cases = [
+            (json!({"name": "a"}), "2026-01-02T03:04:05Z"),
+            (json!({"name": "a", "deletionTimestamp": null}), "2026-01-02T03:04:05Z"),
+            (
+                json!({"name": "a", "deletionTimestamp": "2025-01-01T00:00:00Z"}),
+                "2025-01-01T00:00:00Z",
+            ),
+        ];
+        for (metadata, expected) in cases {
+            let object = deleted(json!({"metadata": metadata}), now);
+            assert_eq!(object["metadata"]["deletionTimestamp"], expected);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The report of one reconcile, for people, and the words for it.
+
+use std::{sync::Arc, time::Duration};
+
+use tracing::{Span, info_span};
+
+use super::{Line, ModuleDigest};
+use crate::{
+    contract::bounds::{
+        self,
+        text::{cut, shortened_to_characters},
+    },
+    contract::{Kind, ReadError, WriteFailure, kind_label},
+    grant::rights::Denial,
+    queue::{Cause, Key, Run},
+    reads::Reads,
+    reads::record::{MustRun, Record},
+    reconcile::mask::Mask,
+    write::{Change, Withheld},
+};
+
+/// The most characters of an event's message (Kubernetes' own limit is 1024 bytes).
+const EVENT_MESSAGE: usize = 1000;
+
+/// The most bytes of a failure, a note or a denial in a report: longer texts are read by nobody.
+const MAX_TEXT_BYTES: usize = 8 * 1024;
+/// The most notes in a report.
+const MAX_NOTES: usize = 50;
+
+/// The identity of a version of a processor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// The name of the processor.
+    pub processor: Arc<str>,
+    /// The version that the description states.
+    pub version: String,
+    /// The digest of the module.
+    pub digest: ModuleDigest,
+}
+
+/// The report of one reconcile, for people and for metrics.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The key that was run.
+    pub key: Key,
+    /// The version of the processor that ran; `None` if the processor was removed before the run
+    /// could begin.
+    pub version: Option<Arc<Version>>,
+    /// The kind of the reconciled object.
+    pub kind: Kind,
+    /// The first few causes of the run.
+    pub causes: Vec<Cause>,
+    /// The number of further causes, which are not kept.
+    pub more_causes: usize,
+    /// The number of runs in a row that had failed before.
+    pub attempt: u32,
+    /// The duration of the run, writes included.
+    pub took: Duration,
+    /// The writes, in their order.
+    pub changes: Vec<Change>,
+    /// The writes that were not made, in their order, because the processor only observes.
+    pub withheld: Vec<Withheld>,
+    /// The number of writes that were not sent because they would have changed nothing.
+    pub unchanged: usize,
+    /// Notes for people: whose fields were taken, what the run waits for, that the object is
+    /// paused.
+    pub notes: Vec<String>,
+    /// The reads and writes that were refused, because the processor's account lacks a right or
+    /// because the processor does not declare them.
+    pub denied: Vec<Denial>,
+    /// The lines that the guest wrote.
+    pub log: Vec<Line>,
+    /// The reason of the failure, if the run failed.
+    pub failure: Option<String>,
+    /// True if the processor broke: it trapped, passed a limit, or returned an outcome that is not
+    /// valid.
+    pub broke: bool,
+    /// The delay after which the key runs again though nothing changes, if any.
+    pub again: Option<Duration>,
+    /// True if the key was skipped, because nothing that it read has changed: then the record is
+    /// that of its last run.
+    pub skipped: bool,
+    /// True if the host cancelled the call: the report says nothing of the processor, and the key
+    /// runs again.
+    pub cancelled: bool,
+    /// The time that each call waited for a slot.
+    pub waited: Vec<Duration>,
+    /// The reasons of the calls that returned neither an outcome nor a failure, each in one word.
+    pub trapped: Vec<&'static str>,
+    /// The number of log lines that were dropped.
+    pub log_dropped: u32,
+    /// The kinds of objects of which fields were taken from others, one for each such write.
+    pub forced: Vec<Kind>,
+    /// The reason why a key that was due was not skipped, if it was due.
+    pub not_skipped: Option<MustRun>,
+    /// The run record: what the run read and what came of it, as plain data.
+    pub record: Arc<Record>,
+}
+
+// === impl Report ===
+
+impl Report {
+    /// Creates a report with nothing but the key, the causes and the attempt of a run.
+    pub fn new(run: &Run) -> Self {
+        Self {
+            key: run.key.clone(),
+            version: None,
+            kind: Kind { group: String::new(), version: String::new(), kind: String::new() },
+            causes: run.causes.clone(),
+            more_causes: run.more_causes,
+            attempt: run.attempt,
+            took: Duration::ZERO,
+            changes: Vec::new(),
+            withheld: Vec::new(),
+            unchanged: 0,
+            notes: Vec::new(),
+            denied: Vec::new(),
+            log: Vec::new(),
+            failure: None,
+            broke: false,
+            again: None,
+            skipped: false,
+            cancelled: false,
+            waited: Vec::new(),
+            trapped: Vec::new(),
+            log_dropped: 0,
+            forced: Vec::new(),
+            not_skipped: None,
+            record: Arc::new(Record::new(&run.key, run.attempt)),
+        }
+    }
+
+    /// Returns the span of the reconcile, for log lines about it that are written later.
+    pub fn span(&self) -> Span {
+        span(&self.key, &self.kind, self.version.as_ref().map(|version| version.digest))
+    }
+
+    /// Returns the number of reads of the run.
+    pub fn reads(&self) -> usize {
+        self.record.reads.len()
+    }
+
+    /// Returns the bytes of the objects that the reads gave.
+    pub fn read_bytes(&self) -> usize {
+        self.record.read_bytes()
+    }
+
+    /// Adds the first few denials of a run, and a note with the number of the others.
+    pub(super) fn deny(&mut self, (denials, mut more): (Vec<Denial>, usize)) {
+        for denial in denials {
+            if self.denied.len() < bounds::DENIALS {
+                self.denied.push(denial);
+            } else {
+                more += 1;
+            }
+        }
+        if more > 0 {
+            self.notes.push(format!("{more} more reads or writes were denied"));
+        }
+    }
+
+    /// Masks the values of the Secrets that the run has read in the texts of the report, and cuts
+    /// these texts.
+    ///
+    /// Objects and events that the run has written are not masked.
+    pub(super) fn mask(&mut self, reads: &Reads) {
+        if self.notes.len() > MAX_NOTES {
+            let more = self.notes.len() - MAX_NOTES;
+            self.notes.truncate(MAX_NOTES);
+            self.notes.push(format!("and {more} more"));
+        }
+        if reads.secrets().next().is_some() {
+            let mask = Mask::new(reads.secrets(), self.texts());
+            self.each_text(|text| {
+                *text = mask.masked(text).unwrap_or_else(|| std::mem::take(text));
+            });
+        }
+        // Lines of the guest's log are bounded as they come in.
+        for text in self.failure.iter_mut().chain(&mut self.notes) {
+            cut(text, MAX_TEXT_BYTES);
+        }
+        self.denied
+            .iter_mut()
+            .for_each(|denial| denial.each_text(|text| cut(text, MAX_TEXT_BYTES)));
+    }
+
+    /// Returns the texts of the report that may come from the processor.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let log = self.log.iter().flat_map(|line| {
+            let fields = line.fields.iter().flat_map(|(name, value)| [name, value]);
+            std::iter::once(&line.message).chain(fields)
+        });
+        let texts = self.failure.iter().chain(&self.notes).chain(log).map(String::as_str);
+        texts.chain(self.denied.iter().flat_map(Denial::texts))
+    }
+
+    /// Calls `change` with each text that `texts` returns.
+    fn each_text(&mut self, mut change: impl FnMut(&mut String)) {
+        self.failure.iter_mut().chain(&mut self.notes).for_each(&mut change);
+        for line in &mut self.log {
+            change(&mut line.message);
+            for (name, value) in &mut line.fields {
+                change(name);
+                change(value);
+            }
+        }
+        self.denied.iter_mut().for_each(|denial| denial.each_text(&mut change));
+    }
+
+    /// Returns the record to be changed: it has no other owner until the run ends.
+    pub(super) fn record_mut(&mut self) -> &mut Record {
+        Arc::make_mut(&mut self.record)
+    }
+}
+
+/// Creates the span of a reconcile, whose fields are on each of its log lines.
+pub(super) fn span(key: &Key, kind: &Kind, digest: Option<ModuleDigest>) -> Span {
+    info_span!(
+        "reconcile",
+        processor = %key.processor(),
+        digest = digest.map(tracing::field::display),
+        kind = kind_label(kind),
+        namespace = key.namespace(),
+        name = key.name(),
+    )
+}
+
+/// Describes the refused writes on one line.
+pub(super) fn describe(failures: &[WriteFailure]) -> String {
+    let texts: Vec<String> = failures
+        .iter()
+        .map(|failed| {
+            let namespace =
+                failed.ref_.namespace.as_deref().map(|namespace| format!("{namespace}/"));
+            let (kind, name) = (&failed.ref_.kind.kind, &failed.ref_.name);
+            format!(
+                "{} of {kind} {}{name} failed ({}): {}",
+                failed.action,
+                namespace.unwrap_or_default(),
+                failed.code,
+                failed.message
+            )
+        })
+        .collect();
+    texts.join("; ")
+}
+
+/// Returns the reason why something cannot be read.
+pub(super) fn why(error: &ReadError) -> &str {
+    match error {
+        ReadError::UnknownKind => "the cluster does not serve its kind",
+        ReadError::Denied(why) | ReadError::Unavailable(why) | ReadError::Invalid(why) => why,
+    }
+}
+
+/// Cuts a message to the length that an event holds.
+pub(super) fn shortened(message: &str) -> String {
+    shortened_to_characters(message, EVENT_MESSAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{contract::Level, fixture, reconcile::Source, store::Entry};
+
+    /// Builds the report of a run with this text in it, which has read an object of this kind that
+    /// holds a password.
+    fn report_with(kind: &str, text: &str) -> Report {
+        let metadata =
+            json!({"name": "s", "namespace": "shop", "uid": "u", "resourceVersion": "1"});
+        // `correct-horse`
+        let data = json!({"password": "Y29ycmVjdC1ob3JzZQ=="});
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data});
+        let key = fixture::key("a");
+        let run = Run { key, causes: Vec::new(), more_causes: 0, attempt: 0 };
+        let mut report = Report::new(&run);
+        report.failure = Some(text.to_owned());
+        report.notes.push(text.to_owned());
+        report.denied.push(Denial::of_declaration("get", &fixture::v1(text, text), text));
+        let fields = vec![(text.to_owned(), text.to_owned())];
+        let message = text.to_owned();
+        report.log.push(Line { level: Level::Info, message, fields, source: Source::Log });
+        let entry = Entry::alone(&object);
+        report.mask(&Reads::having_read(fixture::v1("", kind), entry));
+        report
+    }
+
+    #[test]
+    fn nothing_that_is_told_of_a_run_holds_what_a_secret_holds() {
+        for text in ["is correct-horse", "is Y29ycmVjdC1ob3JzZQ=="] {
+            let report = report_with("Secret", text);
+            let texts: Vec<&str> = report.texts().collect();
+            assert_eq!(texts, ["is ***"; 8]);
+            assert_eq!(report.denied[0].in_words(), "is ***");
+            assert_eq!(report_with("ConfigMap", text).failure.as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_a_run_is_bounded() {
+        let report = report_with("ConfigMap", &"é".repeat(8 << 20));
+        assert_eq!(report.failure.map(|text| text.len()), Some(MAX_TEXT_BYTES + '…'.len_utf8()));
+    }
+}

@@ -1,0 +1,259 @@
+//! Skips the keys whose run would have the result of their last one, because everything that the
+//! last run saw and left is as it was.
+//!
+//! *Guarantee.* A key is skipped only if it is due though nothing has changed that the host knows
+//! of, and if everything that its last run was recorded to have seen and left has the same digest
+//! now. *Why that is enough*: a processor is a function of what it reads; whatever is no function
+//! of that (the time, random bytes, the network) makes a record that is not skippable.
+//!
+//! The dependencies of a key that has run or been verified in this start stay with the triggers.
+//! The dependencies of any other key are handed to the triggers as if it had run.
+
+use std::{sync::Arc, time::Duration};
+
+use tracing::debug;
+
+use super::{Ended, Mode, Reconciler, Report, ending::is_paused};
+use crate::{
+    contract::ObjectRef,
+    outcome::Reconciled,
+    queue::{Cause, Done, Key, Run},
+    reads::record::{self, Held, MustRun, NotSkippable, Own, Pruned, Record, WriteRecord},
+    reads::{Reads, View},
+    store::{Entry, Known},
+    triggers::Began,
+};
+
+/// A run record that was verified and still holds.
+struct Verified {
+    record: Arc<Record>,
+    /// The dependencies to be handed to the triggers; `None` if the triggers have them.
+    reads: Option<Reads>,
+}
+
+// === impl Reconciler ===
+
+impl Reconciler {
+    /// Skips a key whose run record still holds.
+    ///
+    /// Otherwise returns, as the error, the beginning of the run if the triggers were already told
+    /// of it.
+    pub(super) async fn skip(
+        &self,
+        run: &mut Run,
+        reference: &ObjectRef,
+        report: &mut Report,
+    ) -> Result<Ended, Option<Began>> {
+        let held = self.parts.records.held(&run.key);
+        let is_former = held.as_ref().is_some_and(|held| held.is_former);
+        let is_known = held.is_some() && !is_former;
+        // `ran` tells at the end which later changes the verification did not see.
+        let began = is_former.then(|| self.parts.dispatch.begin(run));
+        if !self.parts.skips || !is_due(run, is_known) {
+            return Err(began);
+        }
+        match self.verify_held(reference, held).await {
+            Ok(verified) => Ok(self.end_skipped(reference, verified, began, report)),
+            Err(why) => {
+                debug!(key = %run.key, %why, "not skipped");
+                report.not_skipped = Some(why);
+                Err(began)
+            }
+        }
+    }
+
+    async fn verify_held(
+        &self,
+        reference: &ObjectRef,
+        held: Option<Held>,
+    ) -> Result<Verified, MustRun> {
+        let Held { record, is_former } = held.ok_or(MustRun::NoRecord)?;
+        record.skippable()?;
+        let reads = self.verify(reference, &record).await?;
+        Ok(Verified { record, reads: is_former.then_some(reads) })
+    }
+
+    /// Verifies that everything a skippable run saw and left is so now, and returns what it reads.
+    async fn verify(&self, reference: &ObjectRef, record: &Record) -> Result<Reads, MustRun> {
+        let settings = &self.version.settings;
+        if settings.ending.is_some() || settings.mode != Mode::Reconcile {
+            return Err(MustRun::Mode);
+        }
+        let ran_on = record.ran_on.as_ref().ok_or(NotSkippable::NotCalled)?;
+        if let Some(why) = self.basis(ran_on.now_ms).differs(ran_on) {
+            return Err(why);
+        }
+        let mut view = self.view();
+        view.reserve(record.reads.len(), record.wrote.len());
+        let object = self.verify_object(&mut view, reference, record).await?;
+        for read in &record.reads {
+            match view.ask_again(read.clone(), &self.answers).await {
+                None => return Err(MustRun::Secret),
+                Some(answer) if answer != read.answer => return Err(MustRun::Read),
+                Some(_) => {}
+            }
+        }
+        record.wrote.iter().try_for_each(|wrote| self.verify_written(wrote, &view))?;
+        record.pruned.iter().try_for_each(|pruned| self.verify_pruned(pruned, record))?;
+        record.removed.iter().try_for_each(|removed| self.verify_removed(removed))?;
+        verify_finalizers(record, &object)?;
+        Ok(view.finish())
+    }
+
+    async fn verify_object(
+        &self,
+        view: &mut View,
+        reference: &ObjectRef,
+        record: &Record,
+    ) -> Result<Arc<Entry>, MustRun> {
+        // The run reports why the object cannot be read.
+        view.check_reconciled(reference).await.map_err(|_| MustRun::Unreadable)?;
+        let known = view.reconciled(reference, record.key.reconciler());
+        let known = known.map_err(|_| MustRun::Unreadable)?;
+        let is_its = known.selected || known.held;
+        let entry = known.entry.filter(|_| is_its).ok_or(MustRun::Object)?;
+        if is_paused(&entry) {
+            return Err(MustRun::Unreadable);
+        }
+        if view.object_digest() == record.object { Ok(entry) } else { Err(MustRun::Object) }
+    }
+
+    fn verify_written(&self, wrote: &WriteRecord, view: &View) -> Result<(), MustRun> {
+        let record::Object { kind, namespace, name, .. } = &wrote.of;
+        // The object as it was just read, or as the store has it now: a change in between is told
+        // at the end.
+        let entry =
+            view.answered(kind, namespace.as_deref(), name).cloned().or_else(|| {
+                match self.parts.dispatch.stores.known_by_name(kind, namespace.as_deref(), name) {
+                    Known::Present(entry) => Some(entry),
+                    Known::Unwatched | Known::Absent => None,
+                }
+            });
+        let entry = entry.ok_or(MustRun::Written)?;
+        let own = || entry.own().get(&wrote.manager, &wrote.subresource);
+        let is_so = wrote.own.is_none_or(|left| {
+            own().is_some_and(|own| Own::of(own, left.fields.is_keyed()) == left)
+        });
+        let breaks = entry.breaks_absence_of(&wrote.manager);
+        if is_so && !breaks { Ok(()) } else { Err(MustRun::Written) }
+    }
+
+    fn verify_pruned(&self, pruned: &Pruned, record: &Record) -> Result<(), MustRun> {
+        let of = pruned.of.selection().ok_or(MustRun::Secret)?;
+        let stores = &self.parts.dispatch.stores;
+        if stores.is_unknown(&of.kind) {
+            return Ok(());
+        }
+        let there = stores.candidates(&of).ok().flatten().ok_or(MustRun::Pruned)?;
+        let mut left = there.iter().filter(|entry| entry.own().holds(&pruned.manager));
+        if left.all(|entry| is_written(record, pruned, entry)) {
+            Ok(())
+        } else {
+            Err(MustRun::Pruned)
+        }
+    }
+
+    fn verify_removed(&self, removed: &record::Object) -> Result<(), MustRun> {
+        let (stores, of) = (&self.parts.dispatch.stores, removed.reference());
+        let is_gone = stores.is_unknown(&of.kind) || matches!(stores.known(&of), Known::Absent);
+        if is_gone { Ok(()) } else { Err(MustRun::Removed) }
+    }
+
+    /// Ends a run that is skipped.
+    fn end_skipped(
+        &self,
+        reference: &ObjectRef,
+        verified: Verified,
+        began: Option<Began>,
+        report: &mut Report,
+    ) -> Ended {
+        let Verified { record, reads } = verified;
+        let resync = self.description(&record.key).map_or(0, |reconciler| reconciler.resync);
+        let after = (record.resync && resync > 0).then(|| Duration::from_millis(resync));
+        report.skipped = true;
+        report.again = after;
+        let done = Done::Success { requeue: after.map(|after| (after, Cause::Resync)) };
+        let mut ended = Ended { done, ..Ended::nothing() };
+        if let (Some(began), Some(mut reads)) = (began, reads) {
+            reads.resume(&record);
+            ended.causes = self.parts.dispatch.end(began, &mut reads);
+            ended.demands = reads.take_demands(&self.version.readable);
+            report.deny(reads.take_denials());
+            report.mask(&reads);
+            self.parts.records.adopt(&report.key);
+            self.introduce(&report.key, reference);
+        }
+        report.record = record;
+        debug!("skipped");
+        ended
+    }
+
+    /// Tells the writer which key these field managers belong to, so that a conflict over their
+    /// fields can name the key.
+    fn introduce(&self, key: &Key, reference: &ObjectRef) {
+        let reconciled = Reconciled { reference: reference.clone(), object: None };
+        self.parts.writer.introduce(&self.context(key, &reconciled));
+    }
+
+    /// Returns whether a key is to run once more when there is nothing else to do, so that later
+    /// runs of it can be skipped.
+    ///
+    /// That is so if the run asked for the time, which the next one may not do when nothing has
+    /// changed; if it was told that earlier runs had failed; or if it read what it then wrote
+    /// itself.
+    pub(super) async fn is_to_be_confirmed(
+        &self,
+        run: &Run,
+        reference: &ObjectRef,
+        report: &Report,
+    ) -> bool {
+        let is_confirmation = run.causes.iter().all(|cause| *cause == Cause::Confirmation);
+        if !self.parts.skips || is_confirmation || self.version.settings.mode != Mode::Reconcile {
+            return false;
+        }
+        // A resync had nothing changed either, and asked all the same: a processor that always asks
+        // for the time is not run twice at each resync.
+        let is_resync = || run.causes.iter().all(|cause| *cause == Cause::Resync);
+        match report.record.skippable() {
+            Err(NotSkippable::Clock | NotSkippable::AfterFailure) => !is_resync(),
+            Ok(()) if !report.changes.is_empty() => {
+                let record = &report.record;
+                self.verify(reference, record).await.is_err()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Returns whether a key was given out though nothing has changed that the host knows of.
+///
+/// The host knows nothing of a key that has not run or been verified in this start: the objects and
+/// lists that queued it may be the first ones, and an earlier change shows when the record is
+/// verified.
+fn is_due(run: &Run, is_known: bool) -> bool {
+    let is_no_change = |cause: &Cause| match cause {
+        Cause::Start | Cause::Resync => true,
+        Cause::Object { .. } | Cause::KindKnown(_) | Cause::Complete(_) => !is_known,
+        _ => false,
+    };
+    let are_all = run.more_causes == 0 && !run.causes.is_empty();
+    run.attempt == 0 && are_all && run.causes.iter().all(is_no_change)
+}
+
+/// Returns whether the run has applied the object itself.
+fn is_written(record: &Record, pruned: &Pruned, entry: &Entry) -> bool {
+    let kind = &pruned.of.kind;
+    record.wrote.iter().any(|wrote| {
+        wrote.manager == pruned.manager
+            && (&wrote.of.kind.group, &wrote.of.kind.kind) == (&kind.group, &kind.kind)
+            && wrote.of.namespace.as_deref() == entry.namespace()
+            && *wrote.of.name == *entry.name()
+    })
+}
+
+fn verify_finalizers(record: &Record, object: &Entry) -> Result<(), MustRun> {
+    let Some(finalizers) = &record.finalizers else { return Ok(()) };
+    let holds = |name: &String| object.holds_finalizer(name);
+    let is_so = finalizers.held.iter().all(holds) && !finalizers.released.iter().any(holds);
+    if is_so { Ok(()) } else { Err(MustRun::Finalizers) }
+}

@@ -1,0 +1,381 @@
+//! How a kind is served, and a request to the API server and its answer as values.
+
+use std::{
+    collections::HashMap,
+    fmt::{self, Write as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use crate::contract::Kind;
+
+/// The reason of a write that was not sent because the host does not hold its Lease.
+const LEASE_NOT_HELD: &str = "LeaseNotHeld";
+
+/// The messages of a 500 that the API server would repeat: an apply does not fit the schema; an
+/// object is too large for etcd, or for a message to etcd.
+const LASTING: [&str; 3] = [
+    "failed to create typed patch object",
+    "etcdserver: request is too large",
+    "trying to send message larger than max",
+];
+
+/// The number of characters that are kept of a refusal's message; fewer of a body that is not the
+/// API server's own.
+const MESSAGE: usize = 8192;
+const MESSAGE_OF_NONE: usize = 1000;
+/// The number of causes that are kept of a refusal.
+const CAUSES: usize = 64;
+
+/// A kind as the cluster serves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// The group, version and kind.
+    pub kind: Kind,
+    /// The plural name, which URLs use.
+    pub plural: String,
+    /// True if the objects of the kind live in namespaces.
+    pub namespaced: bool,
+    /// True if the kind has the subresource `status`.
+    pub status: bool,
+    /// The verbs that the kind supports: `get`, `list`, `watch`, `create`, …
+    pub verbs: Vec<String>,
+}
+
+/// The known kinds, and how they are served: the answer to all kinds of an outcome at once.
+#[derive(Clone, Debug, Default)]
+pub struct Kinds(HashMap<Kind, Arc<Resource>>);
+
+/// The HTTP method of a request, and the content type of its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Post,
+    Delete,
+    Apply,
+    JsonPatch,
+    MergePatch,
+}
+
+/// A request to the API server.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The method and the content type.
+    pub method: Method,
+    /// The path, with the query.
+    pub path: String,
+    /// The JSON of the body.
+    pub body: Option<Value>,
+    /// True if only metadata is asked for.
+    pub metadata_only: bool,
+    /// True if a 404 is retried, since the server may not serve a new kind yet.
+    pub retry_not_found: bool,
+}
+
+/// A 2xx answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// True if the answer's status is 201.
+    pub created: bool,
+    /// The JSON of the answer.
+    pub body: Value,
+}
+
+/// A refused request, or one without an answer (`code` 0).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// The status code; 0 without an answer.
+    pub code: u16,
+    pub reason: String,
+    pub message: String,
+    pub causes: Vec<Cause>,
+    /// The time that the server asked to wait.
+    pub retry_after: Option<Duration>,
+}
+
+/// An entry of `details.causes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cause {
+    pub reason: String,
+    pub field: String,
+    pub message: String,
+}
+
+/// An API server, with the rights of one account.
+pub trait Api: fmt::Debug + Send + Sync {
+    /// Sends a request. A request that the server is too busy to answer is tried again.
+    fn send<'a>(&'a self, outgoing: &'a Outgoing) -> BoxFuture<'a, Result<Answer, Refusal>>;
+
+    /// Returns how the server serves a kind; `None` if it does not.
+    fn resolve<'a>(
+        &'a self,
+        kind: &'a Kind,
+    ) -> BoxFuture<'a, Result<Option<Arc<Resource>>, Unavailable>>;
+
+    /// Forgets how the kinds of a group are served: one of its `CustomResourceDefinition`s has
+    /// changed.
+    fn forget(&self, group: &str);
+
+    /// Waits until a `CustomResourceDefinition` is established, or its names are refused.
+    fn established<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), NotEstablished>>;
+}
+
+/// The reason why a `CustomResourceDefinition` is not established.
+#[derive(Debug)]
+pub enum NotEstablished {
+    /// The server refused its names, with this message.
+    Refused(String),
+    /// The server did not establish it within this time.
+    Late(Duration),
+    /// It could not be watched.
+    Unwatched {
+        /// The error in words.
+        message: String,
+        /// The server's message, if it answered with 403.
+        forbidden: Option<String>,
+    },
+}
+
+/// The cluster did not say whether it serves a kind.
+#[derive(Debug, thiserror::Error)]
+#[error("could not ask the cluster whether it serves `{kind}` of `{group}/{version}`: {message}")]
+pub struct Unavailable {
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub message: String,
+}
+
+// === impl Resource ===
+
+impl Resource {
+    /// Returns the path of the objects, in one namespace or in all.
+    pub fn path(&self, namespace: Option<&str>) -> String {
+        let base = api_path(&self.kind.group, &self.kind.version);
+        match namespace {
+            Some(namespace) if self.namespaced => {
+                format!("{base}/namespaces/{}/{}", encoded(namespace), self.plural)
+            }
+            _ => format!("{base}/{}", self.plural),
+        }
+    }
+
+    /// Returns the path of one object.
+    pub fn path_of(&self, namespace: Option<&str>, name: &str) -> String {
+        format!("{}/{}", self.path(namespace), encoded(name))
+    }
+
+    /// Returns the resources that a `CustomResourceDefinition` defines, one for each served
+    /// version.
+    pub fn of_definition(definition: &Value) -> Vec<Self> {
+        let text = |pointer: &str| {
+            definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let versions =
+            definition.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+        let served = versions
+            .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or_default());
+        served
+            .map(|version| Self {
+                kind: Kind {
+                    group: text("/spec/group"),
+                    version: version
+                        .get("name")
+                        .and_then(Value::as_str)
+                        .unwrap_or_default()
+                        .to_owned(),
+                    kind: text("/spec/names/kind"),
+                },
+                plural: text("/spec/names/plural"),
+                namespaced: text("/spec/scope") == "Namespaced",
+                status: version.pointer("/subresources/status").is_some(),
+                verbs: [
+                    "create",
+                    "delete",
+                    "deletecollection",
+                    "get",
+                    "list",
+                    "patch",
+                    "update",
+                    "watch",
+                ]
+                .map(str::to_owned)
+                .to_vec(),
+            })
+            .collect()
+    }
+}
+
+// === impl Kinds ===
+
+impl Kinds {
+    /// Returns how a kind is served, if it is known.
+    pub fn get(&self, kind: &Kind) -> Option<&Arc<Resource>> {
+        self.0.get(kind)
+    }
+
+    /// Adds a kind, or replaces what is known of it.
+    pub fn insert(&mut self, resource: Arc<Resource>) {
+        self.0.insert(resource.kind.clone(), resource);
+    }
+}
+
+// === impl Method ===
+
+impl Method {
+    /// Returns the method of HTTP.
+    pub fn verb(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Delete => "DELETE",
+            Self::Apply | Self::JsonPatch | Self::MergePatch => "PATCH",
+        }
+    }
+
+    /// Returns the content type of a body.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Get | Self::Post | Self::Delete => "application/json",
+            Self::Apply => "application/apply-patch+yaml",
+            Self::JsonPatch => "application/json-patch+json",
+            Self::MergePatch => "application/merge-patch+json",
+        }
+    }
+}
+
+// === impl Outgoing ===
+
+impl Outgoing {
+    pub fn new(method: Method, path: String, body: Option<Value>) -> Self {
+        Self { method, path, body, metadata_only: false, retry_not_found: false }
+    }
+
+    pub fn get(path: String) -> Self {
+        Self::new(Method::Get, path, None)
+    }
+
+    /// Returns the value of the header `Accept`.
+    pub fn accept(&self) -> &'static str {
+        if self.metadata_only {
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+        } else {
+            "application/json"
+        }
+    }
+
+    /// Returns whether the request changes something. Reviews are posted, but change nothing.
+    pub fn is_write(&self) -> bool {
+        let reviews = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"];
+        let is_review = reviews.iter().any(|group| self.path.starts_with(group));
+        self.method != Method::Get && !is_review
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// Reads a refused answer. `body` is the `Status` in it, if there is one.
+    pub fn read(code: u16, retry_after: Option<u64>, body: Option<&Value>, bytes: &[u8]) -> Self {
+        let text = |value: Option<&Value>, key: &str| {
+            value.and_then(|value| value.get(key)?.as_str()).unwrap_or_default().to_owned()
+        };
+        let body = body.filter(|body| body.get("kind").and_then(Value::as_str) == Some("Status"));
+        let causes =
+            body.and_then(|body| body.pointer("/details/causes")?.as_array()).into_iter().flatten();
+        let in_body = body
+            .and_then(|body| body.pointer("/details/retryAfterSeconds")?.as_u64())
+            .filter(|seconds| *seconds > 0);
+        let message = match text(body, "message") {
+            empty if empty.is_empty() => {
+                String::from_utf8_lossy(bytes).trim().chars().take(MESSAGE_OF_NONE).collect()
+            }
+            message => message.chars().take(MESSAGE).collect(),
+        };
+        Self {
+            code,
+            reason: text(body, "reason"),
+            message,
+            causes: causes
+                .take(CAUSES)
+                .map(|cause| Cause {
+                    reason: text(Some(cause), "reason"),
+                    field: text(Some(cause), "field"),
+                    message: text(Some(cause), "message"),
+                })
+                .collect(),
+            retry_after: retry_after.or(in_body).map(Duration::from_secs),
+        }
+    }
+
+    /// Creates the refusal of a request that cannot be encoded, as with a name that no URL can
+    /// hold, or that the host does not make. A retry does not help.
+    pub fn unsendable(error: &dyn std::error::Error) -> Self {
+        Self {
+            code: 400,
+            reason: "BadRequest".to_owned(),
+            message: error.to_string(),
+            ..Self::default()
+        }
+    }
+
+    /// Creates the refusal of a write by a host that may not write: another host leads, or is about
+    /// to.
+    pub fn not_held() -> Self {
+        Self {
+            reason: LEASE_NOT_HELD.to_owned(),
+            message: "this host does not hold the Lease".to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns whether the same request may succeed later.
+    pub fn is_passing(&self) -> bool {
+        match self.code {
+            // A lost Lease never comes back to this host.
+            0 => self.reason != LEASE_NOT_HELD,
+            // A disruption budget is an answer, which does not change within a moment.
+            429 => !self.has_cause("DisruptionBudget"),
+            500 => !LASTING.iter().any(|of| self.message.contains(of)),
+            501 | 505 => false,
+            502.. => self.code < 600,
+            _ => false,
+        }
+    }
+
+    pub fn has_cause(&self, reason: &str) -> bool {
+        self.causes.iter().any(|cause| cause.reason == reason)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.code {
+            0 if self.reason == LEASE_NOT_HELD => formatter.write_str(&self.message),
+            0 => write!(formatter, "no answer: {}", self.message),
+            code => write!(formatter, "{code}: {}", self.message),
+        }
+    }
+}
+
+/// Encodes a text as part of a URL's path or query.
+pub fn encoded(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => {
+                result.push(byte.into());
+            }
+            _ => _ = write!(result, "%{byte:02X}"),
+        }
+    }
+    result
+}
+
+/// Returns the path of a group and version: `/api/v1`, `/apis/apps/v1`.
+pub fn api_path(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
+}

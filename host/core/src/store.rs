@@ -1,0 +1,511 @@
+//! The stores: the last known state of the objects of each watched kind, cut down to the fields
+//! that processors ask for.
+//!
+//! A kind is watched within scopes, and each scope has a store of its own. Watches and the writer
+//! report objects to the stores; the changes that result are kept, in order, as events for the
+//! triggers. Readers take immutable snapshots. This module does no I/O and never replaces an object
+//! with an older version.
+
+mod absence;
+mod entry;
+mod event;
+mod feed;
+mod memory;
+mod overlay;
+mod place;
+mod query;
+mod scope;
+mod snapshot;
+mod table;
+mod term;
+#[cfg(test)]
+mod tests;
+mod tombstones;
+
+pub use entry::{Entry, Rendered, Shape};
+pub use event::{Change, Claim, Event, Source, StoreId};
+pub use feed::Feed;
+pub use memory::Memory;
+pub use overlay::{differs, lay_over};
+pub use query::Query;
+pub use scope::{Scope, Wanted};
+pub use snapshot::KindSnapshot;
+pub use snapshot::Snapshot;
+pub use term::{Term, hashed};
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+
+use self::absence::Absences;
+use self::feed::{Store, Tables, Told};
+use self::place::{NamespacedName, metadata};
+use self::table::Table;
+use crate::contract::{Kind, ObjectRef, Selection};
+use crate::key::Key;
+use crate::path::{Fields, Path};
+
+/// The stores of all kinds. Clones are handles of the same stores.
+#[derive(Clone, Debug)]
+pub struct Stores(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    /// Hashed with a fast function: each run does many lookups, and an attacker gains nothing from
+    /// kinds whose hashes collide.
+    kinds: RwLock<foldhash::HashMap<Kind, Arc<OfKind>>>,
+    events: Mutex<Events>,
+    /// Notified when there are events to take.
+    arrived: Notify,
+    progress: watch::Sender<u64>,
+}
+
+/// The events that wait to be taken, in order, and the numbers of the last change and the last
+/// store.
+#[derive(Debug, Default)]
+struct Events {
+    waiting: VecDeque<Event>,
+    sequence: u64,
+    stores: u64,
+}
+
+/// A kind and its stores.
+#[derive(Debug)]
+struct OfKind {
+    kind: Arc<Kind>,
+    state: Mutex<KindState>,
+    stores: RwLock<Vec<Arc<Store>>>,
+    absences: Absences,
+}
+
+#[derive(Clone, Debug, Default)]
+struct KindState {
+    /// True if the cluster serves the kind; `None` until that is known.
+    served: Option<bool>,
+    /// The error of the last attempt to list or watch the objects; `None` once a list has ended.
+    unavailable: Option<Arc<str>>,
+}
+
+/// The state of one object, as far as the stores know it.
+#[derive(Clone, Debug)]
+pub enum Known {
+    /// The object is not covered by a complete store.
+    Unwatched,
+    /// The object does not exist.
+    Absent,
+    /// The object exists.
+    Present(Arc<Entry>),
+}
+
+// === impl Stores ===
+
+impl Default for Stores {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stores {
+    /// Creates an empty set of stores.
+    pub fn new() -> Self {
+        Self(Arc::new(Shared {
+            kinds: RwLock::default(),
+            events: Mutex::default(),
+            arrived: Notify::new(),
+            progress: watch::Sender::new(0),
+        }))
+    }
+
+    /// Opens the store of a kind within a scope, or widens the open one, so that it holds `wanted`.
+    ///
+    /// Returns the feed to fill if objects must be listed for that. Until the list has ended, the
+    /// store serves what it already has.
+    pub fn open(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> Option<Feed> {
+        let of_kind = self.kept_kind(kind);
+        if let Some(store) = of_kind.find(scope) {
+            let must_list = store.tables.lock().widen(wanted);
+            return must_list.then(|| Feed::new(self, &of_kind, &store));
+        }
+        let id = {
+            let mut events = self.0.events.lock();
+            events.stores += 1;
+            StoreId(events.stores)
+        };
+        let store = Arc::new(Store::new(id, scope, wanted, &of_kind.absences));
+        of_kind.stores.write().push(Arc::clone(&store));
+        Some(Feed::new(self, &of_kind, &store))
+    }
+
+    /// Returns the feed of the newest table of a store; `None` if the kind has no open store within
+    /// the scope.
+    pub fn feed(&self, kind: &Kind, scope: &Scope) -> Option<Feed> {
+        let of_kind = self.of_kind(kind);
+        let store = of_kind.find(scope)?;
+        Some(Feed::new(self, &of_kind, &store))
+    }
+
+    /// Drops the wider table that a store is still listing if the served table covers `wanted`.
+    /// Returns whether that was possible.
+    pub fn narrow(&self, kind: &Kind, scope: &Scope, wanted: &Wanted) -> bool {
+        let Some(store) = self.of_kind(kind).find(scope) else { return false };
+        let mut tables = store.tables.lock();
+        let is_narrow = tables.narrow(wanted);
+        store.held.store(tables.held(), Ordering::Relaxed);
+        is_narrow
+    }
+
+    /// Returns roughly how many bytes the objects of a store take; 0 if no such store is open.
+    pub fn held(&self, kind: &Kind, scope: &Scope) -> usize {
+        let store = self.of_kind(kind).find(scope);
+        store.map_or(0, |store| store.held.load(Ordering::Relaxed))
+    }
+
+    /// Returns roughly how many bytes the objects of a store would take with only `fields` kept.
+    pub fn held_with(&self, kind: &Kind, scope: &Scope, fields: &Fields) -> usize {
+        let store = self.of_kind(kind).find(scope);
+        let newest = store.map(|store| store.tables.lock().newest().table.current.clone());
+        newest.map_or(0, |newest| newest.held_with(fields))
+    }
+
+    /// Closes the store of a kind within a scope, and ends its feeds.
+    pub fn close(&self, kind: &Kind, scope: &Scope) {
+        let of_kind = self.of_kind(kind);
+        let closed: Vec<Arc<Store>> =
+            of_kind.stores.write().extract_if(.., |store| *store.scope == *scope).collect();
+        for store in closed {
+            store.tables.lock().close();
+            self.publish([Event::Closed(Arc::clone(&of_kind.kind), store.id)]);
+        }
+        self.moved();
+    }
+
+    /// Records that the cluster serves a kind.
+    pub fn set_known(&self, kind: &Kind) {
+        let of_kind = self.kept_kind(kind);
+        let before = of_kind.state.lock().served.replace(true);
+        if before != Some(true) {
+            self.publish([Event::Known(Arc::clone(&of_kind.kind))]);
+        }
+        self.moved();
+    }
+
+    /// Records that the cluster does not serve a kind. Its objects are dropped without a change
+    /// event for each.
+    pub fn set_unknown(&self, kind: &Kind) {
+        let of_kind = self.kept_kind(kind);
+        let before = of_kind.state.lock().served.replace(false);
+        if before != Some(false) {
+            for store in of_kind.stores.read().iter() {
+                store.tables.lock().clear();
+                store.held.store(0, Ordering::Relaxed);
+            }
+            self.publish([Event::Unknown(Arc::clone(&of_kind.kind))]);
+        }
+        self.moved();
+    }
+
+    /// Records why the objects of a kind could not be listed or watched. The known objects are
+    /// still served.
+    pub fn set_unavailable(&self, kind: &Kind, why: &str) {
+        self.kept_kind(kind).state.lock().unavailable = Some(why.into());
+        self.moved();
+    }
+
+    /// Returns whether the cluster is known not to serve a kind.
+    pub fn is_unknown(&self, kind: &Kind) -> bool {
+        self.of_kind(kind).state.lock().served == Some(false)
+    }
+
+    /// Returns whether there is nothing to wait for: the store holds all that is wanted of its
+    /// objects, or is not open, or the cluster is known not to serve the kind.
+    pub fn is_settled(&self, kind: &Kind, scope: &Scope) -> bool {
+        let store = self.of_kind(kind).find(scope);
+        self.is_unknown(kind) || store.is_none_or(|store| store.tables.lock().is_settled())
+    }
+
+    /// Stores the object that the API server returned for a write by this host; reads see it from
+    /// now on.
+    pub fn wrote(&self, kind: &Kind, object: &Value, by: &Key, sent: &Arc<Value>) {
+        let of_kind = self.of_kind(kind);
+        let source = Source::Write { by: by.clone(), sent: Some(Arc::clone(sent)) };
+        for store in of_kind.stores.read().iter() {
+            let is_within = store.scope.holds(object);
+            let told = |table: &mut Table| {
+                if is_within { table.wrote(object) } else { table.left(object) }
+            };
+            let tell = |tables: &mut Tables| tables.tell(told);
+            if !self.tell_store(&of_kind.kind, store, &source, tell) {
+                let version = is_within.then(|| metadata(object, "resourceVersion").into());
+                self.claim(&of_kind.kind, store, NamespacedName::of(object), version, &source);
+            }
+            self.exchange(&of_kind.kind, store);
+        }
+        self.moved();
+    }
+
+    /// Sets the fields that a field manager wants to be absent from an object, in place of its
+    /// former ones. Versions of the object that are reported from now on know whether they have
+    /// such a field (see [`Entry::breaks_absence_of`]).
+    pub fn must_be_absent(&self, of: &ObjectRef, manager: &str, paths: &[Path]) {
+        let place = NamespacedName::new(of.namespace.as_deref().unwrap_or_default(), &of.name);
+        self.kept_kind(&of.kind).absences.set(&place, manager, paths);
+    }
+
+    /// Removes an object after the API server has confirmed that a deletion by this host took it
+    /// away.
+    pub fn deleted(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: &str,
+        uid: Option<&str>,
+        by: &Key,
+    ) {
+        let of_kind = self.of_kind(kind);
+        let source = Source::Write { by: by.clone(), sent: None };
+        let place = NamespacedName::new(namespace.unwrap_or_default(), name);
+        for store in of_kind.stores.read().iter() {
+            let tell = |tables: &mut Tables| tables.tell(|table| table.deleted(&place, uid));
+            if !self.tell_store(&of_kind.kind, store, &source, tell) {
+                self.claim(&of_kind.kind, store, place.clone(), None, &source);
+            }
+            self.exchange(&of_kind.kind, store);
+        }
+        self.moved();
+    }
+
+    /// Returns the known state of an object.
+    pub fn known(&self, of: &ObjectRef) -> Known {
+        self.known_by_name(&of.kind, of.namespace.as_deref(), &of.name)
+    }
+
+    /// Returns the known state of the object with this kind, namespace and name.
+    pub fn known_by_name(&self, kind: &Kind, namespace: Option<&str>, name: &str) -> Known {
+        let mut known = Known::Unwatched;
+        let place = NamespacedName::new(namespace.unwrap_or_default(), name);
+        for store in self.of_kind(kind).stores.read().iter() {
+            let tables = store.tables.lock();
+            let current = &tables.served.table.current;
+            if let Some(entry) = current.row(&place) {
+                return Known::Present(Arc::clone(entry));
+            }
+            let covers = || store.scope.covers(&Query::object(namespace, name));
+            if current.is_complete() && covers() {
+                known = Known::Absent;
+            }
+        }
+        known
+    }
+
+    /// Returns the objects of a selection, ordered by namespace and name; `None` if no complete
+    /// store covers the selection. The error message says which part of the selection does not
+    /// parse.
+    pub fn candidates(&self, selection: &Selection) -> Result<Option<Vec<Arc<Entry>>>, String> {
+        Ok(self.selected(&selection.kind, &Query::new(selection)?))
+    }
+
+    /// Returns the objects that a query finds, ordered by namespace and name; `None` if no complete
+    /// store covers the query.
+    pub fn selected(&self, kind: &Kind, query: &Query) -> Option<Vec<Arc<Entry>>> {
+        let snapshots = self.snapshots(kind);
+        let covering =
+            snapshots.covering(query, None).filter(|(_, snapshot)| snapshot.is_complete());
+        covering.map(|(_, snapshot)| snapshot.select(query, None).cloned().collect())
+    }
+
+    /// Returns whether the cluster serves a kind; `None` if that is not known yet.
+    pub fn serves(&self, kind: &Kind) -> Option<bool> {
+        self.snapshots(kind).served
+    }
+
+    /// Returns a snapshot of a kind and of all its stores.
+    pub fn snapshots(&self, kind: &Kind) -> KindSnapshot {
+        let of_kind = self.of_kind(kind);
+        let state = of_kind.state.lock().clone();
+        let snapshot = |store: &Arc<Store>| {
+            let mut tables = store.tables.lock();
+            let sequence = tables.sequence;
+            (store.id, Arc::clone(&store.scope), tables.served.table.snapshot(sequence))
+        };
+        let stores = of_kind.stores.read().iter().map(snapshot).collect();
+        let kind = Arc::clone(&of_kind.kind);
+        KindSnapshot { kind, served: state.served, unavailable: state.unavailable, stores }
+    }
+
+    /// Returns the shared kind and, of the stores that cover a query, the best one (complete before
+    /// incomplete), with the hash of a term that all objects of the query have in that store, if any.
+    pub fn best_for(
+        &self,
+        kind: &Kind,
+        query: &Query,
+    ) -> (Arc<Kind>, Option<(StoreId, Option<u64>)>) {
+        let of_kind = self.of_kind(kind);
+        let stores = of_kind.stores.read();
+        let covering = stores.iter().filter(|store| store.scope.covers(query)).map(|store| {
+            let mut tables = store.tables.lock();
+            let current = &mut tables.served.table.current;
+            current.index_missing();
+            (current.is_complete(), (store.id, current.index_term(query)))
+        });
+        let best = covering.max_by_key(|(is_complete, _)| *is_complete).map(|(_, best)| best);
+        (Arc::clone(&of_kind.kind), best)
+    }
+
+    /// Returns the versions of all objects of a store: namespace, name, resource version.
+    pub fn resource_versions(
+        &self,
+        kind: &Kind,
+        scope: &Scope,
+    ) -> Vec<(Option<String>, String, String)> {
+        let Some(store) = self.of_kind(kind).find(scope) else { return Vec::new() };
+        let snapshot = store.tables.lock().served.table.current.clone();
+        let version = |entry: &Arc<Entry>| {
+            let namespace = entry.namespace().map(str::to_owned);
+            (namespace, entry.name().to_owned(), entry.resource_version().to_owned())
+        };
+        snapshot.entries().map(version).collect()
+    }
+
+    /// Takes the events since the last call, in order.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.0.events.lock().waiting).into()
+    }
+
+    /// Waits until there are events to take. Only one task may wait.
+    pub async fn changed(&self) {
+        while self.0.events.lock().waiting.is_empty() {
+            self.0.arrived.notified().await;
+        }
+    }
+
+    /// Returns a number that changes with each report to the stores, even one that changes no
+    /// object.
+    pub fn progress(&self) -> watch::Receiver<u64> {
+        self.0.progress.subscribe()
+    }
+
+    /// Returns the copy of a kind that its stores and events share.
+    pub fn shared_kind(&self, kind: &Kind) -> Arc<Kind> {
+        Arc::clone(&self.of_kind(kind).kind)
+    }
+
+    /// Returns the stores of a kind. A kind for which no store was opened and nothing was reported
+    /// is not added to the map: processors are untrusted and can name any number of kinds.
+    fn of_kind(&self, kind: &Kind) -> Arc<OfKind> {
+        let held = self.0.kinds.read().get(kind).cloned();
+        held.unwrap_or_else(|| OfKind::new(kind))
+    }
+
+    fn kept_kind(&self, kind: &Kind) -> Arc<OfKind> {
+        if let Some(of_kind) = self.0.kinds.read().get(kind) {
+            return Arc::clone(of_kind);
+        }
+        let mut kinds = self.0.kinds.write();
+        Arc::clone(kinds.entry(kind.clone()).or_insert_with(|| OfKind::new(kind)))
+    }
+
+    /// Publishes that a write by this host caused what the table already knew: a watch was faster
+    /// than the answer, or the write changed nothing.
+    fn claim(
+        &self,
+        kind: &Arc<Kind>,
+        store: &Store,
+        place: NamespacedName,
+        version: Option<Box<str>>,
+        source: &Source,
+    ) {
+        self.publish([Event::Claimed(Claim {
+            store: store.id,
+            kind: Arc::clone(kind),
+            place,
+            version,
+            source: source.clone(),
+        })]);
+    }
+
+    /// Lets a newly listed table take over if the last report made that possible.
+    fn exchange(&self, kind: &Arc<Kind>, store: &Store) {
+        self.tell_store(kind, store, &Source::Watch, Tables::exchange);
+    }
+
+    /// Reports to the tables of a store, and wakes the task that takes events. Returns whether
+    /// anything changed.
+    fn tell_store(
+        &self,
+        kind: &Arc<Kind>,
+        store: &Store,
+        source: &Source,
+        what: impl FnOnce(&mut Tables) -> Told,
+    ) -> bool {
+        let is_news = self.note(kind, store, source, what);
+        if is_news {
+            self.wake();
+        }
+        is_news
+    }
+
+    /// Does what [`Stores::tell_store`] does but wakes no task: the caller has to call
+    /// [`Stores::wake`].
+    fn note(
+        &self,
+        kind: &Arc<Kind>,
+        store: &Store,
+        source: &Source,
+        what: impl FnOnce(&mut Tables) -> Told,
+    ) -> bool {
+        let mut tables = store.tables.lock();
+        let (differences, completed) = what(&mut tables);
+        store.held.store(tables.held(), Ordering::Relaxed);
+        if differences.is_empty() && !completed {
+            return false;
+        }
+        let mut events = self.0.events.lock();
+        for (old, new) in differences {
+            events.sequence += 1;
+            tables.sequence = events.sequence;
+            let (kind, source) = (Arc::clone(kind), source.clone());
+            let change =
+                Change { sequence: events.sequence, store: store.id, kind, old, new, source };
+            events.waiting.push_back(Event::Object(change));
+        }
+        if completed {
+            events.waiting.push_back(Event::Complete(Arc::clone(kind)));
+        }
+        true
+    }
+
+    fn publish(&self, events: impl IntoIterator<Item = Event>) {
+        self.0.events.lock().waiting.extend(events);
+        self.wake();
+    }
+
+    /// Wakes the task that takes events.
+    fn wake(&self) {
+        self.0.arrived.notify_one();
+    }
+
+    fn moved(&self) {
+        self.0.progress.send_modify(|number| *number += 1);
+    }
+}
+
+// === impl OfKind ===
+
+impl OfKind {
+    fn new(kind: &Kind) -> Arc<Self> {
+        Arc::new(Self {
+            kind: Arc::new(kind.clone()),
+            state: Mutex::default(),
+            stores: RwLock::default(),
+            absences: Absences::default(),
+        })
+    }
+
+    fn find(&self, scope: &Scope) -> Option<Arc<Store>> {
+        self.stores.read().iter().find(|store| *store.scope == *scope).cloned()
+    }
+}

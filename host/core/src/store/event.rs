@@ -1,0 +1,95 @@
+//! Events of the stores, as the triggers receive them.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Entry;
+use super::place::NamespacedName;
+use crate::contract::Kind;
+use crate::key::Key;
+
+/// The identity of a store, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StoreId(pub(super) u64);
+
+/// A change that may affect runs that have ended or are in progress.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// An object changed.
+    Object(Change),
+    /// A change that a watch had already shown turned out to be a write by this host.
+    Claimed(Claim),
+    /// The cluster serves a kind that it did not serve before, or of which that was not known.
+    Known(Arc<Kind>),
+    /// The cluster no longer serves a kind; its objects are dropped.
+    Unknown(Arc<Kind>),
+    /// More of a kind can be read than before: its first list has ended, or a list with more
+    /// fields.
+    Complete(Arc<Kind>),
+    /// A store was closed; its objects are read from another store, if any.
+    Closed(Arc<Kind>, StoreId),
+}
+
+/// A change of one object in one store.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The number of the change; later changes have higher numbers.
+    pub sequence: u64,
+    /// The store in which the object changed.
+    pub store: StoreId,
+    /// The kind of the object.
+    pub kind: Arc<Kind>,
+    /// The object before the change; `None` if there was none.
+    pub old: Option<Arc<Entry>>,
+    /// The object after the change; `None` if it is gone.
+    pub new: Option<Arc<Entry>>,
+    /// The source of the change.
+    pub source: Source,
+}
+
+/// The way in which a change became known.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// Reported by a watch.
+    Watch,
+    /// Returned by the API server as the answer to a write by this host.
+    Write {
+        /// The key whose run wrote.
+        by: Key,
+        /// The object that was sent; `None` for a deletion.
+        sent: Option<Arc<Value>>,
+    },
+}
+
+/// A write by this host whose answer arrived after a watch had already shown its effect.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub(super) store: StoreId,
+    pub(super) kind: Arc<Kind>,
+    pub(super) place: NamespacedName,
+    /// The resource version that the write led to; `None` if the object is gone.
+    pub(super) version: Option<Box<str>>,
+    pub(super) source: Source,
+}
+
+// === impl Claim ===
+
+impl Claim {
+    /// Returns whether a run of `key` made the write.
+    pub fn is_by(&self, key: &Key) -> bool {
+        matches!(&self.source, Source::Write { by, .. } if by == key)
+    }
+
+    /// Returns a change that a watch showed, with this write as its source, if this write caused
+    /// the change.
+    pub fn own(&self, change: &Change) -> Option<Change> {
+        let entry = change.new.as_ref().or(change.old.as_ref())?;
+        let version = change.new.as_ref().map(|entry| entry.resource_version());
+        let is_it = self.store == change.store
+            && self.kind == change.kind
+            && self.place == *entry.place()
+            && self.version.as_deref() == version;
+        is_it.then(|| Change { source: self.source.clone(), ..change.clone() })
+    }
+}

@@ -1,0 +1,286 @@
+//! The feed of a store: a watch reports here what it saw.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
+
+use super::absence::Absences;
+use super::entry::Shape;
+use super::table::{Difference, Table};
+use super::{OfKind, Scope, Source, StoreId, Stores, Wanted};
+
+/// The growth of a store, in bytes, after which it is reported: little compared with the memory
+/// that a processor may use up.
+const GROWTH: usize = 1 << 20;
+
+/// The store of one kind within one scope.
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) id: StoreId,
+    pub(super) scope: Arc<Scope>,
+    /// Locked for a few lines only, and before the events where both are locked.
+    pub(super) tables: Mutex<Tables>,
+    /// Roughly how many bytes the objects take.
+    pub(super) held: AtomicUsize,
+    /// The value of `held` when growth was last reported.
+    told: AtomicUsize,
+}
+
+/// The table that is served, and the one that will replace it.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pub(super) served: Fed,
+    /// The number of the last change.
+    pub(super) sequence: u64,
+    /// A table with more fields, while it is being listed.
+    pub(super) next: Option<Fed>,
+}
+
+/// A table that a watch fills.
+#[derive(Debug)]
+pub(super) struct Fed {
+    pub(super) table: Table,
+    pub(super) wanted: Wanted,
+    /// The number of the table within its store.
+    number: u64,
+    /// Cancelled when the table is no longer needed.
+    over: CancellationToken,
+}
+
+/// Fills one table of a store until the table is no longer needed. Clones fill the same table.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    stores: Stores,
+    kind: Arc<OfKind>,
+    store: Arc<Store>,
+    metadata_only: bool,
+    number: u64,
+    over: CancellationToken,
+}
+
+/// The changes that readers see, and whether more can be read than before.
+pub(super) type Told = (Vec<Difference>, bool);
+
+// === impl Store ===
+
+impl Store {
+    pub(super) fn new(id: StoreId, scope: &Scope, wanted: &Wanted, absences: &Absences) -> Self {
+        let shape = Shape::new(wanted.fields.clone(), wanted.matching.clone());
+        let table = Table::new(shape, absences.clone());
+        let tables = Tables { served: Fed::new(table, wanted, 0), sequence: 0, next: None };
+        Self {
+            id,
+            scope: Arc::new(scope.clone()),
+            tables: Mutex::new(tables),
+            held: AtomicUsize::new(0),
+            told: AtomicUsize::new(0),
+        }
+    }
+}
+
+// === impl Tables ===
+
+impl Tables {
+    /// Makes sure that `wanted` will be served. Returns whether a new table must be filled for
+    /// that.
+    pub(super) fn widen(&mut self, wanted: &Wanted) -> bool {
+        if self.newest().covers(wanted) {
+            // Paths within the kept fields need an index, but no new list.
+            self.newest_mut().table.current.index_paths(&wanted.matching);
+            return false;
+        }
+        let newest = self.newest();
+        let wanted = newest.wanted.union(wanted);
+        let table = self.served.table.successor(&wanted.fields, &wanted.matching);
+        let next = Fed::new(table, &wanted, newest.number + 1);
+        if let Some(never) = self.next.replace(next) {
+            never.over.cancel();
+        }
+        true
+    }
+
+    /// Drops the table that is being listed if the served one covers `wanted`. Returns whether it
+    /// was dropped.
+    pub(super) fn narrow(&mut self, wanted: &Wanted) -> bool {
+        if self.next.is_none() || !self.served.covers(wanted) {
+            return false;
+        }
+        if let Some(never) = self.next.take() {
+            never.over.cancel();
+        }
+        true
+    }
+
+    /// Returns roughly how many bytes the objects of both tables take.
+    pub(super) fn held(&self) -> usize {
+        let next = self.next.as_ref().map_or(0, |next| next.table.current.held());
+        self.served.table.current.held() + next
+    }
+
+    pub(super) fn newest(&self) -> &Fed {
+        self.next.as_ref().unwrap_or(&self.served)
+    }
+
+    fn newest_mut(&mut self) -> &mut Fed {
+        self.next.as_mut().unwrap_or(&mut self.served)
+    }
+
+    /// Applies a change to both tables. Returns the differences in the served table.
+    pub(super) fn tell(&mut self, what: impl Fn(&mut Table) -> Option<Difference>) -> Told {
+        let difference = what(&mut self.served.table);
+        if let Some(next) = &mut self.next {
+            what(&mut next.table);
+        }
+        (difference.into_iter().collect(), false)
+    }
+
+    /// Applies a change to one table, unless the table is no longer needed.
+    fn tell_one(&mut self, number: u64, what: impl FnOnce(&mut Table) -> Told) -> Told {
+        let is_it = |fed: &Fed| fed.number == number && !fed.over.is_cancelled();
+        if is_it(&self.served) {
+            return what(&mut self.served.table);
+        }
+        if let Some(next) = self.next.as_mut().filter(|next| is_it(next)) {
+            what(&mut next.table);
+        }
+        (Vec::new(), false)
+    }
+
+    /// Replaces the served table with the next one if that is complete and takes no object back to
+    /// an older version.
+    pub(super) fn exchange(&mut self) -> (Vec<Difference>, bool) {
+        let can_follow = |next: &mut Fed| next.table.can_follow(&self.served.table);
+        let Some(mut next) = self.next.take_if(can_follow) else { return (Vec::new(), false) };
+        let differences = next.table.follow(&self.served.table);
+        let former = std::mem::replace(&mut self.served, next);
+        former.over.cancel();
+        (differences, true)
+    }
+
+    /// Drops all objects without reporting changes, because the kind is not served any more.
+    pub(super) fn clear(&mut self) {
+        self.served.table.clear();
+        if let Some(next) = &mut self.next {
+            next.table.clear();
+        }
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.next.is_none() && self.served.table.current.is_complete()
+    }
+
+    /// Ends the feeds of both tables.
+    pub(super) fn close(&self) {
+        self.served.over.cancel();
+        if let Some(next) = &self.next {
+            next.over.cancel();
+        }
+    }
+}
+
+// === impl Fed ===
+
+impl Fed {
+    fn new(table: Table, wanted: &Wanted, number: u64) -> Self {
+        Self { table, wanted: wanted.clone(), number, over: CancellationToken::new() }
+    }
+
+    fn covers(&self, wanted: &Wanted) -> bool {
+        let brings_enough = wanted.is_metadata_only() || !self.wanted.is_metadata_only();
+        brings_enough && self.table.covers(&wanted.fields, &wanted.matching)
+    }
+}
+
+// === impl Feed ===
+
+impl Feed {
+    /// Creates a feed for the newest table of a store.
+    pub(super) fn new(stores: &Stores, kind: &Arc<OfKind>, store: &Arc<Store>) -> Self {
+        let tables = store.tables.lock();
+        let newest = tables.newest();
+        Self {
+            stores: stores.clone(),
+            kind: Arc::clone(kind),
+            store: Arc::clone(store),
+            metadata_only: newest.wanted.is_metadata_only(),
+            number: newest.number,
+            over: newest.over.clone(),
+        }
+    }
+
+    /// Returns whether a watch of metadata is enough to fill the table.
+    pub fn is_metadata_only(&self) -> bool {
+        self.metadata_only
+    }
+
+    /// Waits until the feed is no longer needed: another table has replaced its table, or the store
+    /// was closed.
+    pub fn over(&self) -> WaitForCancellationFuture<'_> {
+        self.over.cancelled()
+    }
+
+    /// Begins a list of all objects. Readers still see the former objects until the list ends.
+    pub fn begin_list(&self) {
+        self.tell(|table| {
+            table.begin_list();
+            (Vec::new(), false)
+        });
+        // An aborted list has left items about which no task was woken.
+        self.stores.wake();
+    }
+
+    /// Stores an object of the list. Wakes no task: the next item or the end of the list follows.
+    pub fn list_item(&self, object: &Value) {
+        self.note(|table| (table.list_item(object).into_iter().collect(), false));
+    }
+
+    /// Ends the list: objects that were not in it are removed.
+    pub fn end_list(&self) {
+        self.stores.set_known(&self.kind.kind);
+        self.kind.state.lock().unavailable = None;
+        self.tell(Table::end_list);
+        self.stores.wake();
+    }
+
+    /// Stores an object that the watch reports as added or modified; the object must be whole, with
+    /// `metadata.managedFields`.
+    pub fn upsert(&self, object: &Value) {
+        self.tell(|table| (table.upsert(object), false));
+    }
+
+    /// Removes an object that the watch reports as deleted or as having left the scope, given its
+    /// last state.
+    pub fn delete(&self, object: &Value) {
+        self.tell(|table| (table.delete(object), false));
+    }
+
+    /// Returns whether the store takes at least `GROWTH` bytes more than when this last returned
+    /// true.
+    pub fn has_grown(&self) -> bool {
+        let held = self.store.held.load(Ordering::Relaxed);
+        let told = self.store.told.load(Ordering::Relaxed);
+        // After memory was given back, growth is measured from the lower value.
+        let is_news = held < told || held >= told + GROWTH;
+        if is_news {
+            self.store.told.store(held, Ordering::Relaxed);
+        }
+        is_news && held > told
+    }
+
+    fn tell(&self, what: impl FnOnce(&mut Table) -> Told) {
+        if self.note(what) {
+            self.stores.wake();
+        }
+        self.stores.exchange(&self.kind.kind, &self.store);
+        self.stores.moved();
+    }
+
+    /// Applies a change to the table and wakes no task. Returns whether anything changed.
+    fn note(&self, what: impl FnOnce(&mut Table) -> Told) -> bool {
+        let (number, kind) = (self.number, &self.kind.kind);
+        self.stores.note(kind, &self.store, &Source::Watch, |tables| tables.tell_one(number, what))
+    }
+}

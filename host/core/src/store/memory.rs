@@ -1,0 +1,62 @@
+//! The memory that the stores use.
+
+use std::{iter::Sum, ops::Add, sync::Arc};
+
+use super::{OfKind, Snapshot, Stores, feed::Store};
+use crate::contract::Kind;
+
+/// The memory that objects of stores use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// The number of objects.
+    pub objects: usize,
+    /// The bytes of the objects' JSON.
+    pub json: usize,
+    /// The estimated bytes of all that is kept of the objects, with indexes.
+    pub total: usize,
+}
+
+// === impl Memory ===
+
+impl Add for Memory {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            objects: self.objects + more.objects,
+            json: self.json + more.json,
+            total: self.total + more.total,
+        }
+    }
+}
+
+impl Sum for Memory {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Self::add)
+    }
+}
+
+// === memory of stores ===
+
+impl Stores {
+    /// Returns the memory used for all kinds.
+    pub fn memory(&self) -> Memory {
+        self.memory_by_kind().into_iter().map(|(_, memory)| memory).sum()
+    }
+
+    /// Returns the memory used for each watched kind. An object in several scopes counts in each of
+    /// them.
+    pub fn memory_by_kind(&self) -> Vec<(Arc<Kind>, Memory)> {
+        let kinds: Vec<Arc<OfKind>> = self.0.kinds.read().values().cloned().collect();
+        let watched = kinds.iter().filter(|of_kind| !of_kind.stores.read().is_empty());
+        watched.map(|of_kind| (Arc::clone(&of_kind.kind), of_kind.memory())).collect()
+    }
+}
+
+impl OfKind {
+    fn memory(&self) -> Memory {
+        let current = |store: &Arc<Store>| store.tables.lock().served.table.current.clone();
+        let snapshots: Vec<Snapshot> = self.stores.read().iter().map(current).collect();
+        snapshots.iter().map(Snapshot::memory).sum()
+    }
+}

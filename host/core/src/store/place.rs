@@ -1,0 +1,36 @@
+//! The namespace and name of an object, and other texts of its metadata.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// The namespace and name of an object. Places sort by namespace, then by name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct NamespacedName {
+    /// Empty for a cluster-scoped object.
+    pub(super) namespace: Arc<str>,
+    pub(super) name: Arc<str>,
+}
+
+// === impl NamespacedName ===
+
+impl NamespacedName {
+    pub(super) fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    pub(super) fn of(object: &Value) -> Self {
+        Self::new(metadata(object, "namespace"), metadata(object, "name"))
+    }
+}
+
+/// Returns a text of an object's metadata; empty if the object has none under this key.
+pub(super) fn metadata<'a>(object: &'a Value, key: &str) -> &'a str {
+    let held = object.get("metadata").and_then(|metadata| metadata.get(key));
+    held.and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Returns an object's resource version as a number; 0 if it is not a number.
+pub(super) fn revision(object: &Value) -> u64 {
+    metadata(object, "resourceVersion").parse().unwrap_or_default()
+}

@@ -1,0 +1,145 @@
+//! A selection in the form in which it is compared with stored objects.
+
+use serde_json::Value;
+
+use super::entry::Entry;
+use super::place::NamespacedName;
+use super::term::{Term, hashed};
+use crate::contract::Selection;
+use crate::labels::{LabelSelector, Test};
+use crate::path::Path;
+
+/// The criteria of a selection, without its kind and fields.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Query {
+    /// The namespace; `None` for all namespaces, empty for cluster-scoped objects.
+    pub namespace: Option<Box<str>>,
+    pub name: Option<Box<str>>,
+    labels: LabelSelector,
+    matching: Box<[Condition]>,
+}
+
+/// A text that an object must hold at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Condition {
+    path: Path,
+    value: Box<str>,
+    /// The hashed term of path and value.
+    term: u64,
+}
+
+// === impl Query ===
+
+impl Query {
+    /// Parses a selection; the error message says which part does not parse.
+    pub fn new(selection: &Selection) -> Result<Self, String> {
+        let labels =
+            LabelSelector::parse(&selection.labels).map_err(|invalid| invalid.to_string())?;
+        let condition = |(path, value): &(String, String)| {
+            let path: Path =
+                path.parse().map_err(|invalid: crate::path::Invalid| invalid.to_string())?;
+            let term = hashed(Term::Path(&path, value));
+            Ok(Condition { term, value: value.as_str().into(), path })
+        };
+        let matching: Result<Box<[Condition]>, String> =
+            selection.matching.iter().map(condition).collect();
+        Ok(Self {
+            namespace: selection.namespace.as_deref().map(Into::into),
+            name: selection.name.as_deref().map(Into::into),
+            labels,
+            matching: matching?,
+        })
+    }
+
+    /// Creates a query for one object.
+    pub fn object(namespace: Option<&str>, name: &str) -> Self {
+        Self::within(Some(namespace.unwrap_or_default()), Some(name))
+    }
+
+    /// Creates a query for all objects of a namespace (`None`: of all namespaces), or for the one
+    /// of this name.
+    pub fn within(namespace: Option<&str>, name: Option<&str>) -> Self {
+        Self {
+            namespace: namespace.map(Into::into),
+            name: name.map(Into::into),
+            labels: LabelSelector::default(),
+            matching: Box::default(),
+        }
+    }
+
+    /// Returns the query narrowed to the object with this namespace and name.
+    #[must_use]
+    pub fn narrowed(&self, namespace: Option<&str>, name: &str) -> Self {
+        let (namespace, name) = (Some(namespace.unwrap_or_default().into()), Some(name.into()));
+        Self { namespace, name, ..self.clone() }
+    }
+
+    /// Returns the query for the same namespace and name, without its labels and paths.
+    #[must_use]
+    pub fn anywhere(&self) -> Self {
+        Self::within(self.namespace.as_deref(), self.name.as_deref())
+    }
+
+    /// Returns whether an object is selected. A path that is not indexed is looked up in the
+    /// object's JSON.
+    pub fn matches(&self, entry: &Entry) -> bool {
+        let mut parsed: Option<Value> = None;
+        self.is_at(entry.place())
+            && self.labels.matches(|key| entry.label(key))
+            && self.matching.iter().all(|condition| condition.holds(entry, &mut parsed))
+    }
+
+    /// Returns whether an object would be selected with a manifest laid over it. At each path the
+    /// former values count too, also those of list elements that the manifest replaces.
+    pub fn would_match(&self, old: Option<&Entry>, sent: &Value) -> bool {
+        let labels = sent.pointer("/metadata/labels");
+        let sent_label = |key: &str| labels.and_then(|labels| labels.get(key)?.as_str());
+        let label = |key: &str| sent_label(key).or_else(|| old.and_then(|old| old.label(key)));
+        let holds = |condition: &Condition| {
+            let held = old.is_some_and(|old| condition.holds(old, &mut None));
+            held || condition.path.holds(sent, &condition.value)
+        };
+        self.is_at(&NamespacedName::of(sent))
+            && self.labels.matches(label)
+            && self.matching.iter().all(holds)
+    }
+
+    /// Returns the label selector.
+    pub fn labels(&self) -> &LabelSelector {
+        &self.labels
+    }
+
+    /// Returns the paths, each with the text that objects must hold there.
+    pub fn matching(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.matching.iter().map(|condition| (&condition.path, &*condition.value))
+    }
+
+    /// Returns terms that each selected object has.
+    pub(super) fn terms(&self) -> impl Iterator<Item = Term<'_>> {
+        let paths = self.matching().map(|(path, value)| Term::Path(path, value));
+        let labels = self.labels.requirements().iter().filter_map(|of| match &of.test {
+            Test::In(values) if values.len() == 1 => {
+                values.first().map(|value| Term::Label(&of.key, value))
+            }
+            _ => None,
+        });
+        paths.chain(labels)
+    }
+
+    fn is_at(&self, place: &NamespacedName) -> bool {
+        self.name.as_deref().is_none_or(|name| *place.name == *name)
+            && self.namespace.as_deref().is_none_or(|namespace| *place.namespace == *namespace)
+    }
+}
+
+// === impl Condition ===
+
+impl Condition {
+    /// Returns whether an object holds the text. `parsed` is the object's JSON, parsed if needed.
+    fn holds(&self, entry: &Entry, parsed: &mut Option<Value>) -> bool {
+        if entry.shape().matching.contains(&self.path) {
+            return entry.matching().contains(&self.term);
+        }
+        self.path.holds(parsed.get_or_insert_with(|| entry.value()), &self.value)
+    }
+}

@@ -1,0 +1,145 @@
+//! The part of a kind that is watched, and the parts of its objects that are kept.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::place::NamespacedName;
+use super::query::Query;
+use crate::labels::LabelSelector;
+use crate::path::{Fields, Path, Segment};
+
+/// The part of a kind that one watch sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Scope {
+    /// The namespace; `None` for all namespaces.
+    pub namespace: Option<String>,
+    /// The name; `None` for all names.
+    pub name: Option<String>,
+    /// A label selector; an empty one selects all objects, one that does not parse selects none.
+    pub labels: String,
+}
+
+/// The parts of the objects of a kind that are to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The fields to be kept.
+    pub fields: Fields,
+    /// The paths to be indexed.
+    pub matching: BTreeSet<Path>,
+    /// True if the kind is written, so that digests of our own fields are needed. The watch must
+    /// then deliver whole objects, whatever is kept of them.
+    pub written: bool,
+}
+
+// === impl Scope ===
+
+impl Scope {
+    /// Returns whether an object is in the scope.
+    pub fn holds(&self, object: &Value) -> bool {
+        let NamespacedName { namespace, name } = NamespacedName::of(object);
+        self.namespace.as_deref().is_none_or(|wanted| *wanted == *namespace)
+            && self.name.as_deref().is_none_or(|wanted| *wanted == *name)
+            && (self.labels.is_empty()
+                || LabelSelector::parse(&self.labels)
+                    .is_ok_and(|selector| selector.matches_object(object)))
+    }
+
+    /// Returns whether all objects that a query can find are in the scope.
+    pub fn covers(&self, query: &Query) -> bool {
+        let covers = |mine: &Option<String>, theirs: Option<&str>| {
+            mine.is_none() || mine.as_deref() == theirs
+        };
+        covers(&self.namespace, query.namespace.as_deref())
+            && covers(&self.name, query.name.as_deref())
+            && (self.labels.is_empty()
+                || LabelSelector::parse(&self.labels)
+                    .is_ok_and(|selector| selector.covers(query.labels())))
+    }
+
+    /// Returns whether all objects of another scope are in this one.
+    pub fn covers_scope(&self, other: &Self) -> bool {
+        let covers =
+            |mine: &Option<String>, theirs: &Option<String>| mine.is_none() || mine == theirs;
+        let labels = |text: &str| LabelSelector::parse(text).ok();
+        covers(&self.namespace, &other.namespace)
+            && covers(&self.name, &other.name)
+            && (self.labels.is_empty()
+                || labels(&self.labels)
+                    .zip(labels(&other.labels))
+                    .is_some_and(|(mine, theirs)| mine.covers(&theirs)))
+    }
+}
+
+// === impl Wanted ===
+
+impl Wanted {
+    /// Returns everything that either of the two wants.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        Self {
+            fields: self.fields.union(&other.fields),
+            matching: self.matching.union(&other.matching).cloned().collect(),
+            written: self.written || other.written,
+        }
+    }
+
+    /// Returns whether a watch of metadata alone delivers all that is kept.
+    pub fn is_metadata_only(&self) -> bool {
+        let is_metadata = |path: &Path| matches!(path.segments().first(), Some(Segment::Key(key)) if **key == *"metadata");
+        let bare = Fields::metadata_only();
+        !self.written
+            && !self.fields.is_whole()
+            && self
+                .fields
+                .paths()
+                .chain(&self.matching)
+                .all(|path| is_metadata(path) || bare.covers(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(namespace: &str, name: &str, labels: &str) -> Scope {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        Scope { namespace: some(namespace), name: some(name), labels: labels.into() }
+    }
+
+    #[test]
+    fn a_scope_covers_those_that_see_no_more() {
+        let cases = [
+            (scope("", "", ""), scope("a", "x", "l=1"), true),
+            (scope("a", "", ""), scope("", "", ""), false),
+            (scope("a", "", ""), scope("a", "x", ""), true),
+            (scope("a", "x", ""), scope("b", "x", ""), false),
+            (scope("", "", "l"), scope("", "", "l=1"), true),
+            (scope("", "", "l=1"), scope("", "", "l"), false),
+            (scope("", "", "l=1"), scope("a", "", "no selector"), false),
+        ];
+        for (outer, inner, covers) in cases {
+            assert_eq!(outer.covers_scope(&inner), covers, "{outer:?} {inner:?}");
+        }
+    }
+
+    #[test]
+    fn metadata_alone_is_watched_only_where_nothing_else_is_wanted() {
+        let wanted = |fields: &[&str], matching: &[&str], written| Wanted {
+            fields: Fields::parse(fields).unwrap(),
+            matching: matching.iter().map(|path| path.parse().unwrap()).collect(),
+            written,
+        };
+        let cases = [
+            (wanted(&["metadata.labels"], &["metadata.ownerReferences[].uid"], false), true),
+            (wanted(&["metadata.labels"], &["spec.a"], false), false),
+            (wanted(&["metadata.labels"], &[], true), false),
+            (wanted(&["metadata.name", "kind"], &[], false), true),
+            (wanted(&["spec.a"], &[], false), false),
+            (wanted(&[], &[], false), false),
+        ];
+        for (wanted, expected) in cases {
+            assert_eq!(wanted.is_metadata_only(), expected, "{wanted:?}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The objects of one kind within one scope, and the rules by which reports change them.
+//!
+//! *Guarantees.* An object is never replaced by an older version of itself. A late event does not
+//! bring a deleted object back. When a list ends, objects that are not in it are removed, unless
+//! they are newer than the list.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::absence::Absences;
+use super::entry::{Entry, Shape};
+use super::place::{NamespacedName, metadata, revision};
+use super::snapshot::Snapshot;
+use super::tombstones::Tombstones;
+use crate::path::{Fields, Path};
+
+/// A change: the object before and after.
+pub(super) type Difference = (Option<Arc<Entry>>, Option<Arc<Entry>>);
+
+/// The objects of one kind within one scope.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// The objects that readers see.
+    pub(super) current: Snapshot,
+    listing: Option<Listing>,
+    tombstones: Tombstones,
+    /// The version that lists and the watch have reached: all changes up to it were seen.
+    seen: u64,
+    /// Our own writes, by version, that neither a list nor the watch has shown yet. If the watch
+    /// shows a later version of any object first, the written object was deleted before the list
+    /// from which the watch continues.
+    unconfirmed: BTreeMap<u64, NamespacedName>,
+    absences: Absences,
+}
+
+/// A list that is running.
+#[derive(Debug, Default)]
+struct Listing {
+    places: HashSet<NamespacedName>,
+    /// The newest version in the list; the list itself is no older.
+    newest: u64,
+}
+
+// === impl Table ===
+
+impl Table {
+    pub(super) fn new(shape: Arc<Shape>, absences: Absences) -> Self {
+        Self {
+            current: Snapshot::new(shape),
+            listing: None,
+            tombstones: Tombstones::default(),
+            seen: 0,
+            unconfirmed: BTreeMap::new(),
+            absences,
+        }
+    }
+
+    /// Creates an empty table with more fields and paths, to be listed and to replace this one.
+    pub(super) fn successor(&self, fields: &Fields, matching: &BTreeSet<Path>) -> Self {
+        // Paths by which the triggers find dependencies stay indexed.
+        let held = &self.current.shape;
+        let shape = Shape::new(held.fields.union(fields), &held.matching | matching);
+        // The list is requested later, so it holds everything up to this version.
+        Self { seen: self.seen, ..Self::new(shape, self.absences.clone()) }
+    }
+
+    /// Returns whether the table holds all these fields and paths, without a new list.
+    pub(super) fn covers(&self, fields: &Fields, matching: &BTreeSet<Path>) -> bool {
+        let shape = &self.current.shape;
+        shape.fields.covers_all(fields) && matching.iter().all(|path| shape.can_match(path))
+    }
+
+    /// Returns whether this table can take over from `former`: its list has ended, and no object
+    /// would move back to an older version. If an object would, an event that is still to come
+    /// changes that.
+    pub(super) fn can_follow(&self, former: &Self) -> bool {
+        let is_known = |entry: &Arc<Entry>| {
+            let newer = self.current.row(entry.place()).map(|held| held.revision());
+            newer.unwrap_or(self.seen) >= entry.revision()
+        };
+        let is_past = |entry: &Arc<Entry>| {
+            former.current.row(entry.place()).is_none()
+                && former.tombstones.bar(entry.place(), entry.revision(), entry.uid())
+        };
+        self.current.is_complete()
+            && former.current.entries().all(is_known)
+            && !self.current.entries().any(is_past)
+    }
+
+    /// Takes over from a former table. Returns the changes that readers see by that.
+    pub(super) fn follow(&mut self, former: &Self) -> Vec<Difference> {
+        // The triggers find dependencies by paths that readers looked for during the list.
+        self.current.index_paths(&former.current.shape.matching);
+        let mut differences = Vec::new();
+        for old in former.current.entries() {
+            let new = self.current.row(old.place());
+            if new.is_none_or(|new| new.resource_version() != old.resource_version()) {
+                differences.push((Some(Arc::clone(old)), new.cloned()));
+            }
+        }
+        let is_new = |entry: &&Arc<Entry>| former.current.row(entry.place()).is_none();
+        let new = self.current.entries().filter(is_new);
+        differences.extend(new.map(|new| (None, Some(Arc::clone(new)))));
+        self.tombstones.inherit(&former.tombstones);
+        differences
+    }
+
+    /// Returns a snapshot of the objects, with the number of the last change.
+    pub(super) fn snapshot(&mut self, sequence: u64) -> Snapshot {
+        self.current.index_missing();
+        let written = self.unconfirmed.last_key_value().map_or(0, |(revision, _)| *revision);
+        self.current.at(sequence, self.seen.max(written))
+    }
+
+    pub(super) fn begin_list(&mut self) {
+        self.listing = Some(Listing::default());
+    }
+
+    /// Stores an object of the running list.
+    pub(super) fn list_item(&mut self, object: &Value) -> Option<Difference> {
+        let (place, revision) = (NamespacedName::of(object), revision(object));
+        let held = self.revision_of(&place);
+        if let Some(listing) = &mut self.listing {
+            if held <= revision {
+                self.unconfirmed.remove(&held);
+            }
+            listing.places.insert(place.clone());
+            listing.newest = listing.newest.max(revision);
+        }
+        self.put(object, place)
+    }
+
+    /// Ends the running list: objects that were not in it are removed. Returns the changes, and
+    /// whether this was the first list.
+    pub(super) fn end_list(&mut self) -> (Vec<Difference>, bool) {
+        let Some(Listing { places, newest }) = self.listing.take() else {
+            return (Vec::new(), false);
+        };
+        let is_gone = |entry: &&Arc<Entry>| {
+            // A write that may be newer than the list stays unconfirmed.
+            let is_newer =
+                entry.revision() > newest && self.unconfirmed.contains_key(&entry.revision());
+            !places.contains(entry.place()) && !is_newer
+        };
+        let gone = self.current.entries().filter(is_gone).map(|entry| entry.place().clone());
+        let gone: Vec<NamespacedName> = gone.collect();
+        self.seen = self.seen.max(newest);
+        let mut differences = Vec::new();
+        for place in gone {
+            // Only versions up to the list's are certain to be outdated.
+            differences.extend(self.take(place, newest, None));
+        }
+        (differences, !std::mem::replace(&mut self.current.complete, true))
+    }
+
+    /// Stores an object that a watch reports.
+    pub(super) fn upsert(&mut self, object: &Value) -> Vec<Difference> {
+        let place = NamespacedName::of(object);
+        self.confirm(&place);
+        let put = self.put(object, place);
+        put.into_iter().chain(self.passed(revision(object))).collect()
+    }
+
+    /// Stores an object that the API server returned for a write by this host.
+    pub(super) fn wrote(&mut self, object: &Value) -> Option<Difference> {
+        let (place, revision) = (NamespacedName::of(object), revision(object));
+        let is_past = revision != 0 && revision <= self.seen;
+        let held = self.current.row(&place).map(|held| held.revision());
+        if is_past && held.is_none() {
+            // The answer is late: the watch has already shown that the object is gone.
+            return None;
+        }
+        let put = self.put(object, place.clone())?;
+        self.unconfirmed.remove(&held.unwrap_or_default());
+        if !is_past && revision != 0 {
+            self.unconfirmed.insert(revision, place);
+        }
+        Some(put)
+    }
+
+    /// Removes an object that a write by this host moved out of the scope.
+    pub(super) fn left(&mut self, object: &Value) -> Option<Difference> {
+        let (place, revision) = (NamespacedName::of(object), revision(object));
+        let last = self.current.row(&place)?.revision().max(revision);
+        if is_older(revision, last) { None } else { self.take(place, last, None) }
+    }
+
+    /// Removes an object that was deleted or left the scope, given its last state.
+    pub(super) fn delete(&mut self, object: &Value) -> Vec<Difference> {
+        let (place, revision) = (NamespacedName::of(object), revision(object));
+        self.confirm(&place);
+        let held = self.revision_of(&place);
+        let is_late = is_older(revision, held);
+        let taken = if is_late { None } else { self.take(place, held.max(revision), None) };
+        taken.into_iter().chain(self.passed(revision)).collect()
+    }
+
+    /// Removes an object after the API server has confirmed a deletion by this host.
+    pub(super) fn deleted(
+        &mut self,
+        place: &NamespacedName,
+        uid: Option<&str>,
+    ) -> Option<Difference> {
+        let held = self.current.row(place);
+        let held_uid = held.and_then(|held| held.uid());
+        if uid.is_some() && held_uid.is_some() && held_uid != uid {
+            return None;
+        }
+        let uid = uid.or(held_uid).map(Box::from);
+        self.take(place.clone(), self.revision_of(place), uid)
+    }
+
+    /// Drops all objects without reporting changes, because the kind is not served any more.
+    pub(super) fn clear(&mut self) {
+        self.current = Snapshot::new(Arc::clone(&self.current.shape));
+        self.listing = None;
+        self.unconfirmed.clear();
+    }
+
+    /// Removes an object's known version from the unconfirmed writes.
+    fn confirm(&mut self, place: &NamespacedName) {
+        self.unconfirmed.remove(&self.revision_of(place));
+    }
+
+    /// Returns the known version of an object as a number; 0 if there is none.
+    fn revision_of(&self, place: &NamespacedName) -> u64 {
+        self.current.row(place).map_or(0, |held| held.revision())
+    }
+
+    /// Stores an object, unless the known version is the same or newer.
+    fn put(&mut self, object: &Value, place: NamespacedName) -> Option<Difference> {
+        let (revision, uid) = (revision(object), metadata(object, "uid"));
+        if self.tombstones.bar(&place, revision, Some(uid).filter(|uid| !uid.is_empty())) {
+            return None;
+        }
+        let held = self.current.row(&place).cloned();
+        if revision != 0 && held.as_ref().is_some_and(|held| revision <= held.revision()) {
+            return None;
+        }
+        let broken = self.absences.broken(&place, object);
+        let entry = Arc::new(Entry::new(object, place, &self.current.shape, broken));
+        if held.as_ref().is_some_and(|held| held.json() == entry.json()) {
+            return None;
+        }
+        self.current.put(&entry);
+        Some((held, Some(entry)))
+    }
+
+    /// Removes an object and leaves a tombstone for the versions up to `last`.
+    fn take(
+        &mut self,
+        place: NamespacedName,
+        last: u64,
+        uid: Option<Box<str>>,
+    ) -> Option<Difference> {
+        self.confirm(&place);
+        let held = self.current.remove(&place);
+        self.tombstones.add(place, last, uid);
+        held.map(|held| (Some(held), None))
+    }
+
+    /// Records that the watch has reached a version. The watch would have shown earlier versions,
+    /// so objects whose unconfirmed writes it did not show are removed.
+    fn passed(&mut self, revision: u64) -> Vec<Difference> {
+        self.seen = self.seen.max(revision);
+        let open = self.unconfirmed.split_off(&revision);
+        let passed = std::mem::replace(&mut self.unconfirmed, open);
+        let mut differences = Vec::new();
+        for (written, place) in passed {
+            if self.revision_of(&place) == written {
+                differences.extend(self.take(place, written, None));
+            }
+        }
+        differences
+    }
+}
+
+/// Returns whether a version is known to be older; never true for a version that is not a number.
+fn is_older(revision: u64, than: u64) -> bool {
+    revision != 0 && revision < than
+}

@@ -1,0 +1,74 @@
+//! Deleted objects, remembered so that a late event cannot bring them back.
+
+use std::collections::HashMap;
+
+use super::place::NamespacedName;
+
+/// The number of tombstones with which a generation is full: more objects than are deleted until an
+/// answer to a write or a page of a list arrives.
+const GENERATION: usize = 10_000;
+
+/// The tombstones of the objects that were deleted last. When a generation is full, the one before
+/// is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Tombstones {
+    recent: HashMap<NamespacedName, Stone>,
+    former: HashMap<NamespacedName, Stone>,
+}
+
+#[derive(Clone, Debug)]
+struct Stone {
+    /// The last version that must not come back; nor must any earlier one.
+    revision: u64,
+    /// The uid of the deleted object, which does not come back in any version.
+    uid: Option<Box<str>>,
+}
+
+// === impl Tombstones ===
+
+impl Tombstones {
+    pub(super) fn add(&mut self, place: NamespacedName, revision: u64, uid: Option<Box<str>>) {
+        let held = self.get(&place).cloned();
+        let revision = held.as_ref().map_or(0, |held| held.revision).max(revision);
+        let uid = uid.or_else(|| held.and_then(|held| held.uid));
+        if self.recent.len() == GENERATION {
+            self.former = std::mem::take(&mut self.recent);
+        }
+        self.recent.insert(place, Stone { revision, uid });
+    }
+
+    /// Takes over the tombstones of a former table.
+    pub(super) fn inherit(&mut self, others: &Self) {
+        for (place, stone) in others.former.iter().chain(&others.recent) {
+            self.add(place.clone(), stone.revision, stone.uid.clone());
+        }
+    }
+
+    /// Returns whether this version of an object must not come back.
+    pub(super) fn bar(&self, place: &NamespacedName, revision: u64, uid: Option<&str>) -> bool {
+        self.get(place).is_some_and(|stone| {
+            let is_past = revision != 0 && revision <= stone.revision;
+            is_past || uid.is_some() && stone.uid.as_deref() == uid
+        })
+    }
+
+    fn get(&self, place: &NamespacedName) -> Option<&Stone> {
+        self.recent.get(place).or_else(|| self.former.get(place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_tombstones_are_dropped() {
+        let mut stones = Tombstones::default();
+        let place = |number: usize| NamespacedName::new("a", &number.to_string());
+        for number in 0..=2 * GENERATION {
+            stones.add(place(number), 5, None);
+        }
+        assert_eq!(stones.recent.len() + stones.former.len(), GENERATION + 1);
+        assert!(!stones.bar(&place(0), 5, None) && stones.bar(&place(GENERATION), 5, None));
+    }
+}

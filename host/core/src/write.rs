@@ -1,0 +1,466 @@
+//! Carries out a [`Plan`]: server-side apply, with field managers of their own for each reconciled
+//! object.
+//!
+//! The order is: finalizers to be added; `apply`, by class; `patch`; `evict`; `delete`; `prune`;
+//! `status`; `events`; finalizers to be removed. Every write of a step (in `apply`: of a class) is
+//! tried; if one has failed, no later step is begun.
+//!
+//! *Guarantees*: a write whose result is there already is not sent. A plan that is carried out
+//! again, also after a crash at any point, leads to the same state. The API server's answer is in
+//! the store before the next write is sent. Fields of another `mortise/` manager are never taken.
+//! *Assumptions*: the plan comes from [`Plan::build`]; at most one plan of a key is carried out at
+//! a time.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::{
+    applied_fields::Pair,
+    applied_fields::manager::{self, FieldManagers, Owner},
+    contract::{self, Kind, ObjectRef, WriteFailure},
+    grant::display_ref,
+    grant::rights::Rights,
+    outcome::{Class, Manifest, Plan, Reconciled},
+    queue::Key,
+    resource::{Api, Refusal, Resource},
+    store::Stores,
+};
+
+mod absent;
+mod apply;
+mod conflict;
+mod definition;
+mod dry_run;
+mod event;
+mod finalizer;
+mod key_conflict;
+mod leave;
+mod live;
+mod memory;
+mod patch;
+mod prune;
+mod removal;
+mod status;
+mod take_over;
+
+use conflict::Takings;
+pub use conflict::{MAX_TAKINGS, TAKINGS_WITHIN};
+use event::Recorder;
+use key_conflict::KeyConflicts;
+use memory::{Identity, ManagedObject, Memory};
+
+/// The source of the current time, for events.
+pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
+
+/// Carries out the plans of all processors.
+pub struct Writer {
+    stores: Stores,
+    memory: Memory,
+    takings: Takings,
+    key_conflicts: KeyConflicts,
+    recorder: Recorder,
+}
+
+/// The key, the processor and the object for which a plan is carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    /// The key that ran.
+    pub key: &'a Key,
+    /// The namespace of the Processor.
+    pub namespace: &'a str,
+    /// The name of the Processor.
+    pub processor: &'a str,
+    /// The object that was reconciled.
+    pub reconciled: &'a Reconciled,
+    /// The field managers whose fields the host takes over when it applies an object the first
+    /// time.
+    pub take_over: &'a [String],
+    /// The rights of the processor's account; `None`: writes use the host's own rights.
+    pub rights: Option<&'a dyn Rights>,
+}
+
+/// The result of carrying out a plan.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// The changes that were made, in order.
+    pub changes: Vec<Change>,
+    /// The number of writes that were not sent because their result was there already.
+    pub skipped: usize,
+    /// The refused writes. If there are any, the processor is called once more at once with them.
+    pub failures: Vec<WriteFailure>,
+    /// Objects that are gone, or replaced by others, since they were read. No later write was made:
+    /// the key has to read them again.
+    pub stale: Vec<ObjectRef>,
+    /// Terminating namespaces that have to be gone first. That is no failure, but no later step was
+    /// begun: the key has to run again.
+    pub waits: Vec<String>,
+    /// The kinds of objects of which fields were taken from others, one for each such write.
+    pub forced: Vec<Kind>,
+    /// Warnings for a person.
+    pub warnings: Vec<String>,
+    /// The requests that were answered with 403: the kind, and the message.
+    pub forbidden: Vec<(Kind, String)>,
+    /// The longest time that the API server asked to wait before a refused write is sent again, if
+    /// any.
+    pub retry_after: Option<Duration>,
+    /// The writes that count as reads of their objects.
+    pub wrote: Vec<Wrote>,
+    /// The prunes that count as reads: the selection, and the manager of the objects to be deleted.
+    pub pruned: Vec<(contract::Selection, String)>,
+    /// The manager of the status, and the digests of its own fields now; `None` if no status was
+    /// written.
+    pub status: Option<(String, Option<Pair>)>,
+}
+
+/// A change in the cluster.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The action that was taken.
+    pub action: Action,
+    /// The object.
+    pub of: ObjectRef,
+    /// The object as the API server answered; for a deletion its last state, as far as it is known.
+    pub object: Arc<Value>,
+}
+
+/// A write that is not made, since the processor only observes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Withheld {
+    /// The action that would be taken.
+    pub action: Action,
+    /// The object that would be written.
+    pub of: ObjectRef,
+}
+
+/// An action on an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// The object was created.
+    Create,
+    /// Some fields of the object were changed.
+    Update,
+    /// The object was deleted, or will be gone when its finalizers are.
+    Delete,
+    /// A pod was evicted.
+    Evict,
+    /// The object's status was changed.
+    Status,
+    /// The object's finalizers were changed.
+    Finalizers,
+    /// An event was created or counted.
+    Event,
+}
+
+/// A write that counts as a read: if others change or delete the object, the key has to write it
+/// again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrote {
+    /// The object.
+    pub of: ObjectRef,
+    /// The field manager.
+    pub manager: String,
+    /// The digests of the manager's own fields now. `None`: only the existence of the object
+    /// counts.
+    pub own: Option<Pair>,
+    /// True if some fields of the object must be absent.
+    pub absent: bool,
+}
+
+/// The reason why a write was not done.
+#[derive(Debug)]
+enum Stop {
+    Failed {
+        refusal: Refusal,
+        managers: Vec<String>,
+    },
+    /// The object is no longer the one that was read.
+    Stale,
+    Terminating(String),
+}
+
+/// The state of a plan that is being carried out.
+struct Run<'a> {
+    writer: &'a Writer,
+    cluster: &'a dyn Api,
+    context: &'a Context<'a>,
+    managers: FieldManagers,
+    written: Written,
+    /// Kinds that this plan has defined.
+    defined: HashMap<Kind, Arc<Resource>>,
+    /// The uids of the objects that this plan has applied.
+    uids: HashMap<Identity, String>,
+    touched: HashSet<ManagedObject>,
+    /// The reconciled object as the API server answered last.
+    latest: Option<Value>,
+    forbidden: Mutex<Vec<(Kind, String)>>,
+    /// True if a write has failed, other than a refused eviction.
+    failed: bool,
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Returns a writer that puts the API server's answers into the stores.
+    pub fn new(stores: Stores, clock: Clock) -> Self {
+        Self {
+            stores,
+            memory: Memory::default(),
+            takings: Takings::default(),
+            key_conflicts: KeyConflicts::default(),
+            recorder: Recorder::new(clock),
+        }
+    }
+
+    /// Carries out a plan with the rights of the account that `cluster` acts as. Never fails as a
+    /// whole: refused writes are in the result.
+    pub async fn carry_out(
+        &self,
+        plan: &Plan,
+        cluster: &dyn Api,
+        context: &Context<'_>,
+    ) -> Written {
+        let mut run = Run {
+            writer: self,
+            cluster,
+            context,
+            managers: FieldManagers::new(&context.owner()),
+            written: Written::default(),
+            defined: HashMap::new(),
+            uids: HashMap::new(),
+            touched: HashSet::new(),
+            latest: context.reconciled.object.clone(),
+            forbidden: Mutex::default(),
+            failed: false,
+        };
+        if !plan.is_report {
+            self.key_conflicts.begin(run.managers.identity(), context.key);
+        }
+        run.all(plan).await;
+        run.written.forbidden = std::mem::take(run.forbidden.get_mut());
+        run.written.warnings.extend(self.key_conflicts.warnings_for(run.managers.identity()));
+        run.written
+    }
+
+    /// Returns the open conflicts between keys of a processor and other keys of this host, in
+    /// words.
+    pub fn conflicts_of(&self, processor: &str) -> Vec<String> {
+        self.key_conflicts.of(processor)
+    }
+
+    /// Records the key behind its field managers, for a key that has not written since the host
+    /// started.
+    pub fn introduce(&self, context: &Context<'_>) {
+        self.key_conflicts.begin(&manager::identity(&context.owner()), context.key);
+    }
+
+    /// Forgets the writes and conflicts of a reconciled object that is gone.
+    pub fn forget(&self, context: &Context<'_>) {
+        let identity = manager::identity(&context.owner());
+        for (of, manager) in self.memory.forget(&identity) {
+            self.stores.must_be_absent(&of, &manager, &[]);
+        }
+        self.key_conflicts.forget(&identity);
+    }
+}
+
+// === impl Context ===
+
+impl Context<'_> {
+    /// Returns the owner of the fields that the plan writes.
+    pub fn owner(&self) -> Owner<'_> {
+        let Self { key, namespace, processor, reconciled, .. } = self;
+        Owner { namespace, processor, reconciler: key.reconciler(), object: &reconciled.reference }
+    }
+}
+
+// === impl Run ===
+
+impl Run<'_> {
+    async fn all(&mut self, plan: &Plan) {
+        let pruned = plan.prune.iter().map(|prune| (prune.of.clone(), self.managers.apply.clone()));
+        self.written.pruned = pruned.collect();
+        if self.everything(plan).await.is_some() && !plan.is_report {
+            for (of, manager) in
+                self.writer.memory.keep_only(self.managers.identity(), &self.touched)
+            {
+                self.writer.stores.must_be_absent(&of, &manager, &[]);
+            }
+        }
+    }
+
+    /// Carries out the plan; `None` if it was stopped.
+    async fn everything(&mut self, plan: &Plan) -> Option<()> {
+        self.add_finalizers(plan).await;
+        self.go_on()?;
+        for class in plan.apply.chunk_by(|one, next| one.class == next.class) {
+            for manifest in class {
+                self.apply(manifest).await;
+            }
+            if class.first().is_some_and(|manifest| manifest.class == Class::Definition)
+                && !self.failed
+            {
+                self.establish(class).await;
+            }
+            self.go_on()?;
+        }
+        for manifest in &plan.patch {
+            self.patch(manifest).await;
+        }
+        self.go_on()?;
+        for eviction in &plan.evict {
+            self.evict(eviction).await;
+        }
+        self.go_on()?;
+        for deletion in &plan.delete {
+            self.delete(deletion).await;
+        }
+        self.go_on()?;
+        for prune in &plan.prune {
+            self.prune(prune, plan).await;
+        }
+        self.go_on()?;
+        self.status(plan).await;
+        self.go_on()?;
+        self.events(plan).await;
+        self.remove_finalizers(plan).await;
+        self.go_on()
+    }
+
+    /// Returns `None` if the next step must not be begun. While a namespace is terminating, later
+    /// writes, such as the status, would tell what is not true; but if the reconciled object is
+    /// itself being deleted, it must not wait for a namespace whose end may wait for that object.
+    fn go_on(&self) -> Option<()> {
+        let waits = !self.written.waits.is_empty() && !self.context.reconciled.is_deleting();
+        (!self.failed && !waits).then_some(())
+    }
+
+    fn stopped(&mut self, action: contract::Action, of: &ObjectRef, stop: Stop) {
+        match stop {
+            Stop::Stale => {
+                self.failed = true;
+                self.written.stale.push(of.clone());
+            }
+            Stop::Terminating(namespace) => {
+                if !self.written.waits.contains(&namespace) {
+                    self.written.waits.push(namespace);
+                }
+            }
+            Stop::Failed { refusal, managers } => {
+                tracing::debug!(key = %self.context.key, object = display_ref(of), %refusal, "a write was refused");
+                self.failed = true;
+                if refusal.is_passing() {
+                    self.written.retry_after = self.written.retry_after.max(refusal.retry_after);
+                }
+                self.written.failures.push(failure(action, of, refusal, managers));
+            }
+        }
+    }
+
+    fn changed(&mut self, action: Action, of: &ObjectRef, object: Value) {
+        self.written.changes.push(Change { action, of: of.clone(), object: Arc::new(object) });
+    }
+
+    /// Puts the API server's answer into the store.
+    fn store(&mut self, of: &ObjectRef, answer: &Value, sent: &Arc<Value>) {
+        self.writer.stores.wrote(&of.kind, answer, self.context.key, sent);
+        let Some(uid) = live::uid(answer) else { return };
+        if self.context.reconciled.uid() == Some(uid) {
+            self.latest = Some(answer.clone());
+        }
+        self.uids.insert(Identity::from(of), uid.to_owned());
+    }
+
+    fn wrote(&mut self, manifest: &Manifest, manager: &str, own: Option<Pair>) {
+        self.written.wrote.push(Wrote {
+            of: manifest.to.clone(),
+            manager: manager.to_owned(),
+            own,
+            absent: !manifest.absent.is_empty(),
+        });
+    }
+}
+
+fn managed(manager: &str, of: &ObjectRef) -> ManagedObject {
+    ManagedObject { manager: manager.to_owned(), of: Identity::from(of) }
+}
+
+fn failure(
+    action: contract::Action,
+    of: &ObjectRef,
+    refusal: Refusal,
+    conflicting_managers: Vec<String>,
+) -> WriteFailure {
+    let Refusal { code, reason, message, .. } = refusal;
+    WriteFailure { action, ref_: of.clone(), code, reason, message, conflicting_managers }
+}
+
+// === impl Written ===
+
+impl Written {
+    /// Returns whether the run has failed. An eviction that a disruption budget refuses is an
+    /// answer, not a failure.
+    pub fn is_failure(&self) -> bool {
+        self.failures.iter().any(|failure| !is_refused_eviction(failure))
+    }
+}
+
+fn is_refused_eviction(failure: &WriteFailure) -> bool {
+    failure.action == contract::Action::Evict && failure.code == 429
+}
+
+// === impl Stop ===
+
+impl Stop {
+    /// Returns the stop for a refused write: a wait if the object's namespace is terminating, else
+    /// a failure.
+    fn of(refusal: Refusal, to: &ObjectRef) -> Self {
+        match &to.namespace {
+            Some(namespace) if refusal.code == 403 && refusal.has_cause("NamespaceTerminating") => {
+                Self::Terminating(namespace.clone())
+            }
+            _ => Self::Failed { refusal, managers: Vec::new() },
+        }
+    }
+
+    /// Returns a failure that was found before a request was sent.
+    fn unsent(code: u16, reason: &str, message: String) -> Self {
+        Self::Failed {
+            refusal: Refusal { code, reason: reason.to_owned(), message, ..Refusal::default() },
+            managers: Vec::new(),
+        }
+    }
+
+    fn not_found(of: &ObjectRef) -> Self {
+        Self::unsent(404, "NotFound", format!("there is no {}", display_ref(of)))
+    }
+}
+
+// === impl Action ===
+
+impl Action {
+    /// Returns the action as metrics, logs and reports name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Evict => "evict",
+            Self::Status => "status",
+            Self::Finalizers => "finalizers",
+            Self::Event => "event",
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}

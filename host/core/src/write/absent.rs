@@ -1,0 +1,195 @@
+//! Removes fields, whoever owns them.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::{
+    Action, Run, Stop,
+    apply::Target,
+    leave::{ROUNDS, merged},
+    live::{named, resource_version, uid},
+};
+use crate::{contract::ObjectRef, outcome::Manifest, path::Path, store::Known};
+
+impl Run<'_> {
+    /// Removes the fields that must be absent, by JSON patch with a test of their values. `answer`:
+    /// the object, if it was just written. If a field comes back later, that counts as a change of
+    /// the written object.
+    pub(super) async fn remove_absent(
+        &mut self,
+        target: &Target<'_>,
+        manifest: &Manifest,
+        answer: Option<Value>,
+    ) -> Result<(), Stop> {
+        // Before the object is read, so that no change of it is missed.
+        self.watch_absence(target.to, target.manager, &manifest.absent);
+        if manifest.absent.is_empty() {
+            return Ok(());
+        }
+        self.remove_present(target, &manifest.absent, answer).await
+    }
+
+    /// Makes the store check from now on whether these fields come back. With an empty list, also
+    /// after a failed write, the store checks nothing.
+    pub(super) fn watch_absence(&self, to: &ObjectRef, manager: &str, absent: &[Path]) {
+        let of = (!absent.is_empty()).then_some(to);
+        if self.writer.memory.absent_from(
+            self.managers.identity(),
+            &super::managed(manager, to),
+            of,
+        ) {
+            self.writer.stores.must_be_absent(to, manager, absent);
+        }
+    }
+
+    async fn remove_present(
+        &mut self,
+        target: &Target<'_>,
+        absent: &[Path],
+        answer: Option<Value>,
+    ) -> Result<(), Stop> {
+        let managed = super::managed(target.manager, target.to);
+        self.touched.insert(managed.clone());
+        if answer.is_none()
+            && let Known::Present(entry) = self.known(target.to)
+            && self.writer.memory.is_nothing_present(
+                self.managers.identity(),
+                &managed,
+                entry.resource_version(),
+            )
+        {
+            return Ok(());
+        }
+        let mut known = answer;
+        for round in 1.. {
+            let object = match known.take() {
+                Some(object) => object,
+                None => match self.live(target.resource, target.to).await? {
+                    Some(live) => live,
+                    None => return Ok(()),
+                },
+            };
+            let pointers = pointers(&object, absent);
+            let operations = removals(&object, &pointers);
+            if operations.is_empty() {
+                self.writer.memory.nothing_present(
+                    self.managers.identity(),
+                    managed,
+                    resource_version(&object).unwrap_or_default(),
+                );
+                return Ok(());
+            }
+            match self
+                .send(self.json_patch(target.resource, target.to, operations), target.to)
+                .await
+            {
+                Ok(answer) => {
+                    let sent = without(named(target.to, uid(&object)), &pointers);
+                    self.store(target.to, &answer.body, &Arc::new(sent));
+                    self.changed(Action::Update, target.to, answer.body.clone());
+                    known = Some(answer.body);
+                }
+                // A test has failed: the object was changed meanwhile.
+                Err(refusal) if matches!(refusal.code, 409 | 422) && round < ROUNDS => {}
+                Err(refusal) => return Err(Stop::of(refusal, target.to)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns JSON pointers to the fields that the paths select, later elements of a list first, and
+/// no field that lies within another.
+fn pointers(object: &Value, absent: &[Path]) -> Vec<String> {
+    let mut pointers: Vec<String> = absent.iter().flat_map(|path| path.pointers(object)).collect();
+    pointers.sort_by(|one, other| by_segments(other, one));
+    pointers.dedup();
+    let all = pointers.clone();
+    let is_within = |pointer: &String| {
+        all.iter().any(|other| {
+            pointer.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/'))
+        })
+    };
+    pointers.retain(|pointer| !is_within(pointer));
+    pointers
+}
+
+/// Returns the removal as a manifest that can be laid over the former object: null where a field is
+/// gone. Elements of lists cannot be removed that way: keys that read them run once more.
+fn without(named: Value, pointers: &[String]) -> Value {
+    let key = |token: &str| token.replace("~1", "/").replace("~0", "~");
+    let gone = |pointer: &String| {
+        let keys = pointer.split('/').skip(1).collect::<Vec<_>>().into_iter().rev().map(key);
+        keys.fold(Value::Null, |within, key| json!({key: within}))
+    };
+    pointers.iter().map(gone).fold(named, merged)
+}
+
+/// Returns a JSON patch that removes the fields at these pointers; empty if there are no pointers.
+fn removals(object: &Value, pointers: &[String]) -> Vec<Value> {
+    if pointers.is_empty() {
+        return Vec::new();
+    }
+    let same = uid(object).map(|uid| json!({"op": "test", "path": "/metadata/uid", "value": uid}));
+    let each = pointers.iter().flat_map(|pointer| {
+        let held = object.pointer(pointer).cloned().unwrap_or_default();
+        [
+            json!({"op": "test", "path": pointer, "value": held}),
+            json!({"op": "remove", "path": pointer}),
+        ]
+    });
+    same.into_iter().chain(each).collect()
+}
+
+/// Compares two JSON pointers; elements of a list are compared by their number.
+fn by_segments(one: &str, other: &str) -> Ordering {
+    let mut others = other.split('/');
+    for mine in one.split('/') {
+        let Some(theirs) = others.next() else { return Ordering::Greater };
+        let order = match (mine.parse::<usize>(), theirs.parse::<usize>()) {
+            (Ok(mine), Ok(theirs)) => mine.cmp(&theirs),
+            _ => mine.cmp(theirs),
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+    if others.next().is_some() { Ordering::Less } else { Ordering::Equal }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_elements_of_a_list_are_removed_first_and_parts_of_what_goes_are_not_named() {
+        let object = json!({"metadata": {"uid": "u"}, "a": [{"x": 1}, {"x": 2}, {"x": 3}, 4, 5, 6, 7, 8, 9, 10, {"x": 1}], "b": {"c/d": {"e": 1}}});
+        let paths = ["a[x=1]", "a[x=3]", "a[x=3].x", "b[\"c/d\"]", "b[\"c/d\"].e", "none"];
+        let paths: Vec<Path> = paths.iter().map(|path| path.parse().unwrap()).collect();
+        let removed: Vec<String> = removals(&object, &pointers(&object, &paths))
+            .iter()
+            .filter(|operation| operation["op"] == "remove")
+            .map(|operation| operation["path"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(removed, ["/b/c~1d", "/a/10", "/a/2", "/a/0"]);
+        let patched = removals(&object, &pointers(&object, &paths));
+        let mut result = object.clone();
+        json_patch::patch(
+            &mut result,
+            &serde_json::from_value::<json_patch::Patch>(Value::Array(patched)).unwrap(),
+        )
+        .unwrap();
+        assert_eq!(result["a"], json!([{"x": 2}, 4, 5, 6, 7, 8, 9, 10]));
+        assert_eq!(removals(&result, &pointers(&result, &paths)), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn what_is_removed_is_laid_over_what_was_there() {
+        let there = json!({"metadata": {"name": "n", "labels": {"a/b": "1", "c": "2"}}, "data": {"x": "1"}});
+        let paths = ["metadata.labels[\"a/b\"]", "data"].map(|path| path.parse().unwrap());
+        let sent = without(json!({"metadata": {"name": "n"}}), &pointers(&there, &paths));
+        let left = json!({"metadata": {"name": "n", "labels": {"c": "2"}}});
+        assert_eq!(crate::store::lay_over(Some(&there), &sent), left);
+    }
+}

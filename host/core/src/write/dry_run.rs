@@ -1,0 +1,115 @@
+//! The dry run of a plan: the writes that it would lead to, as far as they are known without asking
+//! the API server.
+
+use serde_json::Value;
+
+use super::{Action, Context, Withheld, Writer, finalizer};
+use crate::{
+    applied_fields,
+    applied_fields::manager::FieldManagers,
+    contract::ObjectRef,
+    outcome::{Manifest, Plan, Prune, identity},
+    store::Known,
+};
+
+/// The state of the dry run of one plan.
+struct DryRun<'a> {
+    writer: &'a Writer,
+    context: &'a Context<'a>,
+    managers: FieldManagers,
+    writes: Vec<Withheld>,
+}
+
+impl Writer {
+    /// Returns the writes that a plan would lead to now, in their order. Writes whose result is
+    /// there already, as far as the store knows, are not among them.
+    pub fn dry_run(&self, plan: &Plan, context: &Context<'_>) -> Vec<Withheld> {
+        let managers = FieldManagers::new(&context.owner());
+        let mut run = DryRun { writer: self, context, managers, writes: Vec::new() };
+        run.all(plan);
+        run.writes
+    }
+}
+
+impl DryRun<'_> {
+    fn all(&mut self, plan: &Plan) {
+        self.finalizers(plan, finalizer::Step::Add);
+        let managers = self.managers.clone();
+        for manifest in &plan.apply {
+            self.manifest(manifest, &managers.apply);
+        }
+        for manifest in &plan.patch {
+            self.manifest(manifest, &managers.patch);
+        }
+        for eviction in &plan.evict {
+            self.would(Action::Evict, &eviction.of);
+        }
+        for deletion in &plan.delete {
+            if !matches!(self.writer.stores.known(&deletion.of), Known::Absent) {
+                self.would(Action::Delete, &deletion.of);
+            }
+        }
+        for prune in &plan.prune {
+            self.prune(prune, plan);
+        }
+        self.status(plan);
+        for event in &plan.events {
+            let of = event.on.as_ref().unwrap_or(&self.context.reconciled.reference).clone();
+            self.would(Action::Event, &of);
+        }
+        self.finalizers(plan, finalizer::Step::Remove);
+    }
+
+    fn would(&mut self, action: Action, of: &ObjectRef) {
+        self.writes.push(Withheld { action, of: of.clone() });
+    }
+
+    fn finalizers(&mut self, plan: &Plan, step: finalizer::Step) {
+        let reconciled = self.context.reconciled;
+        let (Some(finalizers), Some(object)) = (&plan.finalizers, &reconciled.object) else {
+            return;
+        };
+        let held = finalizer::held(object);
+        if finalizer::next(&held, finalizers, step) != held {
+            self.would(Action::Finalizers, &reconciled.reference);
+        }
+    }
+
+    fn manifest(&mut self, manifest: &Manifest, manager: &str) {
+        match self.writer.stores.known(&manifest.to) {
+            Known::Absent => self.would(Action::Create, &manifest.to),
+            Known::Present(_) if manifest.create_only => {}
+            Known::Present(entry) => {
+                let own = entry.own().get(manager, "");
+                if own.is_none_or(|own| own.values != applied_fields::of_manifest(&manifest.object))
+                {
+                    self.would(Action::Update, &manifest.to);
+                }
+            }
+            Known::Unwatched => self.would(Action::Update, &manifest.to),
+        }
+    }
+
+    fn prune(&mut self, prune: &Prune, plan: &Plan) {
+        let Ok(Some(entries)) = self.writer.stores.candidates(&prune.of) else { return };
+        let manager = self.managers.apply.clone();
+        for entry in entries.iter().filter(|entry| entry.own().holds(&manager)) {
+            let of = entry.reference(&prune.of.kind);
+            if !plan.apply.iter().any(|manifest| identity(&manifest.to) == identity(&of)) {
+                self.would(Action::Delete, &of);
+            }
+        }
+    }
+
+    fn status(&mut self, plan: &Plan) {
+        let Some(status) = &plan.status else { return };
+        let of = &self.context.reconciled.reference;
+        let Known::Present(entry) = self.writer.stores.known(of) else { return };
+        let own = entry.own().get(&self.managers.status, "status");
+        let sent = applied_fields::of_manifest(&serde_json::json!({"status": status}));
+        let is_held = own.is_some_and(|own| own.values == sent);
+        if !is_held && entry.value().get("status").unwrap_or(&Value::Null) != status {
+            self.would(Action::Status, of);
+        }
+    }
+}

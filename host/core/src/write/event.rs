@@ -1,0 +1,400 @@
+//! Writes events: core/v1, counted up when the same event occurs again, as client-go's recorder
+//! does.
+//!
+//! The same event within [`RECENT`] is counted, not created again. Events beyond [`SIMILAR`] that
+//! differ in their message only become one. Each object has [`MAX_BURST`] events at once and one more
+//! every [`REFILL`]; further ones are dropped. A refused event is no failure of the run: it is
+//! logged.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    Action, Clock, Run,
+    live::{api_version, resource_version, uid},
+};
+use crate::{
+    applied_fields::digest,
+    contract::{EventType, Kind, ObjectRef},
+    grant::display_ref,
+    outcome::{Event, Plan},
+    resource::{Method, Outgoing, Refusal, encoded},
+    store::Known,
+};
+
+/// The time in which an event is counted up, and similar ones are counted.
+const RECENT: Duration = Duration::from_mins(10);
+/// The number of events that may differ in their message only.
+const SIMILAR: usize = 10;
+/// The number of events that an object may have at once.
+const MAX_BURST: u32 = 25;
+/// The interval at which an object may have one more event.
+const REFILL: Duration = Duration::from_mins(5);
+/// The number of events, groups of similar events and objects that are remembered.
+const REMEMBERED: usize = 4096;
+/// The API server's limit for a message.
+const MAX_MESSAGE_BYTES: usize = 1024;
+
+/// The events that were written lately.
+pub(super) struct Recorder {
+    clock: Clock,
+    recorded: Mutex<Recorded>,
+}
+
+#[derive(Default)]
+struct Recorded {
+    events: HashMap<u128, Counted>,
+    similar: HashMap<u128, Similar>,
+    buckets: HashMap<u128, Bucket>,
+    order: VecDeque<(Table, u128)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Table {
+    Events,
+    Similar,
+    Buckets,
+}
+
+/// An event that exists in the cluster.
+#[derive(Clone)]
+struct Counted {
+    name: String,
+    count: u64,
+    last: Instant,
+}
+
+#[derive(Default)]
+struct Similar {
+    messages: HashSet<u128>,
+    last: Option<Instant>,
+}
+
+struct Bucket {
+    tokens: u32,
+    filled: Instant,
+}
+
+/// The decision on an event: dropped, created or counted.
+enum Decision {
+    Dropped,
+    New { key: u128, message: String },
+    Again { key: u128, name: String, count: u64, message: String },
+}
+
+impl Recorder {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, recorded: Mutex::default() }
+    }
+
+    fn now(&self) -> jiff::Timestamp {
+        (self.clock)()
+    }
+}
+
+impl Run<'_> {
+    pub(super) async fn events(&mut self, plan: &Plan) {
+        for event in &plan.events {
+            self.event(event).await;
+        }
+    }
+
+    async fn event(&mut self, event: &Event) {
+        let reconciled = &self.context.reconciled.reference;
+        let on = event.on.as_ref().unwrap_or(reconciled).clone();
+        let involved = self.involved(&on);
+        let source = format!("{}/{}", self.context.namespace, self.context.processor);
+        let decision = self.writer.recorder.recorded.lock().record(&source, &involved, event);
+        let sent = match decision {
+            Decision::Dropped => {
+                tracing::debug!(key = %self.context.key, object = display_ref(&on), reason = event.reason, "too many events, dropped");
+                return;
+            }
+            Decision::New { key, message } => {
+                self.make_event(key, &involved, event, &message).await
+            }
+            Decision::Again { key, name, count, message } => {
+                match self.count_event(key, &involved, &name, count, &message).await {
+                    // The event has expired.
+                    Err(refusal) if refusal.code == 404 => {
+                        self.make_event(key, &involved, event, &message).await
+                    }
+                    sent => sent,
+                }
+            }
+        };
+        match sent {
+            Ok(Some(answer)) => {
+                let of = event_ref(
+                    &namespace_of(&involved),
+                    answer.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default(),
+                );
+                self.changed(Action::Event, &of, answer);
+            }
+            Ok(None) => {}
+            Err(refusal) => {
+                tracing::warn!(key = %self.context.key, object = display_ref(&on), reason = event.reason, %refusal, "an event was refused");
+            }
+        }
+    }
+
+    /// Returns an `ObjectReference` to the object of an event.
+    fn involved(&self, on: &ObjectRef) -> Value {
+        let mut involved =
+            json!({"apiVersion": api_version(on), "kind": on.kind.kind, "name": on.name});
+        let (uid, version) = if on == &self.context.reconciled.reference {
+            let object = self.context.reconciled.object.as_ref();
+            (
+                object.and_then(uid).map(str::to_owned),
+                object.and_then(resource_version).map(str::to_owned),
+            )
+        } else if let Known::Present(entry) = self.known(on) {
+            (entry.uid().map(str::to_owned), Some(entry.resource_version().to_owned()))
+        } else {
+            (None, None)
+        };
+        if let Some(involved) = involved.as_object_mut() {
+            let known =
+                [("namespace", on.namespace.clone()), ("uid", uid), ("resourceVersion", version)];
+            involved.extend(
+                known
+                    .into_iter()
+                    .filter_map(|(key, held)| Some((key.to_owned(), Value::String(held?)))),
+            );
+        }
+        involved
+    }
+
+    async fn make_event(
+        &self,
+        key: u128,
+        involved: &Value,
+        event: &Event,
+        message: &str,
+    ) -> Result<Option<Value>, Refusal> {
+        let recorder = &self.writer.recorder;
+        let now = recorder.now();
+        let namespace = namespace_of(involved);
+        let name = event_name(involved, key, now);
+        let time = seconds(now);
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": involved,
+            "type": if event.event_type == EventType::Warning { "Warning" } else { "Normal" },
+            "reason": event.reason,
+            "message": message,
+            "source": {"component": self.context.processor},
+            "reportingComponent": self.context.processor,
+            "reportingInstance": "",
+            "firstTimestamp": time,
+            "lastTimestamp": time,
+            "count": 1,
+        });
+        let path =
+            format!("{}?fieldManager={}", events_path(&namespace), encoded(&self.managers.edit));
+        let sent = self.ask(&Outgoing::new(Method::Post, path, Some(object)), &kind()).await;
+        match sent {
+            Ok(answer) => {
+                recorder.recorded.lock().remember(key, name);
+                Ok(Some(answer.body))
+            }
+            // Created by a request whose answer was lost.
+            Err(refusal) if refusal.code == 409 => {
+                recorder.recorded.lock().remember(key, name);
+                Ok(None)
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn count_event(
+        &self,
+        key: u128,
+        involved: &Value,
+        name: &str,
+        count: u64,
+        message: &str,
+    ) -> Result<Option<Value>, Refusal> {
+        let recorder = &self.writer.recorder;
+        let counted =
+            json!({"count": count, "lastTimestamp": seconds(recorder.now()), "message": message});
+        let path = format!(
+            "{}/{}?fieldManager={}",
+            events_path(&namespace_of(involved)),
+            encoded(name),
+            encoded(&self.managers.edit)
+        );
+        let outgoing = Outgoing::new(Method::MergePatch, path, Some(counted));
+        let answer = self.ask(&outgoing, &kind()).await;
+        if answer.is_err() {
+            recorder.recorded.lock().events.remove(&key);
+        }
+        Ok(Some(answer?.body))
+    }
+}
+
+// === impl Recorded ===
+
+impl Recorded {
+    /// Decides on an event and counts it as written.
+    fn record(&mut self, source: &str, involved: &Value, event: &Event) -> Decision {
+        let now = Instant::now();
+        let object = json!([
+            source,
+            involved.get("apiVersion"),
+            involved.get("kind"),
+            involved.get("namespace"),
+            involved.get("name"),
+            involved.get("uid")
+        ]);
+        if !self.take_token(digest(&object), now) {
+            return Decision::Dropped;
+        }
+        let group = digest(&json!([object, event.reason, event.event_type == EventType::Warning]));
+        let is_combined =
+            self.is_one_of_many(group, digest(&Value::String(event.message.clone())), now);
+        let (key, message) = if is_combined {
+            (group, format!("(combined from similar events): {}", event.message))
+        } else {
+            (
+                digest(&json!([
+                    object,
+                    event.reason,
+                    event.event_type == EventType::Warning,
+                    event.message
+                ])),
+                event.message.clone(),
+            )
+        };
+        let message = shortened(message);
+        match self.events.get_mut(&key).filter(|known| now.duration_since(known.last) < RECENT) {
+            Some(known) => {
+                known.count += 1;
+                known.last = now;
+                Decision::Again { key, name: known.name.clone(), count: known.count, message }
+            }
+            None => Decision::New { key, message },
+        }
+    }
+
+    fn remember(&mut self, key: u128, name: String) {
+        self.events.insert(key, Counted { name, count: 1, last: Instant::now() });
+        self.bound(Table::Events, key);
+    }
+
+    /// Returns whether there are too many events already that differ in their message only.
+    fn is_one_of_many(&mut self, group: u128, message: u128, now: Instant) -> bool {
+        let similar = self.similar.entry(group).or_default();
+        let is_new = similar.last.is_none();
+        if similar.last.is_some_and(|last| now.duration_since(last) >= RECENT) {
+            similar.messages.clear();
+        }
+        similar.last = Some(now);
+        if similar.messages.len() < SIMILAR {
+            similar.messages.insert(message);
+        }
+        let is_many = !similar.messages.contains(&message);
+        if is_new {
+            self.bound(Table::Similar, group);
+        }
+        is_many
+    }
+
+    fn take_token(&mut self, object: u128, now: Instant) -> bool {
+        let is_new = !self.buckets.contains_key(&object);
+        let bucket =
+            self.buckets.entry(object).or_insert(Bucket { tokens: MAX_BURST, filled: now });
+        let due = now.duration_since(bucket.filled).as_secs() / REFILL.as_secs();
+        if due > 0 {
+            bucket.tokens = bucket
+                .tokens
+                .saturating_add(u32::try_from(due).unwrap_or(MAX_BURST))
+                .min(MAX_BURST);
+            bucket.filled = now;
+        }
+        let has = bucket.tokens > 0;
+        bucket.tokens = bucket.tokens.saturating_sub(1);
+        if is_new {
+            self.bound(Table::Buckets, object);
+        }
+        has
+    }
+
+    /// Remembers a new entry and forgets the oldest ones beyond [`REMEMBERED`].
+    fn bound(&mut self, table: Table, key: u128) {
+        self.order.push_back((table, key));
+        while self.order.len() > REMEMBERED {
+            match self.order.pop_front() {
+                Some((Table::Events, key)) => _ = self.events.remove(&key),
+                Some((Table::Similar, key)) => _ = self.similar.remove(&key),
+                Some((Table::Buckets, key)) => _ = self.buckets.remove(&key),
+                None => break,
+            }
+        }
+    }
+}
+
+// === texts ===
+
+/// Returns the namespace of an event; `default` for events on objects without a namespace.
+fn namespace_of(involved: &Value) -> String {
+    involved.get("namespace").and_then(Value::as_str).unwrap_or("default").to_owned()
+}
+
+fn events_path(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{}/events", encoded(namespace))
+}
+
+fn kind() -> Kind {
+    Kind { group: String::new(), version: "v1".to_owned(), kind: "Event".to_owned() }
+}
+
+fn event_ref(namespace: &str, name: &str) -> ObjectRef {
+    ObjectRef {
+        cluster: String::new(),
+        kind: kind(),
+        namespace: Some(namespace.to_owned()),
+        name: name.to_owned(),
+    }
+}
+
+/// Returns the event's name: the object's name and a hash of the event and of the time of its
+/// creation.
+fn event_name(involved: &Value, key: u128, now: jiff::Timestamp) -> String {
+    /// The API server's limit for a name, less a dot and 16 digits.
+    const ROOM: usize = 253 - 17;
+    let name: String = involved
+        .get("name")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .chars()
+        .take(ROOM)
+        .collect();
+    let hash = digest(&json!([key.to_string(), now.as_nanosecond().to_string()]));
+    format!("{name}.{:016x}", hash & u128::from(u64::MAX))
+}
+
+fn seconds(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn shortened(mut message: String) -> String {
+    const MORE: &str = "...";
+    if message.len() > MAX_MESSAGE_BYTES {
+        let end = (0..=MAX_MESSAGE_BYTES - MORE.len())
+            .rev()
+            .find(|end| message.is_char_boundary(*end))
+            .unwrap_or_default();
+        message.truncate(end);
+        message.push_str(MORE);
+    }
+    message
+}

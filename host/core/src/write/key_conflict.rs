@@ -1,0 +1,131 @@
+//! Conflicts between two keys of this host over one object: the keys and the fields, so that both
+//! get a message.
+//!
+//! A field manager's name holds a hash of its key; the key itself is known only of keys that have
+//! run or were introduced since the host started.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use super::{conflict::Conflict, memory::ManagedObject};
+use crate::{applied_fields::manager::parts, contract::ObjectRef, grant::display_ref, queue::Key};
+
+/// The open conflicts between keys.
+#[derive(Debug, Default)]
+pub(super) struct KeyConflicts(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// The keys, by the identity of their field managers.
+    keys: HashMap<String, Key>,
+    /// The open conflicts, by the manager and the object of the refused write.
+    open: HashMap<ManagedObject, KeyConflict>,
+}
+
+#[derive(Debug)]
+struct KeyConflict {
+    /// The key that was refused.
+    by: Key,
+    /// The keys that hold the fields, by the identity of their field managers.
+    with: Vec<String>,
+    object: String,
+    fields: String,
+    /// The message for the key that was refused.
+    message: String,
+}
+
+// === impl KeyConflicts ===
+
+impl KeyConflicts {
+    /// Records a key whose plan is carried out, under the identity of its managers, and closes the
+    /// conflicts in which the key was refused.
+    pub(super) fn begin(&self, identity: &str, key: &Key) {
+        let mut state = self.0.lock();
+        if !state.keys.contains_key(identity) {
+            state.keys.insert(identity.to_owned(), key.clone());
+        }
+        state.open.retain(|_, conflict| conflict.by != *key);
+    }
+
+    /// Forgets a key whose object is gone.
+    pub(super) fn forget(&self, hash: &str) {
+        let mut state = self.0.lock();
+        if let Some(key) = state.keys.remove(hash) {
+            state.open.retain(|_, conflict| conflict.by != key);
+        }
+    }
+
+    /// Records that a key was refused fields that others hold. Returns the message for that key.
+    pub(super) fn between<'a>(
+        &self,
+        by: &Key,
+        wanted: ManagedObject,
+        object: &ObjectRef,
+        conflicts: impl Iterator<Item = &'a Conflict>,
+    ) -> String {
+        let mut state = self.0.lock();
+        let (mut with, mut fields, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        for Conflict { field, manager } in conflicts {
+            fields.push(format!("`{field}`"));
+            let identity = parts(manager).map(|parts| parts.identity());
+            let known = identity.as_ref().and_then(|of| state.keys.get(of));
+            names.push(known.map_or_else(|| format!("`{manager}`"), |key| format!("`{key}`")));
+            with.extend(identity);
+        }
+        let (object, fields, names) = (display_ref(object), listed(fields), listed(names));
+        let message = format!(
+            "two reconciles want one object: {names} has set {fields} of {object} otherwise, and what was there first stays"
+        );
+        state.open.insert(
+            wanted,
+            KeyConflict { by: by.clone(), with, object, fields, message: message.clone() },
+        );
+        message
+    }
+
+    /// Returns the messages for a processor: fields that its keys are refused, and fields of its
+    /// keys that others want.
+    pub(super) fn of(&self, processor: &str) -> Vec<String> {
+        let state = self.0.lock();
+        let is_its = |key: &Key| &**key.processor() == processor;
+        let has = |hash: &String| state.keys.get(hash).is_some_and(is_its);
+        let messages = state.open.values().filter_map(|conflict| {
+            if is_its(&conflict.by) {
+                return Some(conflict.message.clone());
+            }
+            conflict.with.iter().any(has).then(|| conflict.warning())
+        });
+        let mut messages: Vec<String> = messages.collect();
+        messages.sort();
+        messages
+    }
+
+    /// Returns the messages for a key that holds fields that others want.
+    pub(super) fn warnings_for(&self, hash: &str) -> Vec<String> {
+        let state = self.0.lock();
+        let concern = |conflict: &&KeyConflict| conflict.with.iter().any(|with| with == hash);
+        let mut messages: Vec<String> =
+            state.open.values().filter(concern).map(KeyConflict::warning).collect();
+        messages.sort();
+        messages
+    }
+}
+
+// === impl KeyConflict ===
+
+impl KeyConflict {
+    /// Returns the message for the keys that hold the fields.
+    fn warning(&self) -> String {
+        let Self { by, object, fields, .. } = self;
+        format!(
+            "two reconciles want one object: `{by}` wants {fields} of {object} otherwise, and is refused"
+        )
+    }
+}
+
+fn listed(mut texts: Vec<String>) -> String {
+    texts.sort();
+    texts.dedup();
+    texts.join(", ")
+}

@@ -1,0 +1,213 @@
+//! Deletes objects that were applied for this reconciled object before and are not any more.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::{
+    Run, Stop,
+    apply::Target,
+    leave::ROUNDS,
+    live::{named, resource_version, uid},
+    memory::Identity,
+    removal::{Preconditions, delete_options, unreadable},
+};
+use crate::{
+    applied_fields::{self, Digests},
+    contract::{self, ObjectRef},
+    outcome::{Plan, Prune},
+    resource::{Outgoing, Resource, encoded},
+};
+
+/// An object that may have to be deleted.
+struct Candidate {
+    of: ObjectRef,
+    uid: String,
+    resource_version: String,
+    own: Digests,
+    is_deleting: bool,
+}
+
+impl Run<'_> {
+    pub(super) async fn prune(&mut self, prune: &Prune, plan: &Plan) {
+        let named = ObjectRef {
+            cluster: String::new(),
+            kind: prune.of.kind.clone(),
+            namespace: prune.of.namespace.clone(),
+            name: prune.of.name.clone().unwrap_or_default(),
+        };
+        let candidates = match self.candidates(prune).await {
+            Ok(candidates) => candidates,
+            Err(stop) => return self.stopped(contract::Action::Prune, &named, stop),
+        };
+        let kept: HashSet<Identity> =
+            plan.apply.iter().map(|manifest| Identity::from(&manifest.to)).collect();
+        for candidate in candidates {
+            if kept.contains(&Identity::from(&candidate.of))
+                || !candidate.own.holds(&self.managers.apply)
+            {
+                continue;
+            }
+            let of = candidate.of.clone();
+            if let Err(stop) = self.prune_one(prune, candidate).await {
+                self.stopped(contract::Action::Prune, &of, stop);
+            }
+        }
+    }
+
+    /// Returns the objects that match the selection: from the store if it is complete, else from a
+    /// list request.
+    async fn candidates(&self, prune: &Prune) -> Result<Vec<Candidate>, Stop> {
+        let Some(resource) = self.resource_of(&prune.of.kind).await? else { return Ok(Vec::new()) };
+        let stored = self
+            .writer
+            .stores
+            .candidates(&prune.of)
+            .map_err(|error| Stop::unsent(400, "BadRequest", error))?;
+        if let Some(entries) = stored.filter(|_| self.may_list(&prune.of)) {
+            let ours = entries.iter().filter(|entry| entry.own().holds(&self.managers.apply));
+            return Ok(ours
+                .filter_map(|entry| candidate(&prune.of.kind, &entry.value(), entry.own().clone()))
+                .collect());
+        }
+        self.list(&resource, prune).await
+    }
+
+    async fn list(&self, resource: &Resource, prune: &Prune) -> Result<Vec<Candidate>, Stop> {
+        /// The page size of client-go's pager.
+        const PAGE: usize = 500;
+        let mut found = Vec::new();
+        let mut token = String::new();
+        let named = ObjectRef {
+            cluster: String::new(),
+            kind: prune.of.kind.clone(),
+            namespace: prune.of.namespace.clone(),
+            name: String::new(),
+        };
+        loop {
+            let mut path = format!(
+                "{}?limit={PAGE}&labelSelector={}",
+                resource.path(prune.of.namespace.as_deref()),
+                encoded(&prune.of.labels)
+            );
+            if let Some(name) = &prune.of.name {
+                path.push_str("&fieldSelector=");
+                path.push_str(&encoded(&format!("metadata.name={name}")));
+            }
+            if !token.is_empty() {
+                path.push_str("&continue=");
+                path.push_str(&encoded(&token));
+            }
+            let outgoing =
+                Outgoing { metadata_only: prune.matching.is_empty(), ..Outgoing::get(path) };
+            let list = match self.send(outgoing, &named).await {
+                Ok(answer) => answer.body,
+                // The kind is not served any more.
+                Err(refusal) if refusal.code == 404 => return Ok(Vec::new()),
+                Err(refusal) => return Err(Stop::of(refusal, &named)),
+            };
+            let items = list.get("items").and_then(Value::as_array).into_iter().flatten();
+            found.extend(
+                items
+                    .filter(|item| matches(prune, item))
+                    .filter_map(|item| candidate(&prune.of.kind, item, applied_fields::of(item))),
+            );
+            let next = list.pointer("/metadata/continue").and_then(Value::as_str);
+            next.unwrap_or_default().clone_into(&mut token);
+            if token.is_empty() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Deletes one object, or gives up its fields if others have applied it too.
+    async fn prune_one(&mut self, prune: &Prune, mut candidate: Candidate) -> Result<(), Stop> {
+        let resource = self.resource(&candidate.of).await?;
+        for round in 1.. {
+            if candidate.own.iter().any(|own| self.managers.is_other_apply(&own.manager)) {
+                return self.let_go(&resource, &candidate).await;
+            }
+            if candidate.is_deleting {
+                return Ok(());
+            }
+            let preconditions = Preconditions {
+                uid: Some(&candidate.uid),
+                resource_version: Some(&candidate.resource_version),
+            };
+            let refusal = match self
+                .send_delete(
+                    &resource,
+                    &candidate.of,
+                    delete_options("Background", None, preconditions),
+                )
+                .await
+            {
+                Ok(()) => return Ok(()),
+                Err(refusal) if refusal.code == 404 => return Ok(()),
+                Err(refusal) => refusal,
+            };
+            if refusal.code != 409 || round == ROUNDS {
+                return Err(Stop::of(refusal, &candidate.of));
+            }
+            // The object has changed since: check again whether it has to be deleted.
+            let Some(live) = self.live(&resource, &candidate.of).await? else { return Ok(()) };
+            let is_same = uid(&live) == Some(&candidate.uid) && matches(prune, &live);
+            let of = candidate.of.clone();
+            candidate = self::candidate(&of.kind, &live, applied_fields::of(&live))
+                .ok_or_else(|| unreadable(&of))?;
+            if !is_same || !candidate.own.holds(&self.managers.apply) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up our fields of an object: the fields that others have applied stay.
+    async fn let_go(&mut self, resource: &Resource, candidate: &Candidate) -> Result<(), Stop> {
+        let of = &candidate.of;
+        let object = named(of, Some(&candidate.uid));
+        for manager in [self.managers.initial.clone(), self.managers.apply.clone()] {
+            if candidate.own.get(&manager, "").is_none() {
+                continue;
+            }
+            let target = Target { resource, to: of, manager: &manager, subresource: "" };
+            match self.apply_now(target, &object).await {
+                Ok(_) => {}
+                Err(Stop::Failed { refusal, managers })
+                    if refusal.code == 409 && managers.is_empty() =>
+                {
+                    if self
+                        .live(resource, of)
+                        .await?
+                        .is_some_and(|live| uid(&live) == Some(&candidate.uid))
+                    {
+                        return Err(Stop::Failed { refusal, managers });
+                    }
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn candidate(kind: &contract::Kind, object: &Value, own: Digests) -> Option<Candidate> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    Some(Candidate {
+        of: ObjectRef {
+            cluster: String::new(),
+            kind: kind.clone(),
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name")?,
+        },
+        uid: uid(object)?.to_owned(),
+        resource_version: resource_version(object)?.to_owned(),
+        own,
+        is_deleting: text("/metadata/deletionTimestamp").is_some(),
+    })
+}
+
+fn matches(prune: &Prune, object: &Value) -> bool {
+    prune.labels.matches_object(object)
+        && prune.matching.iter().all(|(path, wanted)| path.holds(object, wanted))
+}

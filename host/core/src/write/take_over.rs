@@ -1,0 +1,152 @@
+//! Takes over the fields of a former operator before our first apply, as client-go's `csaupgrade`
+//! does: fields that we do not want any more can then be removed, and fields that we want as they
+//! are do not count as conflicts.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    Run, Stop,
+    apply::Target,
+    leave::ROUNDS,
+    live::{addressed, resource_version},
+};
+use crate::{
+    grant::display_ref,
+    resource::{Method, Outgoing},
+    store::Known,
+};
+
+impl Run<'_> {
+    /// Makes the fields ours that the managers in `take_over` own, unless we have applied the
+    /// object before.
+    pub(super) async fn take_over(&mut self, target: &Target<'_>) -> Result<(), Stop> {
+        if self.context.take_over.is_empty() || !self.is_first(target) {
+            return Ok(());
+        }
+        for round in 1.. {
+            let Some(live) = self.live(target.resource, target.to).await? else { return Ok(()) };
+            let Some(entries) = taken_over(&live, self.context.take_over, target) else {
+                return Ok(());
+            };
+            let version = resource_version(&live).unwrap_or_default();
+            let operations = json!([
+                {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+                {"op": "replace", "path": "/metadata/managedFields", "value": entries},
+            ]);
+            // A patch of the object itself: the API server ignores managedFields in a request to a
+            // subresource.
+            let path = addressed(target.resource, target.to, "", target.manager, false);
+            let taking = Outgoing::new(Method::JsonPatch, path, Some(operations));
+            match self.send(taking, target.to).await {
+                Ok(_) => return Ok(()),
+                Err(refusal) if matches!(refusal.code, 404 | 409 | 422) && round < ROUNDS => {}
+                // A status may be written without the right to the object itself. The fields of the
+                // former operator that are not wanted any more then stay.
+                Err(refusal) if refusal.code == 403 && !target.subresource.is_empty() => {
+                    let object = display_ref(target.to);
+                    let warning = format!("the status of {object} is not taken over: {refusal}");
+                    self.written.warnings.push(warning);
+                    return Ok(());
+                }
+                Err(refusal) => return Err(Stop::of(refusal, target.to)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether our manager owns nothing of the object, as far as the store knows; false if
+    /// the object does not exist.
+    fn is_first(&self, target: &Target<'_>) -> bool {
+        match self.writer.stores.known(target.to) {
+            Known::Absent => false,
+            Known::Unwatched => true,
+            Known::Present(entry) => entry.own().get(target.manager, target.subresource).is_none(),
+        }
+    }
+}
+
+/// Returns the object's `managedFields` with the fields of these managers under our name; `None` if
+/// there is nothing to take over, or if we own fields already. Only entries of one version become
+/// one: the fields of another version have other names.
+fn taken_over(object: &Value, from: &[String], target: &Target<'_>) -> Option<Value> {
+    let text = |entry: &Value, key: &str| {
+        entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let all = object.pointer("/metadata/managedFields")?.as_array()?;
+    let here = |entry: &&Value| text(entry, "subresource") == target.subresource;
+    if all.iter().filter(here).any(|entry| text(entry, "manager") == target.manager) {
+        return None;
+    }
+    let is_theirs = |entry: &&Value| here(entry) && from.contains(&text(entry, "manager"));
+    let versions: Vec<String> =
+        all.iter().filter(is_theirs).map(|entry| text(entry, "apiVersion")).collect();
+    let sent = super::live::api_version(target.to);
+    let version = versions.iter().find(|version| **version == sent).or(versions.first())?;
+    let is_taken = |entry: &&Value| is_theirs(entry) && text(entry, "apiVersion") == *version;
+    let taken = all.iter().filter(is_taken);
+    let fields = taken.clone().filter_map(|entry| entry.get("fieldsV1")).cloned().reduce(union)?;
+    let mut ours = json!({
+        "manager": target.manager, "operation": "Apply", "apiVersion": version,
+        "fieldsType": "FieldsV1", "fieldsV1": fields,
+    });
+    let time = taken.map(|entry| text(entry, "time")).max().filter(|time| !time.is_empty());
+    if let Some(ours) = ours.as_object_mut() {
+        ours.extend(time.map(|time| ("time".to_owned(), time.into())));
+        if !target.subresource.is_empty() {
+            ours.insert("subresource".to_owned(), target.subresource.into());
+        }
+    }
+    let left = all.iter().filter(|entry| !is_taken(entry)).cloned();
+    Some(left.chain([ours]).collect())
+}
+
+/// Merges two sets of fields. An empty set stands for the field itself; beside members, the key `.`
+/// does.
+fn union(one: Value, other: Value) -> Value {
+    let fields = |set: Value| match set {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
+    let (mut one, mut other) = (fields(one), fields(other));
+    if one.is_empty() != other.is_empty() {
+        let fuller = if one.is_empty() { &mut other } else { &mut one };
+        fuller.entry(".").or_insert_with(|| json!({}));
+    }
+    for (key, below) in other {
+        let below = match one.remove(&key) {
+            Some(held) => union(held, below),
+            None => below,
+        };
+        one.insert(key, below);
+    }
+    Value::Object(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_fields_are_joined() {
+        let cases = [
+            ("apart", json!({"f:a": {}}), json!({"f:b": {}}), json!({"f:a": {}, "f:b": {}})),
+            (
+                "deep",
+                json!({"f:a": {"f:b": {}}}),
+                json!({"f:a": {"f:c": {}}}),
+                json!({"f:a": {"f:b": {}, "f:c": {}}}),
+            ),
+            (
+                "the field itself and what is below it",
+                json!({"f:a": {}}),
+                json!({"f:a": {"f:b": {}}}),
+                json!({"f:a": {".": {}, "f:b": {}}}),
+            ),
+            ("the same", json!({"f:a": {}}), json!({"f:a": {}}), json!({"f:a": {}})),
+        ];
+        for (case, one, other, expected) in cases {
+            assert_eq!(union(one.clone(), other.clone()), expected, "{case}");
+            assert_eq!(union(other, one), expected, "{case}, the other way round");
+        }
+    }
+}

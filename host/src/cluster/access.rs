@@ -1,0 +1,240 @@
+//! The access rights of processors' `ServiceAccount`s.
+//!
+//! The API server alone decides on rights: the host asks it with `SubjectAccessReview`s, sent with
+//! its own account. Answers are kept for each processor ([`Rights`]). They are renewed when an
+//! object that grants rights changes, and after a minute in any case: authorizers other than RBAC
+//! do not announce their changes. If the API server does not answer, its previous answer stays.
+//!
+//! Writes are not asked for: they are sent as the account ([`Rights::cluster`]), and the API server
+//! decides.
+//!
+//! Before all that, the API server is asked whether the host may act as the account at all
+//! ([`Acting`]).
+
+mod acting;
+mod answers;
+mod change;
+mod denial;
+mod rights;
+#[cfg(test)]
+mod tests;
+
+pub use acting::Acting;
+use acting::AllActing;
+use answers::{Fresh, Stale};
+pub use denial::Denials;
+use rights::All;
+pub use rights::Rights;
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, Semaphore, watch},
+    time::{Instant, sleep, sleep_until},
+};
+
+use crate::cluster::Cluster;
+use mortise_core::{
+    contract::Description,
+    grant::rights::{Account, Rights as _},
+};
+
+/// The debounce time of changes: applying a role and its binding makes two changes.
+const TOGETHER: Duration = Duration::from_millis(250);
+/// The longest wait for further changes. If changes never pause, a renewal waits four times as long
+/// as the previous one took, so that renewals take at most a fifth of the time.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+/// The delay until answers are renewed once more after a change: an API server may learn of the
+/// change later than the host.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The maximum age of answers if no change is seen.
+const BELIEVED: Duration = Duration::from_mins(1);
+
+/// The rights of all processors of a host. Clones share one state.
+#[derive(Clone, Debug)]
+pub struct Access(Arc<AccessState>);
+
+#[derive(Debug)]
+struct AccessState {
+    /// The cluster, accessed with the host's own account.
+    own: Cluster,
+    rights: All,
+    /// Limits the questions in flight: one permit each.
+    asking: Arc<Semaphore>,
+    acting: AllActing,
+    /// The answers to ask for again; `change` wakes the task that asks.
+    stale: Mutex<Stale>,
+    change: Notify,
+    /// True once an account is known, so that there are rights to ask for.
+    arrived: watch::Sender<bool>,
+}
+
+/// Renews answers when they are due or stale.
+#[derive(Debug)]
+pub struct Renewals {
+    access: Access,
+    /// The time at which all answers are asked for again, whatever happens.
+    due: Instant,
+    /// The time of an earlier renewal, if any, and the answers to ask for again then.
+    again: Option<(Instant, Stale)>,
+    /// The duration of the last renewal.
+    took: Duration,
+}
+
+// === impl Access ===
+
+impl Access {
+    /// Returns access that asks a cluster with the host's own account.
+    pub fn new(own: &Cluster) -> Self {
+        Self(Arc::new(AccessState {
+            own: own.clone(),
+            rights: All::default(),
+            asking: Arc::new(Semaphore::new(rights::AT_ONCE)),
+            acting: AllActing::default(),
+            stale: Mutex::default(),
+            change: Notify::new(),
+            arrived: watch::Sender::new(false),
+        }))
+    }
+
+    /// Returns the rights of a processor's account, without any answer yet. The rights are renewed
+    /// until they are dropped.
+    pub fn of(&self, account: &Account, description: &Arc<Description>) -> Arc<Rights> {
+        let rights = Arc::new(Rights::new(
+            &self.0.own,
+            self.acting(account),
+            account,
+            description,
+            &self.0.rights,
+            &self.0.asking,
+        ));
+        self.0.rights.lock().push(Arc::downgrade(&rights));
+        rights
+    }
+
+    /// Requests a renewal of all answers: any answer may have changed.
+    pub fn renew_soon(&self) {
+        self.ask_again(Stale::ALL);
+    }
+
+    /// Requests a renewal of the questions that are needed now and were never asked: other kinds
+    /// are served than before.
+    pub fn complete_soon(&self) {
+        self.ask_again(Stale::default());
+    }
+
+    /// Requests a renewal of all answers older than now: the watch of rights starts here, and
+    /// changes before it were not seen.
+    fn watched_from_now(&self) {
+        self.ask_again(Stale { before: Some(Instant::now()), ..Stale::default() });
+    }
+
+    fn ask_again(&self, stale: Stale) {
+        let mut all = self.0.stale.lock();
+        *all = all.or(stale);
+        self.0.change.notify_one();
+    }
+
+    /// Waits until some processor has an account. Nothing is asked and nothing watched before that.
+    pub async fn needed(&self) {
+        let mut arrived = self.0.arrived.subscribe();
+        // `self` holds the sender, so this cannot fail.
+        let _ = arrived.wait_for(|arrived| *arrived).await;
+    }
+
+    /// Returns the renewals that keep the answers fresh; see [`Renewals::next`].
+    pub fn renewals(&self) -> Renewals {
+        let due = Instant::now() + BELIEVED;
+        Renewals { access: self.clone(), due, again: None, took: Duration::ZERO }
+    }
+
+    /// Renews the stale answers. Returns the rights that have changed, and whether some answers are
+    /// missing.
+    async fn renew(&self, stale: Stale) -> (Vec<Arc<Rights>>, bool) {
+        let acting = self.0.acting.renew().await;
+        let (mut differ, mut is_open) = (Vec::new(), acting.unanswered);
+        let mut fresh = Fresh::new();
+        for rights in self.all() {
+            let renewed = rights.renew(stale, &mut fresh).await;
+            is_open |= renewed.unanswered;
+            if renewed.changed || acting.changed.contains(rights.account()) {
+                differ.push(rights);
+            }
+        }
+        (differ, is_open)
+    }
+
+    fn all(&self) -> Vec<Arc<Rights>> {
+        let mut rights = self.0.rights.lock();
+        rights.retain(|rights| rights.strong_count() > 0);
+        rights.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn own(&self) -> &Cluster {
+        &self.0.own
+    }
+}
+
+// === impl Renewals ===
+
+impl Renewals {
+    /// Waits until the next renewal is due, makes the renewal, and returns the rights whose answers
+    /// have changed. A renewal is due soon after a change of an object that grants rights, again a
+    /// little later, and after a minute in any case.
+    pub async fn next(&mut self) -> Vec<Arc<Rights>> {
+        let again = self.again.map_or(self.due, |(at, _)| at.min(self.due));
+        let is_change = tokio::select! {
+            () = self.access.0.change.notified() => true,
+            () = sleep_until(again) => false,
+        };
+        if is_change {
+            sleep((self.took * 4).clamp(TOGETHER, MAX_PAUSE)).await;
+        }
+        let stale = self.take_stale(is_change);
+        let begun = Instant::now();
+        let (changed, is_open) = self.access.renew(stale).await;
+        self.took = begun.elapsed();
+        self.plan(stale, is_change, is_open);
+        changed
+    }
+
+    /// Takes the answers that are to be asked for again now.
+    fn take_stale(&mut self, is_change: bool) -> Stale {
+        let now = Instant::now();
+        let mut stale = if is_change {
+            std::mem::take(&mut *self.access.0.stale.lock())
+        } else {
+            Stale::default()
+        };
+        if let Some((_, again)) = self.again.take_if(|(at, _)| *at <= now) {
+            stale = stale.or(again);
+        }
+        if self.due <= now {
+            stale = stale.or(Stale::ALL);
+        }
+        stale
+    }
+
+    /// Sets the times of the renewals that follow the one just made.
+    fn plan(&mut self, stale: Stale, is_change: bool, is_open: bool) {
+        let now = Instant::now();
+        if stale.all {
+            self.due = now + BELIEVED;
+        }
+        // After the first list, an API server may not know yet of rights that were granted just
+        // before.
+        let later = Stale { all: stale.all, denied: stale.before.is_some(), before: None };
+        let mut again = if is_change { later } else { Stale::default() };
+        if is_open {
+            again = again.or(stale);
+        }
+        if again != Stale::default() || is_open {
+            let planned = self.again.map_or(again, |(_, planned)| planned.or(again));
+            self.again = Some((now + AGAIN, planned));
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The answers that one processor relies on, and the permits for reads that follow from them. Pure.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use tokio::time::Instant;
+
+use mortise_core::{
+    contract::Kind,
+    grant::rights::{Account, GET, Permit, Question, Read, ReadTarget},
+    reads::record::Digest,
+    resource::Resource,
+};
+
+/// The maximum number of answers kept for a processor: some MiB, and as many questions each minute.
+/// An account with rights to single objects only needs a question for each object; past this number
+/// the answers for single objects that the description does not need are forgotten, and the next
+/// run asks again.
+const MAX_ANSWERS: usize = 10_000;
+/// The API server's answers about one account.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    pub(super) known: BTreeMap<Question, Answered>,
+    /// The kinds of which every object may be read: most reads are permitted by this set alone.
+    pub(super) whole: HashSet<Kind>,
+    /// The questions that the description needs, for the kinds that are served.
+    pub(super) needed: Vec<Question>,
+    /// The digest of the answers to `needed`; `None` before the first answers.
+    pub(super) digest: Option<Digest>,
+}
+
+/// An answer of the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Allowed,
+    Denied,
+    /// The API server did not answer; the question is asked again soon.
+    Unanswered,
+}
+
+/// An answer, and the time at which it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    pub(super) at: Instant,
+}
+
+/// The answers to ask for again. Questions without an answer are always asked again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stale {
+    pub(super) all: bool,
+    pub(super) denied: bool,
+    /// Answers that were asked for before this time.
+    pub(super) before: Option<Instant>,
+}
+
+/// The answers of one renewal, for all accounts: no question is asked twice in a renewal.
+pub(super) type Fresh = HashMap<(Account, Question), Answered>;
+
+/// The result of a renewal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Renewed {
+    /// True if an answer differs from the previous one.
+    pub(super) changed: bool,
+    /// True if the API server left a question unanswered.
+    pub(super) unanswered: bool,
+}
+
+/// Returns the scopes from which a right may come, the widest first: all objects, the objects of
+/// the namespace, the object alone.
+pub(super) fn rungs<'a>(
+    resource: &Resource,
+    namespace: Option<&'a str>,
+    name: Option<&'a str>,
+) -> Vec<(Option<&'a str>, Option<&'a str>)> {
+    let namespace = namespace.filter(|namespace| resource.namespaced && !namespace.is_empty());
+    let mut rungs = vec![(None, None), (namespace, None), (namespace, name)];
+    rungs.dedup();
+    rungs
+}
+
+// === impl Answers ===
+
+impl Answers {
+    pub(super) fn is(&self, question: &Question, answer: Answer) -> bool {
+        self.known.get(question).is_some_and(|answered| answered.answer == answer)
+    }
+
+    /// Returns the questions to ask again, and the needed questions that were never asked.
+    pub(super) fn stale(&self, stale: Stale, needed: &[Question]) -> Vec<Question> {
+        let known = self.known.iter().filter(|(_, answered)| stale.is(**answered));
+        let known = known.map(|(question, _)| question);
+        let new = needed.iter().filter(|question| !self.known.contains_key(question));
+        known.chain(new).cloned().collect()
+    }
+
+    /// Stores the answers of a renewal. A question that was left unanswered keeps its previous
+    /// answer.
+    pub(super) fn take(
+        &mut self,
+        answered: Vec<(Question, Answered)>,
+        needed: Vec<Question>,
+    ) -> Renewed {
+        let mut renewed = Renewed { changed: self.needed != needed, unanswered: false };
+        for (question, answered) in answered {
+            let is_open = answered.answer == Answer::Unanswered;
+            renewed.unanswered |= is_open;
+            let former = self.known.get(&question).map(|former| former.answer);
+            if !(is_open && former.is_some()) {
+                renewed.changed |= former != Some(answered.answer);
+                self.known.insert(question, answered);
+            }
+        }
+        self.needed = needed;
+        if renewed.changed {
+            self.whole.clear();
+        }
+        self.settle();
+        renewed
+    }
+
+    /// Returns whether a verb is allowed, by a right to this scope or to a wider one; the inner
+    /// error is the question that was denied. Fails with the question that has no answer yet.
+    pub(super) fn may(
+        &self,
+        resource: &Resource,
+        verb: &'static str,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Result<Result<(), Question>, Question> {
+        let of = |(namespace, name)| Question::of(resource, verb, namespace, name);
+        for rung in rungs(resource, namespace, name) {
+            if self.is(&of(rung), Answer::Allowed) {
+                return Ok(Ok(()));
+            }
+        }
+        // The API server's answer for the narrowest scope takes wider rights into account.
+        let narrowest = of((namespace, name));
+        if self.is(&narrowest, Answer::Denied) { Ok(Err(narrowest)) } else { Err(narrowest) }
+    }
+
+    pub(super) fn permit(
+        &self,
+        resource: &Resource,
+        place: ReadTarget<'_>,
+    ) -> Result<Permit, Question> {
+        let may = |verb| self.may(resource, verb, place.namespace, place.name);
+        for verb in place.verbs() {
+            if let Err(denied) = may(verb)? {
+                let is_live = place.read == Read::Get && *verb != "get";
+                return Ok(if is_live { Permit::Live } else { Permit::Denied(denied) });
+            }
+        }
+        Ok(Permit::Stored)
+    }
+
+    pub(super) fn may_read_all(&self, resource: &Resource) -> bool {
+        GET.iter().all(|verb| self.is(&Question::of(resource, verb, None, None), Answer::Allowed))
+    }
+
+    /// Adds a kind of which every object may be read. Checks again under the lock: the answers may
+    /// have been renewed since the caller checked.
+    pub(super) fn insert_whole(&mut self, resource: &Resource) {
+        if self.may_read_all(resource) {
+            self.whole.insert(resource.kind.clone());
+        }
+    }
+
+    /// Updates the digest after a change and, if there are too many answers, forgets those for
+    /// single objects that the description does not need.
+    pub(super) fn settle(&mut self) {
+        if self.known.len() > MAX_ANSWERS {
+            let needed: HashSet<&Question> = self.needed.iter().collect();
+            self.known.retain(|question, _| question.name.is_none() || needed.contains(question));
+        }
+        let answer = |question: &Question| self.known.get(question).map(|answered| answered.answer);
+        let answered = |question: &Question| format!("{question:?} {:?}\n", answer(question));
+        let answered: Vec<String> = self.needed.iter().map(answered).collect();
+        self.digest = Some(Digest::of(false, answered.iter().map(String::as_bytes)));
+    }
+}
+
+// === impl Told ===
+
+impl Answered {
+    pub(super) fn now(answer: Answer) -> Self {
+        Self { answer, at: Instant::now() }
+    }
+}
+
+// === impl Stale ===
+
+impl Stale {
+    /// Every answer.
+    pub(super) const ALL: Self = Self { all: true, denied: false, before: None };
+
+    fn is(self, answered: Answered) -> bool {
+        self.all
+            || answered.answer == Answer::Unanswered
+            || (self.denied && answered.answer == Answer::Denied)
+            || self.before.is_some_and(|before| answered.at < before)
+    }
+
+    /// Returns the union of the two.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            all: self.all || other.all,
+            denied: self.denied || other.denied,
+            before: self.before.max(other.before),
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Requests renewals when rights may have changed: watches the metadata of the objects that grant
+//! rights, with the host's own account.
+
+use std::collections::HashSet;
+
+use futures::{StreamExt as _, stream};
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, PartialObjectMeta},
+    core::GroupVersionKind,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
+};
+use tracing::{debug, warn};
+
+use super::Access;
+use crate::cluster::{Cluster, guarded};
+use mortise_core::grant::rights::Rights as _;
+
+/// The kinds of objects that grant rights: group, kind, plural.
+const SOURCES: [(&str, &str, &str); 5] = [
+    ("rbac.authorization.k8s.io", "Role", "roles"),
+    ("rbac.authorization.k8s.io", "ClusterRole", "clusterroles"),
+    ("rbac.authorization.k8s.io", "RoleBinding", "rolebindings"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings"),
+    ("", "ServiceAccount", "serviceaccounts"),
+];
+
+type Metadata = PartialObjectMeta<DynamicObject>;
+
+impl Access {
+    /// Requests a renewal at each change of an object that grants rights, until the future is
+    /// dropped.
+    pub async fn watch_sources(&self) {
+        let sources = SOURCES.map(|(group, kind, plural)| {
+            let of = GroupVersionKind::gvk(group, "v1", kind);
+            events(self.own(), &ApiResource::from_gvk_with_plural(&of, plural))
+        });
+        let mut all = stream::select_all(sources);
+        let mut listed = HashSet::new();
+        while let Some((kind, event)) = all.next().await {
+            match event {
+                Ok(Event::Apply(of) | Event::Delete(of)) => {
+                    if kind != "ServiceAccount" || self.concerns(&of) {
+                        self.renew_soon();
+                    }
+                }
+                Ok(Event::InitDone) if listed.insert(kind.clone()) => self.watched_from_now(),
+                // After an interruption: the changes during it are not reported one by one.
+                Ok(Event::InitDone) => self.renew_soon(),
+                Ok(Event::Init | Event::InitApply(_)) => {}
+                Err(watcher::Error::InitialListFailed(error)) => late(&kind, &error),
+                Err(watcher::Error::WatchStartFailed(error)) if is_refused(&error) => {
+                    late(&kind, &error);
+                }
+                Err(error) => debug!(kind, %error, "a watch of rights failed, trying again"),
+            }
+        }
+    }
+
+    /// Returns whether a `ServiceAccount` is one of a processor.
+    fn concerns(&self, of: &Metadata) -> bool {
+        let (namespace, name) = (of.metadata.namespace.as_deref(), of.metadata.name.as_deref());
+        let is_it = |rights: &std::sync::Arc<super::Rights>| {
+            let account = rights.account();
+            Some(&*account.namespace) == namespace && Some(&*account.name) == name
+        };
+        self.all().iter().any(is_it)
+    }
+}
+
+fn late(kind: &str, error: &kube::Error) {
+    warn!(kind, %error, "changes of rights are noticed late, after a minute");
+}
+
+/// Returns whether the host lacks the right to watch.
+fn is_refused(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
+fn events(
+    own: &Cluster,
+    resource: &ApiResource,
+) -> stream::BoxStream<'static, (String, watcher::Result<Event<Metadata>>)> {
+    let kind = resource.kind.clone();
+    let api: Api<Metadata> = Api::all_with(guarded(own.client()), resource);
+    let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+    events.map(move |event| (kind.clone(), event)).boxed()
+}

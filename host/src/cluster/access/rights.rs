@@ -1,0 +1,399 @@
+//! The rights of one processor's account: asks for them and keeps the answers that the processor
+//! relies on.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, future::BoxFuture, stream};
+use parking_lot::{Mutex, RwLock};
+use serde_json::Value;
+use tokio::{sync::Semaphore, time::Instant};
+
+use super::{
+    Acting,
+    answers::{Answer, Answered, Answers, Fresh, Renewed, Stale, rungs},
+};
+use crate::cluster::Cluster;
+use mortise_core::{
+    contract::{Description, Kind, ObjectRef},
+    grant::rights::{self, Account, LIST, NotRead, Permit, Question, ReadTarget, Rights as _},
+    grant::role::{Roles, Served},
+    resource::{Method, Outgoing, Unavailable},
+    store::Scope,
+};
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// The maximum number of questions in flight, of all processors: a processor that declares much
+/// asks much.
+pub(super) const AT_ONCE: usize = 16;
+
+/// The rights of one processor's account, as far as they were asked for. One for each loaded
+/// version of the processor.
+#[derive(Debug)]
+pub struct Rights {
+    account: Account,
+    /// The host's right to act as the account.
+    acting: Arc<Acting>,
+    /// The cluster, accessed with the host's own account.
+    own: Cluster,
+    /// The cluster, accessed as the account.
+    cluster: Cluster,
+    description: Arc<Description>,
+    answers: RwLock<Answers>,
+    /// The rights of all processors: a question that was answered for another processor with the
+    /// same account is not asked again.
+    all: All,
+    /// Limits the questions in flight of all processors: one permit each.
+    asking: Arc<Semaphore>,
+}
+
+/// The rights of all processors of a host.
+pub(super) type All = Arc<Mutex<Vec<Weak<Rights>>>>;
+
+/// The API server did not say whether an account has a right.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    /// The API server does not say how the kind is served.
+    #[error(transparent)]
+    Kind(#[from] Unavailable),
+
+    /// The API server does not say whether the host may act as the account.
+    #[error("could not ask whether this host may act as the ServiceAccount `{0}`")]
+    Acting(Account),
+
+    /// The API server does not say whether the account has this right.
+    #[error("could not ask whether `{account}` may {question}")]
+    Question { account: Account, question: Question },
+}
+
+// === impl Rights ===
+
+impl Rights {
+    pub(super) fn new(
+        own: &Cluster,
+        acting: Arc<Acting>,
+        account: &Account,
+        description: &Arc<Description>,
+        all: &All,
+        asking: &Arc<Semaphore>,
+    ) -> Self {
+        Self {
+            account: account.clone(),
+            acting,
+            own: own.clone(),
+            cluster: own.acting_as(account),
+            description: Arc::clone(description),
+            answers: RwLock::default(),
+            all: Arc::clone(all),
+            asking: Arc::clone(asking),
+        }
+    }
+
+    /// Returns the cluster; every request to it is made as the account.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Returns the rights that the description needs and the account lacks, each in words:
+    /// `may not patch services in all namespaces`. Kinds that are not served are not reported.
+    pub fn missing(&self) -> Vec<String> {
+        let answers = self.answers.read();
+        let is_denied = |question: &&Question| answers.is(question, Answer::Denied);
+        let missing = answers.needed.iter().filter(is_denied);
+        missing.map(|question| format!("may not {question}")).collect()
+    }
+
+    /// Asks for all rights that the description needs.
+    pub(crate) async fn ask_needed(&self) {
+        self.acting.ask().await;
+        let needed = self.needed().await;
+        self.ask(&needed).await;
+        let mut answers = self.answers.write();
+        answers.needed = needed;
+        answers.settle();
+    }
+
+    /// Returns the questions that the description needs, for the kinds that are served.
+    async fn needed(&self) -> Vec<Question> {
+        let mut description = Description::clone(&self.description);
+        let kinds = description.kinds();
+        // Kinds for which the cluster gives no answer now are asked for with the next renewal.
+        let mut served = HashMap::new();
+        for kind in kinds {
+            let is_any = kind.kind == "*" || kind.group == "*";
+            let resource = if is_any { None } else { self.own.resolve(&kind).await.ok().flatten() };
+            let known = resource.as_deref().map(Served::from).or(is_any.then(Served::of_any));
+            served.extend(known.map(|known| (kind, known)));
+        }
+        description.reconcilers.retain(|reconciler| served.contains_key(&reconciler.of.kind));
+        description.reads.retain(|read| served.contains_key(&read.kind));
+        description.writes.retain(|rule| served.contains_key(&rule.of.kind));
+        let served = |kind: &Kind| served.get(kind).cloned().unwrap_or_else(Served::of_any);
+        Roles::needed(&description, served).questions()
+    }
+
+    /// Returns how a read may be answered; asks the API server if necessary.
+    async fn ask_permit(&self, kind: &Kind, place: ReadTarget<'_>) -> Result<Permit, Unanswered> {
+        if self.acting.ask().await.is_none() {
+            return Err(Unanswered::Acting(self.account.clone()));
+        }
+        if let Some(known) = self.known(kind, place) {
+            return Ok(known);
+        }
+        let Some(resource) = self.own.resolve(kind).await? else { return Ok(Permit::Unserved) };
+        let verbs = place.verbs();
+        for (namespace, name) in rungs(&resource, place.namespace, place.name) {
+            let of = |verb: &&'static str| Question::of(&resource, verb, namespace, name);
+            self.ask(&verbs.iter().map(of).collect::<Vec<_>>()).await;
+            if self.answers.read().permit(&resource, place) == Ok(Permit::Stored) {
+                break;
+            }
+        }
+        let permit = self.answers.read().permit(&resource, place);
+        let account = self.account.clone();
+        permit.map_err(|question| Unanswered::Question { account, question })
+    }
+
+    /// Returns whether objects of a kind may be patched, in a namespace and with a name. `None` if
+    /// the question has no answer, or the kind is not served.
+    pub(crate) fn may_patch(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Option<bool> {
+        let resource = self.own.known(kind)?;
+        let may = self.answers.read().may(&resource, "patch", namespace, name);
+        may.ok().map(|may| may.is_ok())
+    }
+
+    /// Asks whether objects of kinds may be patched, in a namespace and with a name. Returns
+    /// whether all questions were answered; kinds that are not served are not asked for.
+    pub(crate) async fn ask_patches(
+        &self,
+        places: &[(Kind, Option<String>, Option<String>)],
+    ) -> bool {
+        let (mut questions, mut is_answered) = (Vec::new(), true);
+        for (kind, namespace, name) in places {
+            match self.own.resolve(kind).await {
+                Ok(Some(resource)) => {
+                    let (namespace, name) = (namespace.as_deref(), name.as_deref());
+                    questions.push(Question::of(&resource, "patch", namespace, name));
+                }
+                Ok(None) => {}
+                Err(_) => is_answered = false,
+            }
+        }
+        self.ask(&questions).await;
+        let answers = self.answers.read();
+        let is_open = |question| answers.is(question, Answer::Unanswered);
+        is_answered && !questions.iter().any(is_open)
+    }
+
+    /// Asks whether scopes may be watched.
+    pub(crate) async fn ask_watches(&self, scopes: &[(Kind, Scope)]) {
+        self.acting.ask().await;
+        let mut questions = Vec::new();
+        for (kind, scope) in scopes {
+            // A kind that is not served is asked for once it is served.
+            let Ok(Some(resource)) = self.own.resolve(kind).await else { continue };
+            let (namespace, name) = (scope.namespace.as_deref(), scope.name.as_deref());
+            // The answer for a narrow scope takes wider rights into account.
+            let of = |verb| Question::of(&resource, verb, namespace, name);
+            questions.extend(LIST.map(of));
+        }
+        self.ask(&questions).await;
+    }
+
+    /// Stores an answer to the questions whether objects of a kind of the core group may be listed
+    /// and watched.
+    #[cfg(test)]
+    pub(crate) fn set_answer(&self, kind: &str, namespace: Option<&str>, is_allowed: bool) {
+        self.acting.set_granted(true);
+        let resource = self.own.known(&mortise_core::fixture::v1("", kind)).unwrap();
+        let answer = if is_allowed { Answer::Allowed } else { Answer::Denied };
+        let answered = Answered::now(answer);
+        let answered = LIST.map(|verb| (Question::of(&resource, verb, namespace, None), answered));
+        self.answers.write().known.extend(answered);
+    }
+
+    /// Asks the questions that have no answer yet.
+    async fn ask(&self, questions: &[Question]) {
+        let unknown: Vec<Question> = {
+            let answers = self.answers.read();
+            let is_unknown = |question: &&Question| {
+                matches!(
+                    answers.known.get(question),
+                    None | Some(Answered { answer: Answer::Unanswered, .. })
+                )
+            };
+            questions.iter().filter(is_unknown).cloned().collect()
+        };
+        let (mut answered, open) = self.split_answered(unknown);
+        answered.extend(self.answers(open).await);
+        let mut answers = self.answers.write();
+        answers.known.extend(answered);
+        answers.settle();
+    }
+
+    /// Splits questions into those that were answered for other processors with the same account,
+    /// such as the former version of this one, and the open ones. Shared answers are renewed
+    /// together.
+    fn split_answered(
+        &self,
+        questions: Vec<Question>,
+    ) -> (Vec<(Question, Answered)>, Vec<Question>) {
+        let all: Vec<Arc<Self>> = self.all.lock().iter().filter_map(Weak::upgrade).collect();
+        let is_other =
+            |one: &&Arc<Self>| one.account == self.account && !std::ptr::eq(Arc::as_ptr(one), self);
+        let others: Vec<&Arc<Self>> = all.iter().filter(is_other).collect();
+        let (mut answered, mut open) = (Vec::new(), Vec::new());
+        for question in questions {
+            let known = others.iter().find_map(|other| other.answered(&question));
+            match known {
+                Some(known) => answered.push((question, known)),
+                None => open.push(question),
+            }
+        }
+        (answered, open)
+    }
+
+    fn answered(&self, question: &Question) -> Option<Answered> {
+        let answered = self.answers.read().known.get(question).copied();
+        answered.filter(|answered| answered.answer != Answer::Unanswered)
+    }
+
+    async fn answers(&self, questions: Vec<Question>) -> Vec<(Question, Answered)> {
+        let answers = questions.into_iter().map(async |question| {
+            let at = Instant::now();
+            let (question, answer) = self.answer(question).await;
+            (question, Answered { answer, at })
+        });
+        stream::iter(answers).buffer_unordered(AT_ONCE).collect().await
+    }
+
+    async fn answer(&self, question: Question) -> (Question, Answer) {
+        // The semaphore is never closed.
+        let _permit = self.asking.acquire().await;
+        let body = question.review(&self.account);
+        let answer = match self
+            .own
+            .send(&Outgoing::new(Method::Post, REVIEWS.into(), Some(body)))
+            .await
+        {
+            Ok(answer) => match answer.body.pointer("/status/allowed").and_then(Value::as_bool) {
+                Some(true) => Answer::Allowed,
+                _ => Answer::Denied,
+            },
+            Err(refusal) => {
+                tracing::warn!(account = %self.account, %question, %refusal, "could not ask what an account may do");
+                Answer::Unanswered
+            }
+        };
+        (question, answer)
+    }
+
+    /// Asks the stale questions again, and the needed ones that were never asked. If the API server
+    /// does not answer, the previous answer stays. Returns whether an answer has changed.
+    pub(super) async fn renew(&self, stale: Stale, fresh: &mut Fresh) -> Renewed {
+        let needed = self.needed().await;
+        let questions = self.answers.read().stale(stale, &needed);
+        let of_account = |question: &Question| (self.account.clone(), question.clone());
+        let (answered, open): (Vec<Question>, Vec<Question>) =
+            questions.into_iter().partition(|question| fresh.contains_key(&of_account(question)));
+        let answered = answered.into_iter().filter_map(|question| {
+            let answered = *fresh.get(&of_account(&question))?;
+            Some((question, answered))
+        });
+        let mut answered: Vec<(Question, Answered)> = answered.collect();
+        for (question, answer) in self.answers(open).await {
+            fresh.insert(of_account(&question), answer);
+            answered.push((question, answer));
+        }
+        self.answers.write().take(answered, needed)
+    }
+
+    /// Gets the object as it is now from the API server; `None` if it does not exist.
+    async fn get_live(&self, of: &ObjectRef) -> Result<Option<Value>, NotRead> {
+        let resource = self.cluster.resolve(&of.kind).await;
+        let resource = resource.map_err(|error| NotRead::Failed(error.to_string()))?;
+        let path = resource.ok_or(NotRead::Unserved)?.path_of(of.namespace.as_deref(), &of.name);
+        match self.cluster.send(&Outgoing::get(path)).await {
+            Ok(answer) => Ok(Some(answer.body)),
+            Err(refusal) if refusal.code == 404 => Ok(None),
+            Err(refusal) => match Question::refused(&refusal.message, &self.account) {
+                // The right was taken away since the API server was asked about it.
+                Some(question) => {
+                    self.relies_on(&question);
+                    Err(NotRead::Denied(question))
+                }
+                None => Err(NotRead::Failed(refusal.to_string())),
+            },
+        }
+    }
+}
+
+impl rights::Rights for Rights {
+    fn account(&self) -> &Account {
+        &self.account
+    }
+
+    fn known(&self, kind: &Kind, place: ReadTarget<'_>) -> Option<Permit> {
+        if !self.acting.is_granted()? {
+            return Some(Permit::Denied(Question::impersonate(&self.account)));
+        }
+        let answers = self.answers.read();
+        if answers.whole.contains(kind) {
+            return Some(Permit::Stored);
+        }
+        let resource = self.own.known(kind)?;
+        let permit = answers.permit(&resource, place).ok()?;
+        let is_whole = permit == Permit::Stored && answers.may_read_all(&resource);
+        drop(answers);
+        if is_whole {
+            self.answers.write().insert_whole(&resource);
+        }
+        Some(permit)
+    }
+
+    fn permit<'a>(
+        &'a self,
+        kind: &'a Kind,
+        place: ReadTarget<'a>,
+    ) -> BoxFuture<'a, Result<Permit, String>> {
+        let permit = self.ask_permit(kind, place);
+        permit.map_err(|unanswered| unanswered.to_string()).boxed()
+    }
+
+    fn get<'a>(&'a self, of: &'a ObjectRef) -> BoxFuture<'a, Result<Option<Value>, NotRead>> {
+        self.get_live(of).boxed()
+    }
+
+    fn may_watch(&self, kind: &Kind, scope: &Scope) -> Option<bool> {
+        if !self.acting.is_granted()? {
+            return Some(false);
+        }
+        let resource = self.own.known(kind)?;
+        let answers = self.answers.read();
+        let (namespace, name) = (scope.namespace.as_deref(), scope.name.as_deref());
+        let may = |verb| answers.may(&resource, verb, namespace, name);
+        match LIST.map(may) {
+            [Ok(Ok(())), Ok(Ok(()))] => Some(true),
+            [Ok(Err(_)), _] | [_, Ok(Err(_))] => Some(false),
+            _ => None,
+        }
+    }
+
+    fn relies_on(&self, refused: &Question) {
+        let mut answers = self.answers.write();
+        answers.known.insert(refused.clone(), Answered::now(Answer::Denied));
+        answers.whole.clear();
+        answers.settle();
+    }
+
+    fn digest(&self) -> Option<String> {
+        self.answers.read().digest.map(|digest| digest.to_string())
+    }
+}

@@ -1,0 +1,340 @@
+//! The watches: one for each kind and scope that a processor needs. They feed the store and nothing
+//! else.
+//!
+//! kube's watcher does the hard part (resuming, bookmarks, 410 Gone, back-off). This module adds
+//! what kube's watcher does not know: kinds that the cluster does not serve yet, and servers
+//! without streaming lists.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt as _, stream::BoxStream};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, Resource,
+    api::{ApiResource, PartialObjectMeta},
+    core::DynamicResourceScope,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
+};
+use serde_json::Value;
+use tokio::sync::watch as latest;
+use tracing::{Instrument as _, debug, info, info_span, warn};
+
+use crate::{
+    cluster::{Cluster, TooMuch, access::Access, guarded},
+    metrics::Metrics,
+};
+use mortise_core::{
+    contract::Kind,
+    store::{Feed, Scope, Stores},
+};
+
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use raw::Raw;
+
+/// The time after a failed attempt until a kind that is not served is looked up again, though no
+/// CRD has changed. Aggregated APIs and servers that answer late come without such a change.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// The number of objects in a page after a larger page was too large. Each object has a few MiB at
+/// most.
+const SMALL_PAGE: u32 = 16;
+
+/// The way in which objects are listed.
+#[derive(Debug, Clone, Copy)]
+enum Lists {
+    /// Objects come as events of the watch.
+    Streaming,
+    /// Objects come page by page.
+    Pages,
+    /// Objects come in pages of [`SMALL_PAGE`].
+    SmallPages,
+}
+
+/// A watch of the objects of one kind within a scope.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watch {
+    /// The kind that is watched.
+    pub kind: Kind,
+    /// The objects of the kind that are watched.
+    pub scope: Scope,
+}
+
+/// The parts of the host that a watch needs.
+#[derive(Clone)]
+pub struct Context {
+    /// The cluster that the objects come from.
+    pub cluster: Cluster,
+    /// The stores that the objects go to.
+    pub stores: Stores,
+    /// A number that changes with each change of a CRD.
+    pub crds: latest::Receiver<u64>,
+    /// The metrics in which failures are counted.
+    pub metrics: Metrics,
+    /// The rights, which are renewed when an account was refused a watch.
+    pub access: Access,
+    /// Called when a store has grown: see [`Feed::has_grown`].
+    pub grown: Arc<dyn Fn(&Watch) + Send + Sync>,
+}
+
+/// The reason why a stream of events ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The cluster does not serve the kind.
+    NotServed,
+    /// The cluster has no streaming lists.
+    NoStreamingLists,
+    /// A page of a list is too large.
+    LargePage,
+    /// The watch delivered an object of another kind.
+    Foreign,
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// Watches until the feed is over. Whatever fails is retried.
+    pub async fn run(self, feed: Feed, context: Context) {
+        tokio::select! {
+            () = feed.over() => {}
+            () = self.keep_filling(&feed, context) => {}
+        }
+    }
+
+    async fn keep_filling(&self, feed: &Feed, mut context: Context) {
+        let client = guarded(context.cluster.client());
+        let mut lists = Lists::Streaming;
+        loop {
+            match context.cluster.resolve(&self.kind).await {
+                Ok(Some(resource)) => {
+                    let resource = crate::cluster::api_resource(&resource);
+                    let span = info_span!("watch", resource = name(&resource));
+                    let followed = self.follow(feed, &context, (&client, &resource), lists);
+                    match followed.instrument(span).await {
+                        End::NoStreamingLists => lists = Lists::Pages,
+                        End::LargePage => lists = Lists::SmallPages,
+                        // The watch begins again, ever later if that goes on.
+                        End::Foreign => {}
+                        End::NotServed => context.cluster.forget(&self.kind.group),
+                    }
+                }
+                Ok(None) => {
+                    // Logged once, and not at each new lookup.
+                    if !context.stores.is_unknown(&self.kind) {
+                        info!(kind = %self.kind.kind, group = %self.kind.group, "not served, waiting for its CRD");
+                    }
+                    context.stores.set_unknown(&self.kind);
+                    wait(&mut context.crds).await;
+                }
+                Err(error) => {
+                    warn!(kind = %self.kind.kind, group = %self.kind.group, error = %format!("{error:#}"), "not resolved");
+                    context.stores.set_unavailable(&self.kind, &format!("{error:#}"));
+                    wait(&mut context.crds).await;
+                }
+            }
+        }
+    }
+
+    /// Returns whether the watch sees all objects of a kind within a scope.
+    pub(crate) fn covers(&self, kind: &Kind, scope: &Scope) -> bool {
+        self.kind == *kind && self.scope.covers_scope(scope)
+    }
+
+    /// Returns the namespace, name and `resourceVersion` of an object that this watch sees; `None`
+    /// if it does not see the object.
+    pub fn version_of(&self, object: &Value) -> Option<(Option<String>, String, String)> {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let group = text("/apiVersion")?.rsplit_once('/').map_or("", |(group, _)| group);
+        let sees = group == self.kind.group
+            && text("/kind") == Some(&self.kind.kind)
+            && self.scope.holds(object);
+        let version = (
+            text("/metadata/namespace"),
+            text("/metadata/name")?,
+            text("/metadata/resourceVersion")?,
+        );
+        sees.then(|| (version.0.map(str::to_owned), version.1.to_owned(), version.2.to_owned()))
+    }
+
+    async fn follow(
+        &self,
+        feed: &Feed,
+        context: &Context,
+        (client, resource): (&Client, &ApiResource),
+        lists: Lists,
+    ) -> End {
+        context.stores.set_known(&self.kind);
+        let config = self.config(lists);
+        let events = if feed.is_metadata_only() {
+            let events =
+                watcher::watcher(self.api::<PartialObjectMeta<Raw>>(client, resource), config)
+                    .default_backoff();
+            events
+                .map(|event| event.map(|event| map(event, |object| Raw::from_metadata(&object))))
+                .boxed()
+        } else {
+            watcher::watcher(self.api::<Raw>(client, resource), config).default_backoff().boxed()
+        };
+        self.fill(feed, context, events).await
+    }
+
+    fn api<K>(&self, client: &Client, resource: &ApiResource) -> Api<K>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
+        let client = client.clone();
+        match &self.scope.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, resource),
+            None => Api::all_with(client, resource),
+        }
+    }
+
+    fn config(&self, lists: Lists) -> watcher::Config {
+        let mut config = watcher::Config::default();
+        match lists {
+            Lists::Streaming => config = config.streaming_lists(),
+            Lists::Pages => {}
+            Lists::SmallPages => config = config.page_size(SMALL_PAGE),
+        }
+        if !self.scope.labels.is_empty() {
+            config = config.labels(&self.scope.labels);
+        }
+        if let Some(name) = &self.scope.name {
+            config = config.fields(&format!("metadata.name={name}"));
+        }
+        config
+    }
+
+    async fn fill(
+        &self,
+        feed: &Feed,
+        context: &Context,
+        mut events: BoxStream<'_, watcher::Result<Event<Raw>>>,
+    ) -> End {
+        let (kind, stores) = (&self.kind, &context.stores);
+        while let Some(event) = events.next().await {
+            if let Some(foreign) = event.as_ref().ok().and_then(|event| foreign(event, kind)) {
+                // The list that held the object is not complete: objects that it lacks do not count
+                // as gone.
+                context.metrics.watch_restarted(kind);
+                warn!(kind = %kind.kind, group = %kind.group, error = foreign, "watch failed, trying again");
+                stores.set_unavailable(kind, &foreign);
+                return End::Foreign;
+            }
+            match event {
+                Ok(Event::Init) => feed.begin_list(),
+                Ok(Event::InitApply(object)) => feed.list_item(object.object()),
+                Ok(Event::InitDone) => feed.end_list(),
+                Ok(Event::Apply(object)) => feed.upsert(object.object()),
+                Ok(Event::Delete(object)) => feed.delete(object.object()),
+                Err(error) => {
+                    if let Some(end) = end(&error) {
+                        return end;
+                    }
+                    if is_forbidden(&error) {
+                        // If the account has lost the right, the watch of another account takes
+                        // over.
+                        context.access.renew_soon();
+                    }
+                    context.metrics.watch_restarted(kind);
+                    debug!(kind = %kind.kind, group = %kind.group, %error, "watch failed, trying again");
+                    stores.set_unavailable(kind, &error.to_string());
+                }
+            }
+            if feed.has_grown() {
+                (context.grown)(self);
+            }
+        }
+        End::NotServed
+    }
+}
+
+/// Returns the API server's refusal of a list or watch, if the error is one.
+pub(crate) fn refusal(error: &watcher::Error) -> Option<&kube::core::Status> {
+    let (watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause)) =
+        error
+    else {
+        return None;
+    };
+    let kube::Error::Api(status) = cause else { return None };
+    Some(status)
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    refusal(error).is_some_and(|status| status.code == 403)
+}
+
+/// Returns the error of an event that brings an object of another kind.
+fn foreign(event: &Event<Raw>, kind: &Kind) -> Option<String> {
+    match event {
+        Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) => {
+            object.foreign(kind)
+        }
+        Event::Init | Event::InitDone => None,
+    }
+}
+
+/// Returns the end that an error means for the stream, as it concerns the kind or the server;
+/// `None` if the error passes.
+fn end(error: &watcher::Error) -> Option<End> {
+    if matches!(error, watcher::Error::InitialListFailed(cause) if TooMuch::is_cause_of(cause)) {
+        return Some(End::LargePage);
+    }
+    let status = refusal(error)?;
+    match status.code {
+        404 => Some(End::NotServed),
+        400 | 403 | 422 if status.message.contains("sendInitialEvents") => {
+            Some(End::NoStreamingLists)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the name that kubectl takes: `virtualservices.networking.istio.io`.
+fn name(resource: &ApiResource) -> String {
+    let dot = if resource.group.is_empty() { "" } else { "." };
+    format!("{}{dot}{}", resource.plural, resource.group)
+}
+
+/// Waits for a change of a CRD, at most [`ASK_AGAIN`].
+async fn wait(crds: &mut latest::Receiver<u64>) {
+    // The sender ends only with the host, which ends this task as well.
+    let _ = tokio::time::timeout(ASK_AGAIN, crds.changed()).await;
+}
+
+/// Counts `changes` up with each change of a CRD, until the task is ended.
+pub async fn run_crds(cluster: Cluster, changes: latest::Sender<u64>) {
+    let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(guarded(cluster.client()));
+    let mut events = watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Apply(definition) | Event::Delete(definition)) => {
+                // A CRD is named `plural.group`.
+                if let Some((_, group)) =
+                    definition.metadata.name.as_deref().and_then(|name| name.split_once('.'))
+                {
+                    cluster.forget(group);
+                }
+                changes.send_modify(|count| *count += 1);
+            }
+            Ok(Event::InitDone) => changes.send_modify(|count| *count += 1),
+            Ok(Event::Init | Event::InitApply(_)) => {}
+            Err(error) => debug!(%error, "watch of CRDs failed, trying again"),
+        }
+    }
+}
+
+fn map<A, B>(event: Event<A>, with: impl FnOnce(A) -> B) -> Event<B> {
+    match event {
+        Event::Apply(object) => Event::Apply(with(object)),
+        Event::Delete(object) => Event::Delete(with(object)),
+        Event::InitApply(object) => Event::InitApply(with(object)),
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+    }
+}

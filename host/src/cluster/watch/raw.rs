@@ -1,0 +1,122 @@
+//! An object as a watch delivers it.
+
+use std::{borrow::Cow, fmt};
+
+use kube::{
+    Resource,
+    api::{ApiResource, ObjectMeta, PartialObjectMeta, TypeMeta},
+    core::DynamicResourceScope,
+};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use mortise_core::contract::Kind;
+
+/// An object as it was received: the store needs its JSON, kube's watcher its `resourceVersion`.
+/// Boxed, since kube's streams pass an event on by value many times.
+#[derive(Clone)]
+pub(super) struct Raw(Box<Came>);
+
+#[derive(Clone)]
+struct Came {
+    metadata: ObjectMeta,
+    object: Value,
+    /// The type that an object with metadata only names, if it names one.
+    types: Option<TypeMeta>,
+}
+
+// === impl Raw ===
+
+impl Raw {
+    fn new(object: Value) -> Self {
+        let metadata = object.get("metadata");
+        let text = |field: &str| metadata?.get(field)?.as_str().map(str::to_owned);
+        let metadata = ObjectMeta {
+            name: text("name"),
+            namespace: text("namespace"),
+            resource_version: text("resourceVersion"),
+            ..ObjectMeta::default()
+        };
+        Self(Box::new(Came { metadata, object, types: None }))
+    }
+
+    pub(super) fn from_metadata(partial: &PartialObjectMeta<Self>) -> Self {
+        // `ObjectMeta` consists of texts, numbers and maps of texts: JSON can hold all of it.
+        let metadata = serde_json::to_value(&partial.metadata).unwrap_or_default();
+        let mut raw = Self::new(serde_json::json!({ "metadata": metadata }));
+        // A watch of metadata delivers objects of the kind `PartialObjectMetadata`, whatever their
+        // own kind is.
+        raw.0.types = partial.types.clone().filter(|types| types.kind != "PartialObjectMetadata");
+        raw
+    }
+
+    /// Returns the error of an object that names another kind. An object of a list may name none.
+    pub(super) fn foreign(&self, kind: &Kind) -> Option<String> {
+        let types = self.0.types.as_ref();
+        let text = |field: &str| self.object().get(field).and_then(Value::as_str);
+        let version = types.map(|types| types.api_version.as_str()).or(text("apiVersion"));
+        let named = types.map(|types| types.kind.as_str()).or(text("kind"));
+        let group = version.map(|of| of.rsplit_once('/').map_or("", |(group, _)| group));
+        let is_it =
+            group.is_none_or(|of| of == kind.group) && named.is_none_or(|name| name == kind.kind);
+        (!is_it).then(|| {
+            // No name of a kind is longer.
+            let of: String = named.unwrap_or_default().chars().take(63).collect();
+            format!("the API server sent an object of kind `{of}` in its place")
+        })
+    }
+
+    pub(super) fn object(&self) -> &Value {
+        &self.0.object
+    }
+}
+
+/// Shows which object it is, and no more: the object may be a Secret.
+impl fmt::Debug for Raw {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ObjectMeta { namespace, name, resource_version, .. } = self.meta();
+        write!(to, "{namespace:?} {name:?} {resource_version:?}")
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::new)
+    }
+}
+
+impl Resource for Raw {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.kind)
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.group)
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.version)
+    }
+
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.api_version)
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        Cow::Borrowed(&resource.plural)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.0.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests;

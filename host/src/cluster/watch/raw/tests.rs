@@ -1,0 +1,55 @@
+use kube::core::WatchEvent;
+use serde_json::{Value, json};
+
+use super::*;
+use mortise_core::applied_fields::{self, MANAGER_PREFIX};
+
+fn object(fields: &Value) -> Value {
+    let manager = format!("{MANAGER_PREFIX}x");
+    json!({
+        "apiVersion": "v1", "kind": "Thing", "data": {"a": "1"},
+        "metadata": {
+            "namespace": "n", "name": "a", "resourceVersion": "7", "labels": {"l": "1"},
+            "managedFields": [{"manager": manager, "operation": "Apply", "fieldsType": "FieldsV1", "fieldsV1": fields}],
+        },
+    })
+}
+
+fn digests(raw: &Raw) -> applied_fields::Digests {
+    applied_fields::of(raw.object())
+}
+
+#[test]
+fn an_event_is_read_alike_whether_its_type_stands_before_its_object_or_behind() {
+    let object = object(&json!({"f:data": {"f:a": {}}}));
+    let [before, behind] = [
+        format!(r#"{{"type":"ADDED","object":{object}}}"#),
+        format!(r#"{{"object":{object},"type":"ADDED"}}"#),
+    ];
+    let read = |text: &str| match serde_json::from_str::<WatchEvent<Raw>>(text).unwrap() {
+        WatchEvent::Added(raw) => raw,
+        other => panic!("{other:?}"),
+    };
+    let [before, behind] = [read(&before), read(&behind)];
+    assert_eq!(behind.object(), before.object());
+    for raw in [before, behind] {
+        assert_eq!(format!("{raw:?}"), r#"Some("n") Some("a") Some("7")"#);
+        assert_eq!(digests(&raw), applied_fields::of(&object));
+    }
+}
+
+#[test]
+fn metadata_alone_are_taken_as_they_are() {
+    // The second value is no set of fields.
+    for fields in [json!({"f:metadata": {"f:labels": {"f:l": {}}}}), json!({"f:a": 1})] {
+        let object = object(&fields);
+        let partial: PartialObjectMeta<Raw> = serde_json::from_value(object.clone()).unwrap();
+        let raw = Raw::from_metadata(&partial);
+        assert_eq!(format!("{raw:?}"), r#"Some("n") Some("a") Some("7")"#);
+        assert_eq!(raw.object(), &json!({"metadata": object["metadata"]}));
+        let of_both = |digests: applied_fields::Digests| {
+            digests.iter().map(|own| own.pair.fields).collect::<Vec<_>>()
+        };
+        assert_eq!(of_both(digests(&raw)), of_both(applied_fields::of(&object)));
+    }
+}

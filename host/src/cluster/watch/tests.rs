@@ -1,0 +1,250 @@
+use serde_json::json;
+
+use super::*;
+
+fn kind(name: &str) -> Kind {
+    Kind { group: String::new(), version: "v1".to_owned(), kind: name.to_owned() }
+}
+
+fn named(namespace: Option<&str>, name: Option<&str>) -> Scope {
+    Scope {
+        namespace: namespace.map(str::to_owned),
+        name: name.map(str::to_owned),
+        labels: String::new(),
+    }
+}
+
+#[test]
+fn a_watch_sees_its_kind_in_any_version_within_its_scope() {
+    let watch = Watch { kind: kind("Pod"), scope: named(Some("a"), None) };
+    let pod = |version: &str, namespace: &str| json!({"apiVersion": version, "kind": "Pod", "metadata": {"name": "p", "namespace": namespace, "resourceVersion": "7"}});
+    assert_eq!(
+        watch.version_of(&pod("v1", "a")),
+        Some((Some("a".to_owned()), "p".to_owned(), "7".to_owned()))
+    );
+    assert_eq!(watch.version_of(&pod("v2", "a")), watch.version_of(&pod("v1", "a")));
+    assert_eq!(watch.version_of(&pod("v1", "b")), None);
+    assert_eq!(watch.version_of(&pod("other/v1", "a")), None);
+}
+
+#[test]
+fn only_lasting_failures_end_a_stream() {
+    let failure = |code: u16, message: &str| {
+        let status = kube::core::Status::failure(message, "Reason").with_code(code);
+        watcher::Error::WatchStartFailed(kube::Error::Api(status.boxed()))
+    };
+    let cases = [
+        ("not served", failure(404, "not found"), Some(End::NotServed)),
+        (
+            "no streaming lists",
+            failure(422, "sendInitialEvents is forbidden"),
+            Some(End::NoStreamingLists),
+        ),
+        ("forbidden", failure(403, "pods is forbidden"), None),
+        ("down", failure(500, "sendInitialEvents"), None),
+    ];
+    for (case, error, expected) in cases {
+        assert_eq!(end(&error), expected, "{case}");
+    }
+}
+
+mod hostile {
+    use std::{
+        collections::BTreeSet,
+        convert::Infallible,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    use axum::body::Body;
+    use bytes::Bytes;
+    use futures::stream;
+    use http::{Request, Response};
+    use parking_lot::Mutex;
+    use tokio::time::Instant;
+
+    use super::*;
+    use mortise_core::{
+        contract::ObjectRef,
+        path::Fields,
+        store::{self, Known, Wanted},
+    };
+
+    type Answer = Arc<dyn Fn() -> Response<Body> + Send + Sync>;
+
+    const HOSTILE: usize = 20;
+
+    /// Returns a server of config maps that answers lists and watches with these answers, in this
+    /// order, and with the last one from then on; and the queries that it gets.
+    fn server(answers: Vec<Answer>) -> (Cluster, Arc<Mutex<Vec<String>>>) {
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let queries = Arc::clone(&asked);
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let answer = if request.uri().path() == "/api/v1" {
+                let served = json!({"name": "configmaps", "namespaced": true, "kind": "ConfigMap", "verbs": ["list", "watch"]});
+                Response::new(Body::from(
+                    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": [served]})
+                        .to_string(),
+                ))
+            } else {
+                let mut queries = queries.lock();
+                queries.push(request.uri().query().unwrap_or_default().to_owned());
+                answers[(queries.len() - 1).min(answers.len() - 1)]()
+            };
+            async move { Ok::<_, Infallible>(answer) }
+        });
+        (Cluster::new(kube::Client::new(service, "default")), asked)
+    }
+
+    fn object(kind: &str, name: &str, version: &str) -> Value {
+        let metadata = json!({"name": name, "namespace": "a", "resourceVersion": version});
+        json!({"apiVersion": "v1", "kind": kind, "metadata": metadata})
+    }
+
+    fn event(what: &str, object: &Value) -> String {
+        format!("{}\n", json!({"type": what, "object": object}))
+    }
+
+    /// A complete list, as events.
+    fn listed(kind: &str, names: &[&str], version: &str) -> String {
+        let objects = names.iter().map(|name| event("ADDED", &object(kind, name, version)));
+        let mut end = object("ConfigMap", "", version);
+        end["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        objects.chain([event("BOOKMARK", &end)]).collect()
+    }
+
+    /// An answer that ends after this text.
+    fn text(text: String) -> Answer {
+        Arc::new(move || Response::new(Body::from(text.clone())))
+    }
+
+    /// A watch that stays open after this text.
+    fn lasting(text: String) -> Answer {
+        Arc::new(move || {
+            let begun = stream::iter([Ok::<_, Infallible>(Bytes::from(text.clone()))]);
+            Response::new(Body::from_stream(begun.chain(stream::pending())))
+        })
+    }
+
+    /// An answer of 1 GiB without a line end. Counts the bytes that are taken of it.
+    fn endless(taken: &Arc<AtomicUsize>) -> Answer {
+        let taken = Arc::clone(taken);
+        Arc::new(move || {
+            let (taken, chunk) = (Arc::clone(&taken), Bytes::from(vec![b'x'; 1 << 16]));
+            let chunks = stream::iter(0..1 << 14).map(move |_| {
+                taken.fetch_add(chunk.len(), Ordering::Relaxed);
+                Ok::<_, Infallible>(chunk.clone())
+            });
+            Response::new(Body::from_stream(chunks))
+        })
+    }
+
+    fn refused(code: u16, message: &str) -> Answer {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": "Hostile", "code": code});
+        Arc::new(move || {
+            let answer = Response::builder().status(code).header("Retry-After", "31536000");
+            answer.body(Body::from(status.to_string())).unwrap()
+        })
+    }
+
+    fn reference(name: &str) -> ObjectRef {
+        ObjectRef {
+            cluster: String::new(),
+            kind: kind("ConfigMap"),
+            namespace: Some("a".into()),
+            name: name.into(),
+        }
+    }
+
+    /// Watches config maps until this one is known. Returns the stores, and how long that took.
+    async fn until_known(cluster: &Cluster, name: &str) -> (Stores, Duration) {
+        let (stores, begun) = (Stores::new(), Instant::now());
+        let wanted = Wanted { fields: Fields::whole(), matching: BTreeSet::new(), written: false };
+        let watch = Watch { kind: kind("ConfigMap"), scope: Scope::default() };
+        let feed = stores.open(&watch.kind, &watch.scope, &wanted).unwrap();
+        let (_crds, changes) = latest::channel(0);
+        let context = Context {
+            cluster: cluster.clone(),
+            stores: stores.clone(),
+            crds: changes,
+            metrics: Metrics::new(),
+            access: Access::new(cluster),
+            grown: Arc::new(|_| ()),
+        };
+        let mut progress = stores.progress();
+        let known = async {
+            while !matches!(stores.known(&reference(name)), Known::Present(_)) {
+                progress.changed().await.unwrap();
+            }
+        };
+        tokio::select! {
+            () = watch.run(feed, context) => panic!("the watch ended"),
+            () = known => {}
+        }
+        (stores, begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hostile_server_is_asked_ever_later_and_nothing_is_lost_or_taken_for_gone() {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let gone = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "too old", "reason": "Expired", "code": 410});
+        let cases = [
+            ("half a document", text(r#"{"type":"ADDED","object":{"metadata":{"na"#.into())),
+            ("an end at once", text(String::new())),
+            ("410", text(event("ERROR", &gone))),
+            ("another kind", text(listed("Secret", &["a"], "7"))),
+            ("429 with a year", refused(429, "wait for a year")),
+            ("1 GiB", endless(&taken)),
+            ("1 GiB of a refusal", {
+                let endless = endless(&taken);
+                Arc::new(move || {
+                    let mut answer = endless();
+                    *answer.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
+                    answer
+                })
+            }),
+        ];
+        for (case, hostile) in cases {
+            // The server was healthy before, and is again afterwards.
+            let mut answers = vec![text(listed("ConfigMap", &["a"], "5"))];
+            answers.extend(std::iter::repeat_n(hostile, HOSTILE));
+            answers.push(lasting(listed("ConfigMap", &["a", "b"], "9")));
+            let (cluster, _) = server(answers);
+            taken.store(0, Ordering::Relaxed);
+            let (stores, took) = until_known(&cluster, "b").await;
+            let (least, most) = (Duration::from_mins(1), Duration::from_mins(20));
+            assert!((least..most).contains(&took), "{case}: {took:?}");
+            let is_gone = |event: &store::Event| matches!(event, store::Event::Object(change) if change.new.is_none());
+            assert!(!stores.take_events().iter().any(is_gone), "{case}");
+            let taken = taken.load(Ordering::Relaxed);
+            assert!(taken <= HOSTILE * (9 << 20), "{case}: {taken} bytes");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_is_too_large_is_asked_for_in_smaller_ones() {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "5"}, "items": [{"metadata": object("", "a", "5")["metadata"]}]});
+        let (cluster, asked) = server(vec![
+            refused(422, "sendInitialEvents is forbidden"),
+            endless(&taken),
+            text(list.to_string()),
+            lasting(String::new()),
+        ]);
+        until_known(&cluster, "a").await;
+        let asked = asked.lock();
+        assert!(asked[1].contains("limit=500") && asked[2].contains("limit=16"), "{asked:?}");
+        assert!(taken.load(Ordering::Relaxed) <= 65 << 20);
+    }
+
+    #[test]
+    fn an_object_of_another_kind_is_told() {
+        let raw = |object: &Value| serde_json::from_value::<Raw>(object.clone()).unwrap();
+        let of = kind("ConfigMap");
+        assert_eq!(raw(&object("ConfigMap", "a", "5")).foreign(&of), None);
+        assert_eq!(raw(&json!({"metadata": {"name": "a"}})).foreign(&of), None, "of a list");
+        assert!(raw(&object("Secret", "a", "5")).foreign(&of).unwrap().contains("`Secret`"));
+        let mut grouped = object("ConfigMap", "a", "5");
+        grouped["apiVersion"] = json!("apps/v1");
+        assert!(raw(&grouped).foreign(&of).is_some());
+    }
+}

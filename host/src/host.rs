@@ -1,0 +1,453 @@
+//! Builds every part of a host, owns every task, and waits for their end. If a task ends by itself,
+//! the host ends with that task's error: a host never goes on without one of its parts.
+
+mod open;
+mod options;
+mod probation;
+pub(crate) mod record_file;
+mod registry;
+mod status;
+mod swap;
+mod trial;
+mod watches;
+mod work;
+
+pub use mortise_core::reconcile::{Ending, Mode, Settings, Version};
+pub use options::{Bounds, Drive, Options, Skip};
+pub use probation::{Trust, Verdict};
+pub use registry::LastFailure;
+pub use status::{LimitMet, ProcessorStatus};
+pub use trial::NotSwapped;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::Poll,
+};
+
+use anyhow::Context as _;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::{
+    sync::{mpsc, watch as latest},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    open::{Opened, run_watches},
+    swap::Prepared,
+    work::HostState,
+};
+use crate::{
+    cluster::{
+        Cluster,
+        watch::{self, Watch},
+    },
+    wasm::Processor,
+};
+use mortise_core::{
+    contract::{Description, ObjectRef},
+    dispatch::Dispatch,
+    queue::{self, Key, Queue, Run},
+    reads::record::Record,
+    reconcile::{Parts, Report},
+    store::Stores,
+};
+
+/// The number of reports that can wait for [`Host::next_report`].
+const REPORTS: usize = 1024;
+
+/// Returns a current value of a host, also after its [`Host`] was moved.
+pub type Source<T> = Arc<dyn Fn() -> T + Send + Sync>;
+
+/// A component with its description, its configuration and its settings.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The component.
+    pub processor: Processor,
+    /// The description that the component returned for this configuration.
+    pub description: Arc<Description>,
+    /// The configuration, as JSON.
+    pub config: Arc<str>,
+    /// The settings that the description does not hold.
+    pub settings: Settings,
+}
+
+/// A running host.
+pub struct Host {
+    options: Options,
+    shared: Arc<HostState>,
+    tasks: Mutex<JoinSet<anyhow::Result<()>>>,
+    reports: tokio::sync::Mutex<mpsc::Receiver<Report>>,
+    /// The locks by processor name: the swaps of one processor are made one after the other.
+    turns: Mutex<BTreeMap<Arc<str>, Arc<tokio::sync::Mutex<()>>>>,
+    users: AtomicU64,
+    stop: CancellationToken,
+    /// Cancelled when no new run may begin: together with `stop`, or earlier.
+    begin_nothing: CancellationToken,
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// Asks a component for its description.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the component fails, or if it refuses its configuration.
+    pub async fn describe(
+        processor: Processor,
+        config: &str,
+        settings: Settings,
+    ) -> anyhow::Result<Self> {
+        let description =
+            processor.describe(config).await.context("the processor does not describe itself")?;
+        Ok(Self { processor, description: Arc::new(description), config: config.into(), settings })
+    }
+
+    /// Returns the name that keys, reports and metrics carry: `namespace/name` of the Processor
+    /// resource, or the name in the description if there is no such resource.
+    pub fn name(&self) -> Arc<str> {
+        match &self.settings.name {
+            Some(name) => format!("{}/{name}", self.settings.namespace).into(),
+            None => self.description.name.as_str().into(),
+        }
+    }
+}
+
+// === impl Host ===
+
+impl Host {
+    /// Opens the watches of the processors and, with [`Drive::Host`], starts to run keys.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a description is not valid, or if two processors have the same name.
+    pub fn start(
+        cluster: &Cluster,
+        processors: Vec<Loaded>,
+        options: &Options,
+    ) -> anyhow::Result<Self> {
+        let (crds, changes) = latest::channel(0);
+        let (report, reports) = mpsc::channel(REPORTS);
+        let (open, opened) = mpsc::unbounded_channel();
+        let host = Self::idle(cluster, options, open, reports);
+        let mut names = BTreeSet::new();
+        for loaded in &processors {
+            let name = loaded.name();
+            anyhow::ensure!(names.insert(Arc::clone(&name)), "two processors are called `{name}`");
+        }
+        let prepared: anyhow::Result<Vec<Prepared>> =
+            processors.into_iter().map(|loaded| host.prepare(loaded)).collect();
+        let prepared = prepared?;
+        host.spawn(ended("the watch of CRDs", watch::run_crds(cluster.clone(), crds)));
+        let rights = Arc::clone(&host.shared).keep_rights(changes.clone());
+        host.spawn(ended("the renewal of rights", rights));
+        host.spawn(ended("what opens watches again", Arc::clone(&host.shared).try_again()));
+        host.spawn(run_watches(opened, host.watching(changes)));
+        host.open(&prepared);
+        for prepared in prepared {
+            host.put(prepared);
+        }
+        let dispatch = Arc::clone(&host.shared.dispatch);
+        host.spawn(async move { dispatch.pump().await });
+        host.spawn(host.work(report));
+        if let Some(file) = &host.shared.record_file {
+            let records = Arc::clone(&host.shared.parts.records);
+            let written = record_file::run(Arc::clone(file), records);
+            let lease = options.lease.clone();
+            // Records are written by the leader only: a standby has none. The hour after which
+            // records of former starts are dropped begins with the first runs.
+            let written = async move {
+                lease.held().await;
+                written.await;
+            };
+            host.spawn(ended("what writes down records of runs", written));
+        }
+        Ok(host)
+    }
+
+    /// Returns a host without tasks, watches or processors.
+    fn idle(
+        cluster: &Cluster,
+        options: &Options,
+        open: mpsc::UnboundedSender<Opened>,
+        reports: mpsc::Receiver<Report>,
+    ) -> Self {
+        let dispatch = Arc::new(Dispatch::new(&Stores::new()));
+        let parts = Parts::new(&dispatch, Arc::new(cluster.clone()), &options.now);
+        let parts = Parts { skips: !matches!(options.skip, Skip::Never), ..parts };
+        let metrics = options.metrics.clone();
+        let record_file = options.skip.open(&parts.records);
+        let stop = CancellationToken::new();
+        Self {
+            options: options.clone(),
+            shared: Arc::new(HostState::new(
+                parts,
+                cluster,
+                metrics,
+                record_file,
+                open,
+                options.bounds,
+            )),
+            tasks: Mutex::default(),
+            reports: tokio::sync::Mutex::new(reports),
+            turns: Mutex::default(),
+            users: AtomicU64::new(0),
+            begin_nothing: stop.child_token(),
+            stop,
+        }
+    }
+
+    fn watching(&self, crds: latest::Receiver<u64>) -> watch::Context {
+        let shared = Arc::clone(&self.shared);
+        let (cluster, access) = (shared.cluster.clone(), shared.access.clone());
+        let (stores, metrics) = (shared.dispatch.stores.clone(), shared.metrics.clone());
+        let grown = Arc::new(move |watch: &Watch| shared.grown(watch));
+        watch::Context { cluster, stores, crds, metrics, access, grown }
+    }
+
+    /// Dispatches runs once the lease is held, with [`Drive::Host`]. Ends after [`Host::stop`] was
+    /// called and the last run has ended.
+    fn work(
+        &self,
+        report: mpsc::Sender<Report>,
+    ) -> impl Future<Output = anyhow::Result<()>> + Send + 'static {
+        let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
+        let begin_nothing = self.begin_nothing.clone();
+        let (drive, lease) = (self.options.drive, self.options.lease.clone());
+        async move {
+            match drive {
+                Drive::Host => tokio::select! {
+                    () = begin_nothing.cancelled() => {}
+                    () = lease.held() => shared.dispatch(report, begin_nothing.clone()).await?,
+                },
+                // The caller runs the keys, so there is only the stop to wait for.
+                Drive::Caller => {}
+            }
+            stop.cancelled().await;
+            Ok(())
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
+        self.tasks.lock().spawn(task);
+    }
+
+    fn next_user(&self) -> u64 {
+        self.users.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Waits for the next finished reconcile, of any processor. Skipped runs are not reported.
+    /// Several callers share the reports: each report goes to one caller.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the host was stopped, or if one of its tasks has ended: the host cannot be used any
+    /// more.
+    pub async fn next_report(&self) -> anyhow::Result<Report> {
+        let mut reports = self.reports.lock().await;
+        tokio::select! {
+            // Checked before the tasks: `stop` waits for their ends itself.
+            biased;
+            () = self.stop.cancelled() => anyhow::bail!("the host was told to stop"),
+            Some(report) = reports.recv() => Ok(report),
+            ended = self.task_ended() => {
+                ended?;
+                anyhow::bail!("a task of the host ended")
+            }
+        }
+    }
+
+    /// Waits until a task of the host has ended, and returns its result.
+    async fn task_ended(&self) -> anyhow::Result<()> {
+        let ended = poll_fn(|context| match self.tasks.lock().poll_join_next(context) {
+            Poll::Ready(Some(ended)) => Poll::Ready(ended),
+            // The host has tasks as long as it has not been stopped.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        });
+        ended.await.context("a task of the host failed")?
+    }
+
+    /// Begins no new runs from now on. [`Host::stop`] must follow.
+    pub fn begin_nothing(&self) {
+        self.begin_nothing.cancel();
+    }
+
+    /// Begins no new runs, waits for the running ones, ends the watches and closes the record file,
+    /// if any. No version may be swapped or removed after that. A second call does nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a task of the host has failed.
+    pub async fn stop(&self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        // A task that waits to send a report would wait for ever without a reader.
+        self.reports.lock().await.close();
+        if self.tasks.lock().is_empty() {
+            return Ok(());
+        }
+        let ended = self.task_ended().await;
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.shutdown().await;
+        if let Some(file) = &self.shared.record_file {
+            file.lock().await.close(&self.shared.parts.records).await;
+        }
+        ended
+    }
+
+    /// Takes all keys that are ready to run, with [`Drive::Caller`].
+    pub fn take_ready(&self) -> Vec<Run> {
+        self.shared.dispatch.feed();
+        std::iter::from_fn(|| self.shared.dispatch.queue.try_next()).collect()
+    }
+
+    /// Returns the keys that are ready to run, sorted, for a caller that takes them one by one with
+    /// [`Host::take`].
+    pub fn ready(&self) -> Vec<Key> {
+        self.shared.dispatch.feed();
+        self.shared.dispatch.queue.ready()
+    }
+
+    /// Takes one key if it is ready to run, with [`Drive::Caller`].
+    pub fn take(&self, key: &Key) -> Option<Run> {
+        self.shared.dispatch.queue.take_key(key)
+    }
+
+    /// Advances the queue's clock after [`Host::stand_still`]: retries, requeues and resyncs become
+    /// due. The time that calls are given is [`Options::now`].
+    pub fn advance(&self, by: std::time::Duration) {
+        self.shared.dispatch.queue.advance(by);
+    }
+
+    /// Runs one key, with [`Drive::Caller`].
+    pub async fn run(&self, run: Run) -> Report {
+        self.shared.run(run).await
+    }
+
+    /// Stops the queue's clock: delayed keys become due by [`Host::advance`] only. Changes still
+    /// queue keys at once.
+    pub fn stand_still(&self) {
+        self.shared.dispatch.queue.stand_still();
+    }
+
+    /// Ends a run without running its key. The key is queued again when a change triggers it.
+    pub fn leave(&self, run: &Run) {
+        self.shared.dispatch.abandon(&run.key);
+    }
+
+    /// Returns the object that a key stands for; `None` if its processor or reconciler is not
+    /// known.
+    pub fn object_of(&self, key: &Key) -> Option<ObjectRef> {
+        self.shared.registry.lock().get(key.processor())?.reconciler.object_of(key)
+    }
+
+    /// Returns the record of a key's last run; `None` if the key has not run or its object is gone.
+    pub fn record(&self, key: &Key) -> Option<Arc<Record>> {
+        self.shared.parts.records.get(key)
+    }
+
+    /// Returns the queue's entries that `is_chosen` accepts, sorted by key.
+    pub fn keys(&self, is_chosen: impl Fn(&queue::Entry) -> bool) -> Vec<queue::Entry> {
+        self.shared.dispatch.queue.entries(is_chosen)
+    }
+
+    /// Returns the options that the host was started with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns the cluster, with the host's own rights.
+    pub fn cluster(&self) -> &Cluster {
+        &self.shared.cluster
+    }
+
+    /// Returns the queue of keys.
+    pub fn queue(&self) -> &Queue {
+        &self.shared.dispatch.queue
+    }
+
+    /// Returns the source of the open watches.
+    pub fn watch_source(&self) -> Source<Vec<Watch>> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move || shared.watches.lock().all())
+    }
+
+    /// Returns the source of the number of calls of each processor that wait for a slot.
+    pub fn waiting_source(&self) -> Source<Vec<(Arc<str>, usize)>> {
+        let shared = Arc::clone(&self.shared);
+        Arc::new(move || shared.waiting_calls())
+    }
+
+    /// Returns a counter that changes with each event that a store has taken in.
+    pub fn progress(&self) -> latest::Receiver<u64> {
+        self.shared.dispatch.stores.progress()
+    }
+
+    /// Returns whether no key is ready and none runs. Delayed keys do not count.
+    pub fn is_idle(&self) -> bool {
+        self.shared.dispatch.queue.is_idle()
+    }
+
+    /// Returns whether all watched objects are known and nothing is left to do for now; see
+    /// [`queue::Queue::is_settled`].
+    pub fn is_settled(&self) -> bool {
+        self.shared.dispatch.feed();
+        self.is_listed() && self.shared.dispatch.queue.is_settled()
+    }
+
+    /// Waits until the host is settled.
+    pub async fn settled(&self) {
+        let mut progress = self.progress();
+        loop {
+            self.shared.dispatch.feed();
+            self.shared.dispatch.queue.settled().await;
+            progress.mark_unchanged();
+            if self.is_settled() {
+                return;
+            }
+            if !self.is_listed() && progress.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn is_listed(&self) -> bool {
+        let stores = &self.shared.dispatch.stores;
+        self.watches().iter().all(|watch| stores.is_settled(&watch.kind, &watch.scope))
+    }
+
+    /// Returns whether the stores hold exactly these objects of the watched kinds, compared by
+    /// namespace, name and resource version.
+    pub fn holds(&self, objects: &[Value]) -> bool {
+        let stores = &self.shared.dispatch.stores;
+        self.watches().iter().all(|watch| {
+            let there: BTreeSet<_> =
+                objects.iter().filter_map(|object| watch.version_of(object)).collect();
+            let known = stores.resource_versions(&watch.kind, &watch.scope);
+            stores.is_settled(&watch.kind, &watch.scope)
+                && known.into_iter().collect::<BTreeSet<_>>() == there
+        })
+    }
+
+    /// Returns the open watches.
+    pub fn watches(&self) -> Vec<Watch> {
+        self.shared.watches.lock().all()
+    }
+
+    /// Returns the stores of the watched objects.
+    pub fn stores(&self) -> &Stores {
+        &self.shared.dispatch.stores
+    }
+}
+
+/// Runs a task that must not end by itself, and fails when it ends.
+async fn ended(what: &'static str, task: impl Future<Output = ()>) -> anyhow::Result<()> {
+    task.await;
+    anyhow::bail!("{what} ended")
+}

@@ -1,0 +1,207 @@
+//! Opens, hands over and closes watches as the plan of [`super::watches`] says, and renews the
+//! accounts' rights that the plan follows from.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use tokio::{
+    sync::{mpsc, watch as latest},
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    watches::{Started, Steps, User},
+    work::HostState,
+};
+use crate::cluster::{
+    access::Rights,
+    watch::{self, Watch},
+};
+use mortise_core::{
+    path::Fields,
+    queue::{Cause, Priority},
+    reads::Demand,
+    store::Feed,
+};
+
+/// The interval between checks for stores that were too large and may be opened again.
+const REOPEN_INTERVAL: Duration = Duration::from_mins(1);
+
+/// A watch that [`run_watches`] is to run.
+pub(super) struct Opened {
+    watch: Watch,
+    feed: Feed,
+    rights: Option<Arc<Rights>>,
+    over: CancellationToken,
+}
+
+// === impl HostState ===
+
+impl HostState {
+    /// Carries out the steps of a plan: closes, narrows, hands over and opens watches.
+    pub(super) fn carry_out(&self, steps: Steps) {
+        let stores = &self.dispatch.stores;
+        for watch in &steps.closed {
+            stores.close(&watch.kind, &watch.scope);
+        }
+        for (started, wanted) in steps.narrowed {
+            let Watch { kind, scope } = &started.watch;
+            if stores.narrow(kind, scope, &wanted) {
+                continue;
+            }
+            stores.close(kind, scope);
+            if let Some(feed) = stores.open(kind, scope, &wanted) {
+                self.start(started, feed);
+            }
+        }
+        for started in steps.handed_over {
+            let Watch { kind, scope } = &started.watch;
+            if let Some(feed) = stores.feed(kind, scope) {
+                tracing::info!(kind = %kind.kind, group = %kind.group, "watched with the rights of another account");
+                self.start(started, feed);
+            }
+        }
+        for (started, wanted) in steps.needed {
+            let Watch { kind, scope } = &started.watch;
+            if let Some(feed) = stores.open(kind, scope, &wanted) {
+                self.start(started, feed);
+            }
+        }
+    }
+
+    fn start(&self, started: Started, feed: Feed) {
+        let Started { watch, rights, over } = started;
+        // The receiver is gone only when the host ends, which needs no more watches.
+        let _ = self.opened.send(Opened { watch, feed, rights, over });
+    }
+
+    /// Opens watches for what a version's reads have asked for and found not watched.
+    pub(super) fn demand(&self, user: User, demands: Vec<Demand>) {
+        // Locked until the steps are carried out: no watch is opened or closed in between.
+        let mut watches = self.watches.lock();
+        let new = demands.into_iter().filter(|of| watches.demand(user, of)).count();
+        if new > 0 {
+            let steps = watches.plan();
+            self.carry_out(steps);
+        }
+    }
+
+    /// Closes or narrows a store that has grown, if a version that it is kept for exceeds its
+    /// bounds.
+    pub(super) fn grown(&self, watch: &Watch) {
+        let stores = &self.dispatch.stores;
+        let is_past = {
+            let mut watches = self.watches.lock();
+            let held = |Watch { kind, scope }: &Watch, alone: Option<&Fields>| match alone {
+                Some(fields) => stores.held_with(kind, scope, fields),
+                None => stores.held(kind, scope),
+            };
+            let steps = watches.grown(watch, Instant::now(), held);
+            steps.map(|steps| self.carry_out(steps)).is_some()
+        };
+        if is_past {
+            self.moved();
+        }
+    }
+
+    /// Opens stores again that were too large some time ago. Checks every [`REOPEN_INTERVAL`].
+    pub(super) async fn try_again(self: Arc<Self>) {
+        loop {
+            sleep(REOPEN_INTERVAL).await;
+            let is_first = {
+                let mut watches = self.watches.lock();
+                let steps = watches.try_again(Instant::now());
+                steps.map(|steps| self.carry_out(steps)).is_some()
+            };
+            if is_first {
+                self.moved();
+            }
+        }
+    }
+
+    /// Plans the watches anew after rights of accounts have changed, and queues all keys of the
+    /// processors that have these accounts.
+    fn rights_changed(&self, changed: &[Arc<Rights>]) {
+        {
+            let mut watches = self.watches.lock();
+            let steps = watches.plan();
+            self.carry_out(steps);
+        }
+        let triggers = self.dispatch.triggers.lock();
+        let registry = self.registry.lock();
+        for active in registry.current() {
+            let rights = active.rights.as_ref();
+            if !rights.is_some_and(|rights| changed.iter().any(|one| Arc::ptr_eq(one, rights))) {
+                continue;
+            }
+            let processor = &active.version.processor;
+            tracing::info!(%processor, "what its account may do has changed");
+            active.log_missing_rights();
+            for key in triggers.keys_of(processor) {
+                self.dispatch.queue.renew(&key, Cause::Rights, Priority::Resync);
+            }
+            self.moved();
+        }
+    }
+
+    /// Renews the rights of accounts as long as the host runs.
+    pub(super) async fn keep_rights(self: Arc<Self>, mut crds: latest::Receiver<u64>) {
+        let access = self.access.clone();
+        access.needed().await;
+        let renewing = async {
+            let mut renewals = access.renewals();
+            loop {
+                let changed = renewals.next().await;
+                self.rights_changed(&changed);
+                self.circumstances.send_modify(|count| *count += 1);
+            }
+        };
+        let kinds = async {
+            while crds.changed().await.is_ok() {
+                // The answers are renewed a moment later, and `circumstances` changes once more
+                // then.
+                self.circumstances.send_modify(|count| *count += 1);
+                access.complete_soon();
+            }
+            // The end of the sender is the end of the host.
+            pending::<()>().await;
+        };
+        tokio::select! {
+            () = renewing => {}
+            () = kinds => {}
+            () = access.watch_sources() => {}
+        }
+    }
+}
+
+/// Runs every opened watch. Fails if the task of a watch panics.
+pub(super) async fn run_watches(
+    mut opened: mpsc::UnboundedReceiver<Opened>,
+    context: watch::Context,
+) -> anyhow::Result<()> {
+    let mut running = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(opened) = opened.recv() => {
+                running.spawn(opened.run(context.clone()));
+            }
+            Some(ended) = running.join_next() => ended.context("a watch failed")?,
+            else => return Ok(()),
+        }
+    }
+}
+
+// === impl Opened ===
+
+impl Opened {
+    async fn run(self, context: watch::Context) {
+        let Self { watch, feed, rights, over } = self;
+        let cluster = rights.map_or(context.cluster, |rights| rights.cluster().clone());
+        tokio::select! {
+            () = over.cancelled() => {}
+            () = watch.run(feed, watch::Context { cluster, ..context }) => {}
+        }
+    }
+}

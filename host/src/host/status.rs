@@ -1,0 +1,236 @@
+//! The status of the processors of a running host, and counters that tell when it changes.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use tokio::sync::watch as latest;
+
+use super::{
+    Host, Version,
+    registry::{Active, LastFailure, Registry},
+};
+use crate::{
+    cluster::access::{Acting, Rights},
+    metrics::dropped_lines,
+    telemetry,
+    wasm::{LONG_WAIT, Processor},
+};
+use mortise_core::{
+    contract::{Description, Kind},
+    grant::rights::Account,
+    grant::rights::Denial,
+    queue::{Cause, Key, Priority},
+};
+
+/// The status of a running processor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessorStatus {
+    /// The current version: new runs go to it.
+    pub version: Arc<Version>,
+    /// The time when the version was put to work.
+    pub since: Timestamp,
+    /// The number of keys that could run now.
+    pub ready: usize,
+    /// The number of keys that run.
+    pub running: usize,
+    /// The number of running keys that end on a former version.
+    pub on_former: usize,
+    /// The number of keys that wait for their time.
+    pub delayed: usize,
+    /// The number of delayed keys whose last run failed.
+    pub backing_off: usize,
+    /// The number of keys whose last run failed, including those that only a change will run again.
+    pub failing: usize,
+    /// The number of runs of this version that have ended, without skipped and cancelled runs.
+    pub runs: u64,
+    /// The number of runs of this version that failed.
+    pub failures: u64,
+    /// The last run of this version that failed.
+    pub last_failure: Option<LastFailure>,
+    /// The kinds that the version needs and that the cluster does not serve.
+    pub missing: Vec<Kind>,
+    /// The number of objects whose dependencies are known: what their last runs have read.
+    pub objects: usize,
+    /// The conflicts, each in words: fields that a key of the processor and another key both want.
+    pub conflicts: Vec<String>,
+    /// The declared rights that the account lacks, each in words: `may not patch services in all
+    /// namespaces`. Kinds that the cluster does not serve are left out.
+    pub missing_rights: Vec<String>,
+    /// The kinds that the processor reconciles and whose declared scope its account may not watch,
+    /// each with its scope. No object of them is reconciled.
+    pub unwatched: Vec<String>,
+    /// The denials of the last runs of its keys: missing rights, in the same words, and reads that
+    /// are not declared.
+    pub denied: Vec<String>,
+    /// The limits of the host that the processor meets now.
+    pub limits_met: Vec<LimitMet>,
+}
+
+/// A limit of the host that a processor meets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitMet {
+    /// The reason for a condition, in one word: `WatchesLimited`.
+    pub reason: &'static str,
+    /// The message, in one sentence: the limit, the option that sets it, and what happens past it.
+    pub message: String,
+}
+
+impl Host {
+    /// Returns the status of every processor, sorted by name. The cost grows with the number of
+    /// keys in the queue.
+    pub fn status(&self) -> Vec<ProcessorStatus> {
+        let triggers = self.shared.dispatch.triggers.lock();
+        let registry = self.shared.registry.lock();
+        let status = |active: &Arc<Active>| {
+            let objects = triggers.count_of(&active.version.processor);
+            self.status_with(active, objects, &registry)
+        };
+        registry.current().map(status).collect()
+    }
+
+    /// Returns the status of one processor; `None` if there is no processor of this name. The cost
+    /// grows with the number of its keys, not with that of others: each processor's status is
+    /// computed about once a second.
+    pub fn status_of(&self, processor: &str) -> Option<ProcessorStatus> {
+        let objects = self.shared.dispatch.triggers.lock().count_of(processor);
+        let registry = self.shared.registry.lock();
+        Some(self.status_with(registry.get(processor)?, objects, &registry))
+    }
+
+    /// Returns a counter that changes with each run that ends, and when a version is put to work or
+    /// removed.
+    pub fn activity(&self) -> latest::Receiver<u64> {
+        self.shared.activity.subscribe()
+    }
+
+    /// Returns a counter that changes when [`Host::trust`] of a version may have changed for
+    /// another reason than the passing of time.
+    pub fn verdicts(&self) -> latest::Receiver<u64> {
+        self.shared.verdicts.subscribe()
+    }
+
+    /// Returns a counter that changes when rights or served kinds have changed, so that a version
+    /// which was refused may be accepted.
+    pub fn circumstances(&self) -> latest::Receiver<u64> {
+        self.shared.circumstances.subscribe()
+    }
+
+    /// Returns the API server's answer whether this host may act as an account. The answer is
+    /// renewed until it is dropped.
+    pub fn acting_as(&self, account: &Account) -> Arc<Acting> {
+        self.shared.access.acting(account)
+    }
+
+    /// Returns a counter that changes when the host may act as other accounts than before.
+    pub fn acting_changes(&self) -> latest::Receiver<u64> {
+        self.shared.access.acting_changes()
+    }
+
+    /// Returns the rights of an account, with no question asked yet. They are renewed until they
+    /// are dropped.
+    pub(crate) fn rights_of(&self, account: &Account) -> Arc<Rights> {
+        let nothing = Description {
+            name: String::new(),
+            version: String::new(),
+            config_schema: None,
+            reconcilers: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+        };
+        self.shared.access.of(account, &Arc::new(nothing))
+    }
+
+    /// Returns the keys of the objects that hold one of a processor's finalizers; `None` as long as
+    /// these are not known, or if there is no processor of this name.
+    pub fn holding(&self, processor: &str) -> Option<Vec<Key>> {
+        let active = self.shared.registry.lock().get(processor).cloned()?;
+        active.reconciler.holding(&active.version.processor)
+    }
+
+    /// Removes a processor from the metrics.
+    pub fn forget_metrics(&self, processor: &str) {
+        self.shared.metrics.forget_processor(processor);
+    }
+
+    /// Queues keys to run in the background; their earlier failures do not count any more.
+    pub fn run_again(&self, keys: &[Key]) {
+        for key in keys {
+            self.shared.dispatch.queue.renew(key, Cause::NewVersion, Priority::Background);
+        }
+    }
+
+    fn status_with(&self, active: &Active, objects: usize, registry: &Registry) -> ProcessorStatus {
+        let share = self.shared.dispatch.queue.share_of(&active.version.processor);
+        let tally = active.tally();
+        let rights = active.rights.as_ref();
+        let (denied, more) = self.shared.denials.of_processor(&active.version.processor);
+        let more_denied = (more > 0).then(|| format!("and {more} more that are not kept"));
+        let is_missing = |kind: &&Kind| self.shared.dispatch.stores.is_unknown(kind);
+        ProcessorStatus {
+            version: Arc::clone(&active.version),
+            since: active.since,
+            ready: share.state.ready,
+            running: share.state.running,
+            on_former: registry.on_former(&active.version.processor),
+            delayed: share.state.delayed,
+            backing_off: share.backing_off,
+            failing: share.failing,
+            runs: tally.runs,
+            failures: tally.failures,
+            last_failure: tally.last_failure,
+            missing_rights: rights.map_or_else(Vec::new, |rights| rights.missing()),
+            unwatched: active.reconciler.unwatched(),
+            denied: denied.iter().map(Denial::in_words).chain(more_denied).collect(),
+            missing: active.kinds.iter().filter(is_missing).cloned().collect(),
+            objects,
+            conflicts: self.shared.parts.writer.conflicts_of(&active.version.processor),
+            limits_met: self.limits_met(active),
+        }
+    }
+}
+
+impl Host {
+    fn limits_met(&self, active: &Active) -> Vec<LimitMet> {
+        let mut met = self.shared.watches.lock().limits_met(active.id);
+        met.extend(limits_of_calls(&active.processor));
+        let reason = "DependenciesLimited";
+        let limited = active.reconciler.dependencies_limited();
+        met.extend(limited.map(|message| LimitMet { reason, message }));
+        met.extend(limit_of_log(&active.version.processor));
+        met
+    }
+}
+
+fn limit_of_log(processor: &str) -> Option<LimitMet> {
+    dropped_lines::is_limited(processor).then(|| LimitMet {
+        reason: "LogLimited",
+        message: format!(
+            "lines of the log about the processor are dropped: in the long run {} lines and {} KiB of them a second are written",
+            telemetry::limit::LINES_A_SECOND,
+            telemetry::limit::BYTES_A_SECOND / 1024.0
+        ),
+    })
+}
+
+/// The time for which a processor counts as short of memory, after its last call that was refused
+/// memory.
+const SHORT_OF_MEMORY: Duration = Duration::from_mins(1);
+
+/// Returns the limits that the calls of a processor meet together.
+fn limits_of_calls(processor: &Processor) -> Vec<LimitMet> {
+    let (waiting, tenant) = (processor.waiting(), processor.tenant());
+    let waits = (waiting.longest >= LONG_WAIT).then(|| LimitMet {
+        reason: "WaitsForSlot",
+        message: format!(
+            "{} calls wait for a slot, the first for {} s: other calls have those that this processor may have",
+            waiting.calls,
+            waiting.longest.as_secs()
+        ),
+    });
+    let short = tenant.short_of_memory().filter(|ago| *ago < SHORT_OF_MEMORY);
+    let short = short.map(|_| LimitMet {
+        reason: "CallMemoryLimited",
+        message: "a call failed since it got no more memory: one processor's calls together get no more than is left for others of --call-memory-mib".to_owned(),
+    });
+    waits.into_iter().chain(short).collect()
+}

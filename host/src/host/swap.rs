@@ -1,0 +1,329 @@
+//! Adds, swaps and removes processors while the host runs.
+//!
+//! *Guarantees.* A run ends on the version that it began on; a run that begins after the swap
+//! begins on the new version. The queue never gives a key out twice at once, so no key runs on two
+//! versions at once. No key is lost: queued keys stay queued, changes still trigger the same keys,
+//! and each key runs once more on the new version, after the keys that have changed. The watches
+//! that a version needs are open from the swap until its last run has ended. A version that is
+//! refused leaves everything as it was.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
+
+use super::{Drive, Host, HostState, Loaded, Settings, registry::Active, watches::Want};
+use crate::{cluster::watch::Watch, wasm::Tenant};
+use mortise_core::{
+    contract::{self, Kind},
+    grant::rights,
+    queue::{self, Cause, Key, Priority},
+    reads::Readable,
+    reconcile::{Reconciler, Setup, Version},
+    store::Scope,
+    triggers::{Standing, Triggers},
+};
+
+/// A version that can be put to work: its description has been checked.
+pub(super) struct Prepared {
+    pub(super) active: Active,
+    pub(super) wanted: Vec<Want>,
+    pub(super) standing: Vec<Standing>,
+    /// The reconcilers in its description.
+    reconcilers: Vec<contract::Reconciler>,
+    settings: Settings,
+}
+
+/// The watches of a version that is not at work yet. Dropping the claim gives them back, unless
+/// [`Claim::keep`] was called.
+pub(super) struct Claim<'a> {
+    shared: &'a HostState,
+    user: Option<super::watches::User>,
+}
+
+// === impl Host ===
+
+impl Host {
+    /// Adds a processor, or swaps in a new version of it without any trial;
+    /// [`Host::swap_tried`] tries the version first. Kinds that the version needs and that are
+    /// not watched yet are listed before the swap, for ten seconds at most; the former version runs
+    /// on meanwhile.
+    ///
+    /// If the future is dropped before it is done, nothing is swapped. Swaps of one processor are
+    /// made one after the other.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the description is not valid. The former version, if any, runs on.
+    pub async fn swap(&self, loaded: Loaded) -> anyhow::Result<()> {
+        let _turn = self.turn(&loaded.name()).await;
+        let prepared = self.prepare(loaded)?;
+        self.claim(&prepared).await.keep();
+        self.put(prepared);
+        Ok(())
+    }
+
+    /// Waits until no other task swaps or removes this processor.
+    pub(super) async fn turn(&self, processor: &Arc<str>) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.turns.lock();
+            turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            Arc::clone(turns.entry(Arc::clone(processor)).or_default())
+        };
+        turn.lock_owned().await
+    }
+
+    /// Asks for the rights that a version needs, opens its watches, and waits for their first
+    /// lists.
+    pub(super) async fn claim(&self, prepared: &Prepared) -> Claim<'_> {
+        prepared.ask_rights().await;
+        let claim = Claim { shared: &self.shared, user: Some(prepared.active.id) };
+        let watches = self.open([prepared]);
+        self.shared.listed(&watches).await;
+        claim
+    }
+
+    /// Removes a processor. Its running calls are cancelled, and writes that have begun are
+    /// finished. Objects that it has written stay, and so do its finalizers.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no processor of this name.
+    pub async fn remove(&self, name: &str) -> anyhow::Result<()> {
+        let _turn = self.turn(&name.into()).await;
+        let mut triggers = self.shared.dispatch.triggers.lock();
+        let over = {
+            let mut registry = self.shared.registry.lock();
+            let tenant = registry.get(name).map(|active| active.processor.tenant());
+            let tenant = tenant.cloned();
+            let over = registry.remove(name)?;
+            tenant.iter().for_each(Tenant::close);
+            over
+        };
+        triggers.remove_processor(name);
+        self.shared.dispatch.queue.remove_processor(name);
+        self.shared.parts.records.forget_processor(name);
+        self.shared.denials.forget_processor(name);
+        self.shared.metrics.forget_processor(name);
+        drop(triggers);
+        self.shared.release(over);
+        self.shared.moved();
+        tracing::info!(processor = name, "removed");
+        Ok(())
+    }
+
+    /// Builds a version, and checks all that can be wrong with its description.
+    pub(super) fn prepare(&self, loaded: Loaded) -> anyhow::Result<Prepared> {
+        let description = Arc::clone(&loaded.description);
+        let name = loaded.name();
+        let loaded = self.as_version(loaded, &name);
+        let of = || format!("processor `{name}`");
+        let readable = Readable::new(&description).with_context(of)?;
+        let wanted = readable.wanted().to_vec();
+        let own_name = loaded.settings.name.as_deref().unwrap_or(&description.name);
+        let standing = |of| {
+            let standing = Standing::new(&name, of)?;
+            Ok(standing.writing_as(&loaded.settings.namespace, own_name))
+        };
+        let standing: Result<Vec<Standing>, String> =
+            description.reconcilers.iter().map(standing).collect();
+        let standing = standing.map_err(anyhow::Error::msg).with_context(of)?;
+        let version = Version {
+            processor: Arc::clone(&name),
+            version: description.version.clone(),
+            digest: loaded.processor.digest(),
+        };
+        let Loaded { processor, config, settings, .. } = loaded;
+        let shared = &self.shared;
+        let rights = settings.account.as_ref();
+        let rights = rights.map(|account| shared.access.of(account, &description));
+        let cluster = rights.as_ref().map_or(&shared.cluster, |rights| rights.cluster());
+        let setup = Setup {
+            call: Arc::new(processor.clone()),
+            description: Arc::clone(&description),
+            config,
+            settings: settings.clone(),
+            readable: Arc::new(readable),
+            api: Arc::new(cluster.clone()),
+            rights: rights.clone().map(|rights| rights as Arc<dyn rights::Rights>),
+        };
+        let reconciler = Reconciler::new(setup, shared.parts.clone()).with_context(of)?;
+        let active = Active {
+            id: self.next_user(),
+            version: Arc::new(version),
+            reconciler,
+            processor,
+            rights,
+            kinds: description.kinds(),
+            since: (shared.parts.now)(),
+            tally: Mutex::default(),
+            conduct: Mutex::default(),
+        };
+        let reconcilers = description.reconcilers.clone();
+        Ok(Prepared { active, wanted, standing, reconcilers, settings })
+    }
+
+    /// Assigns a component to the tenant of its processor: all versions of a processor share the
+    /// bounds on what their calls hold.
+    fn as_version(&self, loaded: Loaded, name: &Arc<str>) -> Loaded {
+        let registry = self.shared.registry.lock();
+        let tenant = registry.get(name).map(|active| active.processor.tenant());
+        let processor = match tenant {
+            Some(tenant) => loaded.processor.of(tenant.clone()),
+            None => loaded.processor.of_new(name),
+        };
+        Loaded { processor, ..loaded }
+    }
+
+    /// Opens and widens the watches that versions need. Returns the watches that they were given.
+    pub(super) fn open<'a>(&self, prepared: impl IntoIterator<Item = &'a Prepared>) -> Vec<Watch> {
+        // Locked until the steps are carried out: no watch is closed in between.
+        let mut watches = self.shared.watches.lock();
+        let mut users = Vec::new();
+        for of in prepared {
+            let limited = of.active.reconciler.limited();
+            watches.add(of.active.id, of.active.rights.clone(), &of.wanted, limited);
+            users.push(of.active.id);
+        }
+        let steps = watches.plan();
+        self.shared.carry_out(steps);
+        watches.of_users(&users)
+    }
+
+    /// Puts a version to work at once, in place of the former version if there is one.
+    pub(super) fn put(&self, prepared: Prepared) {
+        let Prepared { active, standing, reconcilers, settings, .. } = prepared;
+        let active = Arc::new(active);
+        let version = Arc::clone(&active.version);
+        let tenant = active.processor.tenant().clone();
+        let (shared, name) = (&self.shared, Arc::clone(&version.processor));
+        // Locked to the end: no run begins or ends, and no change triggers keys, in between.
+        let mut triggers = shared.dispatch.triggers.lock();
+        let former = shared.registry.lock().get(&name).cloned();
+        let gone = former.iter().flat_map(|former| former.reconciler.gone_from(&reconcilers));
+        let gone: Vec<&str> = gone.collect();
+        for gone in &gone {
+            triggers.remove_reconciler(&name, gone);
+            shared.dispatch.queue.remove_reconciler(&name, gone);
+        }
+        let over = shared.registry.lock().put(active);
+        // From now on, a run that ends leaves no record under such a key.
+        for gone in gone {
+            shared.parts.records.forget_reconciler(&name, gone);
+        }
+        let concurrency = self.limit(&name, &settings, &reconcilers);
+        if settings.ending.is_some() {
+            // The outcomes of running calls are of no use any more, and their keys are needed to
+            // handle the finalizers.
+            tenant.cancel_calls();
+        }
+        let_begin(&tenant, concurrency);
+        let keys = keys(&mut triggers, &name, standing, shared);
+        for key in keys {
+            if former.is_some() {
+                shared.dispatch.queue.renew(&key, Cause::NewVersion, Priority::Background);
+            } else {
+                shared.dispatch.queue.add(&key, Cause::Start, Priority::Change);
+            }
+        }
+        drop(triggers);
+        shared.release(over);
+        shared.moved();
+        tracing::info!(processor = %name, version = version.version, digest = %version.digest, "put to work");
+    }
+
+    /// Sets how many calls of a processor run at once and how many runs begin in a second, from now
+    /// on. With a concurrency of 0 no call runs, and running calls are cancelled. Does nothing with
+    /// [`Drive::Caller`].
+    pub fn set_pace(&self, processor: &Arc<str>, concurrency: usize, rate: Option<u32>) {
+        if self.options.drive == Drive::Host {
+            let limits = queue::Limits { concurrency, rate: rate.map(f64::from) };
+            self.shared.dispatch.queue.set_processor(processor, limits);
+            if let Some(active) = self.shared.registry.lock().get(processor) {
+                let_begin(active.processor.tenant(), concurrency);
+            }
+        }
+    }
+
+    /// Sets the limits of a processor and the minimum intervals of its reconcilers in the queue.
+    /// Returns how many calls may run at once.
+    fn limit(
+        &self,
+        name: &Arc<str>,
+        settings: &Settings,
+        reconcilers: &[contract::Reconciler],
+    ) -> usize {
+        let is_driven = self.options.drive == Drive::Caller;
+        let limits = if is_driven {
+            queue::Limits { concurrency: usize::MAX, rate: None }
+        } else {
+            queue::Limits {
+                concurrency: settings.concurrency.unwrap_or(self.options.concurrency),
+                rate: settings.rate.map(f64::from),
+            }
+        };
+        self.shared.dispatch.queue.set_processor(name, limits);
+        for reconciler in reconcilers {
+            let interval = if is_driven {
+                Duration::ZERO
+            } else {
+                Duration::from_millis(reconciler.min_interval)
+            };
+            let of = reconciler.name.as_str().into();
+            self.shared.dispatch.queue.set_min_interval(name, &of, interval);
+        }
+        limits.concurrency
+    }
+}
+
+/// Lets calls of a processor begin. With a concurrency of 0, running calls are cancelled instead
+/// and no call begins.
+fn let_begin(tenant: &Tenant, concurrency: usize) {
+    if concurrency == 0 { tenant.close() } else { tenant.open() }
+}
+
+/// Adds the reconcilers of a version to the triggers. Returns every key of the processor: those of
+/// the objects in the stores, and those that the former version knew.
+fn keys(
+    triggers: &mut Triggers,
+    processor: &str,
+    standing: Vec<Standing>,
+    shared: &HostState,
+) -> BTreeSet<Key> {
+    let mut keys = BTreeSet::from_iter(triggers.keys_of(processor));
+    for standing in standing {
+        keys.extend(triggers.add_reconciler(standing, &shared.dispatch.stores));
+    }
+    keys
+}
+
+// === impl Prepared ===
+
+impl Prepared {
+    /// Asks the API server for the rights that the version needs.
+    async fn ask_rights(&self) {
+        if let Some(rights) = &self.active.rights {
+            rights.ask_needed().await;
+            let scopes: Vec<(Kind, Scope)> =
+                self.wanted.iter().map(|(kind, scope, _)| (kind.clone(), scope.clone())).collect();
+            rights.ask_watches(&scopes).await;
+            self.active.log_missing_rights();
+        }
+    }
+}
+
+// === impl Claim ===
+
+impl Claim<'_> {
+    /// Keeps the watches open: the version is put to work.
+    pub(super) fn keep(mut self) {
+        self.user = None;
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.shared.release(self.user);
+    }
+}

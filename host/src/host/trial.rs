@@ -1,0 +1,286 @@
+//! The checks before a version replaces one that works: it declares no more than its account may
+//! do, the kinds that it reconciles are served, it declares the finalizers that objects hold, and
+//! it does not break on most of the objects that it is tried with.
+//!
+//! *Guarantee.* A version that is refused has written nothing, and leaves nothing behind but the
+//! requests to the API server.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{Arc, LazyLock},
+};
+
+use super::{
+    Host,
+    probation::{Probation, Trust},
+    registry::Active,
+    swap::Prepared,
+};
+use mortise_core::{
+    contract::Kind,
+    grant::rights::{Account, Rights as _},
+    grant::{display_kind, display_ref},
+    queue::Key,
+    reconcile::Tried,
+    store::Entry,
+};
+
+/// The number of objects that a version is tried with.
+const KEYS: usize = 3;
+/// The number of objects that are drawn: some of them may be paused, or not known yet.
+const CANDIDATES: usize = 9;
+
+/// The reason why a version was not put to work. The former version, if any, runs on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotSwapped {
+    /// The description is not valid.
+    #[error(transparent)]
+    Invalid(#[from] anyhow::Error),
+
+    /// The version reconciles a kind that the cluster does not serve and that the former version
+    /// does not reconcile.
+    #[error("version {version} waits for the CustomResourceDefinition of {}", kinds(missing))]
+    #[expect(missing_docs, reason = "the message says what the fields are")]
+    KindNotServed { version: String, missing: Vec<Kind> },
+
+    /// The account lacks rights that the version declares; rights that the former version lacks too
+    /// do not count.
+    #[error(
+        "the ServiceAccount `{}` lacks what version {version} declares: {}",
+        account.name,
+        missing.join("; ")
+    )]
+    #[expect(missing_docs, reason = "the message says what the fields are")]
+    RightsMissing { version: String, account: Account, missing: Vec<String> },
+
+    /// The version does not declare a finalizer that objects hold because of the former version:
+    /// that finalizer would never be removed.
+    #[error(
+        "version {version} does not declare the finalizer `{finalizer}`, which {objects} objects hold, the first {first}: it has to be declared until the processor has given it up"
+    )]
+    #[expect(missing_docs, reason = "the message says what the fields are")]
+    FinalizersHeld { version: String, finalizer: String, objects: usize, first: String },
+
+    /// The version broke on more than half of the objects that it was tried with.
+    #[error(
+        "version {version} broke on {broke} of the {tried} objects that it was tried with, without writing; the first, {key}: {message}"
+    )]
+    #[expect(missing_docs, reason = "the message says what the fields are")]
+    TrialFailed { version: String, broke: usize, tried: usize, key: Key, message: String },
+}
+
+// === impl Host ===
+
+impl Host {
+    /// Swaps in a version as [`Host::swap`] does, if it passes the checks: it is compared with
+    /// the former version, and tried with a few objects, on what is known now and without writing.
+    /// From then on it is on probation; see [`Host::trust`]. Without a former version there is
+    /// nothing to protect, and nothing is tried.
+    ///
+    /// The trial ends after three calls that tell something about the version, and makes nine calls
+    /// at most; each call lasts as long as its deadline at most.
+    ///
+    /// # Errors
+    ///
+    /// Fails with the reason why the version is refused. The former version runs on.
+    pub async fn swap_tried(&self, loaded: super::Loaded) -> Result<(), NotSwapped> {
+        let _turn = self.turn(&loaded.name()).await;
+        let prepared = self.prepare(loaded)?;
+        let claim = self.claim(&prepared).await;
+        let former = self.active(&prepared.active.version.processor);
+        let probation = match &former {
+            None => None,
+            Some(former) => {
+                self.compare(former, &prepared).await?;
+                Some(self.try_out(former, &prepared).await?)
+            }
+        };
+        if let Some(probation) = probation {
+            prepared.active.put_on_probation(probation);
+        }
+        claim.keep();
+        self.put(prepared);
+        Ok(())
+    }
+
+    /// Returns how far the current version of a processor can be trusted. A processor that does not
+    /// run is trusted.
+    pub fn trust(&self, processor: &str) -> Trust {
+        let now = tokio::time::Instant::now();
+        self.active(processor).map_or(Trust::Proven, |active| active.trust(now))
+    }
+
+    fn active(&self, processor: &str) -> Option<Arc<Active>> {
+        self.shared.registry.lock().get(processor).cloned()
+    }
+
+    /// Compares a version with the former one. Kinds and rights that the former version lacks too
+    /// are no reason to refuse the new one.
+    async fn compare(&self, former: &Active, new: &Prepared) -> Result<(), NotSwapped> {
+        let version = || new.active.version.version.clone();
+        let known = former.reconciler.reconciled_kinds();
+        let mut missing = Vec::new();
+        for kind in new.active.reconciler.reconciled_kinds() {
+            // A cluster that does not answer is no reason to refuse: the watch waits for the kind.
+            let is_missing = matches!(self.shared.cluster.resolve(&kind).await, Ok(None));
+            if is_missing && !known.contains(&kind) {
+                missing.push(kind);
+            }
+        }
+        if !missing.is_empty() {
+            return Err(NotSwapped::KindNotServed { version: version(), missing });
+        }
+        let abandoned = new.active.reconciler.abandoned(&former.reconciler);
+        if let Some((finalizer, first)) = abandoned.first() {
+            return Err(NotSwapped::FinalizersHeld {
+                version: version(),
+                finalizer: finalizer.clone(),
+                objects: abandoned.len(),
+                first: display_ref(first),
+            });
+        }
+        let Some(rights) = &new.active.rights else { return Ok(()) };
+        let lacked = former.rights.as_ref().map_or_else(Vec::new, |rights| rights.missing());
+        let mut missing = rights.missing();
+        missing.retain(|right| !lacked.contains(right));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let account = rights.account().clone();
+        Err(NotSwapped::RightsMissing { version: version(), account, missing })
+    }
+
+    /// Tries a version with a few objects, one after the other. Objects that broke the former
+    /// version are not tried: they tell nothing about the new one.
+    async fn try_out(&self, former: &Active, new: &Prepared) -> Result<Probation, NotSwapped> {
+        let broken = former.broken();
+        let stores = &self.shared.dispatch.stores;
+        let of_reconcilers = new.standing.iter().map(|of| of.ranked_keys(stores, rank));
+        let of_reconcilers: Vec<Vec<Key>> = of_reconcilers.collect();
+        let (mut tried, mut broke) = (0, Vec::new());
+        for key in drawn(&of_reconcilers, |key| !broken.contains(key)) {
+            match new.active.reconciler.try_out(key).await {
+                Tried::Not => continue,
+                Tried::Well => {}
+                Tried::Broke(message) => broke.push((key.clone(), message)),
+            }
+            tried += 1;
+            if tried == KEYS {
+                break;
+            }
+        }
+        let is_refused = is_majority(broke.len(), tried);
+        let count = broke.len();
+        if is_refused && let Some((key, message)) = broke.into_iter().next() {
+            let version = new.active.version.version.clone();
+            return Err(NotSwapped::TrialFailed { version, broke: count, tried, key, message });
+        }
+        Ok(Probation::new(of_reconcilers.iter().flatten(), broken))
+    }
+}
+
+/// Returns the rank of an object among the others. The hash has a key that only this process knows:
+/// a user who creates and names objects cannot choose those that a version is tried with.
+fn rank(object: &Entry) -> u64 {
+    static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    HASH.hash_one((object.uid(), object.namespace(), object.name()))
+}
+
+/// Draws a few keys, from each reconciler in turn: each has code of its own. Among the keys of a
+/// reconciler, those of namespaces that were drawn less often come first, so that many objects in
+/// one namespace have no more weight than a few in others; then those of lower rank.
+fn drawn(of_reconcilers: &[Vec<Key>], counts: impl Fn(&Key) -> bool) -> Vec<&Key> {
+    let mut rows: Vec<Vec<&Key>> = Vec::new();
+    rows.extend(of_reconcilers.iter().map(|keys| keys.iter().filter(|key| counts(key)).collect()));
+    let mut drawn: Vec<&Key> = Vec::new();
+    while drawn.len() < CANDIDATES {
+        let before = drawn.len();
+        for keys in &mut rows {
+            let times = |key: &Key| {
+                drawn.iter().filter(|drawn| drawn.namespace() == key.namespace()).count()
+            };
+            // `min_by_key` returns the first of several minima: the key of the lowest rank.
+            let next = (0..keys.len()).min_by_key(|index| keys.get(*index).map(|key| times(key)));
+            drawn.extend(next.map(|index| keys.remove(index)));
+        }
+        if drawn.len() == before {
+            break;
+        }
+    }
+    drawn.truncate(CANDIDATES);
+    drawn
+}
+
+/// Returns whether `broke` is more than half of `tried`: two of three, two of two, or the only one.
+fn is_majority(broke: usize, tried: usize) -> bool {
+    broke * 2 > tried
+}
+
+fn kinds(kinds: &[Kind]) -> String {
+    kinds.iter().map(display_kind).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns keys for names like `namespace/name`.
+    fn keys(reconciler: &str, names: &[&str]) -> Vec<Key> {
+        let key = |name: &&str| {
+            let (namespace, name) = name.split_once('/').unwrap();
+            Key::new(&"a/p".into(), &reconciler.into(), Some(namespace), name)
+        };
+        names.iter().map(key).collect()
+    }
+
+    #[test]
+    fn each_reconciler_and_each_namespace_has_its_turn() {
+        let cases: [(_, _, &[&str]); 7] = [
+            ("no key", vec![keys("a", &[])], &[]),
+            ("fewer", vec![keys("a", &["n/1", "n/2"])], &["1", "2"]),
+            (
+                "two",
+                vec![keys("a", &["n/1", "n/2", "n/3"]), keys("b", &["n/7", "n/8"])],
+                &["1", "7", "2", "8", "3"],
+            ),
+            (
+                "one has few",
+                vec![keys("a", &[]), keys("b", &["n/7"]), keys("c", &["n/8", "n/9"])],
+                &["7", "8", "9"],
+            ),
+            (
+                "one that does not count",
+                vec![keys("a", &["n/bad", "n/1"]), keys("b", &["n/bad", "n/7"])],
+                &["1", "7"],
+            ),
+            (
+                "many of one namespace",
+                vec![keys("a", &["x/1", "x/2", "x/3", "n/4", "m/5"])],
+                &["1", "4", "5", "2", "3"],
+            ),
+            (
+                "of another reconciler, too",
+                vec![keys("a", &["x/1", "x/2", "n/3"]), keys("b", &["x/7", "n/8", "m/9"])],
+                &["1", "8", "2", "9", "3", "7"],
+            ),
+        ];
+        for (case, of_reconcilers, expected) in cases {
+            let found = drawn(&of_reconcilers, |key| key.name() != "bad");
+            let found: Vec<&str> = found.into_iter().map(Key::name).collect();
+            assert_eq!(found, expected, "{case}");
+        }
+        let many: Vec<String> = (0..100).map(|number| format!("n/{number}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert_eq!(drawn(&[keys("a", &many)], |_| true).len(), CANDIDATES);
+    }
+
+    #[test]
+    fn the_majority_decides() {
+        let cases =
+            [(0, 0, false), (1, 1, true), (1, 2, false), (2, 2, true), (1, 3, false), (2, 3, true)];
+        for (broke, tried, expected) in cases {
+            assert_eq!(is_majority(broke, tried), expected, "{broke} of {tried}");
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! The open watches: the versions that they are open for, and the rights that they run with. No
+//! I/O.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::{access::Rights, watch::Watch};
+use mortise_core::grant::rights::Rights as _;
+use mortise_core::{
+    contract::Kind,
+    grant::rights::Account,
+    reads::{Demand, Limited},
+    store::{Scope, Wanted},
+};
+
+use super::Bounds;
+
+mod limited;
+
+use limited::Refused;
+
+/// The id of a loaded version of a processor, which needs watches.
+pub(super) type User = u64;
+
+/// A kind, a scope to watch, and the parts of the objects that are needed.
+pub(super) type Want = (Kind, Scope, Wanted);
+
+/// The open watches. A watch stays open until no version that was given it is left, or no account
+/// of these versions may watch it any more. It runs with the rights of an account that may. Objects
+/// that a version's own account may not watch are not watched for that version.
+#[derive(Debug, Default)]
+pub(super) struct Watches {
+    open: Vec<Open>,
+    users: BTreeMap<User, Needs>,
+    bounds: Bounds,
+}
+
+/// The wants of a version, and its rights to watch them.
+#[derive(Debug)]
+struct Needs {
+    /// The rights of the version's account; `None` for the host's own rights.
+    rights: Option<Arc<Rights>>,
+    wants: Vec<Want>,
+    /// The number of `wants` that were declared; the others were demanded by reads.
+    declared: usize,
+    refused: Refused,
+}
+
+#[derive(Debug)]
+struct Open {
+    started: Started,
+    /// The parts of the objects that the store holds, or will hold.
+    wanted: Wanted,
+    users: BTreeSet<User>,
+}
+
+/// A watch with the rights that it runs with.
+#[derive(Clone, Debug)]
+pub(super) struct Started {
+    pub(super) watch: Watch,
+    /// The rights that the watch runs with; `None` for the host's own rights.
+    pub(super) rights: Option<Arc<Rights>>,
+    /// Cancelled when the watch is closed, or when another one runs in its place.
+    pub(super) over: CancellationToken,
+}
+
+/// The steps that make the running watches match a plan.
+#[derive(Debug, Default)]
+pub(super) struct Steps {
+    /// Watches that no version needs or may watch any more.
+    pub(super) closed: Vec<Watch>,
+    /// Watches that run with the rights of another account from now on.
+    pub(super) handed_over: Vec<Started>,
+    /// Watches whose stores must hold no more than this.
+    pub(super) narrowed: Vec<(Started, Wanted)>,
+    /// Watches whose stores must hold at least this.
+    pub(super) needed: Vec<(Started, Wanted)>,
+}
+
+// === impl Watches ===
+
+impl Watches {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+
+    /// Adds a version with its wants. Refusals of these are set in `limited`.
+    pub(super) fn add(
+        &mut self,
+        user: User,
+        rights: Option<Arc<Rights>>,
+        wants: &[Want],
+        limited: Limited,
+    ) {
+        let refused = Refused::new(limited);
+        let needs = Needs { rights, wants: wants.to_vec(), declared: wants.len(), refused };
+        self.users.insert(user, needs);
+    }
+
+    /// Removes a version. The next plan closes the watches that only this version needed.
+    pub(super) fn remove(&mut self, user: User) {
+        self.users.remove(&user);
+    }
+
+    /// Adds a want that a version's reads have demanded. Returns whether the want is new, may be
+    /// watched, and is within the bound on demands.
+    pub(super) fn demand(&mut self, user: User, demand: &Demand) -> bool {
+        let Some(needs) = self.users.get_mut(&user) else { return false };
+        let Demand { kind, scopes, wanted } = demand;
+        let Some(scope) = scopes.iter().find(|scope| needs.may(kind, scope)) else { return false };
+        let want = (kind.clone(), scope.clone(), wanted.clone());
+        if needs.wants.contains(&want) {
+            return false;
+        }
+        if needs.wants.len() >= needs.declared + self.bounds.watches {
+            needs.refused.turn_away();
+            return false;
+        }
+        needs.wants.push(want);
+        true
+    }
+
+    /// Plans the fewest watches that give each version what it wants and may watch: an open watch
+    /// whose scope covers a want is taken, whichever version it was opened for.
+    pub(super) fn plan(&mut self) -> Steps {
+        let mut steps = Steps::default();
+        self.let_go();
+        let Self { open, users, .. } = self;
+        for needs in users.values_mut() {
+            needs.refused.plan_anew();
+        }
+        open.retain_mut(|open| {
+            let Some(runner) = open.runner(users) else {
+                open.started.over.cancel();
+                steps.closed.push(open.started.watch.clone());
+                return false;
+            };
+            steps.handed_over.extend(open.hand_over(runner));
+            true
+        });
+        for (user, (kind, scope, wanted)) in self.unmet() {
+            let Some(started) = self.take(user, &kind, &scope, &wanted) else { continue };
+            let needed = steps.needed.iter_mut().find(|(held, _)| held.watch == started.watch);
+            match needed {
+                Some((_, all)) => *all = all.union(&wanted),
+                None => steps.needed.push((started, wanted)),
+            }
+        }
+        self.log_limits();
+        steps
+    }
+
+    /// Takes watches from versions that do not need them or may not have them any more.
+    fn let_go(&mut self) {
+        let Self { open, users, .. } = self;
+        for open in open {
+            let watch = &open.started.watch;
+            open.users.retain(|user| users.get(user).is_some_and(|needs| needs.needs(watch)));
+        }
+    }
+
+    /// Returns the wants that versions may have and have no watch for. Wide scopes come first: then
+    /// no later want covers a watch that was opened before, unless the scopes are equal.
+    fn unmet(&self) -> Vec<(User, Want)> {
+        let of_user = |(user, needs): (&User, &Needs)| {
+            let is_unmet = |(kind, scope, _): &&Want| {
+                let is_met = self.open.iter().any(|open| {
+                    open.users.contains(user) && open.started.watch.covers(kind, scope)
+                });
+                needs.may(kind, scope) && !is_met
+            };
+            let unmet: Vec<Want> = needs.wants.iter().filter(is_unmet).cloned().collect();
+            unmet.into_iter().map(|want| (*user, want)).collect::<Vec<_>>()
+        };
+        let mut wants: Vec<(User, Want)> = self.users.iter().flat_map(of_user).collect();
+        wants.sort_by_key(|(_, (_, scope, _))| {
+            (scope.namespace.is_some(), scope.name.is_some(), !scope.labels.is_empty())
+        });
+        wants
+    }
+
+    fn take(&mut self, user: User, kind: &Kind, scope: &Scope, wanted: &Wanted) -> Option<Started> {
+        let held = self.open.iter().filter(|open| open.users.contains(&user)).count();
+        let needs = self.users.get_mut(&user)?;
+        if held >= self.bounds.watches {
+            needs.refused.no_more_watches();
+            return None;
+        }
+        let watch = Watch { kind: kind.clone(), scope: scope.clone() };
+        let is_given = |open: &&mut Open| {
+            let watch = &open.started.watch;
+            watch.covers(kind, scope) && !needs.refused.is_refused(watch)
+        };
+        if let Some(open) = self.open.iter_mut().find(is_given) {
+            open.users.insert(user);
+            open.wanted = open.wanted.union(wanted);
+            return Some(open.started.clone());
+        }
+        if needs.refused.is_refused(&watch) {
+            return None;
+        }
+        let rights = needs.rights.clone();
+        let started = Started { watch, rights, over: CancellationToken::new() };
+        let (users, wanted) = ([user].into(), wanted.clone());
+        self.open.push(Open { started: started.clone(), wanted, users });
+        Some(started)
+    }
+
+    /// Returns all open watches.
+    pub(super) fn all(&self) -> Vec<Watch> {
+        self.open.iter().map(|open| open.started.watch.clone()).collect()
+    }
+
+    /// Returns the open watches that these versions were given.
+    pub(super) fn of_users(&self, users: &[User]) -> Vec<Watch> {
+        let is_theirs = |open: &&Open| users.iter().any(|user| open.users.contains(user));
+        self.open.iter().filter(is_theirs).map(|open| open.started.watch.clone()).collect()
+    }
+}
+
+// === impl Needs ===
+
+impl Needs {
+    /// Returns whether a scope may be watched. An unknown right counts as granted: the API server
+    /// decides when the watch is tried.
+    fn may(&self, kind: &Kind, scope: &Scope) -> bool {
+        self.rights.as_ref().is_none_or(|rights| rights.may_watch(kind, scope) != Some(false))
+    }
+
+    /// Returns whether a watch covers a want that may be watched.
+    fn needs(&self, watch: &Watch) -> bool {
+        self.wants.iter().any(|(kind, scope, _)| watch.covers(kind, scope) && self.may(kind, scope))
+    }
+
+    fn account(&self) -> Option<&Account> {
+        self.rights.as_ref().map(|rights| rights.account())
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    /// Returns a version that was given the watch and whose account may run it; a version with the
+    /// present account if possible.
+    fn runner<'a>(&self, users: &'a BTreeMap<User, Needs>) -> Option<&'a Needs> {
+        let Watch { kind, scope } = &self.started.watch;
+        let able = self.users.iter().filter_map(|user| users.get(user));
+        let able: Vec<&Needs> = able.filter(|needs| needs.may(kind, scope)).collect();
+        let present = able.iter().find(|needs| needs.account() == self.account());
+        present.or(able.first()).copied()
+    }
+
+    /// Gives the watch the rights of `runner`. Returns the watch to be started anew if it ran with
+    /// the rights of another account.
+    fn hand_over(&mut self, runner: &Needs) -> Option<Started> {
+        let is_same = runner.account() == self.account();
+        self.started.rights.clone_from(&runner.rights);
+        if is_same {
+            return None;
+        }
+        let former = std::mem::take(&mut self.started.over);
+        former.cancel();
+        Some(self.started.clone())
+    }
+
+    fn account(&self) -> Option<&Account> {
+        self.started.rights.as_ref().map(|rights| rights.account())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Cluster;
+    use crate::cluster::access::Access;
+    use mortise_core::fixture::{description, v1, whole};
+    use mortise_core::path::Fields;
+
+    impl Watches {
+        /// Adds users with the rights of the host, and returns the watches that their wants need.
+        fn assign<'a>(
+            &mut self,
+            wants: impl IntoIterator<Item = (User, &'a [Want])>,
+        ) -> Vec<(Watch, Wanted)> {
+            for (user, wants) in wants {
+                self.add(user, None, wants, Limited::default());
+            }
+            let needed = self.plan().needed;
+            needed.into_iter().map(|(started, wanted)| (started.watch, wanted)).collect()
+        }
+
+        fn release(&mut self, user: User) -> Vec<Watch> {
+            self.remove(user);
+            self.plan().closed
+        }
+    }
+
+    fn want(kind: &str, namespace: Option<&str>, name: Option<&str>, fields: &[&str]) -> Want {
+        let kind = Kind { group: String::new(), version: "v1".into(), kind: kind.into() };
+        let scope = Scope {
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+            labels: String::new(),
+        };
+        let fields = Fields::of(fields.iter().map(|path| path.parse().unwrap()));
+        (kind, scope, Wanted { fields, matching: BTreeSet::new(), written: false })
+    }
+
+    fn shown(watches: impl IntoIterator<Item = Watch>) -> Vec<String> {
+        let part = |part: Option<String>| part.unwrap_or_else(|| "*".into());
+        let shown = |watch: Watch| {
+            let (namespace, name) = (part(watch.scope.namespace), part(watch.scope.name));
+            format!("{} {namespace}/{name}", watch.kind.kind)
+        };
+        watches.into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_wide_scope_takes_in_what_it_covers_and_distinct_ones_stay_apart() {
+        let mut watches = Watches::default();
+        let one = [
+            want("ConfigMap", Some("a"), Some("one"), &["data"]),
+            want("ConfigMap", Some("b"), Some("two"), &["data"]),
+            want("Pod", Some("a"), None, &["metadata.labels"]),
+        ];
+        let other = [want("Pod", None, None, &["spec.nodeName"])];
+        let needed = watches.assign([(1, &one[..]), (2, &other[..])]);
+        assert_eq!(shown(watches.all()), ["Pod */*", "ConfigMap a/one", "ConfigMap b/two"]);
+        let (_, of_pods) = &needed[0];
+        for path in ["metadata.labels", "spec.nodeName"] {
+            assert!(of_pods.fields.covers(&path.parse().unwrap()), "{path} is wanted by one");
+        }
+    }
+
+    #[test]
+    fn a_watch_stays_while_one_needs_it_that_was_given_it() {
+        let mut watches = Watches::default();
+        let (narrow, wide) = ([want("Pod", Some("a"), None, &[])], [want("Pod", None, None, &[])]);
+        watches.assign([(1, &narrow[..])]);
+        watches.assign([(2, &wide[..]), (3, &narrow[..])]);
+        assert_eq!(shown(watches.all()), ["Pod a/*", "Pod */*"]);
+        assert!(watches.release(1).is_empty(), "3 was given it too");
+        assert_eq!(shown(watches.release(2)), ["Pod */*"]);
+        assert!(watches.release(2).is_empty());
+        assert_eq!(shown(watches.release(3)), ["Pod a/*"]);
+        assert!(watches.all().is_empty());
+    }
+
+    #[test]
+    fn a_new_version_is_given_the_watches_of_the_former_one() {
+        let mut watches = Watches::default();
+        let former = [want("Pod", None, None, &[]), want("Secret", Some("a"), None, &[])];
+        let new = [want("Pod", Some("a"), None, &[]), want("Service", None, None, &[])];
+        watches.assign([(1, &former[..])]);
+        let needed = watches.assign([(2, &new[..])]);
+        assert_eq!(shown(needed.into_iter().map(|(watch, _)| watch)), ["Service */*", "Pod */*"]);
+        assert_eq!(shown(watches.release(1)), ["Secret a/*"]);
+    }
+
+    /// Returns the rights of an account to list and watch config maps, in these namespaces (`*`: in
+    /// all).
+    fn rights(access: &Access, account: &str, namespaces: &[&str]) -> Arc<Rights> {
+        let description = Arc::new(description(whole(v1("g", "Rule")), Vec::new()));
+        let rights = access.of(&account.parse().unwrap(), &description);
+        may(&rights, namespaces);
+        rights
+    }
+
+    fn may(rights: &Rights, namespaces: &[&str]) {
+        for namespace in [None, Some("a"), Some("b")] {
+            let is_allowed = namespaces.contains(&namespace.unwrap_or("*"));
+            rights.set_answer("ConfigMap", namespace, is_allowed || namespaces.contains(&"*"));
+        }
+    }
+
+    async fn access() -> Access {
+        let api = mortise_embedded_api::EmbeddedApi::new(mortise_embedded_api::Options::default());
+        let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+        cluster.resolve(&v1("", "ConfigMap")).await.unwrap().unwrap();
+        Access::new(&cluster)
+    }
+
+    fn runs(steps: &[Started]) -> Vec<String> {
+        let account =
+            |started: &Started| started.rights.as_ref().map(|of| of.account().to_string());
+        steps.iter().map(|started| account(started).unwrap_or_default()).collect()
+    }
+
+    fn opened(steps: Steps) -> (Vec<String>, Vec<String>) {
+        let started: Vec<Started> = steps.needed.into_iter().map(|(started, _)| started).collect();
+        (runs(&started), shown(started.into_iter().map(|started| started.watch)))
+    }
+
+    #[tokio::test]
+    async fn a_watch_goes_on_with_the_rights_of_another_and_ends_where_nobody_may() {
+        let (access, mut watches) = (access().await, Watches::default());
+        let wants = [want("ConfigMap", None, None, &[])];
+        let (one, two) = (rights(&access, "a/one", &["*"]), rights(&access, "a/two", &["*"]));
+        watches.add(1, Some(Arc::clone(&one)), &wants, Limited::default());
+        watches.add(2, Some(Arc::clone(&two)), &wants, Limited::default());
+        let steps = watches.plan();
+        let first = steps.needed[0].0.over.clone();
+        assert_eq!(opened(steps), (vec!["a/one".to_owned()], vec!["ConfigMap */*".to_owned()]));
+        // A new version of the processor has the same account.
+        watches.add(3, Some(rights(&access, "a/one", &["*"])), &wants, Limited::default());
+        watches.plan();
+        watches.remove(1);
+        assert!(watches.plan().handed_over.is_empty() && !first.is_cancelled());
+        watches.remove(3);
+        let steps = watches.plan();
+        assert_eq!(runs(&steps.handed_over), ["a/two"]);
+        assert!(first.is_cancelled() && !steps.handed_over[0].over.is_cancelled());
+        let second = steps.handed_over[0].over.clone();
+        may(&two, &[]);
+        assert_eq!(shown(watches.plan().closed), ["ConfigMap */*"]);
+        assert!(second.is_cancelled() && watches.all().is_empty());
+        may(&two, &["*"]);
+        assert_eq!(opened(watches.plan()).0, ["a/two"], "as soon as it may again");
+    }
+
+    #[tokio::test]
+    async fn who_may_watch_a_part_only_is_given_a_watch_of_that() {
+        let (access, mut watches) = (access().await, Watches::default());
+        let (wide, narrow) = (rights(&access, "a/one", &["*"]), rights(&access, "a/two", &["a"]));
+        let of_all = [want("ConfigMap", None, None, &[])];
+        let of_a = [want("ConfigMap", Some("a"), None, &[])];
+        watches.add(1, Some(Arc::clone(&wide)), &of_all, Limited::default());
+        watches.add(2, Some(narrow), &of_a, Limited::default());
+        let three = Some(rights(&access, "a/three", &["b"]));
+        watches.add(3, three, &of_all, Limited::default());
+        watches.plan();
+        assert_eq!(shown(watches.all()), ["ConfigMap */*"]);
+        assert!(watches.of_users(&[3]).is_empty(), "it may not watch what it wants");
+        may(&wide, &[]);
+        let steps = watches.plan();
+        assert_eq!(shown(steps.closed.clone()), ["ConfigMap */*"]);
+        assert_eq!(opened(steps), (vec!["a/two".to_owned()], vec!["ConfigMap a/*".to_owned()]));
+
+        let (kind, scope, wanted) = of_all[0].clone();
+        let in_b = Scope { namespace: Some("b".into()), ..scope.clone() };
+        let demand = Demand { kind, scopes: vec![scope, in_b], wanted };
+        assert!(watches.demand(3, &demand), "of what it wants it may watch a part");
+        assert_eq!(opened(watches.plan()).1, ["ConfigMap b/*"]);
+        assert!(!watches.demand(3, &demand));
+    }
+}

@@ -1,0 +1,231 @@
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::*;
+use crate::host::Bounds;
+use mortise_core::{
+    contract::Kind,
+    path::Fields,
+    reads::Demand,
+    store::{Feed, Scope, Stores},
+};
+
+const LIST: &[&str] = &["metadata.labels"];
+/// The fields of a whole object.
+const WHOLE: &[&str] = &[];
+
+fn kind(name: &str) -> Kind {
+    Kind { group: String::new(), version: "v1".into(), kind: name.into() }
+}
+
+fn wanted(fields: &[&str]) -> Wanted {
+    let fields = Fields::parse(fields).unwrap();
+    Wanted { fields, matching: BTreeSet::new(), written: false }
+}
+
+fn watch(of: &str) -> Watch {
+    Watch { kind: kind(of), scope: Scope::default() }
+}
+
+/// Watches within bounds, and the stores that they fill.
+struct Bed {
+    watches: Watches,
+    stores: Stores,
+    now: Instant,
+}
+
+impl Bed {
+    fn new(watches: usize, store_mib: usize) -> Self {
+        let watches = Watches::new(Bounds { watches, store_mib });
+        Self { watches, stores: Stores::new(), now: Instant::now() }
+    }
+
+    fn add(&mut self, user: User, kinds: &[&str], fields: &[&str]) -> Limited {
+        let want = |of: &&str| (kind(of), Scope::default(), wanted(fields));
+        let (wants, limited) = (kinds.iter().map(want).collect::<Vec<_>>(), Limited::default());
+        self.watches.add(user, None, &wants, limited.clone());
+        let steps = self.watches.plan();
+        self.carry_out(steps);
+        limited
+    }
+
+    /// Carries out steps as the host does.
+    fn carry_out(&self, steps: Steps) {
+        for watch in steps.closed {
+            self.stores.close(&watch.kind, &watch.scope);
+        }
+        for (Started { watch, .. }, wanted) in steps.narrowed {
+            if !self.stores.narrow(&watch.kind, &watch.scope, &wanted) {
+                self.stores.close(&watch.kind, &watch.scope);
+                self.stores.open(&watch.kind, &watch.scope, &wanted);
+            }
+        }
+        for (Started { watch, .. }, wanted) in steps.needed {
+            self.stores.open(&watch.kind, &watch.scope, &wanted);
+        }
+    }
+
+    fn feed(&self, of: &str) -> Feed {
+        self.stores.feed(&kind(of), &Scope::default()).unwrap()
+    }
+
+    /// Lists this many objects of 1 MiB. Returns the highest number of bytes that were held.
+    fn list(&mut self, of: &str, objects: usize) -> usize {
+        let (feed, mut most) = (self.feed(of), 0);
+        feed.begin_list();
+        for at in 0..objects {
+            let data = json!({"blob": "x".repeat(1 << 20)});
+            let metadata = json!({"name": at.to_string(), "namespace": "a", "resourceVersion": (at + 1).to_string()});
+            feed.list_item(
+                &json!({"apiVersion": "v1", "kind": of, "metadata": metadata, "data": data}),
+            );
+            most = most.max(self.stores.held(&kind(of), &Scope::default()));
+            if feed.has_grown() {
+                let held = |Watch { kind, scope }: &Watch, alone: Option<&Fields>| match alone {
+                    Some(fields) => self.stores.held_with(kind, scope, fields),
+                    None => self.stores.held(kind, scope),
+                };
+                let steps = self.watches.grown(&watch(of), self.now, held);
+                if let Some(steps) = steps {
+                    self.carry_out(steps);
+                }
+            }
+        }
+        feed.end_list();
+        most
+    }
+
+    fn open(&self) -> Vec<String> {
+        self.watches.all().into_iter().map(|watch| watch.kind.kind).collect()
+    }
+
+    fn reasons(&self, user: User) -> Vec<&'static str> {
+        self.watches.limits_met(user).into_iter().map(|met| met.reason).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_has_no_more_watches_than_it_may_and_is_told() {
+    let kinds: Vec<String> = (0..20).map(|at| format!("Kind{at}")).collect();
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    let mut bed = Bed::new(8, 8);
+    let limited = bed.add(1, &kinds, LIST);
+    assert_eq!(bed.open(), kinds[..8], "in the order of the declaration");
+    assert_eq!(bed.reasons(1), ["WatchesLimited"]);
+    let why = limited.why(&kind("Kind9")).unwrap();
+    assert!(why.contains("more than 8 watches (`--max-watches`)"), "{why}");
+    // A version that shares watches has its own bound.
+    bed.add(2, &kinds[..8], LIST);
+    assert!(bed.reasons(2).is_empty());
+    bed.watches.remove(1);
+    bed.watches.plan();
+    assert_eq!(bed.open(), kinds[..8]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_demanded_without_an_end_is_not_remembered() {
+    let mut bed = Bed::new(8, 8);
+    let limited = bed.add(1, &["Rule"], LIST);
+    for at in 0..1000 {
+        let scopes = vec![Scope::default()];
+        let demand = Demand { kind: kind(&format!("Kind{at}")), scopes, wanted: wanted(LIST) };
+        bed.watches.demand(1, &demand);
+        bed.watches.plan();
+    }
+    assert_eq!(bed.open().len(), 8);
+    assert_eq!(bed.watches.users[&1].wants.len(), 1 + 8);
+    assert_eq!(bed.reasons(1), ["WatchesLimited"]);
+    assert!(limited.why(&kind("Kind999")).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_too_large_is_closed_while_it_is_listed_and_tried_again_later() {
+    let mut bed = Bed::new(8, 8);
+    let limited = bed.add(1, &["ConfigMap", "Rule"], WHOLE);
+    bed.list("Rule", 2);
+    let most = bed.list("ConfigMap", 200);
+    assert!(most <= 9 << 20, "{most} bytes");
+    assert_eq!(bed.open(), ["Rule"]);
+    assert_eq!(bed.reasons(1), ["StoresLimited"]);
+    let message = &bed.watches.limits_met(1)[0].message;
+    assert!(message.contains("8 MiB (`--max-store-mib`): ConfigMap v1 not kept"), "{message}");
+    assert!(limited.is_refused(&kind("ConfigMap"), &Scope::default()));
+    assert!(!limited.is_refused(&kind("Rule"), &Scope::default()));
+    // The store is not opened at each plan.
+    bed.watches.plan();
+    assert!(bed.watches.try_again(bed.now + TRIED_AGAIN - Duration::from_secs(1)).is_none());
+    assert_eq!(bed.open(), ["Rule"]);
+    bed.watches.try_again(bed.now + TRIED_AGAIN).unwrap();
+    assert_eq!(bed.open(), ["Rule", "ConfigMap"]);
+    assert!(bed.reasons(1).is_empty() && limited.why(&kind("ConfigMap")).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_version_tries_at_once() {
+    let mut bed = Bed::new(8, 8);
+    bed.add(1, &["ConfigMap"], WHOLE);
+    bed.list("ConfigMap", 20);
+    assert!(bed.open().is_empty());
+    bed.add(2, &["ConfigMap"], LIST);
+    bed.list("ConfigMap", 20);
+    assert_eq!((bed.open(), bed.reasons(2)), (vec!["ConfigMap".to_owned()], Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_needs_less_of_the_same_objects_keeps_them_undisturbed() {
+    let mut bed = Bed::new(8, 8);
+    bed.add(1, &["ConfigMap"], LIST);
+    bed.list("ConfigMap", 20);
+    let is_read = |bed: &Bed| {
+        let snapshots = bed.stores.snapshots(&kind("ConfigMap"));
+        snapshots.stores.iter().any(|(.., snapshot)| snapshot.is_complete() && snapshot.len() == 20)
+    };
+    assert!(is_read(&bed));
+    // Another version wants the whole objects, which do not fit.
+    bed.add(2, &["ConfigMap"], WHOLE);
+    let most = bed.list("ConfigMap", 20);
+    assert!(most <= 9 << 20, "{most} bytes");
+    assert!(is_read(&bed) && bed.reasons(1).is_empty());
+    assert_eq!(bed.reasons(2), ["StoresLimited"]);
+    assert!(bed.stores.held(&kind("ConfigMap"), &Scope::default()) < 1 << 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_for_one_that_is_gone_is_dropped_before_another_is_refused() {
+    let mut bed = Bed::new(8, 8);
+    bed.add(1, &["ConfigMap"], LIST);
+    bed.add(2, &["ConfigMap"], WHOLE);
+    bed.list("ConfigMap", 5);
+    bed.watches.remove(2);
+    bed.watches.plan();
+    bed.list("ConfigMap", 20);
+    assert!(bed.reasons(1).is_empty(), "it asked for little");
+    bed.list("ConfigMap", 20);
+    assert_eq!((bed.open(), bed.reasons(1)), (vec!["ConfigMap".to_owned()], Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_refused_what_another_makes_large() {
+    let mut bed = Bed::new(8, 8);
+    bed.add(1, &["ConfigMap", "Rule"], &["metadata.labels", "data.small"]);
+    // The rest of the object, so that neither version wants more than the other.
+    bed.add(2, &["ConfigMap"], &["data.blob"]);
+    bed.list("ConfigMap", 20);
+    assert!(bed.reasons(1).is_empty(), "{:?}", bed.watches.limits_met(1));
+    assert_eq!(bed.reasons(2), ["StoresLimited"]);
+    assert_eq!(bed.open(), ["ConfigMap", "Rule"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_make_large_within_their_bounds_does_not_count() {
+    let mut bed = Bed::new(8, 8);
+    let wants = [("Rule", WHOLE), ("ConfigMap", LIST)]
+        .map(|(of, fields)| (kind(of), Scope::default(), wanted(fields)));
+    bed.watches.add(1, None, &wants, Limited::default());
+    bed.add(2, &["ConfigMap"], WHOLE);
+    bed.list("Rule", 6);
+    bed.list("ConfigMap", 6);
+    assert!(bed.reasons(1).is_empty() && bed.reasons(2).is_empty(), "12 MiB, 6 of them for each");
+    assert_eq!(bed.open(), ["Rule", "ConfigMap"]);
+}

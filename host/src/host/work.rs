@@ -1,0 +1,212 @@
+//! The two loops of a host: changes queue keys, and queued keys are run.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{mpsc, watch as latest},
+    task::JoinSet,
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Bounds,
+    open::Opened,
+    registry::{Active, Registry},
+    watches::{User, Watches},
+};
+use crate::{
+    cluster::{
+        Cluster,
+        access::{Access, Denials},
+        watch::Watch,
+    },
+    host::record_file::RecordFile,
+    metrics::Metrics,
+};
+use mortise_core::{
+    dispatch::Dispatch,
+    grant::rights::Rights as _,
+    queue::Run,
+    reconcile::{Parts, Report},
+};
+
+/// The longest time that runs wait for the first lists of what they will read.
+const FIRST_LISTS: Duration = Duration::from_secs(10);
+
+/// The state that the tasks of a host share. The locks are taken in this order, each for a few
+/// lines: `dispatch.triggers`, `registry`, `watches`.
+pub(super) struct HostState {
+    pub(super) parts: Parts,
+    /// The writer of the record file; `None` if no record outlives this start.
+    pub(super) record_file: Option<Arc<tokio::sync::Mutex<RecordFile>>>,
+    pub(super) dispatch: Arc<Dispatch>,
+    /// The cluster, with the host's own rights.
+    pub(super) cluster: Cluster,
+    pub(super) metrics: Metrics,
+    /// The rights of the accounts of processors.
+    pub(super) access: Access,
+    pub(super) registry: Mutex<Registry>,
+    pub(super) watches: Mutex<Watches>,
+    /// Changes when a run has ended, and when versions come and go.
+    pub(super) activity: latest::Sender<u64>,
+    /// Changes when the trust in a version on probation may have changed.
+    pub(super) verdicts: latest::Sender<u64>,
+    /// Changes when accounts have other rights, or when other kinds may be served.
+    pub(super) circumstances: latest::Sender<u64>,
+    /// The channel of watches to [`run_watches`](super::open::run_watches).
+    pub(super) opened: mpsc::UnboundedSender<Opened>,
+    /// The denials: what runs were refused because a right is missing.
+    pub(super) denials: Denials,
+}
+
+// === impl HostState ===
+
+impl HostState {
+    pub(super) fn new(
+        parts: Parts,
+        cluster: &Cluster,
+        metrics: Metrics,
+        record_file: Option<Arc<tokio::sync::Mutex<RecordFile>>>,
+        opened: mpsc::UnboundedSender<Opened>,
+        bounds: Bounds,
+    ) -> Self {
+        Self {
+            record_file,
+            opened,
+            denials: Denials::default(),
+            dispatch: Arc::clone(&parts.dispatch),
+            cluster: cluster.clone(),
+            metrics,
+            access: Access::new(cluster),
+            parts,
+            registry: Mutex::default(),
+            watches: Mutex::new(Watches::new(bounds)),
+            activity: latest::Sender::new(0),
+            verdicts: latest::Sender::new(0),
+            circumstances: latest::Sender::new(0),
+        }
+    }
+
+    /// Notifies `activity`: the status of a processor may have changed.
+    pub(super) fn moved(&self) {
+        self.activity.send_modify(|count| *count += 1);
+    }
+
+    /// Returns how many calls wait for a slot, by processor.
+    pub(super) fn waiting_calls(&self) -> Vec<(Arc<str>, usize)> {
+        let registry = self.registry.lock();
+        let waiting = |active: &Arc<Active>| {
+            let processor = Arc::clone(&active.version.processor);
+            (processor, active.processor.waiting().calls)
+        };
+        registry.current().map(waiting).collect()
+    }
+
+    /// Runs the keys that are ready until `stop`, then waits for the running ones: a call is never
+    /// dropped.
+    pub(super) async fn dispatch(
+        self: Arc<Self>,
+        reports: mpsc::Sender<Report>,
+        stop: CancellationToken,
+    ) -> anyhow::Result<()> {
+        let watches = self.watches.lock().all();
+        self.listed(&watches).await;
+        let mut runs: JoinSet<Report> = JoinSet::new();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(ran) = runs.join_next() => {
+                    let report = ran.context("a reconcile failed")?;
+                    if !report.skipped {
+                        // Sending fails only if the receiver is closed: the host is about to stop.
+                        let _ = reports.send(report).await;
+                    }
+                }
+                run = self.dispatch.queue.next() => {
+                    let shared = Arc::clone(&self);
+                    runs.spawn(async move { shared.run(run).await });
+                }
+            }
+        }
+        while let Some(ran) = runs.join_next().await {
+            ran.context("a reconcile failed")?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the first lists, so that the first runs do not see half of a cluster. Reads of a
+    /// kind whose list takes longer than [`FIRST_LISTS`] are answered as unavailable, and their
+    /// keys run again when the list is complete.
+    pub(super) async fn listed(&self, watches: &[Watch]) {
+        let stores = &self.dispatch.stores;
+        let mut progress = stores.progress();
+        let complete = async {
+            while !watches.iter().all(|watch| stores.is_settled(&watch.kind, &watch.scope)) {
+                if progress.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(FIRST_LISTS, complete).await;
+    }
+
+    /// Runs a key to its end, or skips the run, on the version that is current when the run begins.
+    pub(super) async fn run(&self, mut run: Run) -> Report {
+        let active = self.registry.lock().begin(run.key.processor(), Instant::now());
+        let Some(active) = active else {
+            // Its processor was removed after the key was given out.
+            self.dispatch.abandon(&run.key);
+            return Report::new(&run);
+        };
+        let (mut report, again) = active.reconciler.run(&mut run).await;
+        report.version = Some(Arc::clone(&active.version));
+        if active.reconciler.object_of(&run.key).is_some() {
+            self.metrics.ended(&report);
+        }
+        self.demand(active.id, again.demands);
+        if let Some(rights) = &active.rights {
+            for denial in &report.denied {
+                self.metrics.denied(run.key.processor(), denial, &active.kinds);
+            }
+            self.denials.keep(&run.key, rights.account(), &report.denied);
+        }
+        let at = (self.parts.now)();
+        if !report.skipped && !report.cancelled && active.called(&report, at, Instant::now()) {
+            self.verdicts.send_modify(|count| *count += 1);
+        }
+        let over = {
+            let mut registry = self.registry.lock();
+            if !registry.has_key_of(&report) {
+                // Its reconciler was removed while it ran.
+                self.parts.records.forget(&report.key);
+                self.denials.forget(&report.key);
+            }
+            let over = registry.end(&active, &report, at);
+            if registry.get(report.key.processor()).is_none() {
+                // The processor was removed during the run, which has counted metrics of it since.
+                self.metrics.forget_processor(report.key.processor());
+            }
+            over
+        };
+        // Before the key can be given out again: from then on, no watch is open for an ended
+        // version alone.
+        self.release(over);
+        self.dispatch.done(&run.key, again.done, again.causes, again.confirm);
+        self.moved();
+        report
+    }
+
+    /// Closes the watches that only this version needed: it was replaced or removed, and its last
+    /// run has ended.
+    pub(super) fn release(&self, over: Option<User>) {
+        let Some(over) = over else { return };
+        // Locked until the steps are carried out: no watch is opened in between.
+        let mut watches = self.watches.lock();
+        watches.remove(over);
+        let steps = watches.plan();
+        self.carry_out(steps);
+    }
+}

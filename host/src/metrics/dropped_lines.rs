@@ -1,0 +1,44 @@
+//! Counts of the lines of the program's own log that were not written. There is one log in a process,
+//! so they are counted in one place; each [`super::Metrics`] reports them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::counter::Counter;
+
+use super::{labels::OfProcessor, series::Series};
+
+/// The lines about a processor that were over its limit.
+pub(super) static LIMITED: LazyLock<Series<OfProcessor, Counter>> = LazyLock::new(Series::default);
+/// Other lines that were not written.
+pub(super) static LOST: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// The time at which a line about a processor was last over its limit, if that was lately.
+static LIMITED_AT: LazyLock<Mutex<HashMap<Arc<str>, Instant>>> = LazyLock::new(Mutex::default);
+/// The time for which a processor counts as limited after a dropped line.
+const RECENT: Duration = Duration::from_mins(1);
+
+/// Counts a line that was over the limit of its processor; `None` for a line about no processor.
+pub(crate) fn count(processor: Option<&Arc<str>>) {
+    let Some(name) = processor else {
+        LOST.inc();
+        return;
+    };
+    LIMITED.of(OfProcessor { processor: Arc::clone(name) }).inc();
+    let mut all = LIMITED_AT.lock();
+    if let Some(at) = all.get_mut(name) {
+        *at = Instant::now();
+        return;
+    }
+    all.retain(|_, at| at.elapsed() < RECENT);
+    all.insert(Arc::clone(name), Instant::now());
+}
+
+/// Returns whether lines about a processor were dropped in the last minute.
+pub(crate) fn is_limited(processor: &str) -> bool {
+    LIMITED_AT.lock().get(processor).is_some_and(|at| at.elapsed() < RECENT)
+}

@@ -1,0 +1,370 @@
+//! Watches the Processor resources and runs a `Controller` for each of them.
+//!
+//! *Guarantees.* A fault of one Processor stops no other, since each has a controller of its own.
+//! If a new spec cannot be loaded or swapped in, the former version keeps running, and the
+//! conditions say so; a version whose account withdraws its consent is removed. A status is written
+//! at most about once a second, and only if it differs from the last one.
+//!
+//! *Assumption.* The cluster acts with the host's own rights, and the host runs no other
+//! processors.
+
+mod accounts;
+pub mod admin;
+pub mod api;
+mod claims;
+mod controller;
+mod fault;
+mod load;
+mod module;
+mod progress;
+mod recipe;
+mod resource;
+pub mod status;
+
+pub use fault::{Fault, Former};
+pub use progress::Progress;
+pub use recipe::Largest;
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use futures::StreamExt as _;
+use kube::{
+    Api, ResourceExt as _,
+    api::{ApiResource, DynamicObject},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
+};
+use serde::Deserialize as _;
+use serde_json::Value;
+use tokio::{sync::watch as latest, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+#[cfg(any(test, fuzzing))]
+use self::recipe::{Pace, Recipe};
+use self::{
+    accounts::Accounts,
+    claims::Claims,
+    controller::{Controller, Newest},
+    module::Modules,
+    progress::{Phase, Phases},
+};
+use crate::{
+    cluster::{Cluster, lease::Guard},
+    host::Host,
+    operator::api::{Processor, ProcessorSpec},
+    wasm::Engine,
+};
+#[cfg(any(test, fuzzing))]
+use mortise_core::grant::rights::Account;
+use mortise_core::write::Clock;
+
+/// The time limit for the last statuses, which are written when the operator stops.
+const LAST_STATUSES_WITHIN: Duration = Duration::from_secs(5);
+
+/// The settings of an [`Operator`].
+#[derive(Clone)]
+pub struct Options {
+    /// The namespace whose Processors are run; `None`: all namespaces.
+    pub namespace: Option<String>,
+    /// The folder of module files.
+    pub modules: PathBuf,
+    /// The clock for the times in conditions.
+    pub now: Clock,
+    /// The guard that says whether this host may write. A standby loads the same versions as the
+    /// leader, and writes no statuses.
+    pub lease: Guard,
+    /// The upper bounds on the limits of a Processor.
+    pub largest: Largest,
+}
+
+/// The owner of the controllers of all Processors.
+pub struct Operator {
+    shared: Arc<OperatorState>,
+    namespace: Option<String>,
+    /// The tasks of the controllers; each returns the name of its Processor.
+    tasks: JoinSet<Arc<str>>,
+    /// The senders of the newest state of each Processor to its controller.
+    senders: BTreeMap<Arc<str>, latest::Sender<Newest>>,
+    /// The Processors of the list that the watch is delivering.
+    coming: Vec<Arc<str>>,
+    is_listed: bool,
+}
+
+/// The state that all controllers share.
+struct OperatorState {
+    cluster: Cluster,
+    engine: Engine,
+    host: Arc<Host>,
+    modules: Modules,
+    now: Clock,
+    lease: Guard,
+    largest: Largest,
+    accounts: Accounts,
+    claims: Claims,
+    progress: Arc<Phases>,
+    /// Cancelled to end the controllers.
+    stop: CancellationToken,
+}
+
+// === impl Operator ===
+
+impl Operator {
+    /// Opens the folder of modules, and asks the API server for the user name of the host.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be opened, or the API server does not say who the host is.
+    pub async fn open(
+        cluster: &Cluster,
+        engine: &Engine,
+        host: &Arc<Host>,
+        options: Options,
+    ) -> anyhow::Result<Self> {
+        let modules = Modules::open(&options.modules)?;
+        let shared = OperatorState {
+            cluster: cluster.clone(),
+            engine: engine.clone(),
+            host: Arc::clone(host),
+            modules,
+            now: options.now,
+            lease: options.lease.clone(),
+            largest: options.largest,
+            accounts: Accounts::build(cluster).await?,
+            claims: Claims::new(&options.lease),
+            progress: Arc::default(),
+            stop: CancellationToken::new(),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
+            namespace: options.namespace,
+            tasks: JoinSet::new(),
+            senders: BTreeMap::new(),
+            coming: Vec::new(),
+            is_listed: false,
+        })
+    }
+
+    /// Returns a receiver of the progress of all Processors.
+    pub fn progress(&self) -> latest::Receiver<Progress> {
+        self.shared.progress.subscribe()
+    }
+
+    /// Runs the controllers until `stop` is cancelled. Versions that run then keep running.
+    ///
+    /// # Errors
+    ///
+    /// The host is of no use: it may not watch Processors or accounts, one of these watches ended,
+    /// or a controller panicked.
+    pub async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        let (shared, namespace) = (Arc::clone(&self.shared), self.namespace.clone());
+        let ended = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            ended = shared.accounts.watch(&shared.cluster, namespace.as_deref()) => ended,
+            ended = self.follow() => ended,
+            () = shared.modules.watch() => Ok(()),
+        };
+        self.write_last_statuses().await;
+        ended
+    }
+
+    /// Ends the controllers, and waits at most [`LAST_STATUSES_WITHIN`] until each has written its last status.
+    async fn write_last_statuses(&mut self) {
+        self.shared.stop.cancel();
+        let ended = async { while self.tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_STATUSES_WITHIN, ended).await.is_err() {
+            tracing::warn!("not all Processors have been told how they stand at the end");
+        }
+        self.tasks.shutdown().await;
+    }
+
+    async fn follow(&mut self) -> anyhow::Result<()> {
+        self.shared.accounts.listed().await;
+        let resource = ApiResource::erase::<Processor>(&());
+        let client = crate::cluster::guarded(self.shared.cluster.client());
+        // Untyped: one Processor that does not fit the type would hide all others.
+        let api: Api<DynamicObject> = match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        let mut events =
+            watcher::watcher(api, watcher::Config::default()).default_backoff().boxed();
+        loop {
+            tokio::select! {
+                event = events.next() => match event.context("the watch of Processors ended")? {
+                    Ok(event) => self.take(event),
+                    Err(error) => failed("processors", &error, self.is_listed)?,
+                },
+                Some(ended) = self.tasks.join_next() => {
+                    let name = ended.context("the controller of a Processor failed")?;
+                    self.senders.retain(|of, sender| *of != name || !sender.is_closed());
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event<DynamicObject>) {
+        match event {
+            Event::Init => self.coming.clear(),
+            Event::InitApply(object) => {
+                self.coming.push(name_of(&object));
+                self.upsert(object);
+            }
+            Event::Apply(object) => self.upsert(object),
+            Event::InitDone => {
+                let coming = std::mem::take(&mut self.coming);
+                let gone = self.senders.iter().filter(|(name, _)| !coming.contains(name));
+                gone.for_each(|(_, sender)| drop(sender.send_replace(None)));
+                self.is_listed = true;
+                self.shared.claims.all_recorded();
+                self.shared.progress.listed();
+            }
+            Event::Delete(object) => {
+                if let Some(sender) = self.senders.get(&name_of(&object)) {
+                    sender.send_replace(None);
+                }
+            }
+        }
+    }
+
+    fn upsert(&mut self, object: DynamicObject) {
+        let name = name_of(&object);
+        let processor = Arc::new(read(object));
+        self.shared.claims.record(&name, &processor);
+        // A Processor whose controller is about to end gets another one, which starts after the
+        // former one has removed its version.
+        let alive = self
+            .senders
+            .get(&name)
+            .filter(|sender| !sender.is_closed() && sender.borrow().is_some());
+        if let Some(sender) = alive {
+            sender.send_replace(Some(processor));
+            return;
+        }
+        self.shared.progress.set(&name, Phase::Pending);
+        let (sender, newest) = latest::channel(Some(Arc::clone(&processor)));
+        let namespace = processor.namespace().unwrap_or_default();
+        let controller = Controller::new(&self.shared, &namespace, &processor.name_any(), newest);
+        let former = self.senders.insert(name, sender);
+        self.tasks.spawn(async move {
+            if let Some(former) = former {
+                former.closed().await;
+            }
+            controller.run().await
+        });
+    }
+}
+
+fn name_of(object: &DynamicObject) -> Arc<str> {
+    format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()).into()
+}
+
+/// Reads a Processor as it is stored. A Processor that was stored under another definition of the
+/// kind may not fit the type: then its status is read as `None`, or its spec says in `unreadable`
+/// why it cannot be read.
+fn read(object: DynamicObject) -> Processor {
+    let metadata = object.metadata.clone();
+    let mut value = object.data;
+    let field =
+        |value: &mut Value, name: &str| value.get_mut(name).map_or(Value::Null, Value::take);
+    let status = serde_json::from_value(field(&mut value, "status")).unwrap_or_default();
+    let spec = field(&mut value, "spec");
+    let spec = ProcessorSpec::deserialize(&spec).unwrap_or_else(|error| ProcessorSpec {
+        unreadable: Some(unreadable(&spec, &error)),
+        ..ProcessorSpec::default()
+    });
+    Processor { metadata, spec, status }
+}
+
+/// Reads a Processor as it is stored, and builds the recipe and settings of its spec.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check_stored(object: DynamicObject) {
+    let processor = read(object);
+    let spec = &processor.spec;
+    let account = Account { namespace: "a".to_owned(), name: spec.service_account_name.clone() };
+    let recipe =
+        Recipe::new(spec, &account, crate::wasm::Digest::of(b""), None, &Largest::default());
+    if recipe::check_supported(spec).is_ok()
+        && let Ok(recipe) = recipe
+    {
+        recipe.settings("p", Pace::new(spec, false, &Largest::default()));
+    }
+}
+
+/// Names the field of a spec that does not fit the type: without that field, the fault is a
+/// different one. Names the whole spec if there is no such field.
+fn unreadable(spec: &Value, fault: &serde_json::Error) -> String {
+    let fault = fault.to_string();
+    let is_at = |key: &&String| {
+        let mut others = spec.clone();
+        others.as_object_mut().map(|fields| fields.remove(*key));
+        ProcessorSpec::deserialize(&others).err().is_none_or(|other| other.to_string() != fault)
+    };
+    let field = spec.as_object().into_iter().flatten().map(|(key, _)| key).find(is_at);
+    field.map_or_else(|| format!("`spec`: {fault}"), |field| format!("`spec.{field}`: {fault}"))
+}
+
+/// Logs the failure of a watch, which is retried. Fails if the watch has never listed anything, and
+/// the API server answers 401 or 403.
+fn failed(what: &str, error: &watcher::Error, is_listed: bool) -> anyhow::Result<()> {
+    let (watcher::Error::InitialListFailed(cause)
+    | watcher::Error::WatchStartFailed(cause)
+    | watcher::Error::WatchFailed(cause)) = error
+    else {
+        tracing::debug!(what, %error, "a watch failed, trying again");
+        return Ok(());
+    };
+    if let kube::Error::Api(status) = cause
+        && !is_listed
+        && matches!(status.code, 401 | 403)
+    {
+        anyhow::bail!("this host may not get, list and watch {what}: {}", status.message);
+    }
+    tracing::warn!(what, error = %cause, "a watch failed, trying again");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn stored(spec: &Value, status: &Value) -> DynamicObject {
+        let object = json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": {"name": "rules", "namespace": "shop"},
+            "spec": spec, "status": status,
+        });
+        serde_json::from_value(object).expect("it is an object")
+    }
+
+    #[test]
+    fn of_a_spec_that_does_not_fit_the_field_is_named() {
+        let well = json!({"module": {"path": "a.wasm"}, "serviceAccountName": "a"});
+        let processor = read(stored(&well, &json!({"conditions": "none"})));
+        assert_eq!((processor.spec.unreadable, processor.status), (None, None));
+        assert_eq!(processor.metadata.name.as_deref(), Some("rules"));
+        let cases = [
+            (
+                json!({"suspend": "yes"}),
+                "`spec.suspend`: invalid type: string \"yes\", expected a boolean",
+            ),
+            (
+                json!({"limits": {"concurrency": -1}}),
+                "`spec.limits`: invalid value: integer `-1`, expected u32",
+            ),
+            (json!({"serviceAccountName": null}), "`spec.serviceAccountName`: invalid type: null"),
+        ];
+        for (wrong, expected) in cases {
+            let mut spec = well.clone();
+            let fields = wrong.as_object().expect("it is an object").clone();
+            spec.as_object_mut().expect("it is an object").extend(fields);
+            let why = read(stored(&spec, &Value::Null)).spec.unreadable.expect("it does not fit");
+            assert!(why.starts_with(expected), "{why}");
+        }
+        let why = read(stored(&json!({}), &Value::Null)).spec.unreadable.expect("it is empty");
+        assert_eq!(why, "`spec`: missing field `module`");
+    }
+}

@@ -1,0 +1,179 @@
+//! The endpoints for those who run the host: liveness, readiness and metrics. Plain HTTP, for a
+//! port that only they reach: a client sees how many objects of which kinds there are, but nothing
+//! of an object.
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use bytes::Bytes;
+use tokio::{net::TcpListener, sync::Mutex, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    cluster::{Reach, lease::Guard, watch::Watch},
+    host::{Host, Source},
+    metrics::{MEDIA_TYPE, Metrics, Sample},
+};
+use mortise_core::{grant::display_kind, queue::Queue, store::Stores};
+
+mod objects;
+mod port;
+mod reports;
+#[cfg(test)]
+mod tests;
+
+pub use objects::Objects;
+pub use reports::Reports;
+
+/// The parts of a host that the endpoints report on.
+#[derive(Clone)]
+pub struct Admin {
+    /// The metrics of the host.
+    pub metrics: Metrics,
+    /// The queue of keys.
+    pub queue: Queue,
+    /// The stores of the cluster's objects.
+    pub stores: Stores,
+    /// The watches whose first lists must be complete before the host is ready: processors come and
+    /// go while a host runs.
+    pub watches: Source<Vec<Watch>>,
+    /// The number of calls of each processor that wait for a slot.
+    pub waiting: Source<Vec<(Arc<str>, usize)>>,
+    /// The guard of the Lease: held if the host may write.
+    pub lease: Guard,
+    /// The check whether the API server answers.
+    pub reach: Reach,
+    /// Returns a further reason why the host is not ready, or must not be asked for anything any
+    /// more, if any.
+    pub also: Also,
+}
+
+/// The state of the router.
+#[derive(Clone)]
+struct Served {
+    admin: Admin,
+    /// The metrics as they were answered last.
+    metrics: Arc<Mutex<Option<Last>>>,
+}
+
+/// The metrics at some time, as text.
+struct Last {
+    text: Bytes,
+    at: Instant,
+    /// The time that it took to write the text.
+    took: Duration,
+}
+
+/// Returns a reason in words why a host is not ready, besides its watches, if any.
+pub type Also = Arc<dyn Fn() -> Option<&'static str> + Send + Sync>;
+
+// === impl Admin ===
+
+impl Admin {
+    /// Returns the admin endpoints of a host. The host is ready once the first lists of all open
+    /// watches are complete.
+    pub fn of(host: &Host) -> Self {
+        Self {
+            metrics: host.options().metrics.clone(),
+            queue: host.queue().clone(),
+            stores: host.stores().clone(),
+            watches: host.watch_source(),
+            waiting: host.waiting_source(),
+            lease: host.options().lease.clone(),
+            reach: Reach::new(host.cluster().client()),
+            also: Arc::new(|| None),
+        }
+    }
+
+    /// Returns the router for `/livez`, `/readyz` and `/metrics`.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/livez", get(async || "ok\n"))
+            .route("/readyz", get(ready))
+            .route("/metrics", get(metrics))
+            .with_state(Served { admin: self, metrics: Arc::default() })
+    }
+
+    /// Serves requests until `stop` is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// The listener fails.
+    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> io::Result<()> {
+        serve(self.router(), listener, stop).await
+    }
+
+    /// Returns the kinds of which not all objects are known yet.
+    fn waits_for(&self) -> Vec<String> {
+        let watches = (self.watches)();
+        let waits = watches.iter().filter(|of| !self.stores.is_settled(&of.kind, &of.scope));
+        waits.map(|watch| display_kind(&watch.kind)).collect()
+    }
+
+    fn sample(&self) -> Sample {
+        Sample {
+            queues: self.queue.states(),
+            waiting: (self.waiting)(),
+            stores: self.stores.memory_by_kind(),
+            leads: self.lease.is_held(),
+        }
+    }
+}
+
+/// Serves requests until `stop` is cancelled.
+///
+/// # Errors
+///
+/// The listener fails.
+pub async fn serve(
+    router: Router,
+    listener: TcpListener,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    port::serve(router, listener, stop).await
+}
+
+/// Answers whether the host is ready: once all first lists are complete (before that, reads are
+/// answered as unavailable), and while the API server answers and says that it can do its work
+/// (otherwise nothing is seen and nothing is written).
+async fn ready(State(Served { admin, .. }): State<Served>) -> Response {
+    if let Some(why) = (admin.also)() {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response();
+    }
+    let waits = admin.waits_for();
+    let text = if waits.is_empty() {
+        let Err(why) = admin.reach.check().await else { return "ok\n".into_response() };
+        format!("the API server is not ready: {why}\n")
+    } else {
+        format!("the first list has not arrived: {}\n", waits.join(", "))
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+}
+
+/// Answers with the metrics. Requests are handled one after the other, in no more than a fifth of
+/// the time: a request in between gets the text of the one before.
+async fn metrics(State(Served { admin, metrics }): State<Served>) -> Response {
+    let mut last = metrics.lock().await;
+    if let Some(last) = last.as_ref().filter(|last| last.at.elapsed() < last.took * 4) {
+        return openmetrics(last.text.clone());
+    }
+    let start = Instant::now();
+    match admin.metrics.text(&admin.sample()) {
+        Ok(text) => {
+            let text = Bytes::from(text);
+            *last = Some(Last { text: text.clone(), at: Instant::now(), took: start.elapsed() });
+            openmetrics(text)
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
+    }
+}
+
+fn openmetrics(text: Bytes) -> Response {
+    ([(CONTENT_TYPE, MEDIA_TYPE)], text).into_response()
+}

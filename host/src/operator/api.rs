@@ -1,0 +1,17 @@
+//! The kinds that the host owns, as Kubernetes objects: data and conversions only. `crds/mortise.dev` is made from them.
+
+pub mod definition;
+mod processor;
+mod schema;
+
+pub use processor::{
+    Condition, Counts, HeldFinalizer, LastFailure, Limits, Mode, Module, ModuleStatus, OnDelete,
+    Processor, ProcessorSpec, ProcessorStatus, ReconciledKind, SecretReference, Verification,
+};
+
+/// The finalizer of a Processor that has been put to work: its finalizers on other objects are handled first.
+pub const FINALIZER: &str = "mortise.dev/processor";
+
+/// On a `ServiceAccount`, as a label or an annotation: the Processor that may act as it. `*`, which no label can hold, stands for every
+/// one of the namespace.
+pub const CONSENT: &str = "mortise.dev/processor";

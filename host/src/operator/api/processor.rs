@@ -1,0 +1,307 @@
+//! The Processor: a component with reconciliation logic, and how it is run. The doc comments are the CRD's descriptions.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::schema;
+use mortise_core::contract::{Kind, Selection};
+
+/// What is run, as whom, and how.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[kube(
+    group = "mortise.dev",
+    version = "v1alpha1",
+    kind = "Processor",
+    plural = "processors",
+    shortname = "proc",
+    category = "mortise",
+    namespaced,
+    status = "ProcessorStatus",
+    derive = "PartialEq",
+    doc = "Processor runs reconciliation logic that comes as a WebAssembly component.",
+    printcolumn = r#"{"name": "Version", "type": "string", "jsonPath": ".status.module.version"}"#,
+    printcolumn = r#"{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name": "Reason", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].reason"}"#,
+    printcolumn = r#"{"name": "Synced", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Synced\")].status", "priority": 1}"#,
+    printcolumn = r#"{"name": "Failing", "type": "integer", "jsonPath": ".status.counts.failing", "priority": 1}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessorSpec {
+    /// The component: exactly one of `image` and `path`.
+    #[schemars(transform = schema::one_module)]
+    pub module: Module,
+    /// How the module is checked before it is loaded. Not supported yet: a Processor that asks for it is not loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verification: Option<Verification>,
+    /// The `ServiceAccount` of this namespace that the processor acts as: it may do what this account may do, and nothing else. The
+    /// account must consent: by the label or annotation `mortise.dev/processor` with the Processor's name, or the annotation with `*`.
+    #[schemars(transform = schema::object_name)]
+    pub service_account_name: String,
+    /// What the processor is configured with. It is checked against the schema that the processor declares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::any_object")]
+    pub config: Option<Map<String, Value>>,
+    /// Reconcile: what the processor wants is written. Observe: it runs and its runs are recorded; nothing but this Processor's status
+    /// is written.
+    #[serde(default)]
+    pub mode: Mode,
+    /// Origins (scheme, host, port) that the processor may call. Not supported yet: a Processor that asks for some is not loaded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::few)]
+    pub egress: Vec<String>,
+    /// Field managers of a former operator, whose fields become the processor's when it first applies an object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::managers)]
+    pub take_over: Vec<String>,
+    /// What happens to what the processor holds when this Processor is deleted. Finalize: objects that hold one of its finalizers are
+    /// reconciled as if they were being deleted, until they hold none. Release: the finalizers are dropped, all else is left.
+    #[serde(default)]
+    pub on_delete: OnDelete,
+    /// What a call of the processor may use, and how many there are.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Whether no runs begin. What is known and what waits is kept. The deletion of this Processor is carried out nevertheless.
+    #[serde(default)]
+    pub suspend: bool,
+    /// Why what is stored is no spec of this host's version of the kind, and all else here is empty: no part of the resource.
+    #[serde(skip)]
+    pub unreadable: Option<String>,
+}
+
+/// Where the component comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Module {
+    /// An OCI artifact, by digest or tag. Not supported yet: a Processor that names one is not loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::image)]
+    pub image: Option<String>,
+    /// A file in the host's folder of modules: `/modules/NAME.wasm`, or `NAME.wasm`, which is the same one. `/modules` stands for the
+    /// folder wherever it really is; links do not lead out of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::module_path)]
+    pub path: Option<String>,
+}
+
+/// How a module is checked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Verification {
+    /// The Secret of this namespace with the public key that the module must be signed by.
+    pub public_key_secret_ref: SecretReference,
+}
+
+/// A Secret, by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SecretReference {
+    /// Its name.
+    #[schemars(transform = schema::object_name)]
+    pub name: String,
+}
+
+/// What becomes of what a processor wants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = schema::plain_enum)]
+pub enum Mode {
+    /// It is written.
+    #[default]
+    Reconcile,
+    /// It is recorded.
+    Observe,
+}
+
+/// What becomes of what a processor holds when its Processor is deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(transform = schema::plain_enum)]
+pub enum OnDelete {
+    /// Its deletions are run first.
+    #[default]
+    Finalize,
+    /// Its finalizers are dropped.
+    Release,
+}
+
+/// What a call may use, and how many calls there are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Limits {
+    /// The memory of one call, as Kubernetes writes quantities: `64Mi`. From 1Mi to 4Gi.
+    #[schemars(transform = schema::memory)]
+    pub memory: String,
+    /// How long a call may take: `500ms`, `5s`, `1m`. At most 10m.
+    #[schemars(transform = schema::deadline)]
+    pub deadline: String,
+    /// How many calls run at the same time.
+    #[schemars(transform = schema::concurrency)]
+    pub concurrency: u32,
+    /// How many runs begin in a second at most. None: as many as come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(transform = schema::rate)]
+    pub rate: Option<u32>,
+}
+
+/// How the processor stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProcessorStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The module that runs. Where a newer one cannot be loaded, that is the former one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<ModuleStatus>,
+    /// What the processor reconciles.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::atomic)]
+    pub reconciles: Vec<ReconciledKind>,
+    /// The finalizers that the processor holds, and of which objects: no other Processor may put them there. The first that claims one
+    /// has it, also after a restart of the host, which reads that here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::atomic)]
+    pub finalizers: Vec<HeldFinalizer>,
+    /// How many objects there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Counts>,
+    /// The last run that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_failure: Option<LastFailure>,
+    /// Loaded: what the spec asks for is at work. Synced: all objects are as the processor wants them. Ready: the processor runs, and has
+    /// what it needs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::by_type)]
+    pub conditions: Vec<Condition>,
+}
+
+/// A module that runs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ModuleStatus {
+    /// The SHA-256 of its bytes.
+    pub digest: String,
+    /// As the processor calls itself.
+    pub name: String,
+    /// The version that the processor says it has.
+    pub version: String,
+}
+
+/// One kind that is reconciled.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ReconciledKind {
+    /// The name of the reconciler.
+    pub name: String,
+    /// The group of the kind; empty for the core kinds.
+    pub group: String,
+    /// The version of the kind.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+    /// The finalizers that the reconciler may put on the objects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::atomic)]
+    pub finalizers: Vec<String>,
+}
+
+/// A finalizer, and the objects that it may be put on.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct HeldFinalizer {
+    /// The finalizer.
+    pub finalizer: String,
+    /// The group of the objects; empty for the core kinds.
+    pub group: String,
+    /// The version of the kind.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace of the objects. None: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The name of the object. None: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object_name: Option<String>,
+    /// The label selector. Empty: all.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub labels: String,
+}
+
+/// How many objects there are.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Counts {
+    /// Objects that are reconciled.
+    #[schemars(transform = schema::count)]
+    pub objects: u64,
+    /// Of those, the ones whose last run failed.
+    #[schemars(transform = schema::count)]
+    pub failing: u64,
+}
+
+/// A run that failed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LastFailure {
+    /// What was reconciled: the reconciler, and the object's namespace and name.
+    pub object: String,
+    /// When it ended.
+    #[schemars(transform = schema::time)]
+    pub time: String,
+    /// Why it failed.
+    pub message: String,
+}
+
+/// One aspect of how the processor stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[schemars(extend("required" = ["type"]))]
+pub struct Condition {
+    /// Loaded, Synced, Ready or Limited.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// True, False or Unknown.
+    pub status: String,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, in a sentence.
+    pub message: String,
+    /// Since when the status is so.
+    #[schemars(transform = schema::time)]
+    pub last_transition_time: String,
+    /// The generation of the spec that this is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+// === impl HeldFinalizer ===
+
+impl HeldFinalizer {
+    /// A finalizer on the objects of a selection.
+    pub fn new(finalizer: &str, on: &Selection) -> Self {
+        let Kind { group, version, kind } = on.kind.clone();
+        Self {
+            finalizer: finalizer.to_owned(),
+            group,
+            version,
+            kind,
+            namespace: on.namespace.clone(),
+            object_name: on.name.clone(),
+            labels: on.labels.clone(),
+        }
+    }
+
+    /// The kind of the objects.
+    pub fn of_kind(&self) -> Kind {
+        let Self { group, version, kind, .. } = self.clone();
+        Kind { group, version, kind }
+    }
+}
+
+// === impl Limits ===
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { memory: "64Mi".into(), deadline: "5s".into(), concurrency: 4, rate: None }
+    }
+}

@@ -1,0 +1,116 @@
+//! What the CRD's schema says of a field beyond its type, so that most of what is wrong is refused by the API server.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::{Value, json};
+
+/// The pattern by which the API server checks the names of objects.
+const OBJECT_NAME: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+/// No part of a path may be empty, or start with a dot: `..` would lead out of the folder.
+const MODULE_PATH: &str =
+    r"^(/modules/)?[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$";
+const MEMORY: &str = r"^[1-9][0-9]{0,9}(k|Ki|M|Mi|G|Gi)?$";
+const DEADLINE: &str = r"^[1-9][0-9]{0,5}(ms|s|m)$";
+
+fn set(schema: &mut Schema, key: &str, value: impl Into<Value>) {
+    schema.insert(key.to_owned(), value.into());
+}
+
+fn rule(schema: &mut Schema, rule: &str, message: &str) {
+    set(schema, "x-kubernetes-validations", json!([{"rule": rule, "message": message}]));
+}
+
+fn text(schema: &mut Schema, longest: u64, pattern: &str) {
+    set(schema, "minLength", 1);
+    set(schema, "maxLength", longest);
+    set(schema, "pattern", pattern);
+}
+
+fn number(schema: &mut Schema, least: u32, most: u32) {
+    set(schema, "format", "int32");
+    set(schema, "minimum", least);
+    set(schema, "maximum", most);
+}
+
+pub(super) fn one_module(schema: &mut Schema) {
+    rule(
+        schema,
+        "has(self.image) != has(self.path)",
+        "exactly one of image and path must be given",
+    );
+}
+
+pub(super) fn object_name(schema: &mut Schema) {
+    text(schema, 253, OBJECT_NAME);
+}
+
+pub(super) fn image(schema: &mut Schema) {
+    set(schema, "minLength", 1);
+    set(schema, "maxLength", 1024);
+}
+
+pub(super) fn module_path(schema: &mut Schema) {
+    text(schema, 1024, MODULE_PATH);
+}
+
+pub(super) fn memory(schema: &mut Schema) {
+    text(schema, 12, MEMORY);
+}
+
+pub(super) fn deadline(schema: &mut Schema) {
+    text(schema, 8, DEADLINE);
+}
+
+pub(super) fn concurrency(schema: &mut Schema) {
+    number(schema, 1, 256);
+}
+
+pub(super) fn rate(schema: &mut Schema) {
+    number(schema, 1, 10_000);
+}
+
+pub(super) fn count(schema: &mut Schema) {
+    set(schema, "format", "int64");
+    schema.remove("minimum");
+}
+
+pub(super) fn time(schema: &mut Schema) {
+    set(schema, "format", "date-time");
+}
+
+pub(super) fn few(schema: &mut Schema) {
+    set(schema, "maxItems", 64);
+    set(schema, "x-kubernetes-list-type", "set");
+    set(schema, "items", json!({"type": "string", "minLength": 1, "maxLength": 1024}));
+}
+
+/// Names of field managers, as long as the API server allows. Ours are never taken from each other.
+pub(super) fn managers(schema: &mut Schema) {
+    set(schema, "maxItems", 64);
+    set(schema, "x-kubernetes-list-type", "set");
+    let message =
+        "fields of other Processors are never taken over: name the managers of a former operator";
+    let rules = json!([{"rule": "!self.startsWith('mortise/')", "message": message}]);
+    let item = json!({"type": "string", "minLength": 1, "maxLength": 128, "x-kubernetes-validations": rules});
+    set(schema, "items", item);
+}
+
+/// The values without the documentation of each, which Kubernetes has no place for.
+pub(super) fn plain_enum(schema: &mut Schema) {
+    let Some(Value::Array(variants)) = schema.remove("oneOf") else { return };
+    let values: Vec<Value> = variants.iter().filter_map(|of| of.get("const").cloned()).collect();
+    set(schema, "type", "string");
+    set(schema, "enum", values);
+}
+
+pub(super) fn atomic(schema: &mut Schema) {
+    set(schema, "x-kubernetes-list-type", "atomic");
+}
+
+pub(super) fn by_type(schema: &mut Schema) {
+    set(schema, "x-kubernetes-list-type", "map");
+    set(schema, "x-kubernetes-list-map-keys", json!(["type"]));
+}
+
+pub(super) fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}

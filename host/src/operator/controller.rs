@@ -1,0 +1,420 @@
+//! The controller of one Processor: runs the version that its spec asks for, and writes its status.
+//! A controller does one thing after the other; each Processor has a controller of its own, so that
+//! none waits for another.
+
+mod claim;
+mod end;
+mod status;
+mod swap;
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::watch as latest,
+    time::{Instant, sleep_until},
+};
+
+use self::{
+    claim::Stake,
+    swap::{Refused, Served},
+};
+use super::{
+    OperatorState,
+    fault::{Fault, Former},
+    module::Stamp,
+    progress::Phase,
+    recipe::{Pace, check_supported},
+    resource::{Finalizer, Resource},
+};
+use crate::{
+    cluster::access::Acting,
+    operator::api::{FINALIZER, Processor, ProcessorStatus},
+};
+use mortise_core::grant::rights::Account;
+
+/// The shortest time between two computations of a status, and so between two writes of it.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+/// The wait before the first retry of a failed attempt. It doubles with each further retry.
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+const MAX_RETRY: Duration = Duration::from_mins(5);
+/// The time that a spec must be stable before its version is swapped in: of several changes in a
+/// row, only the last one is wanted.
+const STABLE_AFTER: Duration = Duration::from_millis(200);
+/// The longest wait for a stable spec.
+const MAX_SETTLING: Duration = Duration::from_secs(2);
+/// The longest rest after a load. A rest is as long as the load was, so that a module that is
+/// replaced all the time is compiled half of the time.
+const MAX_REST: Duration = Duration::from_mins(1);
+
+/// The newest state of a Processor resource; `None` once it is gone.
+pub(super) type Newest = Option<Arc<Processor>>;
+
+pub(super) struct Controller {
+    shared: Arc<OperatorState>,
+    /// The name of the processor in the host: `namespace/name`.
+    name: Arc<str>,
+    account_namespace: String,
+    own_name: String,
+    resource: Resource,
+    /// The host's right to act as the account of the spec, if it was asked for. The right is
+    /// renewed as long as this value is held.
+    acting: Option<Arc<Acting>>,
+    /// The claim of the processor, and the rights that the claim needs, if any.
+    stake: Option<Stake>,
+    newest: latest::Receiver<Newest>,
+    running: Option<Running>,
+    /// The version that was rolled back, if any.
+    refused: Option<Refused>,
+    /// The end of the running version's probation; `None` if it is not on probation, or not called
+    /// yet.
+    proven_at: Option<Instant>,
+    /// The stamp of the module's file when it was last read; `None` if that failed.
+    read: Option<Stamp>,
+    fault: Option<Fault>,
+    /// The reason why the deletion of the Processor is not done yet, if it is being deleted.
+    waits: Option<String>,
+    /// The resource state that was last acted on.
+    seen: Option<Seen>,
+    /// The resource state for which the finalizing version was started.
+    ends_as: Option<Seen>,
+    /// The number of failed attempts in a row.
+    attempts: u32,
+    again: Option<Instant>,
+    /// The end of the rest after a load. Until then, a change of the module's file is not acted on.
+    rests_until: Option<Instant>,
+    last_status: ProcessorStatus,
+    /// The earliest time of the next status computation.
+    next_status: Instant,
+    /// True if a status write is due that came too early or was refused.
+    status_due: bool,
+    /// The number of refused status writes in a row.
+    refusals: u32,
+}
+
+/// The fields of a resource whose changes need an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    uid: Option<String>,
+    generation: Option<i64>,
+    is_deleting: bool,
+    has_finalizer: bool,
+}
+
+/// A running version.
+struct Running {
+    served: Served,
+    pace: Pace,
+    /// The version that this one has replaced, as long as it may come back.
+    former: Option<Box<Served>>,
+    /// True until the first runs are made.
+    is_new: bool,
+    /// True if the objects that hold a finalizer have been queued because the processor ends.
+    end_queued: bool,
+}
+
+/// The reason why the controller woke.
+enum Woken {
+    /// The resource is gone.
+    Gone,
+    /// The host stops.
+    Stopped,
+    /// The spec may ask for another version than the one that runs.
+    Check,
+    /// A module's file may have changed.
+    Files,
+    /// The account may have got or lost the right to patch objects.
+    Rights,
+    /// A status write may be due, or the resource may have changed.
+    Rest,
+}
+
+/// The receivers that wake a controller.
+struct Wakers {
+    accounts: latest::Receiver<u64>,
+    acting: latest::Receiver<u64>,
+    claims: latest::Receiver<u64>,
+    files: latest::Receiver<u64>,
+    circumstances: latest::Receiver<u64>,
+    verdicts: latest::Receiver<u64>,
+    activity: latest::Receiver<u64>,
+    stores: latest::Receiver<u64>,
+    delays: latest::Receiver<u64>,
+    /// True if this host has led since the controller started.
+    leads: bool,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    pub(super) fn new(
+        shared: &Arc<OperatorState>,
+        namespace: &str,
+        name: &str,
+        newest: latest::Receiver<Newest>,
+    ) -> Self {
+        let last_status = newest.borrow().as_ref().and_then(|newest| newest.status.clone());
+        Self {
+            shared: Arc::clone(shared),
+            name: format!("{namespace}/{name}").into(),
+            account_namespace: namespace.to_owned(),
+            own_name: name.to_owned(),
+            resource: Resource::new(namespace, name),
+            acting: None,
+            stake: None,
+            newest,
+            running: None,
+            refused: None,
+            proven_at: None,
+            read: None,
+            fault: None,
+            waits: None,
+            seen: None,
+            ends_as: None,
+            attempts: 0,
+            again: None,
+            rests_until: None,
+            last_status: last_status.unwrap_or_default(),
+            next_status: Instant::now(),
+            status_due: false,
+            refusals: 0,
+        }
+    }
+
+    /// Runs the controller until the resource is gone or the host stops. Returns the name of the
+    /// Processor.
+    pub(super) async fn run(mut self) -> Arc<str> {
+        let mut wakers = Wakers::new(&self.shared);
+        let mut check = true;
+        loop {
+            let Some(mut newest) = self.newest.borrow_and_update().clone() else { break };
+            if check || self.seen.as_ref() != Some(&Seen::of(&newest)) {
+                match self.come_to_rest(newest).await {
+                    Some(rested) => newest = rested,
+                    None => break,
+                }
+                // All changes up to now are handled now.
+                wakers.circumstances.mark_unchanged();
+                self.seen = Some(Seen::of(&newest));
+                self.act(&newest).await;
+            }
+            self.judge().await;
+            self.write_status(&newest).await;
+            check = match self.wake(&mut wakers).await {
+                Woken::Gone => break,
+                Woken::Stopped => {
+                    // The version keeps running: only a status that is due is written.
+                    self.next_status = Instant::now();
+                    self.write_status(&newest).await;
+                    return self.name;
+                }
+                Woken::Check => true,
+                Woken::Files => self.module_has_moved(&newest).await,
+                Woken::Rights => !self.is_claim_settled(),
+                Woken::Rest => false,
+            };
+        }
+        self.forget().await;
+        self.name
+    }
+
+    /// Waits for the next reason to act.
+    async fn wake(&mut self, wakers: &mut Wakers) -> Woken {
+        let Wakers { accounts, acting, claims, files, circumstances, verdicts, .. } = wakers;
+        let Wakers { activity, stores, delays, leads, .. } = wakers;
+        let rest = if self.waits.is_some() { Woken::Check } else { Woken::Rest };
+        let may_pass = self.fault.as_ref().is_some_and(|fault| fault.passes);
+        let rests_until = self.rests_until.filter(|until| *until > Instant::now());
+        let waits_for_claim = self.waits_for_claim();
+        let of_rights = if may_pass { Woken::Check } else { Woken::Rights };
+        tokio::select! {
+            gone = self.newest.changed() => if gone.is_ok() { Woken::Rest } else { Woken::Gone },
+            () = self.shared.stop.cancelled() => Woken::Stopped,
+            Ok(()) = accounts.changed() => Woken::Check,
+            Ok(()) = acting.changed() => Woken::Check,
+            Ok(()) = claims.changed(), if waits_for_claim => Woken::Check,
+            Ok(()) = circumstances.changed(), if may_pass || self.stake.is_some() => of_rights,
+            Ok(()) = files.changed(), if rests_until.is_none() => Woken::Files,
+            () = until(rests_until) => Woken::Rest,
+            Ok(()) = verdicts.changed() => Woken::Rest,
+            () = self.shared.lease.held(), if !*leads => { *leads = true; Woken::Check }
+            () = until(self.again) => Woken::Check,
+            () = until(self.proven_at) => Woken::Rest,
+            () = until(self.status_due.then_some(self.next_status)) => Woken::Rest,
+            Ok(()) = activity.changed(), if !self.status_due => rest,
+            Ok(()) = stores.changed(), if !self.status_due => rest,
+            Ok(()) = delays.changed(), if !self.status_due => rest,
+        }
+    }
+
+    /// Waits until the spec is stable, and returns the resource; `None` if it is gone. Does not
+    /// wait for the first spec, nor for the spec of a resource that is being deleted.
+    async fn come_to_rest(&mut self, newest: Arc<Processor>) -> Newest {
+        let is_deleting = newest.metadata.deletion_timestamp.is_some();
+        if is_deleting || self.seen.as_ref().is_none_or(|seen| *seen == Seen::of(&newest)) {
+            return Some(newest);
+        }
+        let (mut newest, end) = (newest, Instant::now() + MAX_SETTLING);
+        let mut quiet = Instant::now() + STABLE_AFTER;
+        loop {
+            tokio::select! {
+                () = self.shared.stop.cancelled() => return Some(newest),
+                () = sleep_until(quiet.min(end)) => return Some(newest),
+                changed = self.newest.changed() => {
+                    let next = self.newest.borrow_and_update().clone();
+                    let next = next.filter(|_| changed.is_ok())?;
+                    if Seen::of(&next) != Seen::of(&newest) {
+                        quiet = Instant::now() + STABLE_AFTER;
+                    }
+                    newest = next;
+                }
+            }
+        }
+    }
+
+    /// Returns whether the module's file differs from the one that was read.
+    async fn module_has_moved(&self, newest: &Processor) -> bool {
+        let Ok(path) = check_supported(&newest.spec) else { return false };
+        self.shared.modules.stamp(path).await != self.read
+    }
+
+    /// Removes the version, the metrics and the claims of a resource that is gone.
+    async fn forget(&mut self) {
+        self.take_out().await;
+        self.shared.host.forget_metrics(&self.name);
+        self.shared.claims.forget(&self.name);
+        self.shared.progress.gone(&self.name);
+    }
+
+    /// Runs the version that the spec asks for, or ends a Processor that is deleted. Records the
+    /// fault if that fails.
+    async fn act(&mut self, newest: &Processor) {
+        self.check_running_account().await;
+        self.give_up_claims(newest).await;
+        self.waits = None;
+        let done = if newest.metadata.deletion_timestamp.is_some() {
+            self.end(newest).await
+        } else {
+            self.put_to_work(newest, None).await
+        };
+        let fault = done.err();
+        if self.stake.is_none() {
+            // The running version may still hold finalizers, though another version was refused.
+            self.give_up_claims(newest).await;
+        }
+        if fault.as_ref().is_some_and(Fault::is_superseded) {
+            // The newer spec is handled next. The phase is not `Pending`: a Processor that is
+            // changed all the time must not keep the host from being ready.
+            self.shared.progress.set(&self.name, Phase::Faulty);
+            return;
+        }
+        if fault.as_ref().is_some_and(|fault| fault.former == Former::Ends) {
+            self.take_out().await;
+        }
+        let passes = fault.as_ref().is_some_and(|fault| fault.passes);
+        self.attempts = if passes { self.attempts.saturating_add(1) } else { 0 };
+        self.again = passes.then(|| Instant::now() + wait_after(self.attempts));
+        self.record(fault);
+    }
+
+    /// Records the fault of the spec, if any, and the phase. Logs a fault that is new.
+    fn record(&mut self, fault: Option<Fault>) {
+        if let Some(fault) = fault.as_ref().filter(|fault| self.fault.as_ref() != Some(fault)) {
+            tracing::warn!(processor = %self.name, reason = fault.reason, message = fault.message, "not run as asked for");
+        }
+        let phase = if fault.is_some() { Phase::Faulty } else { Phase::AtWork };
+        self.shared.progress.set(&self.name, phase);
+        self.fault = fault;
+    }
+
+    /// Removes the running version if it may not act as its account any longer, whatever the spec
+    /// says by now.
+    async fn check_running_account(&mut self) {
+        let Some(running) = &self.running else { return };
+        let account = &running.served.recipe.account;
+        let consents = self.shared.accounts.check(account, &self.own_name).is_ok();
+        // While the API server does not answer, its last answer stands.
+        let is_revoked = self.shared.host.acting_as(account).is_granted() == Some(false);
+        if !consents || is_revoked {
+            self.take_out().await;
+        }
+    }
+
+    /// Fails if an account does not consent, or if the host may not act as it.
+    async fn check_account(&mut self, account: &Account) -> Result<(), Fault> {
+        self.shared.accounts.check(account, &self.own_name)?;
+        let acting = self.shared.host.acting_as(account);
+        let granted = acting.ask().await;
+        self.acting = Some(acting);
+        if granted == Some(true) { Ok(()) } else { Err(Fault::not_granted(account, granted)) }
+    }
+
+    async fn take_out(&mut self) {
+        if self.running.take().is_none() {
+            return;
+        }
+        if let Err(error) = self.shared.host.remove(&self.name).await {
+            tracing::warn!(processor = %self.name, error = %format!("{error:#}"), "not removed");
+        }
+    }
+
+    async fn set_finalizer(&self, newest: &Processor, wanted: Finalizer) -> Result<(), Fault> {
+        let set = self.resource.set_finalizer(&self.shared.cluster, newest, wanted).await;
+        set.map_err(|refusal| {
+            let message =
+                format!("the finalizer {FINALIZER} of this Processor cannot be changed: {refusal}");
+            Fault::passing("FinalizerRefused", message)
+        })
+    }
+}
+
+/// Returns whether the resource holds the host's finalizer.
+fn holds(newest: &Processor) -> bool {
+    newest.metadata.finalizers.iter().flatten().any(|name| name == FINALIZER)
+}
+
+fn wait_after(attempts: u32) -> Duration {
+    let doubled = 2_u32
+        .checked_pow(attempts.saturating_sub(1))
+        .and_then(|times| FIRST_RETRY.checked_mul(times));
+    doubled.unwrap_or(MAX_RETRY).min(MAX_RETRY)
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
+
+// === impl Wakers ===
+
+impl Wakers {
+    fn new(shared: &OperatorState) -> Self {
+        Self {
+            accounts: shared.accounts.changes(),
+            acting: shared.host.acting_changes(),
+            claims: shared.claims.changes(),
+            files: shared.modules.moves(),
+            circumstances: shared.host.circumstances(),
+            verdicts: shared.host.verdicts(),
+            activity: shared.host.activity(),
+            stores: shared.host.progress(),
+            delays: shared.engine.delays(),
+            leads: shared.lease.is_held(),
+        }
+    }
+}
+
+// === impl Seen ===
+
+impl Seen {
+    fn of(newest: &Processor) -> Self {
+        let metadata = &newest.metadata;
+        Self {
+            uid: metadata.uid.clone(),
+            generation: metadata.generation,
+            is_deleting: metadata.deletion_timestamp.is_some(),
+            has_finalizer: holds(newest),
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Swaps of versions: loads the version that the spec asks for, checks it, tries it and swaps it
+//! in, and rolls it back if it turns out bad.
+//!
+//! *Guarantee.* A running version is replaced only by one that passed its checks, and comes back if
+//! more than half of the calls of that one break in its first minute. A version that was rolled
+//! back is not tried again until the spec or the module changes.
+
+use std::{future::pending, sync::Arc};
+
+use bytes::Bytes;
+use tokio::{sync::watch as latest, time::Instant};
+
+use super::{Controller, MAX_REST, Newest, Running};
+use crate::{
+    host::{Ending, Loaded, NotSwapped, Trust, Verdict},
+    operator::{
+        api::Processor,
+        claims::Claim,
+        fault::Fault,
+        load::load,
+        recipe::{Pace, Recipe, check_supported},
+        resource::Finalizer,
+    },
+};
+use mortise_core::grant::rights::Account;
+
+/// A loaded version that can be swapped in, more than once if it has to come back.
+#[derive(Debug, Clone)]
+pub(super) struct Served {
+    pub(super) recipe: Recipe,
+    pub(super) loaded: Loaded,
+    /// The finalizers that the version claims.
+    claim: Claim,
+}
+
+/// A version that was rolled back.
+#[derive(Debug)]
+pub(super) struct Refused {
+    recipe: Recipe,
+    generation: Option<i64>,
+    /// The reason of the rollback.
+    fault: Fault,
+}
+
+impl Controller {
+    /// Loads the version that the spec asks for and swaps it in, unless it runs already.
+    pub(super) async fn put_to_work(
+        &mut self,
+        newest: &Processor,
+        ending: Option<Ending>,
+    ) -> Result<(), Fault> {
+        let spec = &newest.spec;
+        let path = check_supported(spec)?;
+        let pace = Pace::new(spec, ending.is_some(), &self.shared.largest);
+        // The running version is suspended at once, however long the version of the spec takes to
+        // load.
+        self.keep_pace(pace);
+        let account = self.account(newest);
+        self.check_account(&account).await?;
+        let module = self.shared.modules.read(path).await;
+        self.read = module.as_ref().ok().map(|module| module.stamp.clone());
+        let module = module?;
+        let largest = &self.shared.largest;
+        let recipe = Recipe::new(spec, &account, module.digest, ending, largest)?;
+        if self.running.as_ref().is_some_and(|running| running.served.recipe == recipe) {
+            return self.keep_at_work(newest, ending).await;
+        }
+        self.refused.take_if(|refused| !refused.is(&recipe, newest));
+        if let Some(refused) = &self.refused {
+            return Err(refused.fault.clone());
+        }
+        let loaded = self.load(newest, module.bytes, &recipe, pace).await?;
+        let claim = Claim::of(&loaded.description);
+        // The claims of the running version are added, since it may keep running.
+        let all = self.running.iter().fold(claim.clone(), |all, running| all.and(&running.claim()));
+        let before = self.shared.claims.of(&self.name);
+        self.claim(newest, &account, all).await?;
+        let served = Served { recipe, loaded, claim };
+        let done = match self.hold(newest, ending).await {
+            Ok(()) => self.swap(served, pace).await,
+            Err(fault) => Err(fault),
+        };
+        if done.is_err() {
+            // A version that is not swapped in claims nothing.
+            self.shared.claims.keep_only(&self.name, &before);
+            self.stake = None;
+        }
+        done
+    }
+
+    /// Returns the account that the spec names.
+    pub(super) fn account(&self, newest: &Processor) -> Account {
+        Account {
+            namespace: self.account_namespace.clone(),
+            name: newest.spec.service_account_name.clone(),
+        }
+    }
+
+    /// Loads a module. If the Processor changes meanwhile, an account withdraws its consent or the
+    /// host stops, the load is cancelled, and the child process that compiles the module is ended.
+    async fn load(
+        &mut self,
+        newest: &Processor,
+        module: Bytes,
+        recipe: &Recipe,
+        pace: Pace,
+    ) -> Result<Loaded, Fault> {
+        let path = check_supported(&newest.spec)?;
+        let start = Instant::now();
+        let as_named = (self.own_name.as_str(), pace);
+        let loading = load(&self.shared.engine, path, module, recipe, as_named);
+        let loaded = tokio::select! {
+            biased;
+            loaded = Box::pin(loading) => loaded,
+            () = superseded(self.newest.clone(), newest) => Err(Fault::superseded()),
+            () = self.consent_withdrawn(&recipe.account) => Err(Fault::superseded()),
+            () = self.shared.stop.cancelled() => Err(Fault::superseded()),
+        };
+        self.rests_until = Some(Instant::now() + start.elapsed().min(MAX_REST));
+        loaded
+    }
+
+    /// Waits until an account withdraws its consent: `account`, or the account of the running
+    /// version.
+    async fn consent_withdrawn(&self, account: &Account) {
+        let running = self.running.as_ref().map(|running| &running.served.recipe.account);
+        let mut changes = self.shared.accounts.changes();
+        let consents = |of: &Account| self.shared.accounts.check(of, &self.own_name).is_ok();
+        while consents(account) && running.is_none_or(consents) {
+            if changes.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        }
+    }
+
+    /// Swaps a version in after its trial, which takes as long as the processor takes. Cancels the
+    /// trial if the Processor is deleted, suspended or resumed, an account withdraws its consent,
+    /// or the host stops.
+    async fn try_swap(&self, served: &Served) -> Result<Result<(), NotSwapped>, Fault> {
+        let (loaded, mut newest) = (served.loaded.clone(), self.newest.clone());
+        let suspends = |newest: &Newest| newest.as_ref().map(|newest| newest.spec.suspend);
+        let before = suspends(&newest.borrow());
+        let is_over = |newest: &Newest| {
+            let is_deleted = |newest: &Arc<Processor>| newest.metadata.deletion_timestamp.is_some();
+            newest.as_ref().is_none_or(is_deleted) || suspends(newest) != before
+        };
+        tokio::select! {
+            biased;
+            swapped = Box::pin(self.shared.host.swap_tried(loaded)) => Ok(swapped),
+            // An error means that the sender was dropped: the Processor is gone.
+            _ = newest.wait_for(is_over) => Err(Fault::superseded()),
+            () = self.consent_withdrawn(&served.recipe.account) => Err(Fault::superseded()),
+            () = self.shared.stop.cancelled() => Err(Fault::superseded()),
+        }
+    }
+
+    /// Sets the concurrency and the rate of the running version.
+    fn keep_pace(&mut self, pace: Pace) {
+        if let Some(running) = self.running.as_mut().filter(|running| running.pace != pace) {
+            self.shared.host.set_pace(&self.name, pace.concurrency, pace.rate);
+            running.pace = pace;
+        }
+    }
+
+    /// Renews the claims and the finalizer of a Processor whose version runs already.
+    async fn keep_at_work(
+        &mut self,
+        newest: &Processor,
+        ending: Option<Ending>,
+    ) -> Result<(), Fault> {
+        let Some(running) = &self.running else { return Ok(()) };
+        let (claim, account) = (running.claim(), running.served.recipe.account.clone());
+        let claimed = self.claim(newest, &account, claim).await;
+        // Another Processor holds a finalizer that this one gave up, or could not claim before:
+        // this version must not run beside that one.
+        claimed.map_err(Fault::ending_what_runs)?;
+        self.hold(newest, ending).await
+    }
+
+    /// Puts the host's finalizer on the resource before a version runs, so that the resource stays
+    /// until the finalizers on other objects are handled.
+    async fn hold(&self, newest: &Processor, ending: Option<Ending>) -> Result<(), Fault> {
+        match ending {
+            None if newest.metadata.deletion_timestamp.is_none() && self.shared.lease.is_held() => {
+                self.set_finalizer(newest, Finalizer::There).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Swaps a version in. A version that replaces another is tried first, unless it is to end the
+    /// processor.
+    async fn swap(&mut self, served: Served, pace: Pace) -> Result<(), Fault> {
+        let host = &self.shared.host;
+        let trust = host.trust(&self.name);
+        let is_tried = self.running.is_some() && served.recipe.ending.is_none();
+        let swapped = if is_tried {
+            self.try_swap(&served).await?
+        } else {
+            host.swap(served.loaded.clone()).await.map_err(NotSwapped::from)
+        };
+        swapped.map_err(|refused| Fault::not_swapped(&refused))?;
+        let former = self.running.take().filter(|_| is_tried);
+        let former = former.map(|running| running.last_good(&trust));
+        self.running = Some(Running::new(served, pace, former));
+        self.claim_for_running();
+        Ok(())
+    }
+
+    /// Limits the claims to those of the running version and of the one that may come back.
+    fn claim_for_running(&self) {
+        let Some(running) = &self.running else { return };
+        self.shared.claims.keep_only(&self.name, running.claim().held());
+    }
+
+    /// Rolls the running version back if it has failed its probation. Lets go of the former version
+    /// if the running one is proven.
+    pub(super) async fn judge(&mut self) {
+        self.proven_at = None;
+        let Some(running) = &mut self.running else { return };
+        if running.former.is_none() {
+            return;
+        }
+        match self.shared.host.trust(&self.name) {
+            Trust::Proven => {
+                running.former = None;
+                self.claim_for_running();
+            }
+            Trust::OnProbation { until, .. } => self.proven_at = until,
+            Trust::Broken(verdict) => self.roll_back(&verdict).await,
+        }
+    }
+
+    /// Swaps the former version in again.
+    async fn roll_back(&mut self, verdict: &Verdict) {
+        let Some(running) = &mut self.running else { return };
+        let Some(former) = running.former.take() else { return };
+        let account = former.recipe.account.clone();
+        if let Err(fault) = self.check_account(&account).await {
+            tracing::warn!(processor = %self.name, %account, reason = fault.reason, "the former version does not come back: the host may not act as its account any more");
+            return;
+        }
+        let Some(running) = &mut self.running else { return };
+        let pace = running.pace;
+        let former = former.at_pace(pace);
+        if let Err(error) = self.shared.host.swap(former.loaded.clone()).await {
+            tracing::error!(processor = %self.name, error = format!("{error:#}"), "the former version does not come back");
+            return;
+        }
+        let fault = Fault::rolled_back(&running.served.loaded.description.version, verdict);
+        let recipe = running.served.recipe.clone();
+        let generation = self.seen.as_ref().and_then(|seen| seen.generation);
+        self.refused = Some(Refused { recipe, generation, fault: fault.clone() });
+        self.running = Some(Running::new(former, pace, None));
+        self.claim_for_running();
+        self.record(Some(fault));
+    }
+
+    /// Lets the running version finalize its objects, if the version of the spec does not run.
+    pub(super) async fn end_with_running(
+        &mut self,
+        newest: &Processor,
+        ending: Option<Ending>,
+    ) -> Result<(), Fault> {
+        let Some(running) = &self.running else { return Ok(()) };
+        let pace = Pace::new(&newest.spec, ending.is_some(), &self.shared.largest);
+        let mut served = running.served.clone().at_pace(pace);
+        served.recipe.ending = ending;
+        served.loaded.settings.ending = ending;
+        self.swap(served, pace).await
+    }
+}
+
+/// Waits until a resource asks for another module or account, is suspended or resumed, is being
+/// deleted, or is gone.
+async fn superseded(mut newest: latest::Receiver<Newest>, loading: &Processor) {
+    let asks = |of: &Processor| {
+        let spec = &of.spec;
+        let is_deleted = of.metadata.deletion_timestamp.is_some();
+        let account = spec.service_account_name.clone();
+        (of.metadata.uid.clone(), is_deleted, spec.module.clone(), account, spec.suspend)
+    };
+    let asked = asks(loading);
+    let changed = newest.wait_for(|newest| newest.as_deref().map(asks).as_ref() != Some(&asked));
+    // An error means that the sender was dropped: the Processor is gone.
+    let _ = changed.await;
+}
+
+// === impl Running ===
+
+impl Running {
+    fn new(served: Served, pace: Pace, former: Option<Served>) -> Self {
+        let former = former.map(Box::new);
+        Self { served, pace, former, is_new: true, end_queued: false }
+    }
+
+    /// Returns the claims of this version, and of the one that comes back if this one fails.
+    fn claim(&self) -> Claim {
+        let own = self.served.claim.clone();
+        self.former.iter().fold(own, |all, former| all.and(&former.claim))
+    }
+
+    /// Returns the version that comes back if the next one fails: this one, unless it is not known
+    /// to work yet and has itself replaced another.
+    fn last_good(self, trust: &Trust) -> Served {
+        let is_known = match trust {
+            Trust::Proven => true,
+            Trust::OnProbation { works, .. } => *works,
+            Trust::Broken(_) => false,
+        };
+        match self.former {
+            Some(former) if !is_known => *former,
+            _ => self.served,
+        }
+    }
+}
+
+// === impl Served ===
+
+impl Served {
+    /// Returns the same version with another concurrency and rate.
+    fn at_pace(mut self, pace: Pace) -> Self {
+        self.loaded.settings.concurrency = Some(pace.concurrency);
+        self.loaded.settings.rate = pace.rate;
+        self
+    }
+}
+
+// === impl Refused ===
+
+impl Refused {
+    /// Returns whether the same spec asks for this version again.
+    fn is(&self, recipe: &Recipe, newest: &Processor) -> bool {
+        self.recipe == *recipe && self.generation == newest.metadata.generation
+    }
+}

@@ -1,0 +1,136 @@
+//! Faults: reasons why a Processor does not run as its spec asks, in words for the person who can
+//! fix them.
+
+use crate::{
+    host::{NotSwapped, Verdict},
+    wasm::{self, LoadError},
+};
+use mortise_core::{error_chain, grant::rights::Account};
+
+/// The reason why a Processor does not run as its spec asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The reason of the condition, in one word.
+    pub reason: &'static str,
+    /// The message of the condition, in one sentence: the fault, and the values that would be
+    /// accepted.
+    pub message: String,
+    /// The effect on the running version.
+    pub former: Former,
+    /// True if a retry can help although nothing changes that the host watches.
+    pub passes: bool,
+}
+
+/// The effect of a fault on the running version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Former {
+    /// The version keeps running.
+    GoesOn,
+    /// The version is removed, since it may not run any longer.
+    Ends,
+}
+
+/// The reason of a fault that is not shown in a condition.
+const SUPERSEDED: &str = "Superseded";
+
+// === impl Fault ===
+
+impl Fault {
+    /// Creates a fault that only a change of the spec or of the module fixes.
+    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), former: Former::GoesOn, passes: false }
+    }
+
+    /// Creates a fault that a retry may fix.
+    pub(super) fn passing(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { passes: true, ..Self::new(reason, message) }
+    }
+
+    /// Makes the fault remove the running version, unless a retry may fix the fault.
+    pub(super) fn ending_what_runs(self) -> Self {
+        let former = if self.passes { Former::GoesOn } else { Former::Ends };
+        Self { former, ..self }
+    }
+
+    /// Creates the fault of a host that may not act as an account. `granted` is the API server's
+    /// answer; `None` if it does not answer.
+    pub(super) fn not_granted(account: &Account, granted: Option<bool>) -> Self {
+        let Account { namespace, name } = account;
+        if granted.is_none() {
+            let message = format!(
+                "the API server does not say whether this host may act as the ServiceAccount `{name}`; it is asked again"
+            );
+            return Self::passing("AccountNotGranted", message);
+        }
+        let message = format!(
+            "this host may not act as the ServiceAccount `{name}`: it lacks the verb impersonate; bind its own account to a Role in the namespace `{namespace}` with apiGroups [\"\"], resources [serviceaccounts], resourceNames [{name}], verbs [impersonate]"
+        );
+        Self::new("AccountNotGranted", message)
+    }
+
+    /// Creates the fault of a load that was cancelled, because the Processor asks for something
+    /// else by now.
+    pub(super) fn superseded() -> Self {
+        let message = "the Processor was changed while its module was loaded: what it asks for now is loaded next";
+        Self::passing(SUPERSEDED, message)
+    }
+
+    pub(super) fn is_superseded(&self) -> bool {
+        self.reason == SUPERSEDED
+    }
+
+    pub(super) fn of_load(error: &LoadError) -> Self {
+        let reason = match error {
+            LoadError::OtherVersion { .. } | LoadError::OtherTypes { .. } => "ModuleOtherVersion",
+            LoadError::NotGranted { .. } => "ImportsNotGranted",
+            LoadError::CompileFailed { .. } => "CompileFailed",
+            _ => "ModuleInvalid",
+        };
+        let passes = match error {
+            LoadError::BrokenOff { .. } => true,
+            LoadError::CompileFailed { source, .. } => source.passes(),
+            _ => false,
+        };
+        Self { passes, ..Self::new(reason, error_chain::whole(error)) }
+    }
+
+    /// Creates the fault of a version that is not swapped in.
+    pub(super) fn not_swapped(refused: &NotSwapped) -> Self {
+        let message = error_chain::whole(refused);
+        match refused {
+            NotSwapped::Invalid(_) => Self::new("DescriptionInvalid", message),
+            NotSwapped::KindNotServed { .. } => Self::passing("KindNotServed", message),
+            NotSwapped::RightsMissing { .. } => Self::passing("RightsMissing", message),
+            NotSwapped::FinalizersHeld { .. } => Self::passing("FinalizersHeld", message),
+            // Another time, other objects or a freer machine can help.
+            NotSwapped::TrialFailed { .. } => Self::passing("TrialFailed", message),
+        }
+    }
+
+    /// Creates the fault of a version that was swapped in and rolled back.
+    pub(super) fn rolled_back(version: &str, verdict: &Verdict) -> Self {
+        let Verdict { objects, broke, first } = verdict;
+        let (key, why) = (&first.key, &first.message);
+        let message = format!(
+            "version {version} was taken back: it broke on {broke} of the first {objects} objects that it was called for; the first, {key}: {why}; it is tried again when the Processor or the module is changed"
+        );
+        Self::new("RolledBack", message)
+    }
+
+    /// Creates the fault of a component that does not describe itself.
+    pub(super) fn of_describe(error: &wasm::Error) -> Self {
+        match error {
+            wasm::Error::ConfigRefused { message, .. } => Self::new(
+                "ConfigInvalid",
+                format!("the processor does not accept spec.config: {message}"),
+            ),
+            wasm::Error::DescriptionRefused { .. } => {
+                Self::new("DescriptionInvalid", error_chain::whole(error))
+            }
+            error => Self::passing(
+                "DescribeFailed",
+                format!("the module does not describe itself: {}", error_chain::whole(error)),
+            ),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The parts of a spec that decide whether a version has to be loaded anew, in the host's own
+//! types.
+
+use std::{sync::Arc, time::Duration};
+
+use super::fault::Fault;
+use crate::{
+    host::{Ending, LimitMet, Mode, Settings},
+    operator::api::{self, ProcessorSpec},
+    wasm::{self, Digest},
+};
+use mortise_core::grant::rights::Account;
+
+const MIN_MEMORY: u64 = 1 << 20;
+/// The memory that 32 bits address.
+const MAX_MEMORY: u64 = 4 << 30;
+const MAX_DEADLINE: Duration = Duration::from_mins(10);
+
+/// The upper bounds on the limits of a Processor, whatever its spec asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Largest {
+    /// The memory of one call, in MiB.
+    pub memory_mib: u32,
+    /// The longest duration of one call.
+    pub deadline: Duration,
+    /// The number of calls that run at the same time.
+    pub concurrency: u32,
+}
+
+/// The inputs from which a version is made. Equal recipes make the same version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Recipe {
+    /// The digest of the module.
+    pub(super) digest: Digest,
+    pub(super) config: Arc<str>,
+    pub(super) account: Account,
+    pub(super) mode: Mode,
+    pub(super) take_over: Arc<[String]>,
+    pub(super) limits: wasm::Limits,
+    pub(super) ending: Option<Ending>,
+}
+
+/// The number of calls at the same time, and of runs in a second. A change of the pace needs no
+/// other version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pace {
+    pub(super) concurrency: usize,
+    pub(super) rate: Option<u32>,
+}
+
+/// Returns the path of the module. Fails if the spec cannot be read, names no module, or uses a
+/// field that the host does not support yet.
+pub(super) fn check_supported(spec: &ProcessorSpec) -> Result<&str, Fault> {
+    let fault = |what: &str, accepted: &str| {
+        Err(Fault::new("NotSupported", format!("{what} is not supported yet: {accepted}")))
+    };
+    if let Some(why) = &spec.unreadable {
+        let message = format!(
+            "the spec is not one of this host's version of the kind, as `kubectl explain processor.spec` shows it: {why}"
+        );
+        return Err(Fault::new("SpecInvalid", message));
+    }
+    if spec.module.image.is_some() {
+        return fault(
+            "spec.module.image",
+            "name a file in the host's folder of modules in spec.module.path",
+        );
+    }
+    if spec.verification.is_some() {
+        return fault("spec.verification", "leave it out");
+    }
+    if !spec.egress.is_empty() {
+        return fault("spec.egress", "leave it out");
+    }
+    match &spec.module.path {
+        Some(path) => Ok(path),
+        None => {
+            Err(Fault::new("ModuleNotNamed", "spec.module names no module: give spec.module.path"))
+        }
+    }
+}
+
+// === impl Recipe ===
+
+impl Recipe {
+    pub(super) fn new(
+        spec: &ProcessorSpec,
+        account: &Account,
+        digest: Digest,
+        ending: Option<Ending>,
+        largest: &Largest,
+    ) -> Result<Self, Fault> {
+        // Without a configuration, the processor gets an empty object, as in `mortise dev`.
+        let config = serde_json::Value::Object(spec.config.clone().unwrap_or_default());
+        Ok(Self {
+            digest,
+            config: config.to_string().into(),
+            account: account.clone(),
+            mode: match spec.mode {
+                api::Mode::Reconcile => Mode::Reconcile,
+                api::Mode::Observe => Mode::Observe,
+            },
+            take_over: spec.take_over.as_slice().into(),
+            limits: largest.limit(&limits(&spec.limits)?),
+            ending,
+        })
+    }
+
+    /// Returns the settings for the reconciler.
+    pub(super) fn settings(&self, name: &str, pace: Pace) -> Settings {
+        Settings {
+            name: Some(name.into()),
+            account: Some(self.account.clone()),
+            mode: self.mode,
+            take_over: Arc::clone(&self.take_over),
+            concurrency: Some(pace.concurrency),
+            rate: pace.rate,
+            ending: self.ending,
+            ..Settings::in_namespace(&self.account.namespace)
+        }
+    }
+}
+
+// === impl Pace ===
+
+impl Pace {
+    /// Reads the pace of a spec. The deletion of a suspended Processor is carried out all the same,
+    /// so its calls run.
+    pub(super) fn new(spec: &ProcessorSpec, is_ending: bool, largest: &Largest) -> Self {
+        let concurrency = spec.limits.concurrency.min(largest.concurrency) as usize;
+        let concurrency = if spec.suspend && !is_ending { 0 } else { concurrency };
+        Self { concurrency, rate: spec.limits.rate }
+    }
+}
+
+// === impl Largest ===
+
+impl Default for Largest {
+    /// Returns memory for a large Go guest and the data that it works on, a minute for the longest
+    /// reconcile, and as many calls at the same time as a slow API server ever needs.
+    fn default() -> Self {
+        Self { memory_mib: 256, deadline: Duration::from_mins(1), concurrency: 16 }
+    }
+}
+
+impl Largest {
+    fn memory(&self) -> usize {
+        usize::try_from(u64::from(self.memory_mib) << 20).unwrap_or(usize::MAX)
+    }
+
+    fn limit(&self, limits: &wasm::Limits) -> wasm::Limits {
+        let (memory, deadline) =
+            (limits.memory.min(self.memory()), limits.deadline.min(self.deadline));
+        wasm::Limits { memory, deadline, ..limits.clone() }
+    }
+
+    /// Returns the limits that a spec asks for and does not get; `None` if it gets all of them, or
+    /// if its limits are not valid.
+    pub(super) fn lowered(&self, spec: &ProcessorSpec) -> Option<LimitMet> {
+        let of = &spec.limits;
+        let asked = limits(of).ok()?;
+        let mut lowered = Vec::new();
+        let mut record_lowered =
+            |is_more: bool, what: &str, asked: &str, given: String, option: &str| {
+                if is_more {
+                    lowered.push(format!("{what} is {asked}, given is {given} ({option})"));
+                }
+            };
+        let (memory, deadline) = (format!("{}Mi", self.memory_mib), format!("{:?}", self.deadline));
+        let (is_more, given) = (asked.memory > self.memory(), memory);
+        record_lowered(is_more, "spec.limits.memory", &of.memory, given, "--max-memory-mib");
+        let (is_more, given) = (asked.deadline > self.deadline, deadline);
+        record_lowered(
+            is_more,
+            "spec.limits.deadline",
+            &of.deadline,
+            given,
+            "--max-deadline-seconds",
+        );
+        let (is_more, given) = (of.concurrency > self.concurrency, self.concurrency.to_string());
+        let asked = of.concurrency.to_string();
+        record_lowered(is_more, "spec.limits.concurrency", &asked, given, "--max-concurrency");
+        let message = format!("more is asked for than this host gives: {}", lowered.join("; "));
+        (!lowered.is_empty()).then_some(LimitMet { reason: "LimitsLowered", message })
+    }
+}
+
+fn limits(limits: &api::Limits) -> Result<wasm::Limits, Fault> {
+    let memory = bytes(&limits.memory)
+        .filter(|memory| (MIN_MEMORY..=MAX_MEMORY).contains(memory))
+        .and_then(|memory| usize::try_from(memory).ok())
+        .ok_or_else(|| invalid("memory", &limits.memory, "1Mi to 4Gi"))?;
+    let deadline = duration(&limits.deadline)
+        .filter(|deadline| !deadline.is_zero() && *deadline <= MAX_DEADLINE)
+        .ok_or_else(|| invalid("deadline", &limits.deadline, "1ms to 10m"))?;
+    Ok(wasm::Limits { memory, deadline, ..wasm::Limits::default() })
+}
+
+fn invalid(field: &str, value: &str, accepted: &str) -> Fault {
+    Fault::new("LimitsInvalid", format!("spec.limits.{field} is `{value}`; {accepted} is accepted"))
+}
+
+/// Parses a quantity of bytes, as Kubernetes writes it.
+fn bytes(text: &str) -> Option<u64> {
+    let units = [
+        ("Ki", 1 << 10),
+        ("Mi", 1 << 20),
+        ("Gi", 1 << 30),
+        ("k", 1000),
+        ("M", 1_000_000),
+        ("G", 1_000_000_000),
+    ];
+    let unit = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
+    let (number, factor) = unit.unwrap_or((text, 1));
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000)];
+    let (number, factor) =
+        units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
+    Some(Duration::from_millis(number.parse::<u64>().ok()?.checked_mul(*factor)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(memory: &str, deadline: &str) -> Result<(usize, Duration), String> {
+        let of = api::Limits {
+            memory: memory.into(),
+            deadline: deadline.into(),
+            ..api::Limits::default()
+        };
+        limits(&of).map(|limits| (limits.memory, limits.deadline)).map_err(|fault| fault.message)
+    }
+
+    #[test]
+    fn limits_are_read_as_kubernetes_writes_them() {
+        let cases = [
+            ("64Mi", "5s", 64 << 20, 5_000),
+            ("4Gi", "10m", 4 << 30, 600_000),
+            ("1024Ki", "1ms", 1 << 20, 1),
+            ("2M", "600s", 2_000_000, 600_000),
+            ("1048576", "1m", 1 << 20, 60_000),
+        ];
+        for (memory, deadline, bytes, milliseconds) in cases {
+            assert_eq!(
+                with(memory, deadline),
+                Ok((bytes, Duration::from_millis(milliseconds))),
+                "{memory} {deadline}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_out_of_bounds_are_named_with_what_is_accepted() {
+        let memory =
+            |value: &str| format!("spec.limits.memory is `{value}`; 1Mi to 4Gi is accepted");
+        let deadline =
+            |value: &str| format!("spec.limits.deadline is `{value}`; 1ms to 10m is accepted");
+        for value in ["0", "1023Ki", "5Gi", "64Ti", "Mi", "-1Mi", "99999999999999999999"] {
+            assert_eq!(with(value, "5s"), Err(memory(value)));
+        }
+        for value in ["0s", "11m", "601s", "5", "5h", "s", "1.5s"] {
+            assert_eq!(with("64Mi", value), Err(deadline(value)));
+        }
+    }
+
+    #[test]
+    fn the_limits_of_a_processor_that_names_none_are_the_host_s() {
+        assert_eq!(limits(&api::Limits::default()), Ok(wasm::Limits::default()));
+    }
+
+    #[test]
+    fn who_asks_for_more_than_the_host_gives_gets_the_largest_and_is_told() {
+        let largest =
+            Largest { memory_mib: 128, deadline: Duration::from_secs(30), concurrency: 8 };
+        let spec = |memory: &str, deadline: &str, concurrency| ProcessorSpec {
+            limits: api::Limits {
+                memory: memory.to_owned(),
+                deadline: deadline.to_owned(),
+                concurrency,
+                ..api::Limits::default()
+            },
+            ..ProcessorSpec::default()
+        };
+        let greedy = spec("2Gi", "10m", 256);
+        let given = largest.limit(&limits(&greedy.limits).unwrap());
+        assert_eq!((given.memory, given.deadline), (128 << 20, Duration::from_secs(30)));
+        assert_eq!(Pace::new(&greedy, false, &largest).concurrency, 8);
+        let met = largest.lowered(&greedy).unwrap();
+        assert_eq!(met.reason, "LimitsLowered");
+        for part in [
+            "spec.limits.memory is 2Gi, given is 128Mi (--max-memory-mib)",
+            "spec.limits.deadline is 10m, given is 30s (--max-deadline-seconds)",
+            "spec.limits.concurrency is 256, given is 8 (--max-concurrency)",
+        ] {
+            assert!(met.message.contains(part), "{}", met.message);
+        }
+        let modest = spec("128Mi", "30s", 8);
+        assert_eq!(largest.lowered(&modest), None);
+        assert_eq!(Pace::new(&modest, false, &largest).concurrency, 8);
+        assert_eq!(Largest::default().lowered(&ProcessorSpec::default()), None);
+        let suspended = ProcessorSpec { suspend: true, ..greedy };
+        assert_eq!(Pace::new(&suspended, false, &largest).concurrency, 0);
+        assert_eq!(Pace::new(&suspended, true, &largest).concurrency, 8);
+    }
+
+    #[test]
+    fn what_comes_later_is_refused_by_name() {
+        let spec = |rest: serde_json::Value| {
+            let mut spec =
+                serde_json::json!({"module": {"path": "a.wasm"}, "serviceAccountName": "a"});
+            spec.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+            serde_json::from_value::<ProcessorSpec>(spec).unwrap()
+        };
+        let cases = [
+            (serde_json::json!({"module": {"image": "a"}}), "spec.module.image"),
+            (
+                serde_json::json!({"verification": {"publicKeySecretRef": {"name": "a"}}}),
+                "spec.verification",
+            ),
+            (serde_json::json!({"egress": ["https://a.example.com"]}), "spec.egress"),
+        ];
+        for (rest, field) in cases {
+            let spec = spec(rest);
+            let fault = check_supported(&spec).expect_err(field);
+            assert_eq!(fault.reason, "NotSupported");
+            assert!(
+                fault.message.starts_with(&format!("{field} is not supported yet: ")),
+                "{}",
+                fault.message
+            );
+        }
+        assert_eq!(check_supported(&spec(serde_json::json!({}))), Ok("a.wasm"));
+    }
+}

@@ -1,0 +1,347 @@
+//! The status and the conditions of a Processor. Pure: computed here, written by the controller.
+//!
+//! *Loaded*: the version that the spec asks for runs. *Synced*: all objects are as the processor
+//! wants them. *Ready*: the processor runs, and has what it needs.
+
+use jiff::Timestamp;
+
+use crate::{
+    host,
+    operator::{
+        Fault,
+        api::{
+            Condition, Counts, HeldFinalizer, LastFailure, ModuleStatus, ProcessorStatus,
+            ReconciledKind,
+        },
+    },
+};
+use mortise_core::{
+    contract::bounds::text::shortened_to_characters,
+    contract::{Description, Kind},
+    grant::display_kind,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// The type of the condition about the limits of the host.
+const LIMITED: &str = "Limited";
+/// The values that the status of a condition can have.
+const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
+/// The number of items that a message lists.
+const LISTED_ITEMS: usize = 5;
+/// The longest message, in characters: an object in etcd holds many, and people read one.
+const MAX_MESSAGE_CHARACTERS: usize = 2000;
+
+/// The inputs from which the status of a Processor is computed.
+#[derive(Debug)]
+pub struct Known<'a> {
+    /// The generation of the spec.
+    pub generation: Option<i64>,
+    /// The reason why the Processor does not run as its spec asks, if any.
+    pub fault: Option<&'a Fault>,
+    /// The limits of the spec that are higher than the host allows, if any.
+    pub lowered: Option<host::LimitMet>,
+    /// The running version, if any.
+    pub running: Option<Running<'a>>,
+    /// The finalizers that no other Processor may put on these objects.
+    pub finalizers: Vec<HeldFinalizer>,
+    /// The state of the Processor: running, observing, suspended or ending.
+    pub state: State<'a>,
+    /// The last status that was written.
+    pub before: &'a ProcessorStatus,
+    /// The current time.
+    pub now: Timestamp,
+}
+
+/// A running version.
+#[derive(Debug, Clone, Copy)]
+pub struct Running<'a> {
+    /// The description that the version gave of itself.
+    pub description: &'a Description,
+    /// The status of the version in the host.
+    pub status: &'a host::ProcessorStatus,
+    /// True until the version has made its first runs.
+    pub is_new: bool,
+}
+
+/// The state of a Processor, as its spec or its deletion asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State<'a> {
+    /// The version runs, and its outcomes are written.
+    Runs,
+    /// The version runs, and nothing is written.
+    Observes,
+    /// No run begins.
+    Suspended,
+    /// The Processor is being deleted. The text says what the deletion waits for.
+    Ends(&'a str),
+}
+
+/// The status, reason and message of a condition.
+struct Finding {
+    status: &'static str,
+    reason: String,
+    message: String,
+}
+
+/// Computes the status of a Processor.
+pub fn compute(known: &Known<'_>) -> ProcessorStatus {
+    let findings = [("Loaded", loaded(known)), ("Synced", synced(known)), ("Ready", ready(known))];
+    let findings = findings.into_iter().chain(limited(known).map(|finding| (LIMITED, finding)));
+    let conditions = findings.map(|(kind, finding)| condition(kind, finding, known)).collect();
+    let running = known.running.as_ref();
+    let last_failure = running.and_then(|running| running.status.last_failure.as_ref());
+    ProcessorStatus {
+        observed_generation: known.generation,
+        module: running.map(module),
+        reconciles: running.map(reconciles).unwrap_or_default(),
+        finalizers: known.finalizers.clone(),
+        counts: running.and_then(|running| counts(known, running)),
+        last_failure: last_failure.map(failure).or_else(|| known.before.last_failure.clone()),
+        conditions,
+    }
+}
+
+fn counts(known: &Known<'_>, running: &Running<'_>) -> Option<Counts> {
+    if is_repeated(known, running) {
+        return known.before.counts.clone();
+    }
+    let (objects, failing) = (running.status.objects as u64, running.status.failing as u64);
+    Some(Counts { objects, failing })
+}
+
+fn module(running: &Running<'_>) -> ModuleStatus {
+    let version = &running.status.version;
+    ModuleStatus {
+        digest: version.digest.to_string(),
+        name: running.description.name.clone(),
+        version: version.version.clone(),
+    }
+}
+
+fn reconciles(running: &Running<'_>) -> Vec<ReconciledKind> {
+    let reconcilers = running.description.reconcilers.iter();
+    let of = reconcilers.map(|of| ReconciledKind {
+        name: of.name.clone(),
+        group: of.of.kind.group.clone(),
+        version: of.of.kind.version.clone(),
+        kind: of.of.kind.kind.clone(),
+        finalizers: of.finalizers.clone(),
+    });
+    of.collect()
+}
+
+fn failure(failure: &host::LastFailure) -> LastFailure {
+    let (key, message) = (&failure.key, shortened(&failure.message));
+    let place = key.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let object = format!("{} {place}{}", key.reconciler(), key.name());
+    LastFailure { object, time: time(failure.at), message }
+}
+
+// === conditions ===
+
+fn loaded(known: &Known<'_>) -> Finding {
+    match (known.fault, &known.running) {
+        (Some(fault), Some(running)) => {
+            let version = &running.status.version.version;
+            let message = format!("{}; the former version {version} goes on", fault.message);
+            Finding::no(fault.reason, message)
+        }
+        (Some(fault), None) => Finding::no(fault.reason, fault.message.clone()),
+        (None, Some(running)) => {
+            let version = &running.status.version;
+            let (name, number) = (&running.description.name, &version.version);
+            Finding::yes("Loaded", format!("{name} {number} is at work"))
+        }
+        (None, None) => Finding::unknown("Loading", "the module is being loaded"),
+    }
+}
+
+fn synced(known: &Known<'_>) -> Finding {
+    let Some(running) = &known.running else {
+        return Finding::unknown("NotRunning", "nothing runs");
+    };
+    let status = running.status;
+    if !status.conflicts.is_empty() {
+        return Finding::no("FieldConflict", listed(&status.conflicts));
+    }
+    if !status.denied.is_empty() {
+        return Finding::no("Denied", listed(&status.denied));
+    }
+    if status.failing > 0 {
+        let last = status.last_failure.as_ref();
+        let last = last.map(|last| format!("; the last: {}", last.message)).unwrap_or_default();
+        let message = format!("{} of {} objects fail{last}", status.failing, status.objects);
+        return Finding::no("ObjectsFail", message);
+    }
+    match known.state {
+        State::Suspended => Finding::unknown("Suspended", "no runs begin: spec.suspend is true"),
+        State::Observes => Finding::unknown("Observed", "nothing is written: spec.mode is Observe"),
+        State::Ends(_) => Finding::unknown("Ending", "the Processor is being deleted"),
+        State::Runs if !missing(running).0.is_empty() => {
+            Finding::unknown("KindNotServed", "what is reconciled is not served by the cluster")
+        }
+        State::Runs if !status.unwatched.is_empty() => {
+            Finding::unknown("NotWatched", not_watched(&status.unwatched))
+        }
+        State::Runs if running.is_new => repeated(known, running)
+            .unwrap_or_else(|| Finding::unknown("Reconciling", "the first runs are being made")),
+        State::Runs => {
+            Finding::yes("Synced", format!("all {} objects are reconciled", status.objects))
+        }
+    }
+}
+
+fn not_watched(unwatched: &[String]) -> String {
+    format!(
+        "nothing is reconciled of {}, since the ServiceAccount may not list and watch all of it: allow that, or have the processor declare less, as a namespace in its configuration",
+        listed(unwatched)
+    )
+}
+
+/// Returns the last written `Synced` if a former host wrote it about the same version and spec:
+/// until the first runs are made, nothing is known to have changed.
+fn repeated(known: &Known<'_>, running: &Running<'_>) -> Option<Finding> {
+    let before = known.before.conditions.iter().find(|before| before.type_ == "Synced")?;
+    let status = STATUSES.into_iter().find(|status| before.status == *status)?;
+    is_repeated(known, running)
+        .then(|| Finding::new(status, &before.reason, before.message.clone()))
+}
+
+fn is_repeated(known: &Known<'_>, running: &Running<'_>) -> bool {
+    running.is_new
+        && known.before.observed_generation == known.generation
+        && known.before.module.as_ref() == Some(&module(running))
+}
+
+fn ready(known: &Known<'_>) -> Finding {
+    let Some(running) = &known.running else {
+        return match (known.state, known.fault) {
+            (State::Ends(waits), Some(fault)) => Finding::no(fault.reason, waits),
+            (_, Some(fault)) => {
+                Finding::no(fault.reason, format!("nothing runs: {}", fault.message))
+            }
+            (_, None) => Finding::no("Loading", "the module is being loaded"),
+        };
+    };
+    if let State::Ends(waits) = known.state {
+        return Finding::no("Ending", waits);
+    }
+    if known.state == State::Suspended {
+        return Finding::no("Suspended", "no runs begin: spec.suspend is true");
+    }
+    let (missed, other) = missing(running);
+    if !missed.is_empty() {
+        let message = format!("waits for the CustomResourceDefinition of {}", listed(&missed));
+        return Finding::no("KindNotServed", message);
+    }
+    if !running.status.missing_rights.is_empty() {
+        let rights = listed(&running.status.missing_rights);
+        let mut message = format!("the ServiceAccount lacks what the processor declares: {rights}");
+        if !running.status.unwatched.is_empty() {
+            message = format!("{message}; {}", not_watched(&running.status.unwatched));
+        }
+        return Finding::no("RightsMissing", message);
+    }
+    works(known, running, &other)
+}
+
+/// Returns `Ready` of a version that runs as far as it can.
+fn works(known: &Known<'_>, running: &Running<'_>, missing: &[String]) -> Finding {
+    let mut message = match known.state {
+        State::Observes => "runs, and nothing is written: spec.mode is Observe".to_owned(),
+        _ => "runs".to_owned(),
+    };
+    if !missing.is_empty() {
+        message = format!("{message}; not served by the cluster: {}", listed(missing));
+    }
+    if let Some(fault) = known.fault {
+        let version = &running.status.version.version;
+        return Finding::yes(
+            "FormerVersion",
+            format!(
+                "the former version {version} {message}; what the spec asks for is not loaded ({})",
+                fault.reason
+            ),
+        );
+    }
+    let reason = if known.state == State::Observes { "Observes" } else { "Runs" };
+    Finding::yes(reason, message)
+}
+
+/// Returns `Limited`, with the limits of the host that the processor meets; `None` as long as it
+/// has never met one.
+fn limited(known: &Known<'_>) -> Option<Finding> {
+    let met = known.running.as_ref().map_or(&[][..], |running| &running.status.limits_met);
+    let met: Vec<&host::LimitMet> = met.iter().chain(&known.lowered).collect();
+    let messages: Vec<String> = met.iter().map(|met| met.message.clone()).collect();
+    if let Some(first) = met.first() {
+        return Some(Finding::yes(first.reason, listed(&messages)));
+    }
+    let was_met = known.before.conditions.iter().any(|before| before.type_ == LIMITED);
+    was_met.then(|| Finding::no("WithinLimits", "no limit of the host is met"))
+}
+
+/// Returns the kinds that the cluster does not serve: those that are reconciled, and the others.
+fn missing(running: &Running<'_>) -> (Vec<String>, Vec<String>) {
+    let is_reconciled = |kind: &&Kind| {
+        running.description.reconcilers.iter().any(|reconciler| reconciler.of.kind == **kind)
+    };
+    let (reconciled, other): (Vec<&Kind>, Vec<&Kind>) =
+        running.status.missing.iter().partition(is_reconciled);
+    let shown = |kinds: Vec<&Kind>| kinds.into_iter().map(display_kind).collect();
+    (shown(reconciled), shown(other))
+}
+
+fn condition(kind: &str, finding: Finding, known: &Known<'_>) -> Condition {
+    let before = known.before.conditions.iter().find(|before| before.type_ == kind);
+    let since = before.filter(|before| before.status == finding.status);
+    let since = since.map(|before| before.last_transition_time.clone());
+    Condition {
+        type_: kind.to_owned(),
+        status: finding.status.to_owned(),
+        reason: finding.reason,
+        message: shortened(&finding.message),
+        last_transition_time: since.unwrap_or_else(|| time(known.now)),
+        observed_generation: known.generation,
+    }
+}
+
+fn listed(texts: &[String]) -> String {
+    let more = texts.len().saturating_sub(LISTED_ITEMS);
+    let mut shown: Vec<&str> = texts.iter().take(LISTED_ITEMS).map(String::as_str).collect();
+    let rest = format!("and {more} more");
+    if more > 0 {
+        shown.push(&rest);
+    }
+    shown.join("; ")
+}
+
+fn shortened(message: &str) -> String {
+    shortened_to_characters(message, MAX_MESSAGE_CHARACTERS)
+}
+
+fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+// === impl Finding ===
+
+impl Finding {
+    fn new(status: &'static str, reason: &str, message: impl Into<String>) -> Self {
+        Self { status, reason: reason.to_owned(), message: message.into() }
+    }
+
+    fn yes(reason: &str, message: impl Into<String>) -> Self {
+        Self::new("True", reason, message)
+    }
+
+    fn no(reason: &str, message: impl Into<String>) -> Self {
+        Self::new("False", reason, message)
+    }
+
+    fn unknown(reason: &str, message: impl Into<String>) -> Self {
+        Self::new("Unknown", reason, message)
+    }
+}

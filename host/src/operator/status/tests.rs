@@ -1,0 +1,369 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    host::{LastFailure as Failed, Version},
+    wasm::Digest,
+};
+use mortise_core::{
+    contract::{Reconciler, Selection},
+    queue::Key,
+};
+
+fn kind(name: &str) -> Kind {
+    Kind { group: "x.dev".into(), version: "v1".into(), kind: name.into() }
+}
+
+fn description() -> Description {
+    let of = Selection {
+        cluster: String::new(),
+        kind: kind("Rule"),
+        namespace: None,
+        name: None,
+        labels: String::new(),
+        matching: Vec::new(),
+        fields: Vec::new(),
+    };
+    let reconciler = Reconciler {
+        name: "rules".into(),
+        of,
+        finalizers: vec!["x.dev/rule".into()],
+        resync: 0,
+        triggered_by_status: false,
+        min_interval: 0,
+    };
+    Description {
+        name: "api-rule".into(),
+        version: "2.3.0".into(),
+        reconcilers: vec![reconciler],
+        reads: Vec::new(),
+        writes: Vec::new(),
+        config_schema: None,
+    }
+}
+
+fn host() -> host::ProcessorStatus {
+    let version = Version {
+        processor: "a/rules".into(),
+        version: "2.3.0".into(),
+        digest: Digest::of(b"module"),
+    };
+    host::ProcessorStatus {
+        version: version.into(),
+        since: at("2026-01-01T00:00:00Z"),
+        ready: 0,
+        running: 0,
+        on_former: 0,
+        delayed: 0,
+        backing_off: 0,
+        failing: 0,
+        runs: 7,
+        failures: 0,
+        last_failure: None,
+        missing: Vec::new(),
+        objects: 3,
+        conflicts: Vec::new(),
+        limits_met: Vec::new(),
+        missing_rights: Vec::new(),
+        unwatched: Vec::new(),
+        denied: Vec::new(),
+    }
+}
+
+fn at(time: &str) -> Timestamp {
+    time.parse().unwrap()
+}
+
+fn fault() -> Fault {
+    Fault {
+        reason: "ModuleNotFound",
+        message: "there is none".into(),
+        former: crate::operator::Former::GoesOn,
+        passes: true,
+    }
+}
+
+/// Computes the status of a Processor that runs, after `change`.
+fn computed(
+    change: impl FnOnce(&mut host::ProcessorStatus),
+    fault: Option<&Fault>,
+    state: State<'_>,
+) -> ProcessorStatus {
+    let (description, mut status) = (description(), host());
+    change(&mut status);
+    let running = Running { description: &description, status: &status, is_new: false };
+    compute(&Known {
+        generation: Some(4),
+        fault,
+        lowered: None,
+        running: Some(running),
+        finalizers: Vec::new(),
+        state,
+        before: &ProcessorStatus::default(),
+        now: at("2026-01-02T03:04:05.6Z"),
+    })
+}
+
+/// Returns the status, reason and message of a condition.
+fn said<'a>(status: &'a ProcessorStatus, kind: &str) -> (&'a str, &'a str, &'a str) {
+    let condition = status.conditions.iter().find(|condition| condition.type_ == kind).unwrap();
+    (&condition.status, &condition.reason, &condition.message)
+}
+
+#[test]
+fn a_processor_that_runs_says_what_and_how_many() {
+    let status = computed(|_| {}, None, State::Runs);
+    let digest = Digest::of(b"module").to_string();
+    let expected = json!({
+        "observedGeneration": 4,
+        "module": {"digest": digest, "name": "api-rule", "version": "2.3.0"},
+        "reconciles": [{"name": "rules", "group": "x.dev", "version": "v1", "kind": "Rule", "finalizers": ["x.dev/rule"]}],
+        "counts": {"objects": 3, "failing": 0},
+        "conditions": [
+            {"type": "Loaded", "status": "True", "reason": "Loaded", "message": "api-rule 2.3.0 is at work"},
+            {"type": "Synced", "status": "True", "reason": "Synced", "message": "all 3 objects are reconciled"},
+            {"type": "Ready", "status": "True", "reason": "Runs", "message": "runs"},
+        ],
+    });
+    let mut found = serde_json::to_value(&status).unwrap();
+    for condition in found["conditions"].as_array_mut().unwrap() {
+        let condition = condition.as_object_mut().unwrap();
+        assert_eq!(condition.remove("lastTransitionTime"), Some(json!("2026-01-02T03:04:05Z")));
+        assert_eq!(condition.remove("observedGeneration"), Some(json!(4)));
+    }
+    assert_eq!(found, expected);
+}
+
+type Change = Box<dyn FnOnce(&mut host::ProcessorStatus)>;
+
+/// The type of a condition, and its status, reason and message.
+type Expected = (&'static str, (&'static str, &'static str, &'static str));
+
+#[test]
+fn what_the_host_knows_is_said_by_the_condition_that_it_concerns() {
+    let failed = Failed {
+        key: Key::new(&"a/rules".into(), &"rules".into(), Some("b"), "web"),
+        at: at("2026-01-01T00:00:00Z"),
+        message: "no Gateway".into(),
+    };
+    let cases: [(Change, Expected); 7] = [
+        (
+            Box::new(move |host| (host.failing, host.last_failure) = (2, Some(failed))),
+            ("Synced", ("False", "ObjectsFail", "2 of 3 objects fail; the last: no Gateway")),
+        ),
+        (
+            Box::new(|host| (host.failing, host.conflicts) = (1, vec!["two want one".into()])),
+            ("Synced", ("False", "FieldConflict", "two want one")),
+        ),
+        (
+            Box::new(|host| (host.failing, host.denied) = (1, vec!["may not get a".into()])),
+            ("Synced", ("False", "Denied", "may not get a")),
+        ),
+        (
+            Box::new(|host| host.missing_rights = vec!["may not get a".into(), "nor b".into()]),
+            (
+                "Ready",
+                (
+                    "False",
+                    "RightsMissing",
+                    "the ServiceAccount lacks what the processor declares: may not get a; nor b",
+                ),
+            ),
+        ),
+        (
+            Box::new(|host| host.missing = vec![kind("Rule")]),
+            (
+                "Ready",
+                (
+                    "False",
+                    "KindNotServed",
+                    "waits for the CustomResourceDefinition of Rule x.dev/v1",
+                ),
+            ),
+        ),
+        (
+            Box::new(|host| host.missing = vec![kind("Gateway")]),
+            ("Ready", ("True", "Runs", "runs; not served by the cluster: Gateway x.dev/v1")),
+        ),
+        (
+            Box::new(|host| host.objects = 0),
+            ("Synced", ("True", "Synced", "all 0 objects are reconciled")),
+        ),
+    ];
+    for (change, (kind, expected)) in cases {
+        assert_eq!(said(&computed(change, None, State::Runs), kind), expected);
+    }
+}
+
+#[test]
+fn what_the_spec_says_is_said_by_the_condition_that_it_concerns() {
+    let broken = fault();
+    let suspended = "no runs begin: spec.suspend is true";
+    let cases: [(Option<&Fault>, State<'_>, Expected); 7] = [
+        (None, State::Suspended, ("Ready", ("False", "Suspended", suspended))),
+        (None, State::Suspended, ("Synced", ("Unknown", "Suspended", suspended))),
+        (
+            None,
+            State::Observes,
+            ("Ready", ("True", "Observes", "runs, and nothing is written: spec.mode is Observe")),
+        ),
+        (
+            None,
+            State::Observes,
+            ("Synced", ("Unknown", "Observed", "nothing is written: spec.mode is Observe")),
+        ),
+        (None, State::Ends("2 are held"), ("Ready", ("False", "Ending", "2 are held"))),
+        (
+            Some(&broken),
+            State::Runs,
+            (
+                "Loaded",
+                ("False", "ModuleNotFound", "there is none; the former version 2.3.0 goes on"),
+            ),
+        ),
+        (
+            Some(&broken),
+            State::Runs,
+            (
+                "Ready",
+                (
+                    "True",
+                    "FormerVersion",
+                    "the former version 2.3.0 runs; what the spec asks for is not loaded (ModuleNotFound)",
+                ),
+            ),
+        ),
+    ];
+    for (fault, state, (kind, expected)) in cases {
+        assert_eq!(said(&computed(|_| {}, fault, state), kind), expected);
+    }
+}
+
+#[test]
+fn where_nothing_runs_the_fault_is_said_and_the_last_failure_is_kept() {
+    let broken = fault();
+    let before = ProcessorStatus {
+        last_failure: Some(LastFailure { object: "rules b/web".into(), ..LastFailure::default() }),
+        ..ProcessorStatus::default()
+    };
+    let known = |fault| Known {
+        generation: Some(1),
+        fault,
+        lowered: None,
+        running: None,
+        finalizers: Vec::new(),
+        state: State::Runs,
+        before: &before,
+        now: at("2026-01-01T00:00:00Z"),
+    };
+    let status = compute(&known(Some(&broken)));
+    assert_eq!(said(&status, "Loaded"), ("False", "ModuleNotFound", "there is none"));
+    assert_eq!(said(&status, "Ready"), ("False", "ModuleNotFound", "nothing runs: there is none"));
+    assert_eq!(said(&status, "Synced"), ("Unknown", "NotRunning", "nothing runs"));
+    assert_eq!((status.module, status.counts), (None, None));
+    assert_eq!(status.last_failure, before.last_failure);
+    assert_eq!(said(&compute(&known(None)), "Loaded").0, "Unknown");
+}
+
+#[test]
+fn the_time_of_a_condition_is_that_of_its_last_change_of_status() {
+    let first = computed(|_| {}, None, State::Runs);
+    let (description, status) = (description(), host());
+    let later = |state, before: &ProcessorStatus, now| {
+        let running = Running { description: &description, status: &status, is_new: false };
+        let known = Known {
+            generation: Some(5),
+            fault: None,
+            lowered: None,
+            running: Some(running),
+            finalizers: Vec::new(),
+            state,
+            before,
+            now: at(now),
+        };
+        compute(&known)
+    };
+    let time = |status: &ProcessorStatus| {
+        let ready = status.conditions.iter().find(|condition| condition.type_ == "Ready").unwrap();
+        ready.last_transition_time.clone()
+    };
+    let observed = later(State::Observes, &first, "2026-02-01T00:00:00Z");
+    assert_eq!(said(&observed, "Ready").1, "Observes");
+    assert_eq!(time(&observed), time(&first), "another reason, the same status");
+    let suspended = later(State::Suspended, &observed, "2026-03-01T00:00:00Z");
+    assert_eq!(time(&suspended), "2026-03-01T00:00:00Z");
+}
+
+#[test]
+fn until_the_first_runs_are_made_a_new_host_repeats_what_the_former_said() {
+    let settled = computed(|_| {}, None, State::Runs);
+    let (description, mut status) = (description(), host());
+    (status.objects, status.ready, status.runs) = (0, 3, 0);
+    let started = |generation, before: &ProcessorStatus| {
+        let running = Running { description: &description, status: &status, is_new: true };
+        compute(&Known {
+            generation: Some(generation),
+            fault: None,
+            lowered: None,
+            running: Some(running),
+            finalizers: Vec::new(),
+            state: State::Runs,
+            before,
+            now: at("2026-05-01T00:00:00Z"),
+        })
+    };
+    assert_eq!(started(4, &settled), settled);
+    let other = started(5, &settled);
+    assert_eq!(said(&other, "Synced").1, "Reconciling", "another spec has other runs");
+    assert_eq!(said(&started(4, &ProcessorStatus::default()), "Synced").1, "Reconciling");
+}
+
+#[test]
+fn many_things_are_counted_and_long_messages_cut() {
+    let texts: Vec<String> = (0..8).map(|number| number.to_string()).collect();
+    assert_eq!(listed(&texts), "0; 1; 2; 3; 4; and 3 more");
+    let status = computed(|host| host.conflicts = vec!["é".repeat(3000)], None, State::Runs);
+    assert_eq!(said(&status, "Synced").2.chars().count(), MAX_MESSAGE_CHARACTERS + 1);
+}
+
+#[test]
+fn a_limit_of_the_host_is_said_once_it_is_met() {
+    let met = host::LimitMet { reason: "WatchesLimited", message: "256 watches are open".into() };
+    let mut status = computed(|status| status.limits_met.push(met), None, State::Runs);
+    assert_eq!(said(&status, "Limited"), ("True", "WatchesLimited", "256 watches are open"));
+    assert_eq!(said(&status, "Ready").0, "True");
+    let (description, host) = (description(), host());
+    let running = Running { description: &description, status: &host, is_new: false };
+    let later = |before: &ProcessorStatus| {
+        compute(&Known {
+            generation: Some(4),
+            fault: None,
+            lowered: None,
+            running: Some(running),
+            finalizers: Vec::new(),
+            state: State::Runs,
+            before,
+            now: at("2026-01-02T03:04:05.6Z"),
+        })
+    };
+    status = later(&status);
+    assert_eq!(said(&status, "Limited"), ("False", "WithinLimits", "no limit of the host is met"));
+    let never = later(&ProcessorStatus::default());
+    assert!(never.conditions.iter().all(|condition| condition.type_ != "Limited"));
+}
+
+#[test]
+fn what_a_spec_gets_less_of_is_said_also_where_nothing_runs() {
+    let met = host::LimitMet { reason: "LimitsLowered", message: "given is 256Mi".into() };
+    let status = compute(&Known {
+        generation: Some(4),
+        fault: None,
+        lowered: Some(met),
+        running: None,
+        finalizers: Vec::new(),
+        state: State::Runs,
+        before: &ProcessorStatus::default(),
+        now: at("2026-01-02T03:04:05.6Z"),
+    });
+    assert_eq!(said(&status, "Limited"), ("True", "LimitsLowered", "given is 256Mi"));
+}

@@ -1,9 +1,0 @@
-//! Bounds on failures: their messages are cut, never refused.
-
-use super::{FAILURE, text};
-use crate::contract::Failure;
-
-/// Cuts a failure's message to the length that is kept.
-pub(in crate::processor) fn shorten_failure(failure: &mut Failure) {
-    text::cut(&mut failure.message, FAILURE);
-}

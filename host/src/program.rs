@@ -1,0 +1,101 @@
+//! The edge of the programs: logs, the async runtime, the exit code.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use tokio::runtime::Runtime;
+use tracing::debug;
+
+use crate::{
+    args::{Args, ChildArgs, Command, GlobalArgs, RunArgs},
+    serve,
+    telemetry::{self, LogFormat},
+    wasm::{
+        Compiler,
+        child::{check_config, compile},
+    },
+};
+
+/// The number of threads that wait for disks, children and names: two for as many compilers and two
+/// for checks of configurations (see `wasm`), two that read the folder of modules (see
+/// `operator`), and four for the code cache and for name servers. Each thread keeps memory of its
+/// own; a thread for each module took more memory than the code of all modules.
+const BLOCKING: usize = 10;
+
+/// Runs a command of `mortise-host`, and prints an error once, as an error chain.
+pub fn run(args: &Args) -> ExitCode {
+    match &args.command {
+        Command::Run(run) => host(run, &args.global),
+        Command::Compile(args) => compile(args),
+        Command::CheckConfig(args) => check_config(args),
+    }
+}
+
+/// Runs the Processors of a cluster: `run`.
+pub fn host(args: &RunArgs, global: &GlobalArgs) -> ExitCode {
+    let serve = || {
+        telemetry::init(global.log.as_deref().unwrap_or("info"), args.log_format)?;
+        telemetry::take_panics();
+        keep_pages_small();
+        let runtime = runtime(args.workers.map(usize::from))?;
+        let compiler = Compiler::this_program(args.compile_limits());
+        let code = runtime.block_on(serve::run(args, global.cache().as_deref(), compiler));
+        // Nothing waits for compilations and reads that still run: their results are not kept.
+        runtime.shutdown_background();
+        code
+    };
+    // Readers of the log as JSON read the error too.
+    finish(serve(), args.log_format)
+}
+
+/// Compiles a component: `compile`. No other part of the program may have been started.
+pub fn compile(args: &ChildArgs) -> ExitCode {
+    finish(compile::run(&args.limits()), LogFormat::Text)
+}
+
+/// Checks a configuration: `check-config`. No other part of the program may have been started.
+pub fn check_config(args: &ChildArgs) -> ExitCode {
+    finish(check_config::run(&args.limits()), LogFormat::Text)
+}
+
+/// Returns the exit code of a command. Prints an error once, as an error chain.
+pub fn finish(result: anyhow::Result<ExitCode>, format: LogFormat) -> ExitCode {
+    let code = result.unwrap_or_else(|error| {
+        telemetry::write_error(&error, format);
+        ExitCode::FAILURE
+    });
+    telemetry::finish();
+    code
+}
+
+/// Prints the answer of the argument parser: the help that was asked for, or a usage error. Bad
+/// input of any sort exits with 1.
+pub fn print_usage(answer: &clap::Error) -> ExitCode {
+    // If the terminal is gone, nobody reads the answer.
+    let _ = answer.print();
+    if answer.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Starts the threads of a program; as many as there are CPUs if `workers` is `None`.
+///
+/// # Errors
+///
+/// The system gives no more threads.
+pub fn runtime(workers: Option<usize>) -> anyhow::Result<Runtime> {
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    if let Some(workers) = workers {
+        threads.worker_threads(workers);
+    }
+    threads.max_blocking_threads(BLOCKING);
+    threads.enable_all().build().context("cannot start threads")
+}
+
+/// Makes the kernel give this process its memory in small pages only, whoever asks for large ones.
+/// A host keeps many small things, and gives back the memory that a load or a burst has taken; of a
+/// page of 2 MiB nothing is given back while anything in it is in use (host/decisions/0030).
+pub fn keep_pages_small() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        debug!(%error, "memory may come in huge pages");
+    }
+}

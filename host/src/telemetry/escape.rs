@@ -1,0 +1,158 @@
+//! Formats texts from outside for a line of the log: no control character, and no more than the
+//! line has room for.
+
+use std::{borrow::Cow, fmt};
+
+/// The maximum length of one value in a line, in bytes as they are written: as much as a guest may
+/// say in one message.
+const MAX_VALUE_BYTES: usize = 16 * 1024;
+/// The maximum length of all values of a line together.
+pub(super) const MAX_LINE_BYTES: usize = 32 * 1024;
+
+/// Escapes the control characters of a text: line ends, terminal sequences, marks that change the
+/// direction of writing. Printed, the text stays on its line and moves nothing else on the screen.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut to = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        if is_unsafe(character) {
+            to.extend(escape(character));
+        } else {
+            to.push(character);
+        }
+    }
+    Cow::Owned(to)
+}
+
+/// Returns whether a character, printed as it is, could end a line or change how others of it are
+/// shown: C0, C1, the marks of bidirectional text, and Unicode's own ends of lines and paragraphs.
+pub(super) fn is_unsafe(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
+}
+
+/// Escapes a character: `\n`, `\r`, `\t`, else `\u{1b}`.
+fn escape(character: char) -> impl Iterator<Item = char> {
+    let short = matches!(character, '\n' | '\r' | '\t').then(|| character.escape_default());
+    let long = short.is_none().then(|| character.escape_unicode());
+    short.into_iter().flatten().chain(long.into_iter().flatten())
+}
+
+/// The room that is left in a line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room(usize);
+
+/// Writes a value: escaped, and cut where the room ends.
+pub(super) struct Bounded<'a, W> {
+    to: W,
+    line: &'a mut Room,
+    value: usize,
+    form: Form,
+    is_cut: bool,
+}
+
+/// The treatment of unsafe characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Unsafe characters are escaped here.
+    Text,
+    /// Unsafe characters are escaped later by JSON's writer; they take the room that they will take
+    /// then.
+    Json,
+}
+
+// === impl Room ===
+
+impl Room {
+    pub(super) fn of_line() -> Self {
+        Self(MAX_LINE_BYTES)
+    }
+}
+
+// === impl Bounded ===
+
+impl<'a, W: fmt::Write> Bounded<'a, W> {
+    pub(super) fn new(to: W, line: &'a mut Room, form: Form) -> Self {
+        Self { to, line, value: MAX_VALUE_BYTES, form, is_cut: false }
+    }
+
+    fn put(&mut self, character: char) -> fmt::Result {
+        let size = self.size(character);
+        if size > self.value.min(self.line.0) {
+            self.is_cut = true;
+            return self.to.write_char('…');
+        }
+        self.value -= size;
+        self.line.0 -= size;
+        if self.form == Form::Text && is_unsafe(character) {
+            return escape(character).try_for_each(|escaped| self.to.write_char(escaped));
+        }
+        self.to.write_char(character)
+    }
+
+    fn size(&self, character: char) -> usize {
+        match (self.form, character) {
+            (Form::Text, of) if is_unsafe(of) => escape(of).count(),
+            // `\u001b`
+            (Form::Json, of) if is_unsafe(of) => 6,
+            (Form::Json, '"' | '\\') => 2,
+            (_, of) => of.len_utf8(),
+        }
+    }
+}
+
+impl<W: fmt::Write> fmt::Write for Bounded<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            if self.is_cut {
+                break;
+            }
+            self.put(character)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn what_would_leave_its_line_is_escaped() {
+        let cases = [
+            ("plain, größer, 日本", "plain, größer, 日本"),
+            ("one\r\ntwo\tthree", r"one\r\ntwo\tthree"),
+            ("\u{1b}[2Jgone", r"\u{1b}[2Jgone"),
+            ("c1 \u{9b}1m \u{85}", r"c1 \u{9b}1m \u{85}"),
+            ("\u{202e}txt\u{2069}", r"\u{202e}txt\u{2069}"),
+            ("a\u{2028}b\u{2029}", r"a\u{2028}b\u{2029}"),
+            ("\0\u{7f}", r"\u{0}\u{7f}"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(escaped(text), expected);
+            let (mut to, mut room) = (String::new(), Room::of_line());
+            Bounded::new(&mut to, &mut room, Form::Text).write_str(text).unwrap();
+            assert_eq!(to, expected);
+        }
+    }
+
+    #[test]
+    fn values_and_lines_are_cut() {
+        let (mut to, mut room) = (String::new(), Room::of_line());
+        for _ in 0..4 {
+            Bounded::new(&mut to, &mut room, Form::Text).write_str(&"é".repeat(1 << 20)).unwrap();
+        }
+        let expected = format!("{0}…{0}………", "é".repeat(MAX_VALUE_BYTES / 2));
+        assert!(to == expected, "{}", to.len());
+        let (mut to, mut room) = (String::new(), Room::of_line());
+        Bounded::new(&mut to, &mut room, Form::Json).write_str(&"\u{1b}".repeat(1 << 20)).unwrap();
+        assert!(serde_json::to_string(&to).unwrap().len() < MAX_VALUE_BYTES + 8);
+    }
+}

@@ -1,0 +1,171 @@
+use std::sync::mpsc;
+
+use serde_json::Value;
+use tracing::{error, info, info_span};
+
+use super::*;
+
+/// Collects the text that is written.
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Written {
+    fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.0.lock().clone()).unwrap();
+        text.split_terminator('\n').map(str::to_owned).collect()
+    }
+}
+
+/// Returns the lines that `say` logs.
+fn logged(format: LogFormat, say: impl FnOnce()) -> Vec<String> {
+    let written = Written::default();
+    let to = written.clone();
+    let log = subscriber(EnvFilter::new("info"), format, false, Arc::default(), move || to.clone());
+    tracing::subscriber::with_default(log, say);
+    written.lines()
+}
+
+/// A text with a forged line of the host, and many characters that affect a terminal and a reader.
+const FORGED: &str = "x\n2026-01-01T00:00:00Z  INFO mortise: leading\r\u{1b}[2J\u{9b}2J\u{85}\u{2028}\u{2029}\u{202e}\u{2066}\0";
+
+fn say_forged() {
+    let _span = info_span!("reconcile", processor = %FORGED, name = FORGED).entered();
+    info!(fields = %FORGED, note = FORGED, also = ?FORGED, "{FORGED}");
+}
+
+#[test]
+fn no_text_leaves_its_line() {
+    for format in [LogFormat::Text, LogFormat::Json] {
+        let lines = logged(format, say_forged);
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        let unsafe_one = lines[0].chars().find(|character| escape::is_unsafe(*character));
+        assert_eq!(unsafe_one, None, "{}", lines[0]);
+    }
+    let line: Value = serde_json::from_str(&logged(LogFormat::Json, say_forged)[0]).unwrap();
+    for value in [&line["message"], &line["fields"], &line["note"], &line["span"]["processor"]] {
+        assert_eq!(value, FORGED, "JSON means what was said");
+    }
+}
+
+#[test]
+fn a_line_is_bounded() {
+    let long = "\u{1b}é\"".repeat(1 << 18);
+    let say = || info!(fields = %long, note = long, also = ?long, "{long}");
+    // A value that is cut within an escape by `Debug` and JSON's own punctuation come on top.
+    for format in [LogFormat::Text, LogFormat::Json] {
+        let lines = logged(format, say);
+        assert!(lines[0].len() < escape::MAX_LINE_BYTES + 1024, "{format:?}: {}", lines[0].len());
+    }
+}
+
+#[test]
+fn a_chatty_processor_hides_neither_its_own_failure_nor_other_processors() {
+    for format in [LogFormat::Text, LogFormat::Json] {
+        let lines = logged(format, || {
+            let span = info_span!("reconcile", processor = %"shop/chatty").entered();
+            for _ in 0..10_000 {
+                info!("chatter");
+            }
+            error!("it broke");
+            drop(span);
+            info!(processor = "shop/other", "of another");
+            info!("of the host");
+        });
+        let count = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+        // The burst, the allowance that returns in the time that this takes, and one line past the
+        // limit.
+        assert!((501..2000).contains(&count("chatter")), "{}", count("chatter"));
+        for what in ["it broke", "of another", "of the host"] {
+            assert_eq!(count(what), 1, "{what}");
+        }
+    }
+}
+
+/// A standard error that is blocked until it is released.
+struct Still {
+    begun: mpsc::Sender<()>,
+    go: mpsc::Receiver<()>,
+    written: usize,
+}
+
+impl io::Write for Still {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.written == 0 {
+            self.begun.send(()).unwrap();
+            self.go.recv().unwrap();
+        }
+        self.written += 1;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn nobody_waits_for_standard_error() {
+    let lines = Lines::default();
+    let ((begun, has_begun), (go, may_go)) = (mpsc::channel(), mpsc::channel());
+    let mut to = Still { begun, go: may_go, written: 0 };
+    let (told, lost) = mpsc::channel();
+    let kept = thread::scope(|scope| {
+        let (lines, to) = (&lines, &mut to);
+        assert!(lines.push(b"first"));
+        // The time after which the writer returns.
+        let wait = Duration::from_secs(1);
+        let writer = scope.spawn(move || lines.write(to, wait, |lost| told.send(lost).unwrap()));
+        has_begun.recv().unwrap();
+        let kept = (0..100_000).filter(|_| lines.push(b"line")).count();
+        assert!((1..20_000).contains(&kept), "{kept}");
+        assert!(!lines.push(&vec![b'x'; 64 << 20]), "bytes are bounded, too");
+        assert!(!lines.drained(Duration::ZERO));
+        lines.push_last(b"last");
+        go.send(()).unwrap();
+        assert!(lines.drained(Duration::from_mins(1)));
+        assert_eq!(lost.recv().unwrap(), 100_001 - kept as u64);
+        writer.join().unwrap();
+        kept
+    });
+    assert_eq!(to.written, kept + 2);
+}
+
+#[test]
+fn a_level_alone_is_that_of_our_own_crates() {
+    let cases = [
+        ("debug", "warn,mortise=debug"),
+        ("error", "error"),
+        ("tower=debug", "tower=debug"),
+        ("info,tower=debug", "warn,mortise=info,tower=debug"),
+    ];
+    for (given, filter) in cases {
+        assert_eq!(own_levels(given), filter);
+        EnvFilter::try_new(own_levels(given)).unwrap();
+    }
+    assert!(EnvFilter::try_new(own_levels("tower=loud")).is_err());
+}
+
+#[test]
+fn it_is_known_whose_lines_are_dropped() {
+    let say = |name: &str, times: usize| {
+        logged(LogFormat::Text, || {
+            for _ in 0..times {
+                info!(processor = name, "chatter");
+            }
+        })
+    };
+    say("counted/quiet", 100);
+    say("counted/chatty", 10_000);
+    assert!(dropped_lines::is_limited("counted/chatty"));
+    assert!(!dropped_lines::is_limited("counted/quiet"));
+}

@@ -1,0 +1,479 @@
+//! A loaded processor, and every use of wasmtime in the host.
+//!
+//! [`Engine`] is shared by all processors. [`Processor::load`] checks, compiles and links a module;
+//! after that a [`Processor::call`] costs some ten microseconds: each call instantiates the linked
+//! component anew and drops the instance afterwards. A fault of the guest ends its call with an
+//! [`Error`] and has no other effect.
+
+mod budget;
+mod cache;
+pub(crate) mod child;
+mod child_permits;
+mod compiler;
+mod component;
+mod config;
+mod convert;
+mod engine;
+mod error;
+mod imports;
+mod limits;
+mod log;
+mod precompiled;
+mod shares;
+mod size;
+mod state;
+mod tenant;
+mod turns;
+mod wasi;
+
+mod bindings;
+
+pub use compiler::{CompileError, CompileLimits, Compiler};
+pub use component::{LoadError, Names};
+pub use engine::{Engine, EngineError, Options, compile};
+pub use error::{Error, Next, Trace};
+pub use limits::Limits;
+pub use mortise_core::reconcile::{Line, ModuleDigest as Digest, Moment, Source};
+pub use shares::Waiting;
+pub use tenant::Tenant;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use wasmtime::{CallHook, Store, StoreContextMut};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use futures::{FutureExt as _, future::BoxFuture};
+use mortise_core::contract::{Description, Failure, Outcome, Request};
+use mortise_core::reads::View;
+use mortise_core::reads::record::Asked;
+
+use component::{Found, Linked};
+use imports::Reading;
+use mortise_core::{contract::bounds, error_chain, reconcile};
+use shares::{Id, Slot};
+use state::State;
+use wasi::Chance;
+
+/// Waits for a slot longer than this are reported in the status of the Processor.
+pub const LONG_WAIT: Duration = Duration::from_secs(1);
+
+/// A component that reconciles. Cheap to clone.
+#[derive(Clone)]
+pub struct Processor {
+    shared: Arc<ProcessorState>,
+    tenant: Tenant,
+}
+
+struct ProcessorState {
+    name: String,
+    engine: Engine,
+    linked: Linked,
+    limits: Limits,
+}
+
+/// The result of one call.
+pub struct Called {
+    /// The outcome or failure that the processor returned, or the error that ended the call.
+    pub outcome: Result<Result<Outcome, Failure>, Error>,
+    /// The view that the call was given, with the reads made from it; present however the call
+    /// ended.
+    pub view: View,
+    /// The lines that the guest logged.
+    pub log: Vec<Line>,
+    /// Number of log lines dropped at the limits.
+    pub log_dropped: u32,
+    /// Inputs used other than the cluster's objects, such as the clock and random bytes.
+    pub asked: Asked,
+    /// Bytes of linear memory that the instance had at the end.
+    pub memory: usize,
+    /// Number of gets and of pages of lists.
+    pub reads: u32,
+    /// Bytes of the reads' arguments and answers.
+    pub read_bytes: usize,
+    /// The duration of the call, without the wait for a free slot.
+    pub took: Duration,
+    /// The time that the call waited for a free slot.
+    pub waited: Duration,
+}
+
+// === impl Processor ===
+
+impl Processor {
+    /// Loads a module; `name` is its name in messages.
+    ///
+    /// Takes the code from the engine's cache, or has it compiled; never on a thread that runs
+    /// calls. Dropping the future ends a child process that compiles.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the module is not a component, does not fit this contract, imports an interface
+    /// that is not granted, or exceeds the limits on compiling.
+    pub async fn load(
+        engine: &Engine,
+        name: &str,
+        module: Bytes,
+        limits: Limits,
+    ) -> Result<Self, LoadError> {
+        Self::load_for(engine, None, name, module, limits).await
+    }
+
+    /// Loads a module for a tenant. The modules of one tenant are compiled one at a time: see
+    /// [`places`].
+    pub(crate) async fn load_for(
+        engine: &Engine,
+        tenant: Option<&str>,
+        name: &str,
+        module: Bytes,
+        limits: Limits,
+    ) -> Result<Self, LoadError> {
+        let find = {
+            let (engine, name, module) = (engine.clone(), name.to_owned(), module.clone());
+            move || component::find(&engine, &name, &module)
+        };
+        let linked = match elsewhere(name, find).await? {
+            Found::Linked(linked) => linked,
+            Found::Missing(missing) => {
+                let place = engine.compiling().take(tenant).await;
+                let (_guard, cancelled) = child::canceller().map_err(|error| {
+                    let source = CompileError::NotRun(error);
+                    LoadError::CompileFailed { module: name.to_owned(), source }
+                })?;
+                let (engine, of) = (engine.clone(), name.to_owned());
+                let make = move || {
+                    let _place = place;
+                    component::make(&engine, &of, missing, &module, &cancelled)
+                };
+                elsewhere(name, make).await?
+            }
+        };
+        let shared =
+            ProcessorState { name: name.to_owned(), engine: engine.clone(), linked, limits };
+        let tenant = engine.tenant(name);
+        Ok(Self { shared: Arc::new(shared), tenant })
+    }
+
+    /// Returns the processor's name, as messages show it.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Returns this component as a version of the processor `tenant`.
+    #[must_use]
+    pub fn of(self, tenant: Tenant) -> Self {
+        Self { tenant, ..self }
+    }
+
+    /// Returns this component as the first version of a processor with this name.
+    #[must_use]
+    pub fn of_new(self, name: &Arc<str>) -> Self {
+        let tenant = self.shared.engine.tenant(name);
+        self.of(tenant)
+    }
+
+    /// Returns the processor whose shares (slots, turns, memory) the calls use.
+    pub fn tenant(&self) -> &Tenant {
+        &self.tenant
+    }
+
+    /// Returns the calls of all versions of the processor that wait for a slot.
+    pub fn waiting(&self) -> Waiting {
+        self.shared.engine.waiting(&self.tenant)
+    }
+
+    /// Returns the digest of the module.
+    pub fn digest(&self) -> Digest {
+        self.shared.linked.digest
+    }
+
+    /// Returns the names of the component's imports and exports.
+    pub fn names(&self) -> &Names {
+        &self.shared.linked.names
+    }
+
+    /// Returns the limits of one call.
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// Asks the processor for its description under a configuration.
+    ///
+    /// # Errors
+    ///
+    /// Fails as any call can, if the processor refuses the configuration, or if the description is
+    /// over the bounds.
+    pub async fn describe(&self, config: &str) -> Result<Description, Error> {
+        let ends = self.tenant.setup();
+        let described = until(&ends, self.describe_in_slot(config)).await;
+        described.unwrap_or_else(|| Err(self.cancelled()))
+    }
+
+    async fn describe_in_slot(&self, config: &str) -> Result<Description, Error> {
+        let _slot = self.slot(self.tenant.setup_id()).await;
+        let _ticks = self.shared.engine.tick();
+        // A description follows from the configuration alone, so the call gets no time either.
+        let moment = Moment { now_ms: 0, seed: 0 };
+        let mut store = self.store(None, moment, Instant::now(), bounds::DESCRIPTION_COPY);
+        let processor = || self.name().to_owned();
+        match self.ask_description(&mut store, config).await {
+            Ok(Ok(description)) => match bounds::check_description(&description) {
+                Ok(()) => Ok(description),
+                Err(found) => Err(Error::DescriptionRefused { processor: processor(), found }),
+            },
+            Ok(Err(mut message)) => {
+                bounds::text::cut(&mut message, bounds::FAILURE);
+                Err(Error::ConfigRefused { processor: processor(), message })
+            }
+            Err(source) => Err(match self.error(&store, source) {
+                // After the guest has returned, only the description is copied.
+                Error::OutcomeTooLarge { .. } => Error::DescriptionRefused {
+                    processor: processor(),
+                    found: format!(
+                        "it has more than {} bytes, at most {} are accepted",
+                        bounds::DESCRIPTION_COPY,
+                        bounds::DESCRIPTION
+                    ),
+                },
+                error => error,
+            }),
+        }
+    }
+
+    /// Reconciles one object. Ends early, with [`Error::Cancelled`], when the [`Tenant`] cancels
+    /// its calls.
+    ///
+    /// The future must be awaited to its end, which the deadline bounds: dropping the future ends
+    /// the guest in the middle of its work.
+    pub async fn call(&self, view: View, request: &Request, moment: Moment) -> Called {
+        let (of, ends) = (self.tenant.id(), self.tenant.call());
+        self.call_until(&ends, of, view, request, moment).await
+    }
+
+    /// Reconciles one object with a version that is not active yet. Unlike [`Processor::call`],
+    /// this call does not wait behind calls of the active version, and runs although the processor
+    /// is suspended.
+    pub async fn try_out(&self, view: View, request: &Request, moment: Moment) -> Called {
+        let (of, ends) = (self.tenant.setup_id(), self.tenant.setup());
+        self.call_until(&ends, of, view, request, moment).await
+    }
+
+    async fn call_until(
+        &self,
+        ends: &CancellationToken,
+        slot_of: Id,
+        view: View,
+        request: &Request,
+        moment: Moment,
+    ) -> Called {
+        let asked = Instant::now();
+        let slot = until(ends, self.slot(slot_of)).await;
+        let _ticks = self.shared.engine.tick();
+        let start = Instant::now();
+        let mut store = self.store(Some(view), moment, start, self.shared.limits.outcome_copy());
+        if self.shared.engine.is_repeatable() {
+            store.data_mut().secure = Some(Chance::new(seed_of(request, moment)));
+        }
+        let answer = match &slot {
+            Some(_) => until(ends, self.ask_outcome(&mut store, request)).await,
+            None => None,
+        };
+        let outcome = match answer {
+            Some(Ok(mut returned)) => {
+                let size = size::check(self.name(), &self.shared.limits, &returned);
+                returned.as_mut().err().into_iter().for_each(bounds::shorten_failure);
+                size.map(|()| returned)
+            }
+            Some(Err(source)) => Err(self.error(&store, source)),
+            None => Err(self.cancelled()),
+        };
+        let State { reading, log, asked: asked_for, memory, .. } = store.into_data();
+        let (log, log_dropped) = log.lock().finish();
+        let (reads, read_bytes) = reading.used(&self.shared.limits);
+        let view = reading.finish().expect("a call has a view");
+        Called {
+            outcome,
+            view,
+            log,
+            log_dropped,
+            asked: asked_for,
+            memory,
+            reads,
+            read_bytes,
+            took: start.elapsed(),
+            waited: start.saturating_duration_since(asked),
+        }
+    }
+
+    async fn ask_description(
+        &self,
+        store: &mut Store<State>,
+        config: &str,
+    ) -> wasmtime::Result<Result<Description, String>> {
+        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        let described = instance.mortise_host_reconciliation().call_describe(store, config).await;
+        Ok(described?.map(Into::into))
+    }
+
+    async fn ask_outcome(
+        &self,
+        store: &mut Store<State>,
+        request: &Request,
+    ) -> wasmtime::Result<Result<Outcome, Failure>> {
+        let instance = self.shared.linked.pre.instantiate_async(&mut *store).await?;
+        let request = request.clone().into();
+        let answer = instance.mortise_host_reconciliation().call_reconcile(store, &request).await;
+        Ok(answer?.map(Into::into).map_err(Into::into))
+    }
+
+    /// Waits for a slot, and reports to the engine a wait of more than [`LONG_WAIT`].
+    async fn slot(&self, of: Id) -> Slot<'_> {
+        let engine = &self.shared.engine;
+        let (slot, granted) = engine.lane(self.shared.linked.size).slots.slot(of);
+        if let Some(mut granted) = granted {
+            let soon = tokio::time::timeout(LONG_WAIT, &mut granted).await;
+            if soon.is_err() {
+                engine.delayed();
+            }
+            let granted = if let Ok(granted) = soon { granted } else { granted.await };
+            granted.expect("who waits is in the line until it is granted");
+        }
+        slot
+    }
+
+    /// Builds the store of one call; `returned` is the number of bytes that may be copied of the
+    /// result.
+    fn store(
+        &self,
+        view: Option<View>,
+        moment: Moment,
+        start: Instant,
+        returned: usize,
+    ) -> Store<State> {
+        let ProcessorState { engine, linked, limits, .. } = &*self.shared;
+        let turn = engine.turns().begin(self.tenant.id(), start);
+        let charge = engine.budget().charge(&self.tenant);
+        let state = State::new(Reading::new(view, limits), moment, limits, (start, turn, charge));
+        let mut store = Store::new(&engine.lane(linked.size).engine, state);
+        store.limiter(|state| state);
+        store.set_hostcall_fuel(returned);
+        store.call_hook(copies(returned));
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|mut context| context.data_mut().on_tick());
+        store
+    }
+
+    fn cancelled(&self) -> Error {
+        Error::Cancelled { processor: self.name().to_owned() }
+    }
+
+    fn error(&self, store: &Store<State>, source: wasmtime::Error) -> Error {
+        let log = store.data().log.lock();
+        Error::of_call(self.name(), &self.shared.limits, &log, source)
+    }
+}
+
+impl reconcile::Call for Processor {
+    fn digest(&self) -> Digest {
+        self.digest()
+    }
+
+    fn outcome_limit(&self) -> usize {
+        self.limits().outcome
+    }
+
+    fn call<'a>(
+        &'a self,
+        view: View,
+        request: &'a Request,
+        moment: Moment,
+    ) -> BoxFuture<'a, reconcile::Called> {
+        self.call(view, request, moment).map(Into::into).boxed()
+    }
+
+    fn try_out<'a>(
+        &'a self,
+        view: View,
+        request: &'a Request,
+        moment: Moment,
+    ) -> BoxFuture<'a, reconcile::Called> {
+        self.try_out(view, request, moment).map(Into::into).boxed()
+    }
+}
+
+impl From<Called> for reconcile::Called {
+    fn from(called: Called) -> Self {
+        let Called { outcome, view, log, log_dropped, asked, memory, waited, .. } = called;
+        let outcome = outcome.map_err(|error| reconcile::CallError {
+            fault: error.fault(),
+            reason: error.reason(),
+            message: error_chain::whole(&error),
+            backtrace: error.backtrace().map(ToString::to_string),
+        });
+        Self { outcome, view, log, log_dropped, asked, memory, waited }
+    }
+}
+
+/// Bounds the bytes copied out of the guest: those of arguments while the guest runs, those of the
+/// result (`returned`) after it has ended.
+fn copies(
+    returned: usize,
+) -> impl FnMut(StoreContextMut<'_, State>, CallHook) -> wasmtime::Result<()> {
+    // While the host serves a call of the guest, it calls the guest again, to allocate memory for
+    // the answer.
+    let mut depth = 0_usize;
+    move |mut context, hook| {
+        match hook {
+            CallHook::CallingWasm => depth += 1,
+            CallHook::ReturningFromWasm => depth = depth.saturating_sub(1),
+            CallHook::CallingHost | CallHook::ReturningFromHost => return Ok(()),
+        }
+        let fuel = if depth == 0 { returned } else { bounds::IMPORT_COPY };
+        context.set_hostcall_fuel(fuel);
+        Ok(())
+    }
+}
+
+/// Runs `work` until it is done or `ends` is cancelled. Work that is done at the first poll does
+/// not look at `ends` again.
+async fn until<T>(ends: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    if ends.is_cancelled() {
+        return None;
+    }
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = ends.cancelled() => None,
+    }
+}
+
+/// Runs blocking work on a thread of its own.
+async fn elsewhere<T: Send + 'static>(
+    module: &str,
+    work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
+) -> Result<T, LoadError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(source) => Err(LoadError::BrokenOff { module: module.to_owned(), source }),
+    }
+}
+
+/// Derives a seed that differs between objects, as random numbers of the operating system would.
+fn seed_of(request: &Request, moment: Moment) -> u64 {
+    let of = &request.ref_;
+    let namespace = of.namespace.as_deref().unwrap_or_default();
+    let object = [request.reconciler.as_str(), namespace, &of.name];
+    xxh3_64_with_seed(object.join("/").as_bytes(), moment.seed)
+}
+
+impl fmt::Debug for Processor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Processor")
+            .field("name", &self.name())
+            .field("digest", &self.digest())
+            .finish_non_exhaustive()
+    }
+}

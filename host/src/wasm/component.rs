@@ -1,0 +1,413 @@
+//! Loads a module's bytes as a component that only has to be instantiated: checks, compiles (or
+//! takes from the cache), and links it.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use tracing::warn;
+use wasmtime::component::Component;
+
+use super::Digest;
+use super::bindings::ProcessorPre;
+use super::cache::{self, Verified};
+use super::compiler::CompileError;
+use super::engine::{Engine, Lane, Size};
+use super::precompiled;
+use super::state::State;
+use crate::wasm::child::Cancelled;
+
+/// The reason why a module was not loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields are what the message says")]
+pub enum LoadError {
+    /// The module is not WebAssembly.
+    #[error(
+        "module `{module}` is not WebAssembly: it starts with {start}; a component (`cargo build --target wasm32-wasip2`) is accepted"
+    )]
+    NotWasm { module: String, start: String },
+
+    /// The module is a core module, the older form of WebAssembly.
+    #[error(
+        "module `{module}` is a core module, not a component; build it for the target wasm32-wasip2, or make a component of it with `wasm-tools component new`"
+    )]
+    NotAComponent { module: String },
+
+    /// The module is damaged, or uses features that this host does not know.
+    #[error("module `{module}` is not a component that this host can compile")]
+    Malformed { module: String, source: wasmtime::Error },
+
+    /// The module was built with another version of the contract.
+    #[error("module `{module}` was built for `{found}`; this host accepts `{accepted}`")]
+    OtherVersion { module: String, found: String, accepted: &'static str },
+
+    /// The module is a component, but not a processor.
+    #[error(
+        "module `{module}` is not a processor: it does not export `{wanted}`; it exports {found}"
+    )]
+    NotAProcessor { module: String, wanted: &'static str, found: String },
+
+    /// The module imports interfaces that are not granted.
+    #[error("module `{module}` imports {imports}, which is not granted; it may import {accepted}")]
+    NotGranted { module: String, imports: String, accepted: &'static str },
+
+    /// A function that the module imports or exports has other types than the contract.
+    #[error("module `{module}` does not fit the contract `{contract}`")]
+    OtherTypes { module: String, contract: &'static str, source: wasmtime::Error },
+
+    /// No code could be made of the module, though it may be a valid component.
+    #[error("module `{module}` cannot be compiled")]
+    CompileFailed { module: String, source: CompileError },
+
+    /// The thread that compiled the module ended early.
+    #[error("compiling module `{module}` was broken off")]
+    BrokenOff { module: String, source: tokio::task::JoinError },
+}
+
+/// A component with its imports linked.
+pub(super) struct Linked {
+    pub(super) digest: Digest,
+    pub(super) size: Size,
+    pub(super) names: Names,
+    pub(super) pre: ProcessorPre<State>,
+}
+
+/// The first bytes of every WebAssembly file; the version of the form follows.
+const MAGIC: &[u8] = b"\0asm";
+const CORE_MODULE: &[u8] = &[1, 0, 0, 0];
+/// Metrics label of a cache entry that was found and not used.
+const REFUSED: &str = "refused";
+const CONTRACT: &str = "mortise:host@0.1.0";
+const CONTRACT_PACKAGE: &str = "mortise:host";
+const CONTRACT_TRACK: &str = "0.1.";
+const EXPORT: &str = "mortise:host/reconciliation";
+const WASI: [&str; 6] =
+    ["wasi:io", "wasi:clocks", "wasi:random", "wasi:cli", "wasi:filesystem", "wasi:sockets"];
+const WASI_TRACK: &str = "0.2.";
+const ACCEPTED: &str = "`mortise:host@0.1.0` (cluster, clock, log, types) and WASI 0.2 (io, clocks, random, cli, filesystem, sockets)";
+
+/// The result of looking for a module's code before compiling.
+pub(super) enum Found {
+    /// The code was in the cache.
+    Linked(Linked),
+    /// The code has to be compiled.
+    Missing(Missing),
+}
+
+/// A module without usable code in the cache.
+pub(super) struct Missing {
+    digest: Digest,
+    /// True if the cache holds an entry for the module that must not be used.
+    is_refused: bool,
+}
+
+/// Checks a module, and takes its code from the cache if it is there. Blocks, so it must not run on
+/// a thread that serves others; nor must [`make`].
+pub(super) fn find(engine: &Engine, module: &str, bytes: &[u8]) -> Result<Found, LoadError> {
+    check_format(module, bytes)?;
+    let digest = Digest::of(bytes);
+    let (found, result) = match engine.cache().map(|cache| cache.get(digest)) {
+        Some(cache::Found::Code(code)) => match from_code(engine, bytes.len(), &code) {
+            Ok(found) => (Some(found), "hit"),
+            Err(error) => {
+                let error = format!("{error:#}");
+                warn!(%digest, error, "useless entry of the code cache, compiling again");
+                (None, REFUSED)
+            }
+        },
+        Some(cache::Found::Refused) => (None, REFUSED),
+        Some(cache::Found::Nothing) | None => (None, "miss"),
+    };
+    engine.metrics().looked_for_code(result);
+    match found {
+        Some(found) => Ok(Found::Linked(link(engine, module, digest, found)?)),
+        None => Ok(Found::Missing(Missing { digest, is_refused: result == REFUSED })),
+    }
+}
+
+/// Compiles a module and links it.
+pub(super) fn make(
+    engine: &Engine,
+    module: &str,
+    Missing { digest, is_refused }: Missing,
+    bytes: &[u8],
+    cancelled: &Cancelled,
+) -> Result<Linked, LoadError> {
+    // While this module waited for its turn, the same one may have been compiled for another
+    // processor.
+    if !is_refused && let Some(found) = cached(engine, digest, bytes.len()) {
+        return link(engine, module, digest, found);
+    }
+    let start = Instant::now();
+    let compiled = compile(engine, module, (digest, bytes), cancelled);
+    let result = match &compiled {
+        Ok(_) => "success",
+        Err(LoadError::CompileFailed { source, .. }) => source.reason(),
+        Err(_) => "refused",
+    };
+    engine.metrics().compiled(start.elapsed(), result);
+    link(engine, module, digest, compiled?)
+}
+
+fn compile(
+    engine: &Engine,
+    module: &str,
+    (digest, bytes): (Digest, &[u8]),
+    cancelled: &Cancelled,
+) -> Result<Placed, LoadError> {
+    let malformed = |source| LoadError::Malformed { module: module.to_owned(), source };
+    let Some(code) = engine.compiler().run_child(bytes, cancelled) else {
+        return compile_here(engine, digest, bytes).map_err(malformed);
+    };
+    let code = match code {
+        Ok(file) => Verified::just_compiled(file),
+        Err(CompileError::Refused(cause)) => return Err(malformed(wasmtime::Error::msg(cause))),
+        Err(source) => return Err(LoadError::CompileFailed { module: module.to_owned(), source }),
+    };
+    // The system can reclaim the memory of a mapped cache entry, but not that of a file without a
+    // name.
+    if engine.cache().is_some_and(|cache| cache.put(digest, &code.file))
+        && let Some(found) = cached(engine, digest, bytes.len())
+    {
+        return Ok(found);
+    }
+    from_code(engine, bytes.len(), &code).map_err(malformed)
+}
+
+fn compile_here(engine: &Engine, digest: Digest, bytes: &[u8]) -> wasmtime::Result<Placed> {
+    let compiled =
+        in_a_lane(engine, bytes.len(), |lane| Component::from_binary(&lane.engine, bytes))?;
+    let Some(cache) = engine.cache() else { return Ok(compiled) };
+    // Code from the cache is mapped from a file and takes less memory than freshly compiled code.
+    let is_cached = cache.put(digest, compiled.component.serialize()?.as_slice());
+    let found = is_cached.then(|| cached(engine, digest, bytes.len())).flatten();
+    Ok(found.unwrap_or(compiled))
+}
+
+/// A component in the lane that it runs in.
+struct Placed {
+    size: Size,
+    component: Component,
+}
+
+/// Returns the component from the cache, if a usable entry exists now.
+fn cached(engine: &Engine, digest: Digest, bytes: usize) -> Option<Placed> {
+    match engine.cache()?.get(digest) {
+        cache::Found::Code(code) => from_code(engine, bytes, &code).ok(),
+        cache::Found::Nothing | cache::Found::Refused => None,
+    }
+}
+
+fn from_code(engine: &Engine, bytes: usize, code: &Verified) -> wasmtime::Result<Placed> {
+    in_a_lane(engine, bytes, |lane| precompiled::component(&lane.engine, code))
+}
+
+/// Makes a component in the lane for its size. A small module that exceeds the limits of the pool
+/// (tables, parts of a component) is placed in the big lane, which has no such limits.
+fn in_a_lane(
+    engine: &Engine,
+    bytes: usize,
+    component: impl Fn(&Lane) -> wasmtime::Result<Component>,
+) -> wasmtime::Result<Placed> {
+    let place = |size| Ok(Placed { size, component: component(engine.lane(size))? });
+    match Size::of_module(bytes) {
+        Size::Small => place(Size::Small).or_else(|_| place(Size::Big)),
+        Size::Big => place(Size::Big),
+    }
+}
+
+fn link(
+    engine: &Engine,
+    module: &str,
+    digest: Digest,
+    Placed { size, component }: Placed,
+) -> Result<Linked, LoadError> {
+    let lane = engine.lane(size);
+    let names = Names::of(lane, &component);
+    check_names(module, &names)?;
+    let unfit =
+        |source| LoadError::OtherTypes { module: module.to_owned(), contract: CONTRACT, source };
+    let pre = lane.linker.instantiate_pre(&component).and_then(ProcessorPre::new).map_err(unfit)?;
+    // Otherwise the first call would do this, on a thread that serves others: a large module's data
+    // takes time.
+    component.initialize_copy_on_write_image().map_err(unfit)?;
+    Ok(Linked { digest, size, names, pre })
+}
+
+/// Refuses a module for reasons that are known without compiling it.
+fn check_format(module: &str, bytes: &[u8]) -> Result<(), LoadError> {
+    let module = module.to_owned();
+    let Some(form) = bytes.strip_prefix(MAGIC) else {
+        let start = bytes.get(..bytes.len().min(8)).unwrap_or_default();
+        let start =
+            if start.is_empty() { "nothing".into() } else { format!("{}", start.escape_ascii()) };
+        return Err(LoadError::NotWasm { module, start: format!("`{start}`") });
+    };
+    if form.starts_with(CORE_MODULE) {
+        return Err(LoadError::NotAComponent { module });
+    }
+    Ok(())
+}
+
+/// The names of a component's imports and exports, such as `mortise:host/cluster@0.1.0`.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// The imported interfaces.
+    pub imports: BTreeSet<String>,
+    /// The exported interfaces.
+    pub exports: BTreeSet<String>,
+}
+
+// === impl Names ===
+
+impl Names {
+    fn of(lane: &Lane, component: &Component) -> Self {
+        let types = component.component_type();
+        let imports = types.imports(&lane.engine).map(|(name, _)| name.to_owned()).collect();
+        let exports = types.exports(&lane.engine).map(|(name, _)| name.to_owned()).collect();
+        Self { imports, exports }
+    }
+
+    /// Returns the version of the contract that the component was built for, such as
+    /// `mortise:host@0.1.0`.
+    pub fn contract(&self) -> Option<String> {
+        let versions = self.exports.iter().map(|name| split(name));
+        let mut ours = versions.filter(|(path, _)| *path == EXPORT);
+        ours.next().map(|(_, version)| format!("{CONTRACT_PACKAGE}@{version}"))
+    }
+}
+
+/// Fails if the names are not those of a processor that this host can run.
+fn check_names(module: &str, names: &Names) -> Result<(), LoadError> {
+    let all = || names.imports.iter().chain(&names.exports);
+    if let Some(other) = all().find(|name| is_other_version(name)) {
+        return Err(LoadError::OtherVersion {
+            module: module.to_owned(),
+            found: other.clone(),
+            accepted: CONTRACT,
+        });
+    }
+    let refused: Vec<&str> =
+        names.imports.iter().map(String::as_str).filter(|name| !is_granted(name)).collect();
+    if !refused.is_empty() {
+        return Err(LoadError::NotGranted {
+            module: module.to_owned(),
+            imports: quoted(&refused),
+            accepted: ACCEPTED,
+        });
+    }
+    if !names.exports.iter().any(|name| split(name).0 == EXPORT) {
+        let found: Vec<&str> = names.exports.iter().map(String::as_str).collect();
+        return Err(LoadError::NotAProcessor {
+            module: module.to_owned(),
+            wanted: "mortise:host/reconciliation@0.1.0",
+            found: if found.is_empty() { "nothing".into() } else { quoted(&found) },
+        });
+    }
+    Ok(())
+}
+
+/// Splits a name into `package/interface` and version; the version is "" if the name has none.
+fn split(name: &str) -> (&str, &str) {
+    name.split_once('@').unwrap_or((name, ""))
+}
+
+fn package(path: &str) -> &str {
+    path.split_once('/').map_or(path, |(package, _)| package)
+}
+
+fn is_other_version(name: &str) -> bool {
+    let (path, version) = split(name);
+    package(path) == CONTRACT_PACKAGE && !version.starts_with(CONTRACT_TRACK)
+}
+
+fn is_granted(name: &str) -> bool {
+    let (path, version) = split(name);
+    let contract = ["cluster", "clock", "log", "types"];
+    match path.split_once('/') {
+        Some((CONTRACT_PACKAGE, interface)) => contract.contains(&interface),
+        Some((package, _)) => WASI.contains(&package) && version.starts_with(WASI_TRACK),
+        None => false,
+    }
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(imports: &[&str], exports: &[&str]) -> Names {
+        let set = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        Names { imports: set(imports), exports: set(exports) }
+    }
+
+    const RECONCILIATION: &str = "mortise:host/reconciliation@0.1.0";
+
+    #[test]
+    fn a_processor_imports_the_contract_and_wasi() {
+        let imports =
+            ["mortise:host/cluster@0.1.0", "mortise:host/types@0.1.0", "wasi:io/poll@0.2.6"];
+        check_names("m", &names(&imports, &[RECONCILIATION])).unwrap();
+    }
+
+    #[test]
+    fn a_module_that_does_not_fit_is_told_what_would() {
+        let cases = [
+            (
+                "egress",
+                names(&["wasi:http/outgoing-handler@0.2.6"], &[RECONCILIATION]),
+                "`wasi:http/outgoing-handler@0.2.6`, which is not granted",
+            ),
+            (
+                "unknown",
+                names(&["acme:kv/store"], &[RECONCILIATION]),
+                "`acme:kv/store`, which is not granted",
+            ),
+            ("function", names(&["run"], &[RECONCILIATION]), "`run`, which is not granted"),
+            (
+                "no such interface",
+                names(&["mortise:host/memo@0.1.0"], &[RECONCILIATION]),
+                "`mortise:host/memo@0.1.0`",
+            ),
+            (
+                "newer wasi",
+                names(&["wasi:cli/stdout@0.3.0"], &[RECONCILIATION]),
+                "`wasi:cli/stdout@0.3.0`",
+            ),
+            (
+                "newer export",
+                names(&[], &["mortise:host/reconciliation@0.2.0"]),
+                "built for `mortise:host/reconciliation@0.2.0`; this host accepts `mortise:host@0.1.0`",
+            ),
+            (
+                "newer import",
+                names(&["mortise:host/cluster@0.10.0"], &[RECONCILIATION]),
+                "built for `mortise:host/cluster@0.10.0`",
+            ),
+            ("a command", names(&[], &["wasi:cli/run@0.2.6"]), "it exports `wasi:cli/run@0.2.6`"),
+            ("nothing", names(&[], &[]), "it exports nothing"),
+        ];
+        for (case, names, expected) in cases {
+            let message = check_names("m.wasm", &names).unwrap_err().to_string();
+            assert!(message.contains(expected), "{case}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_component_is_told_apart() {
+        let cases: [(&str, &[u8], &str); 4] = [
+            ("empty", b"", "starts with `nothing`"),
+            ("text", b"(component)", "starts with `(compone`"),
+            ("core module", b"\0asm\x01\0\0\0", "is a core module"),
+            ("elf", b"\x7fELF", "starts with `\\x7fELF`"),
+        ];
+        for (case, bytes, expected) in cases {
+            let message = check_format("m.wasm", bytes).unwrap_err().to_string();
+            assert!(message.contains(expected), "{case}: {message}");
+        }
+        check_format("m.wasm", b"\0asm\x0d\0\x01\0").unwrap();
+    }
+}

@@ -1,0 +1,9 @@
+//! Conversions between the types that wasmtime's generator makes from wit/ and those of
+//! [`mortise_core::contract`].
+
+use super::bindings::{
+    exports::mortise::host::reconciliation as guest,
+    mortise::host::{cluster, log, types},
+};
+
+mortise_core::contract_conversions!();

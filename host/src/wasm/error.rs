@@ -1,0 +1,445 @@
+//! The errors that end a call without an outcome. Describes a trap in words that help the author to
+//! fix it.
+
+use std::fmt;
+use std::time::Duration;
+
+use wasmtime::{Trap, WasmBacktrace};
+use wasmtime_wasi::I32Exit;
+
+use super::budget::Short;
+use super::limits::Limits;
+use super::log::Log;
+use super::state::Exceeded;
+use mortise_core::contract::bounds::{self, text};
+use mortise_core::reconcile::{Fault, Line};
+
+/// The reason why a processor returned no outcome.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[expect(
+    missing_docs,
+    reason = "the fields are what the message says: names, limits, what was asked for"
+)]
+pub enum Error {
+    /// The call took longer than its deadline.
+    #[error("processor `{processor}` ran past its limit of {limit:?}")]
+    OutOfTime { processor: String, limit: Duration, backtrace: Trace },
+
+    /// The guest asked for more linear memory than its limit.
+    #[error(
+        "processor `{processor}` ran out of memory: it asked for {asked} bytes, its limit is {limit}"
+    )]
+    OutOfMemory { processor: String, limit: usize, asked: usize, backtrace: Trace },
+
+    /// The guest's functions were nested too deep, most often in an endless recursion.
+    #[error(
+        "processor `{processor}` overflowed its stack: a recursion without end, or one that is too deep"
+    )]
+    StackOverflow { processor: String, backtrace: Trace },
+
+    /// The guest panicked.
+    #[error("processor `{processor}` panicked: {message}")]
+    Panicked { processor: String, message: String, backtrace: Trace },
+
+    /// The guest trapped without a message.
+    #[error("processor `{processor}` trapped: {reason}")]
+    Trapped { processor: String, reason: String, backtrace: Trace },
+
+    /// The guest exited instead of returning.
+    #[error("processor `{processor}` exited with status {status} instead of returning an outcome")]
+    Exited { processor: String, status: i32, backtrace: Trace },
+
+    /// The guest made more reads than a call may.
+    #[error("processor `{processor}` made more than {limit} reads in one call")]
+    TooManyReads { processor: String, limit: u32, backtrace: Trace },
+
+    /// The guest read more bytes than a call may.
+    #[error("processor `{processor}` read more than {limit} bytes in one call")]
+    TooMuchRead { processor: String, limit: usize, backtrace: Trace },
+
+    /// The arguments of all reads of the call had more bytes than a call may pass.
+    #[error(
+        "processor `{processor}` passed more than {limit} bytes to all reads of one call together"
+    )]
+    TooManyArguments { processor: String, limit: usize, backtrace: Trace },
+
+    /// The arguments of one import had too many bytes.
+    #[error("processor `{processor}` passed more than {limit} bytes to one function of the host")]
+    ArgumentTooLarge { processor: String, limit: usize, backtrace: Trace },
+
+    /// The returned outcome is larger than its limit.
+    #[error(
+        "the outcome of processor `{processor}` is too large: {found}, its limit is {limit} bytes"
+    )]
+    OutcomeTooLarge { processor: String, limit: usize, found: String },
+
+    /// The processor refused its configuration.
+    #[error("processor `{processor}` does not accept its configuration: {message}")]
+    ConfigRefused { processor: String, message: String },
+
+    /// The host's memory for all calls together has no more left for this processor.
+    #[error(
+        "processor `{processor}` got no more memory from the host: its calls would have {asked} bytes, of the {limit} that those of all processors may have together (--call-memory-mib), of which one gets no more than is left for others"
+    )]
+    OutOfHostMemory { processor: String, limit: usize, asked: usize, backtrace: Trace },
+
+    /// The host cancelled the call: its processor is gone or suspended, or the host is shutting
+    /// down. Says nothing about the processor.
+    #[error(
+        "the call of processor `{processor}` was cancelled: the processor is gone or suspended, or the host ends"
+    )]
+    Cancelled { processor: String },
+
+    /// The description exceeds a bound, or a part of it has a wrong form.
+    #[error("the description of processor `{processor}` is not accepted: {found}")]
+    DescriptionRefused { processor: String, found: String },
+
+    /// The host could not make the call.
+    #[error("cannot call processor `{processor}`")]
+    Host { processor: String, source: wasmtime::Error },
+}
+
+/// The reaction to an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Try again after a back-off: a later time, other data or a less busy machine can help.
+    Retry,
+    /// Wait for a change of the module or its configuration; nothing else helps.
+    Wait,
+}
+
+/// The guest's functions at the point of an error, the innermost first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    frames: Vec<String>,
+}
+
+/// Occurrences of one function among the kept frames from which on the trace counts as a recursion.
+const REPEATED: usize = 8;
+/// Lines of a backtrace that are shown.
+const SHOWN_LINES: usize = 16;
+/// Prefixes of the functions that Rust calls between the panic and the end of the guest.
+const PANIC_FRAMES: [&str; 4] =
+    ["core::panicking::", "std::panicking::", "__rustc::", "std::sys::backtrace::"];
+
+// === impl Error ===
+
+impl Error {
+    /// Returns whether to try again or to wait.
+    pub fn next(&self) -> Next {
+        match self {
+            Self::ConfigRefused { .. } | Self::DescriptionRefused { .. } => Next::Wait,
+            _ => Next::Retry,
+        }
+    }
+
+    /// Returns the cause of the error. A call cancelled by the host says nothing about the
+    /// processor, nor does a lack of memory that other processors share.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Cancelled { .. } => Fault::Cancelled,
+            Self::OutOfHostMemory { .. } => Fault::Host,
+            _ => Fault::Processor,
+        }
+    }
+
+    /// Returns the error in one word, for metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::OutOfTime { .. } => "out-of-time",
+            Self::OutOfMemory { .. } => "out-of-memory",
+            Self::StackOverflow { .. } => "stack-overflow",
+            Self::Panicked { .. } => "panicked",
+            Self::Trapped { .. } => "trapped",
+            Self::Exited { .. } => "exited",
+            Self::TooManyReads { .. } => "too-many-reads",
+            Self::TooMuchRead { .. } => "too-much-read",
+            Self::TooManyArguments { .. } => "too-many-arguments",
+            Self::ArgumentTooLarge { .. } => "argument-too-large",
+            Self::OutcomeTooLarge { .. } => "outcome-too-large",
+            Self::ConfigRefused { .. } => "config-refused",
+            Self::OutOfHostMemory { .. } => "out-of-host-memory",
+            Self::Cancelled { .. } => "cancelled",
+            Self::DescriptionRefused { .. } => "description-refused",
+            Self::Host { .. } => "host",
+        }
+    }
+
+    /// Returns the guest's functions at the point of the error, if the error has a backtrace; empty
+    /// if they are not known.
+    pub fn backtrace(&self) -> Option<&Trace> {
+        match self {
+            Self::OutOfTime { backtrace, .. }
+            | Self::OutOfMemory { backtrace, .. }
+            | Self::OutOfHostMemory { backtrace, .. }
+            | Self::StackOverflow { backtrace, .. }
+            | Self::Panicked { backtrace, .. }
+            | Self::Trapped { backtrace, .. }
+            | Self::Exited { backtrace, .. }
+            | Self::TooManyReads { backtrace, .. }
+            | Self::TooMuchRead { backtrace, .. }
+            | Self::TooManyArguments { backtrace, .. }
+            | Self::ArgumentTooLarge { backtrace, .. } => Some(backtrace),
+            Self::OutcomeTooLarge { .. }
+            | Self::ConfigRefused { .. }
+            | Self::Cancelled { .. }
+            | Self::DescriptionRefused { .. }
+            | Self::Host { .. } => None,
+        }
+    }
+
+    /// Converts the wasmtime error that ended a call.
+    pub(super) fn of_call(
+        processor: &str,
+        limits: &Limits,
+        log: &Log,
+        source: wasmtime::Error,
+    ) -> Self {
+        let trace = source.downcast_ref::<WasmBacktrace>();
+        let from_guest = trace.is_some();
+        let backtrace = trace.map(Trace::of).unwrap_or_default();
+        let processor = processor.to_owned();
+        if let Some(exceeded) = source.downcast_ref::<Exceeded>() {
+            return Self::of_limit(processor, limits, *exceeded, backtrace);
+        }
+        if is_copy_limit(&source) {
+            return if from_guest {
+                Self::ArgumentTooLarge { processor, limit: bounds::IMPORT_COPY, backtrace }
+            } else {
+                let limit = limits.outcome_copy();
+                let found = format!("its texts together have more than {limit} bytes");
+                Self::OutcomeTooLarge { processor, limit: limits.outcome, found }
+            };
+        }
+        if let Some(I32Exit(status)) = source.downcast_ref::<I32Exit>() {
+            return Self::Exited { processor, status: *status, backtrace };
+        }
+        let Some(trap) = source.downcast_ref::<Trap>() else {
+            if from_guest {
+                let reason = source.root_cause().to_string();
+                return Self::Trapped { processor, reason, backtrace };
+            }
+            return Self::Host { processor, source };
+        };
+        Self::of_trap(processor, *trap, log, backtrace)
+    }
+
+    fn of_limit(processor: String, limits: &Limits, exceeded: Exceeded, backtrace: Trace) -> Self {
+        match exceeded {
+            Exceeded::Deadline => Self::OutOfTime { processor, limit: limits.deadline, backtrace },
+            Exceeded::Memory { asked } => {
+                Self::OutOfMemory { processor, limit: limits.memory, asked, backtrace }
+            }
+            Exceeded::HostMemory(Short { asked, limit }) => {
+                Self::OutOfHostMemory { processor, limit, asked, backtrace }
+            }
+            Exceeded::Reads => Self::TooManyReads { processor, limit: limits.reads, backtrace },
+            Exceeded::ReadBytes => {
+                Self::TooMuchRead { processor, limit: limits.read_bytes, backtrace }
+            }
+            Exceeded::Arguments => {
+                let limit = bounds::CALL_ARGUMENTS;
+                Self::TooManyArguments { processor, limit, backtrace }
+            }
+            Exceeded::Tables { .. } | Exceeded::RandomBytes { .. } => {
+                Self::Trapped { processor, reason: exceeded.to_string(), backtrace }
+            }
+        }
+    }
+
+    fn of_trap(processor: String, trap: Trap, log: &Log, backtrace: Trace) -> Self {
+        // A guest keeps a stack of its own in its memory, which ends at address zero: if that stack
+        // overflows first, the trap only says that the address is out of bounds.
+        let recursed = trap == Trap::MemoryOutOfBounds && backtrace.repeats();
+        if trap == Trap::StackOverflow || recursed {
+            return Self::StackOverflow { processor, backtrace };
+        }
+        match panic_message(log) {
+            Some(message) if trap == Trap::UnreachableCodeReached => {
+                Self::Panicked { processor, message, backtrace: backtrace.without_panic() }
+            }
+            _ => Self::Trapped { processor, reason: trap.to_string(), backtrace },
+        }
+    }
+}
+
+/// Returns whether the bound on bytes copied out of the guest at once was exceeded. wasmtime does
+/// not export the error's type, so its text decides; the test that returns too much notices a
+/// change of the text.
+fn is_copy_limit(error: &wasmtime::Error) -> bool {
+    error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted")
+}
+
+// === impl Trace ===
+
+impl Trace {
+    fn of(trace: &WasmBacktrace) -> Self {
+        let name = |frame: &wasmtime::FrameInfo| match frame.func_name() {
+            Some(name) => function(name),
+            None => format!("function {}", frame.func_index()),
+        };
+        Self { frames: trace.frames().iter().map(name).collect() }
+    }
+
+    /// Returns the names of the functions, the innermost first. Of a deep stack only the innermost
+    /// ones are known.
+    pub fn frames(&self) -> &[String] {
+        &self.frames
+    }
+
+    fn repeats(&self) -> bool {
+        let times = |name: &String| self.frames.iter().filter(|other| *other == name).count();
+        self.frames.iter().any(|name| times(name) >= REPEATED)
+    }
+
+    /// Removes the frames that follow from a panic, so that the trace starts with the function that
+    /// panicked.
+    fn without_panic(mut self) -> Self {
+        let is_panic = |name: &String| PANIC_FRAMES.iter().any(|start| name.starts_with(start));
+        if let Some(last) = self.frames.iter().rposition(is_panic) {
+            self.frames.drain(..=last);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runs: Vec<&[String]> = self.frames.chunk_by(|one, other| one == other).collect();
+        for (index, run) in runs.iter().take(SHOWN_LINES).enumerate() {
+            let Some(name) = run.first() else { continue };
+            let line_end = if index == 0 { "" } else { "\n" };
+            write!(formatter, "{line_end}at {name}")?;
+            if run.len() > 1 {
+                write!(formatter, " ({} times)", run.len())?;
+            }
+        }
+        match runs.len().checked_sub(SHOWN_LINES) {
+            Some(more @ 1..) => write!(formatter, "\nand {more} more"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the demangled name of a function. The name comes from the module, so it may have any
+/// length.
+fn function(name: &str) -> String {
+    /// Bytes of a name that is demangled; a longer one is cut as it is.
+    const MANGLED: usize = 4096;
+    let mut name = match name.len() {
+        ..=MANGLED => format!("{:#}", rustc_demangle::demangle(name)),
+        _ => text::shortened(name, bounds::FUNCTION),
+    };
+    text::cut(&mut name, bounds::FUNCTION);
+    name
+}
+
+/// Returns the last words of a guest that gave up: the panic on its standard error, else its last
+/// error in the log.
+fn panic_message(log: &Log) -> Option<String> {
+    let found =
+        message_on_standard_error(&log.tail()).or_else(|| log.last_error().map(message_in_log));
+    found.map(|mut message| {
+        text::cut(&mut message, bounds::PANIC);
+        message
+    })
+}
+
+/// Returns a log line's message with its place; the SDK logs a panic so, with the place as a field.
+fn message_in_log(line: &Line) -> String {
+    let message = line.message.strip_prefix("panicked: ").unwrap_or(&line.message);
+    match line.fields.iter().find(|(name, _)| name == "location") {
+        Some((_, place)) => format!("{message} ({place})"),
+        None => message.to_owned(),
+    }
+}
+
+/// Finds the panic's text as Rust and Go print it, or the message of an allocator without memory.
+fn message_on_standard_error(text: &str) -> Option<String> {
+    if let Some((_, panic)) = text.rsplit_once("panicked at ") {
+        let (place, message) = panic.split_once('\n').unwrap_or((panic, ""));
+        let message = message.split("\nnote: ").next().unwrap_or_default().trim();
+        return Some(format!("{message} ({})", place.trim_end_matches(':')));
+    }
+    let line = |start: &str| text.lines().rfind(|line| line.starts_with(start));
+    let found = ["panic: ", "fatal error: ", "memory allocation of "].into_iter().find_map(line);
+    found.map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mortise_core::contract::Level;
+    use mortise_core::reconcile::Source;
+
+    fn backtrace(frames: &[&str]) -> Trace {
+        Trace { frames: frames.iter().map(ToString::to_string).collect() }
+    }
+
+    #[test]
+    fn the_message_of_a_panic_is_found() {
+        let rust = "\nthread '<unnamed>' (1) panicked at src/lib.rs:3:5:\nno such rule\non two lines\n\
+                    note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n";
+        let cases = [
+            ("rust", rust, Some("no such rule\non two lines (src/lib.rs:3:5)")),
+            ("rust, no note", "x panicked at a.rs:1:1:\nboom\n", Some("boom (a.rs:1:1)")),
+            ("go", "panic: boom\n\ngoroutine 1 [running]:\n", Some("panic: boom")),
+            (
+                "memory",
+                "memory allocation of 12 bytes failed\n",
+                Some("memory allocation of 12 bytes failed"),
+            ),
+            ("chatter", "loading rules\n", None),
+        ];
+        for (case, text, expected) in cases {
+            assert_eq!(message_on_standard_error(text).as_deref(), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn the_last_error_of_the_log_is_the_message_where_nothing_was_printed() {
+        let mut log = Log::new(10, 1000);
+        let place = vec![("location".to_owned(), "a.rs:1:1".to_owned())];
+        log.write(Level::Error, "panicked: boom".into(), place);
+        log.write(Level::Info, "later".into(), Vec::new());
+        log.stream(Source::Output, b"panicked at here\n");
+        assert_eq!(panic_message(&log).as_deref(), Some("boom (a.rs:1:1)"));
+        log.write(Level::Error, "out of rules".into(), Vec::new());
+        assert_eq!(panic_message(&log).as_deref(), Some("out of rules"));
+    }
+
+    #[test]
+    fn an_address_out_of_bounds_in_a_recursion_is_a_stack_overflow() {
+        let log = Log::new(10, 1000);
+        let of = |frames: &[&str]| {
+            Error::of_trap("p".into(), Trap::MemoryOutOfBounds, &log, backtrace(frames))
+        };
+        assert!(matches!(of(&["a", "b", "c"]), Error::Trapped { .. }));
+        assert!(matches!(of(&["walk"; 20]), Error::StackOverflow { .. }));
+    }
+
+    #[test]
+    fn a_backtrace_is_shown_line_by_line_and_not_whole() {
+        assert_eq!(backtrace(&["a", "b"]).to_string(), "at a\nat b");
+        assert_eq!(backtrace(&["a", "a", "b"]).to_string(), "at a (2 times)\nat b");
+        let names: Vec<String> = (0..20).map(|number| format!("f{number}")).collect();
+        let long = Trace { frames: names }.to_string();
+        assert!(long.ends_with("at f15\nand 4 more"), "{long}");
+    }
+
+    #[test]
+    fn the_backtrace_of_a_panic_starts_where_it_was_raised() {
+        let frames = ["abort", "__rustc::rust_panic", "core::panicking::panic_fmt", "mine", "main"];
+        assert_eq!(backtrace(&frames).without_panic(), backtrace(&["mine", "main"]));
+        assert_eq!(backtrace(&["mine"]).without_panic(), backtrace(&["mine"]));
+    }
+
+    #[test]
+    fn only_a_refused_configuration_waits() {
+        let refused = Error::ConfigRefused { processor: "p".into(), message: "m".into() };
+        assert_eq!(refused.next(), Next::Wait);
+        let deep = Error::StackOverflow { processor: "p".into(), backtrace: Trace::default() };
+        assert_eq!(deep.next(), Next::Retry);
+    }
+}

@@ -1,0 +1,22 @@
+//! The functions that the host offers to a processor, one file per interface of the contract.
+
+mod clock;
+mod cluster;
+mod log;
+#[cfg(test)]
+mod tests;
+
+pub(super) use cluster::Reading;
+
+use wasmtime::component::{HasSelf, Linker};
+
+use super::bindings::mortise::host::types;
+use super::bindings::{self};
+use super::state::State;
+
+/// Links the functions of all interfaces.
+pub(super) fn link(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    bindings::Processor::add_to_linker::<_, HasSelf<State>>(linker, |state| state)
+}
+
+impl types::Host for State {}

@@ -1,0 +1,16 @@
+//! The `log` import.
+
+use crate::wasm::bindings::mortise::host::log::{Host, Level};
+use crate::wasm::state::State;
+
+impl Host for State {
+    fn write(
+        &mut self,
+        level: Level,
+        message: String,
+        fields: Vec<(String, String)>,
+    ) -> wasmtime::Result<()> {
+        self.log.lock().write(level.into(), message, fields);
+        Ok(())
+    }
+}

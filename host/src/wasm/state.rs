@@ -1,0 +1,160 @@
+//! The host's state of one call: the source of its imports' answers, and the account of its limits.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use wasmtime::component::ResourceTable;
+use wasmtime::{ResourceLimiter, UpdateDeadline};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use super::budget::{Charge, Short};
+use super::limits::Limits;
+use super::log::Log;
+use super::turns::Turn;
+use super::wasi::Chance;
+use super::{Moment, imports::Reading};
+use mortise_core::contract::bounds::{RESOURCES, TABLE_ELEMENTS};
+use mortise_core::reads::record::Asked;
+
+/// A limit that the call exceeded. Raised as a trap; `error.rs` tells the limits apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Exceeded {
+    #[error("ran past its deadline")]
+    Deadline,
+    #[error("asked for {asked} bytes of memory")]
+    Memory { asked: usize },
+    #[error("asked for more memory than is left for all calls")]
+    HostMemory(Short),
+    #[error("asked for {asked} elements of tables")]
+    Tables { asked: usize },
+    #[error("made too many reads")]
+    Reads,
+    #[error("read too many bytes")]
+    ReadBytes,
+    #[error("asked with too many bytes")]
+    Arguments,
+    #[error("asked for {asked} random bytes at once, over the limit of {limit}")]
+    RandomBytes { asked: u64, limit: usize },
+}
+
+/// The data of a call's store.
+pub(super) struct State {
+    pub(super) reading: Reading,
+    pub(super) log: Arc<Mutex<Log>>,
+    pub(super) now: Duration,
+    pub(super) asked: Asked,
+    pub(super) chance: Chance,
+    /// The source of secure random bytes in a simulation; `None`: the operating system.
+    pub(super) secure: Option<Chance>,
+    pub(super) table: ResourceTable,
+    /// Made when the guest first uses a WASI function that needs it; most guests never do.
+    wasi: Option<WasiCtx>,
+    deadline: Instant,
+    /// The call's turn to compute, needed after its first millisecond.
+    pub(super) turn: Turn,
+    memory_limit: usize,
+    pub(super) memory: usize,
+    charge: Charge,
+    table_elements: usize,
+}
+
+// === impl State ===
+
+impl State {
+    pub(super) fn new(
+        reading: Reading,
+        moment: Moment,
+        limits: &Limits,
+        (start, turn, charge): (Instant, Turn, Charge),
+    ) -> Self {
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(RESOURCES);
+        Self {
+            reading,
+            log: Arc::new(Mutex::new(Log::new(limits.log_lines, limits.log_bytes))),
+            now: Duration::from_millis(moment.now_ms),
+            asked: Asked::default(),
+            chance: Chance::new(moment.seed),
+            secure: None,
+            table,
+            wasi: None,
+            deadline: start + limits.deadline,
+            turn,
+            memory_limit: limits.memory,
+            memory: 0,
+            charge,
+            table_elements: 0,
+        }
+    }
+
+    /// The state of a single call with the default limits.
+    #[cfg(test)]
+    pub(super) fn alone(view: mortise_core::reads::View) -> Self {
+        use super::{budget::Budget, tenant::Tenant, turns::Turns};
+        let (limits, now) = (Limits::default(), Instant::now());
+        let tenant = Tenant::new("a/p", &tokio_util::sync::CancellationToken::new());
+        let charge = Arc::new(Budget::new(usize::MAX)).charge(&tenant);
+        let turn = Arc::new(Turns::new(1)).begin(tenant.id(), now);
+        let reading = Reading::new(Some(view), &limits);
+        Self::new(reading, Moment { now_ms: 0, seed: 0 }, &limits, (now, turn, charge))
+    }
+
+    /// Returns the rest of the time that the call may take.
+    pub(super) fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Runs at each tick of the epoch: the guest yields, or ends at its deadline.
+    pub(super) fn on_tick(&mut self) -> wasmtime::Result<UpdateDeadline> {
+        let left = self.left();
+        if left.is_zero() {
+            return Err(Exceeded::Deadline.into());
+        }
+        let Some(granted) = self.turn.next() else { return Ok(UpdateDeadline::Yield(1)) };
+        let turn = async move {
+            tokio::task::yield_now().await;
+            // Past the deadline the guest continues to the next tick, which ends it.
+            drop(tokio::time::timeout(left, granted).await);
+        };
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(turn)))
+    }
+}
+
+impl WasiView for State {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let ctx = self.wasi.get_or_insert_with(super::wasi::empty);
+        WasiCtxView { ctx, table: &mut self.table }
+    }
+}
+
+impl ResourceLimiter for State {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let asked = self.memory.saturating_add(desired.saturating_sub(current));
+        if asked > self.memory_limit {
+            return Err(Exceeded::Memory { asked }.into());
+        }
+        self.charge.grow(asked.saturating_sub(self.memory)).map_err(Exceeded::HostMemory)?;
+        self.memory = asked;
+        Ok(true)
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let asked = self.table_elements.saturating_add(desired.saturating_sub(current));
+        if asked > TABLE_ELEMENTS {
+            return Err(Exceeded::Tables { asked }.into());
+        }
+        self.table_elements = asked;
+        Ok(true)
+    }
+}

@@ -1,0 +1,56 @@
+//! The guides: README.md, and those of deploy, guests and tests. Each command in them is run, or
+//! known to be run elsewhere; their tables of options, reasons and log lines match the code.
+
+mod commands;
+mod reference;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// The guides whose commands are checked.
+const GUIDES: [&str; 4] = ["README.md", "deploy/README.md", "guests/README.md", "tests/README.md"];
+
+/// Returns the path of this repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// Reads a file of this repository.
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Returns a command that starts `mortise` in this repository, without options from the
+/// environment.
+fn mortise() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mortise-tested"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("MORTISE_")) {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(root());
+    command
+}
+
+/// Returns a section of a guide: the lines from a heading to the next one that is given.
+fn section<'a>(guide: &'a str, from: &str, to: &str) -> &'a str {
+    let (_, rest) = guide.split_once(&format!("\n{from}\n")).unwrap_or_else(|| panic!("{from}"));
+    rest.split_once(&format!("\n{to}\n")).unwrap_or_else(|| panic!("{to}")).0
+}
+
+/// Returns the cells of the rows of a section's tables, without heads.
+fn rows(section: &str) -> Vec<Vec<&str>> {
+    let lines: Vec<&str> = section.lines().collect();
+    let is_rule = |line: Option<&&str>| line.is_some_and(|line| line.starts_with("| ---"));
+    let rows = lines.iter().enumerate().filter(|(at, line)| {
+        line.starts_with("| ") && !is_rule(Some(line)) && !is_rule(lines.get(at + 1))
+    });
+    rows.map(|(_, row)| {
+        row.trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('`')).collect()
+    })
+    .collect()
+}

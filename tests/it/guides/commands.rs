@@ -1,0 +1,329 @@
+//! The commands of the guides.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use mortise_tests::{guest, tool};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{GUIDES, mortise, read, root};
+use Run::{By, Dev, Here, In, New, Not};
+
+/// The comment above a block that `tests/whole-run` runs.
+const MARK: &str = "<!-- tests/whole-run: ";
+/// The text before the arguments of `mortise` in the commands of a checkout.
+const CARGO_RUN: &str = "cargo run -- ";
+/// Timeout that only a fault reaches: a guest may have to be built.
+const GUARD: Duration = Duration::from_mins(10);
+/// The folder of built guests in commands.
+const RELEASE: &str = "target/wasm32-wasip2/release/";
+
+/// The way in which a command is run.
+#[derive(Debug, PartialEq)]
+enum Run {
+    /// A test of this module runs `mortise`, which succeeds.
+    Here,
+    /// A test of this module creates the guest, or runs the new guest.
+    New,
+    /// A test of this module starts this `mortise dev`.
+    Dev,
+    /// A test of this module runs kubectl while `mortise dev` runs this guest, in the order of the
+    /// table.
+    In(&'static str),
+    /// This file runs it, with this text.
+    By(&'static str, &'static str),
+    /// Nothing runs it, for this reason.
+    Not(&'static str),
+}
+
+/// Every command of the guides that `tests/whole-run` does not read from them.
+const COMMANDS: &[(&str, Run)] = &[
+    // README.md
+    ("cargo run -- dev guests/api-rule", Dev),
+    ("cargo test --workspace", By(".ci/run", "cargo test --workspace")),
+    ("export KUBECONFIG=…", Not("tests of this module set the variable")),
+    ("kubectl get apirules,virtualservices -A", In("guests/api-rule")),
+    ("kubectl delete virtualservices -n shop --all", In("guests/api-rule")),
+    ("kubectl edit apirule orders -n shop", In("guests/api-rule")),
+    ("cargo install --path host/cli", Not("it installs into the user's home")),
+    ("mortise new greeter", New),
+    ("mortise dev greeter", New),
+    ("mortise test guests/secret-copy", Here),
+    (
+        "cargo build --release --target wasm32-wasip2 -p secret-copy",
+        By("tests/src/guest.rs", "guest.build()"),
+    ),
+    (
+        "mortise inspect target/wasm32-wasip2/release/secret_copy.wasm --rbac --service-account platform/secret-copy",
+        Here,
+    ),
+    // deploy/README.md
+    (
+        "docker build -f deploy/Dockerfile -t mortise:0.1.0 .",
+        Not("no container engine where the tests run"),
+    ),
+    ("kubectl apply --server-side -f guests/api-rule/examples", In("guests/api-rule")),
+    ("kubectl get apirules,virtualservices -n shop", In("guests/api-rule")),
+    (
+        "mortise run --kubeconfig target/host.kubeconfig --modules target/modules",
+        By("tests/whole-run", "run --kubeconfig \"$target/host.kubeconfig\" --modules"),
+    ),
+    (
+        "cargo install --locked cargo-deny@0.18.3",
+        By(".github/workflows/ci.yml", "cargo install --locked cargo-deny@0.18.3"),
+    ),
+    (".ci/advisories", By(".github/workflows/ci.yml", ".ci/advisories")),
+    (
+        "docker buildx imagetools inspect rust:1.95.0-slim-bookworm --format '{{.Manifest.Digest}}'",
+        Not("no registry where the tests run"),
+    ),
+    // guests/README.md
+    ("mortise dev guests/secret-copy --plain", Dev),
+    ("kubectl label namespace shop team-", In("guests/secret-copy")),
+    ("kubectl delete secret registry -n orders", In("guests/secret-copy")),
+    ("kubectl get secrets -A", In("guests/secret-copy")),
+    ("kubectl delete secretcopy registry -n platform", In("guests/secret-copy")),
+    ("mortise test guests/secret-copy --filter deleted", Here),
+    ("mortise test guests/secret-copy -o junit", Here),
+    (
+        "mortise simulate --module target/wasm32-wasip2/release/secret_copy.wasm --crds crds/copy.mortise.dev --objects guests/secret-copy/examples",
+        Here,
+    ),
+    ("mortise inspect target/wasm32-wasip2/release/secret_copy.wasm", Here),
+    (
+        "mortise inspect target/wasm32-wasip2/release/secret_copy.wasm --crds crds/copy.mortise.dev --rbac --service-account platform/secret-copy",
+        Here,
+    ),
+    (
+        "mortise bench target/wasm32-wasip2/release/secret_copy.wasm --crds crds/copy.mortise.dev --objects guests/secret-copy/examples",
+        Here,
+    ),
+    // tests/README.md
+    ("cargo unit", By(".github/workflows/ci.yml", "cargo unit")),
+    ("cargo guests", By(".cargo/config.toml", "guests = \"test -p mortise-tests guests::\"")),
+    ("cargo lint", By(".ci/run", "cargo lint")),
+    (".ci/run", By(".github/workflows/ci.yml", ".ci/run")),
+    ("cargo crds", By("tests/it/crds.rs", "crds::files()")),
+    ("cargo test -p mortise-tests --test it -- --ignored", Not("it takes many minutes")),
+    ("cargo test -p mortise --test commands -- --ignored much_code", Not("it takes many minutes")),
+    (
+        "cargo test --profile bench -p mortise-tests --test it -- --ignored hostile::",
+        Not("it takes many minutes"),
+    ),
+    ("tests/whole-run", By("tests/it/cluster/whole_run.rs", "whole-run")),
+    (
+        "(cd tests/cluster && go build -o ../../target/cluster .)",
+        By("tests/whole-run", "go build -C tests/cluster -o"),
+    ),
+    (
+        "target/cluster up \"$PWD/target/plane\"",
+        By("tests/whole-run", "\"$work/cluster\" up --parent $$ \"$plane\""),
+    ),
+    (
+        "export KUBECONFIG=\"$PWD/target/plane/kubeconfig\"",
+        By("tests/whole-run", "export KUBECONFIG=$plane/kubeconfig"),
+    ),
+    (
+        "target/cluster crds istio | kubectl apply --server-side -f -",
+        By("tests/whole-run", "\"$work/cluster\" crds istio | apply -f -"),
+    ),
+    ("target/cluster help", Not("it prints what it can do")),
+    (
+        "target/cluster down \"$PWD/target/plane\"",
+        By("tests/whole-run", "\"$work/cluster\" down \"$plane\""),
+    ),
+    ("cargo bench -p mortise-tests", Not("it takes half an hour")),
+    ("cargo bench -p mortise-tests -- api rules", Not("it takes many minutes")),
+    ("cargo bench --profile release -p mortise-tests", Not("it takes half an hour")),
+];
+
+/// A command of a guide, and the name of the block of `tests/whole-run` that it is in, if any.
+#[derive(Debug)]
+struct Line {
+    guide: &'static str,
+    command: String,
+    block: Option<String>,
+}
+
+/// A running `mortise dev`. Interrupted on drop, by its own process id.
+struct Session {
+    child: Child,
+    kubeconfig: String,
+}
+
+/// Returns the commands of all guides: the lines of `sh` blocks, and those of `text` blocks after
+/// `$ `.
+fn lines() -> Vec<Line> {
+    GUIDES.into_iter().flat_map(lines_of).collect()
+}
+
+fn lines_of(guide: &'static str) -> Vec<Line> {
+    let (mut fence, mut mark, mut found) = (None, None, Vec::new());
+    for line in read(guide).lines() {
+        match fence {
+            None if line.starts_with("```") => {
+                fence = Some(line.trim_start_matches('`').to_owned());
+            }
+            None => mark = line.strip_prefix(MARK).map(|mark| mark.replace(" -->", "")),
+            Some(_) if line == "```" => fence = None,
+            Some(ref kind) => {
+                let command = match kind.as_str() {
+                    "sh" => Some(line),
+                    _ => line.strip_prefix("$ "),
+                };
+                let command = command.and_then(|line| line.split("  #").next()).map(str::trim);
+                if let Some(command) = command.filter(|command| !command.is_empty()) {
+                    found.push(Line { guide, command: command.to_owned(), block: mark.clone() });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Returns the arguments of a command that starts `mortise`, with built guests.
+fn arguments(command: &str) -> Vec<String> {
+    let arguments = command.strip_prefix("mortise ").or(command.strip_prefix(CARGO_RUN));
+    let arguments = arguments.unwrap_or_else(|| panic!("`{command}` does not start mortise"));
+    arguments.split(' ').map(built).collect()
+}
+
+fn built(argument: &str) -> String {
+    let Some(module) = argument.strip_prefix(RELEASE) else { return argument.to_owned() };
+    let name = module.strip_suffix(".wasm").unwrap().replace('_', "-");
+    let path = guest(&format!("guests/{name}")).unwrap();
+    assert!(path.ends_with(Path::new("wasm32-wasip2/release").join(module)), "{path:?}");
+    path.into_os_string().into_string().unwrap()
+}
+
+fn commands(wanted: &Run) -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().filter(move |(_, run)| run == wanted).map(|(command, _)| *command)
+}
+
+/// Runs a command to its end, which has to be a success.
+fn succeed(command: &mut Command) {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let (said, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{said}{errors}", output.status);
+}
+
+// === impl Session ===
+
+impl Session {
+    /// Starts `mortise dev`, and returns after its first reconcile.
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut session = Self { child, kubeconfig: String::new() };
+        let (send, printed) = mpsc::channel();
+        // It reads to the end, also when nobody listens any more: `mortise dev` must not wait.
+        thread::spawn(move || lines.for_each(|line| drop(send.send(line))));
+        let next = |text: &str| loop {
+            let line = printed.recv_timeout(GUARD);
+            let line = line.unwrap_or_else(|_| panic!("{command:?} does not print `{text}`"));
+            if line.contains(text) {
+                return line;
+            }
+        };
+        next("KUBECONFIG=").split_once('=').unwrap().1.clone_into(&mut session.kubeconfig);
+        next("  because: ");
+        session
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // It removes its kubeconfig when it is interrupted.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        let _ = self.child.wait();
+    }
+}
+
+// === tests ===
+
+#[test]
+fn every_command_is_accounted_for() {
+    let (lines, whole_run) = (lines(), read("tests/whole-run"));
+    let runs = |block: &String| whole_run.contains(&format!("guide {block}\n"));
+    let is_run = |line: &&Line| line.block.as_ref().is_some_and(runs);
+    let run: BTreeSet<&str> = lines.iter().filter(is_run).map(|line| &*line.command).collect();
+    for Line { guide, command, .. } in &lines {
+        assert!(
+            run.contains(&**command) || COMMANDS.iter().any(|(known, _)| known == command),
+            "{guide}: `{command}` is not in COMMANDS, and in no block that tests/whole-run runs"
+        );
+    }
+}
+
+#[test]
+fn no_known_command_is_missing_in_the_guides() {
+    let lines: BTreeSet<String> = lines().into_iter().map(|line| line.command).collect();
+    for (command, _) in COMMANDS {
+        assert!(lines.contains(*command), "no guide has `{command}`");
+    }
+}
+
+#[test]
+fn what_other_files_run_is_there() {
+    for (command, run) in COMMANDS {
+        match run {
+            By(file, text) => assert!(read(file).contains(text), "{file}: `{command}`"),
+            Not(reason) => assert!(!reason.is_empty(), "`{command}`"),
+            Here | New | Dev | In(_) => {}
+        }
+    }
+}
+
+#[test]
+fn commands_of_the_program_succeed() {
+    for command in commands(&Here) {
+        succeed(mortise().args(arguments(command)));
+    }
+}
+
+#[test]
+fn a_new_guest_is_created_and_runs() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("outside");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(root.path().join("Cargo.toml"), "[workspace]\nexclude = [\"outside\"]\n")
+        .unwrap();
+    let mut new = commands(&New);
+    succeed(mortise().args(arguments(new.next().unwrap())).current_dir(&folder));
+    // The versions that are there already.
+    std::fs::copy(super::root().join("Cargo.lock"), folder.join("greeter/Cargo.lock")).unwrap();
+    let dev = arguments(new.next().unwrap());
+    let target = std::env::var_os("CARGO_TARGET_DIR");
+    let target = target.unwrap_or_else(|| super::root().join("target/new").into());
+    let mut dev_new = mortise();
+    dev_new.args(dev).current_dir(&folder).env("CARGO_TARGET_DIR", target);
+    Session::start(dev_new.env("CARGO_NET_OFFLINE", "true"));
+    assert_eq!(new.next(), None);
+}
+
+#[test]
+fn kubectl_does_what_the_guides_say_while_dev_runs() {
+    if !tool::is_there("kubectl", "the tests of it::guides") {
+        return;
+    }
+    for dev in commands(&Dev) {
+        let arguments = arguments(dev);
+        let session = Session::start(mortise().args(&arguments));
+        for (command, run) in COMMANDS {
+            if matches!(run, In(folder) if *folder == arguments[1]) {
+                // `kubectl edit` takes an editor that changes nothing.
+                let mut kubectl = Command::new("sh");
+                kubectl.args(["-c", command]).current_dir(root()).env("EDITOR", "true");
+                succeed(kubectl.env("KUBECONFIG", &session.kubeconfig));
+            }
+        }
+    }
+}
