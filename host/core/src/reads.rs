@@ -17,7 +17,7 @@ mod tests;
 pub use again::Answers;
 pub use dependencies::{Dependency, Reads};
 pub use dependencies::{DependsOn, IndexTerm, Wait};
-pub use limited::{Limited, Met};
+pub use limited::{Limited, LimitsMet};
 pub use page::{read as read_page_token, token as page_token};
 pub use readable::watched;
 pub use readable::{Demand, Readable};
@@ -29,7 +29,7 @@ use crate::contract::bounds::{self, text::shortened};
 use crate::contract::{Kind, ObjectRef, Page, ReadError, Selection};
 use crate::grant::rights::{Denial, Rights};
 use crate::path::{Extent, Fields};
-use crate::reads::record::{Question, Stood};
+use crate::reads::record::{Question, SnapshotPosition};
 use crate::store::{Entry, KindSnapshot, Query, Rendered, Shape, Snapshot, StoreId, Stores};
 
 /// The most bytes of JSON on one page of a list, unless one object alone is larger.
@@ -48,7 +48,7 @@ pub struct View {
     /// The few kinds that a call reads, each as it was at its first use.
     kinds: Vec<Arc<KindSnapshot>>,
     /// The position of the store that the current read is answered from.
-    stood: Option<Stood>,
+    stood: Option<SnapshotPosition>,
     reads: Reads,
     /// The rights of the processor's account; `None` if it may read all that the host may.
     rights: Option<Arc<dyn Rights>>,
@@ -403,7 +403,8 @@ impl View {
 
     fn note(&mut self, answering: &Answering, depends_on: DependsOn) {
         let snapshot = &answering.snapshot;
-        self.stood = Some(Stood { sequence: snapshot.sequence(), revision: snapshot.revision() });
+        self.stood =
+            Some(SnapshotPosition { sequence: snapshot.sequence(), revision: snapshot.revision() });
         let index_term = IndexTerm::of(depends_on.query(), snapshot.index_term(depends_on.query()));
         let (kind, sequence) = (Arc::clone(&answering.kind), snapshot.sequence());
         self.reads.note(Dependency {

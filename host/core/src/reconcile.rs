@@ -21,7 +21,7 @@ use carry_out::{Answer, Planned, Refused, Turn};
 use dependencies::Dependencies;
 pub use done::Ended;
 use done::delay;
-use ending::Met;
+use ending::LimitsMet;
 pub use report::Report;
 pub use report::Version;
 use report::why;
@@ -318,16 +318,16 @@ impl Reconciler {
             }
         };
         let (object, value) = match self.meet(known) {
-            Met::Left(note) => {
+            LimitsMet::Left(note) => {
                 report.notes.push(note);
                 return (Done::Success { requeue: None }, view.finish());
             }
-            Met::Released(object) => {
+            LimitsMet::Released(object) => {
                 let (reconciled, reads) = (Reconciled { reference, object }, view.finish());
                 let mut turn = Turn { key: &run.key, reconciled: &reconciled, report, reads };
                 return (self.let_go(&mut turn).await, turn.reads);
             }
-            Met::Called(object, value) => (object, value),
+            LimitsMet::Called(object, value) => (object, value),
         };
         let request = self.request(&run.key, &reference, object, run.attempt);
         let reconciled = Reconciled { reference, object: value };

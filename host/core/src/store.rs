@@ -42,7 +42,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use self::absence::Absences;
-use self::feed::{Store, Tables, Told};
+use self::feed::{Changes, Store, Tables};
 use self::place::{NamespacedName, metadata};
 use self::table::Table;
 use crate::contract::{Kind, ObjectRef, Selection};
@@ -234,15 +234,15 @@ impl Stores {
         let source = Source::Write { by: by.clone(), sent: Some(Arc::clone(sent)) };
         for store in of_kind.stores.read().iter() {
             let is_within = store.scope.holds(object);
-            let told = |table: &mut Table| {
+            let apply = |table: &mut Table| {
                 if is_within { table.wrote(object) } else { table.left(object) }
             };
-            let tell = |tables: &mut Tables| tables.tell(told);
-            if !self.tell_store(&of_kind.kind, store, &source, tell) {
+            let change = |tables: &mut Tables| tables.change(apply);
+            if !self.change_store(&of_kind.kind, store, &source, change) {
                 let version = is_within.then(|| metadata(object, "resourceVersion").into());
                 self.claim(&of_kind.kind, store, NamespacedName::of(object), version, &source);
             }
-            self.exchange(&of_kind.kind, store);
+            self.replace(&of_kind.kind, store);
         }
         self.moved();
     }
@@ -269,11 +269,11 @@ impl Stores {
         let source = Source::Write { by: by.clone(), sent: None };
         let place = NamespacedName::new(namespace.unwrap_or_default(), name);
         for store in of_kind.stores.read().iter() {
-            let tell = |tables: &mut Tables| tables.tell(|table| table.deleted(&place, uid));
-            if !self.tell_store(&of_kind.kind, store, &source, tell) {
+            let change = |tables: &mut Tables| tables.change(|table| table.deleted(&place, uid));
+            if !self.change_store(&of_kind.kind, store, &source, change) {
                 self.claim(&of_kind.kind, store, place.clone(), None, &source);
             }
-            self.exchange(&of_kind.kind, store);
+            self.replace(&of_kind.kind, store);
         }
         self.moved();
     }
@@ -428,34 +428,34 @@ impl Stores {
     }
 
     /// Lets a newly listed table take over if the last report made that possible.
-    fn exchange(&self, kind: &Arc<Kind>, store: &Store) {
-        self.tell_store(kind, store, &Source::Watch, Tables::exchange);
+    fn replace(&self, kind: &Arc<Kind>, store: &Store) {
+        self.change_store(kind, store, &Source::Watch, Tables::replace);
     }
 
     /// Reports to the tables of a store, and wakes the task that takes events. Returns whether
     /// anything changed.
-    fn tell_store(
+    fn change_store(
         &self,
         kind: &Arc<Kind>,
         store: &Store,
         source: &Source,
-        what: impl FnOnce(&mut Tables) -> Told,
+        what: impl FnOnce(&mut Tables) -> Changes,
     ) -> bool {
-        let is_news = self.note(kind, store, source, what);
+        let is_news = self.record(kind, store, source, what);
         if is_news {
             self.wake();
         }
         is_news
     }
 
-    /// Does what [`Stores::tell_store`] does but wakes no task: the caller has to call
+    /// Does what [`Stores::change_store`] does but wakes no task: the caller has to call
     /// [`Stores::wake`].
-    fn note(
+    fn record(
         &self,
         kind: &Arc<Kind>,
         store: &Store,
         source: &Source,
-        what: impl FnOnce(&mut Tables) -> Told,
+        what: impl FnOnce(&mut Tables) -> Changes,
     ) -> bool {
         let mut tables = store.tables.lock();
         let (differences, completed) = what(&mut tables);

@@ -37,7 +37,7 @@ pub struct Triggers {
     /// on the seed would take can keep the host busy with fewer.
     keys: ByProcessor<KeyState>,
     kinds: foldhash::HashMap<Arc<Kind>, OfKind>,
-    reconcilers: Vec<Standing>,
+    reconcilers: Vec<Registration>,
     log: Log,
 }
 
@@ -74,7 +74,7 @@ struct OfKind {
 
 /// A reconciler and its selection: each object in it is a key.
 #[derive(Debug)]
-pub struct Standing {
+pub struct Registration {
     processor: Arc<str>,
     name: Arc<str>,
     kind: Kind,
@@ -100,11 +100,12 @@ impl Triggers {
     /// Makes each object of a reconciler a key from now on, in place of a former reconciler of that
     /// name. Returns the keys of the objects that are there already, including objects that have
     /// left the selection and hold a finalizer of the reconciler.
-    pub fn add_reconciler(&mut self, standing: Standing, stores: &Stores) -> Vec<Key> {
-        let keys = standing.keys(stores);
-        self.reconcilers
-            .retain(|held| held.processor != standing.processor || held.name != standing.name);
-        self.reconcilers.push(standing);
+    pub fn add_reconciler(&mut self, registration: Registration, stores: &Stores) -> Vec<Key> {
+        let keys = registration.keys(stores);
+        self.reconcilers.retain(|held| {
+            held.processor != registration.processor || held.name != registration.name
+        });
+        self.reconcilers.push(registration);
         keys
     }
 
@@ -128,7 +129,7 @@ impl Triggers {
 
     /// Forgets all keys of a processor. Runs of it that are under way leave nothing behind.
     pub fn remove_processor(&mut self, processor: &str) {
-        self.reconcilers.retain(|standing| &*standing.processor != processor);
+        self.reconcilers.retain(|registration| &*registration.processor != processor);
         self.remove(processor, |_| true);
     }
 
@@ -164,7 +165,7 @@ impl Triggers {
             if dropped { Vec::new() } else { self.missed(&key, position, reads, &dependencies) };
         self.log.end(position);
         if dropped || reads.is_last() {
-            // An object that comes back is found by the `Standing` of its reconciler.
+            // An object that comes back is found by the `Registration` of its reconciler.
             self.keys.remove(&key);
             return causes;
         }
@@ -210,11 +211,12 @@ impl Triggers {
                 }
             }
         }
-        let standing = self.reconcilers.iter().filter_map(|standing| standing.key_of(&mut compare));
+        let registered =
+            self.reconcilers.iter().filter_map(|registration| registration.key_of(&mut compare));
         let is_new = |key: &Key| {
             self.keys.get(key).is_none_or(|state| state.running.is_none() && !state.follows_object)
         };
-        for key in standing.filter(is_new) {
+        for key in registered.filter(is_new) {
             if !found.iter().any(|(held, _)| *held == key) {
                 found.push((key, cause(change, Role::Reconciled)));
             }
@@ -373,9 +375,9 @@ impl KeyState {
     }
 }
 
-// === impl Standing ===
+// === impl Registration ===
 
-impl Standing {
+impl Registration {
     /// Parses the selection of a reconciler. The error says which part does not parse.
     pub fn new(processor: &Arc<str>, reconciler: &Reconciler) -> Result<Self, String> {
         let mut of = reconciler.of.clone();

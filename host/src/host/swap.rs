@@ -22,14 +22,14 @@ use mortise_core::{
     reads::Readable,
     reconcile::{Reconciler, Setup, Version},
     store::Scope,
-    triggers::{Standing, Triggers},
+    triggers::{Registration, Triggers},
 };
 
 /// A version that can be put to work: its description has been checked.
 pub(super) struct Prepared {
     pub(super) active: Active,
     pub(super) wanted: Vec<Want>,
-    pub(super) standing: Vec<Standing>,
+    pub(super) registrations: Vec<Registration>,
     /// The reconcilers in its description.
     reconcilers: Vec<contract::Reconciler>,
     settings: Settings,
@@ -122,13 +122,13 @@ impl Host {
         let readable = Readable::new(&description).with_context(of)?;
         let wanted = readable.wanted().to_vec();
         let own_name = loaded.settings.name.as_deref().unwrap_or(&description.name);
-        let standing = |of| {
-            let standing = Standing::new(&name, of)?;
-            Ok(standing.writing_as(&loaded.settings.namespace, own_name))
+        let registration = |of| {
+            let registration = Registration::new(&name, of)?;
+            Ok(registration.writing_as(&loaded.settings.namespace, own_name))
         };
-        let standing: Result<Vec<Standing>, String> =
-            description.reconcilers.iter().map(standing).collect();
-        let standing = standing.map_err(anyhow::Error::msg).with_context(of)?;
+        let registrations: Result<Vec<Registration>, String> =
+            description.reconcilers.iter().map(registration).collect();
+        let registrations = registrations.map_err(anyhow::Error::msg).with_context(of)?;
         let version = Version {
             processor: Arc::clone(&name),
             version: description.version.clone(),
@@ -161,7 +161,7 @@ impl Host {
             conduct: Mutex::default(),
         };
         let reconcilers = description.reconcilers.clone();
-        Ok(Prepared { active, wanted, standing, reconcilers, settings })
+        Ok(Prepared { active, wanted, registrations, reconcilers, settings })
     }
 
     /// Assigns a component to the tenant of its processor: all versions of a processor share the
@@ -193,7 +193,7 @@ impl Host {
 
     /// Puts a version to work at once, in place of the former version if there is one.
     pub(super) fn put(&self, prepared: Prepared) {
-        let Prepared { active, standing, reconcilers, settings, .. } = prepared;
+        let Prepared { active, registrations, reconcilers, settings, .. } = prepared;
         let active = Arc::new(active);
         let version = Arc::clone(&active.version);
         let tenant = active.processor.tenant().clone();
@@ -219,7 +219,7 @@ impl Host {
             tenant.cancel_calls();
         }
         let_begin(&tenant, concurrency);
-        let keys = keys(&mut triggers, &name, standing, shared);
+        let keys = keys(&mut triggers, &name, registrations, shared);
         for key in keys {
             if former.is_some() {
                 shared.dispatch.queue.renew(&key, Cause::NewVersion, Priority::Background);
@@ -288,12 +288,12 @@ fn let_begin(tenant: &Tenant, concurrency: usize) {
 fn keys(
     triggers: &mut Triggers,
     processor: &str,
-    standing: Vec<Standing>,
+    registrations: Vec<Registration>,
     shared: &HostState,
 ) -> BTreeSet<Key> {
     let mut keys = BTreeSet::from_iter(triggers.keys_of(processor));
-    for standing in standing {
-        keys.extend(triggers.add_reconciler(standing, &shared.dispatch.stores));
+    for registration in registrations {
+        keys.extend(triggers.add_reconciler(registration, &shared.dispatch.stores));
     }
     keys
 }

@@ -156,7 +156,7 @@ impl Host {
     async fn try_out(&self, former: &Active, new: &Prepared) -> Result<Probation, NotSwapped> {
         let broken = former.broken();
         let stores = &self.shared.dispatch.stores;
-        let of_reconcilers = new.standing.iter().map(|of| of.ranked_keys(stores, rank));
+        let of_reconcilers = new.registrations.iter().map(|of| of.ranked_keys(stores, rank));
         let of_reconcilers: Vec<Vec<Key>> = of_reconcilers.collect();
         let (mut tried, mut broke) = (0, Vec::new());
         for key in drawn(&of_reconcilers, |key| !broken.contains(key)) {

@@ -136,6 +136,23 @@ fn every_warning_and_error_of_the_log_has_a_row() {
 }
 
 #[test]
+fn the_guide_has_every_metric_and_no_other() {
+    let source = read("host/src/metrics.rs");
+    let registered = r#"\.register(?:_with_unit)?\(\s*"(\w+)""#;
+    let registered: BTreeSet<String> =
+        found(registered, &source).into_iter().map(Into::into).collect();
+    let guide = read(GUIDE);
+    let rows = rows(section(&guide, "### Metrics", "### Conditions"));
+    let suffixes = ["_total", "_seconds", "_bytes"];
+    let named = rows.iter().map(|row| {
+        let name = row[0].trim_start_matches("mortise_");
+        let name = suffixes.iter().fold(name, |name, suffix| name.trim_end_matches(suffix));
+        name.to_owned()
+    });
+    assert_eq!(named.collect::<BTreeSet<_>>(), registered, "{GUIDE}, Metrics, and the code");
+}
+
+#[test]
 fn the_guide_has_every_option_of_run_with_its_variable_and_default() {
     let output = mortise().args(["run", "--help"]).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();

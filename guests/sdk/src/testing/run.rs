@@ -23,7 +23,7 @@ use mortise_core::{
     reads::Readable,
     reconcile::{Parts, Reconciler, Settings, Setup},
     store::{Scope, Stores, Wanted},
-    triggers::Standing,
+    triggers::Registration,
     write::Clock,
 };
 use mortise_embedded_api::{Change as Seen, News};
@@ -279,9 +279,9 @@ impl Driver {
         }
         let mut keys = BTreeSet::from_iter(triggers.keys_of(&name));
         for reconciler in &description.reconcilers {
-            let standing = Standing::new(&name, reconciler)?;
-            let standing = standing.writing_as(NAMESPACE, &description.name);
-            keys.extend(triggers.add_reconciler(standing, &dispatch.stores));
+            let registration = Registration::new(&name, reconciler)?;
+            let registration = registration.writing_as(NAMESPACE, &description.name);
+            keys.extend(triggers.add_reconciler(registration, &dispatch.stores));
         }
         for key in keys {
             if former.is_some() {

@@ -10,7 +10,7 @@ use crate::contract::bounds;
 use crate::contract::{Kind, ObjectRef, ReadError, Selection};
 use crate::grant::rights::Denial;
 use crate::path::{Extent, Fields};
-use crate::reads::record::{self, Digest, Pruned, Question, Stood, WriteRecord};
+use crate::reads::record::{self, Digest, Pruned, Question, SnapshotPosition, WriteRecord};
 use crate::store::{Entry, Query, Rendered, StoreId, Stores, hashed};
 
 /// The reads of one run, and its writes, which count as reads.
@@ -415,7 +415,7 @@ impl Reads {
     pub(super) fn record(
         &mut self,
         question: Question,
-        stood: Option<Stood>,
+        stood: Option<SnapshotPosition>,
         answer: Result<Vec<&Rendered>, &ReadError>,
     ) {
         let secret = record::is_secret(question.kind());

@@ -10,11 +10,11 @@ use crate::store::Scope;
 /// The reads that a processor declares and is not given, because a limit of the host is met. Clones
 /// are handles of the same state.
 #[derive(Clone, Debug, Default)]
-pub struct Limited(Arc<RwLock<Met>>);
+pub struct Limited(Arc<RwLock<LimitsMet>>);
 
 /// The limits that are met.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Met {
+pub struct LimitsMet {
     /// The reason why no further watch is opened, if the processor has as many as it may.
     pub watches: Option<Arc<str>>,
     /// The stores that are not read because they were too large.
@@ -27,7 +27,7 @@ pub struct Met {
 
 impl Limited {
     /// Replaces the limits that are met.
-    pub fn set(&self, met: Met) {
+    pub fn set(&self, met: LimitsMet) {
         *self.0.write() = met;
     }
 

@@ -103,7 +103,7 @@ pub struct Read {
     /// as it is the same, so is the answer.
     pub kept: Option<Digest>,
     /// The position of the store that the answer was taken from, if there was one.
-    pub stood: Option<Stood>,
+    pub stood: Option<SnapshotPosition>,
     /// True if the answer is the API server's own, of an object whose changes trigger nothing.
     pub live: bool,
     /// The number of objects in the answer.
@@ -115,7 +115,7 @@ pub struct Read {
 /// The position of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Stood {
+pub struct SnapshotPosition {
     /// The number of the last change that was in the store, counted in one start of the host.
     pub sequence: u64,
     /// The newest `resourceVersion` that the store had been shown; 0 if resource versions are not

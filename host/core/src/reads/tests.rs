@@ -290,11 +290,11 @@ fn what_is_past_a_limit_is_unavailable_though_it_may_be_there_for_others() {
     assert!(read().unwrap().is_some());
     let too_large = vec![(kind("Thing"), Scope::default())];
     let (watches, why) = (Some("too many".into()), "too large".into());
-    readable.limited().set(Met { watches: None, stores: too_large, stores_why: why });
+    readable.limited().set(LimitsMet { watches: None, stores: too_large, stores_why: why });
     let Err(ReadError::Unavailable(message)) = read() else { panic!("it is refused") };
     assert!(message.ends_with(": too large"), "{message}");
     // A kind that is watched is read, whatever else is not.
-    readable.limited().set(Met { watches, ..Met::default() });
+    readable.limited().set(LimitsMet { watches, ..LimitsMet::default() });
     assert!(read().unwrap().is_some());
     stores.close(&kind("Thing"), &Scope::default());
     let Err(ReadError::Unavailable(message)) = read() else { panic!("it is not watched") };

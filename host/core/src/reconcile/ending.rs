@@ -16,7 +16,7 @@ use crate::{
 const PAUSED: &str = "mortise.dev/paused";
 
 /// The decision about the reconciled object.
-pub(super) enum Met {
+pub(super) enum LimitsMet {
     /// The object is left as it is, for this reason.
     Left(String),
     /// The processor's finalizers are removed from the object.
@@ -28,7 +28,7 @@ pub(super) enum Met {
 }
 
 impl Reconciler {
-    pub(super) fn meet(&self, known: reads::ReconciledObject) -> Met {
+    pub(super) fn meet(&self, known: reads::ReconciledObject) -> LimitsMet {
         // An object that has left the selection is still reconciled while it holds one of the
         // reconciler's finalizers; then it counts as gone.
         let there = known.selected || known.held;
@@ -39,21 +39,21 @@ impl Reconciler {
         };
         let ending = self.version.settings.ending;
         if ending.is_some() && !known.held {
-            return Met::Left("left as it is: its processor is to go".to_owned());
+            return LimitsMet::Left("left as it is: its processor is to go".to_owned());
         }
         if ending == Some(Ending::Release) {
-            return Met::Released(value);
+            return LimitsMet::Released(value);
         }
         if entry.as_deref().is_some_and(is_paused) {
-            return Met::Left(format!("paused by the annotation {PAUSED}"));
+            return LimitsMet::Left(format!("paused by the annotation {PAUSED}"));
         }
         if ending.is_none() {
-            return Met::Called(object, value);
+            return LimitsMet::Called(object, value);
         }
         let now = (self.parts.now)();
         let given = object.and_then(|json| serde_json::from_str(&json).ok());
         let given = given.map(|given| deleted(given, now).to_string());
-        Met::Called(given, value.map(|value| deleted(value, now)))
+        LimitsMet::Called(given, value.map(|value| deleted(value, now)))
     }
 
     /// Returns the keys of the objects that hold one of the processor's finalizers; `None` as long

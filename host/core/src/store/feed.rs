@@ -26,22 +26,22 @@ pub(super) struct Store {
     /// Roughly how many bytes the objects take.
     pub(super) held: AtomicUsize,
     /// The value of `held` when growth was last reported.
-    told: AtomicUsize,
+    reported: AtomicUsize,
 }
 
 /// The table that is served, and the one that will replace it.
 #[derive(Debug)]
 pub(super) struct Tables {
-    pub(super) served: Fed,
+    pub(super) served: FedTable,
     /// The number of the last change.
     pub(super) sequence: u64,
     /// A table with more fields, while it is being listed.
-    pub(super) next: Option<Fed>,
+    pub(super) next: Option<FedTable>,
 }
 
 /// A table that a watch fills.
 #[derive(Debug)]
-pub(super) struct Fed {
+pub(super) struct FedTable {
     pub(super) table: Table,
     pub(super) wanted: Wanted,
     /// The number of the table within its store.
@@ -62,7 +62,7 @@ pub struct Feed {
 }
 
 /// The changes that readers see, and whether more can be read than before.
-pub(super) type Told = (Vec<Difference>, bool);
+pub(super) type Changes = (Vec<Difference>, bool);
 
 // === impl Store ===
 
@@ -70,13 +70,13 @@ impl Store {
     pub(super) fn new(id: StoreId, scope: &Scope, wanted: &Wanted, absences: &Absences) -> Self {
         let shape = Shape::new(wanted.fields.clone(), wanted.matching.clone());
         let table = Table::new(shape, absences.clone());
-        let tables = Tables { served: Fed::new(table, wanted, 0), sequence: 0, next: None };
+        let tables = Tables { served: FedTable::new(table, wanted, 0), sequence: 0, next: None };
         Self {
             id,
             scope: Arc::new(scope.clone()),
             tables: Mutex::new(tables),
             held: AtomicUsize::new(0),
-            told: AtomicUsize::new(0),
+            reported: AtomicUsize::new(0),
         }
     }
 }
@@ -95,7 +95,7 @@ impl Tables {
         let newest = self.newest();
         let wanted = newest.wanted.union(wanted);
         let table = self.served.table.successor(&wanted.fields, &wanted.matching);
-        let next = Fed::new(table, &wanted, newest.number + 1);
+        let next = FedTable::new(table, &wanted, newest.number + 1);
         if let Some(never) = self.next.replace(next) {
             never.over.cancel();
         }
@@ -120,16 +120,16 @@ impl Tables {
         self.served.table.current.held() + next
     }
 
-    pub(super) fn newest(&self) -> &Fed {
+    pub(super) fn newest(&self) -> &FedTable {
         self.next.as_ref().unwrap_or(&self.served)
     }
 
-    fn newest_mut(&mut self) -> &mut Fed {
+    fn newest_mut(&mut self) -> &mut FedTable {
         self.next.as_mut().unwrap_or(&mut self.served)
     }
 
     /// Applies a change to both tables. Returns the differences in the served table.
-    pub(super) fn tell(&mut self, what: impl Fn(&mut Table) -> Option<Difference>) -> Told {
+    pub(super) fn change(&mut self, what: impl Fn(&mut Table) -> Option<Difference>) -> Changes {
         let difference = what(&mut self.served.table);
         if let Some(next) = &mut self.next {
             what(&mut next.table);
@@ -138,8 +138,8 @@ impl Tables {
     }
 
     /// Applies a change to one table, unless the table is no longer needed.
-    fn tell_one(&mut self, number: u64, what: impl FnOnce(&mut Table) -> Told) -> Told {
-        let is_it = |fed: &Fed| fed.number == number && !fed.over.is_cancelled();
+    fn apply_to(&mut self, number: u64, what: impl FnOnce(&mut Table) -> Changes) -> Changes {
+        let is_it = |fed: &FedTable| fed.number == number && !fed.over.is_cancelled();
         if is_it(&self.served) {
             return what(&mut self.served.table);
         }
@@ -151,8 +151,8 @@ impl Tables {
 
     /// Replaces the served table with the next one if that is complete and takes no object back to
     /// an older version.
-    pub(super) fn exchange(&mut self) -> (Vec<Difference>, bool) {
-        let can_follow = |next: &mut Fed| next.table.can_follow(&self.served.table);
+    pub(super) fn replace(&mut self) -> (Vec<Difference>, bool) {
+        let can_follow = |next: &mut FedTable| next.table.can_follow(&self.served.table);
         let Some(mut next) = self.next.take_if(can_follow) else { return (Vec::new(), false) };
         let differences = next.table.follow(&self.served.table);
         let former = std::mem::replace(&mut self.served, next);
@@ -181,9 +181,9 @@ impl Tables {
     }
 }
 
-// === impl Fed ===
+// === impl FedTable ===
 
-impl Fed {
+impl FedTable {
     fn new(table: Table, wanted: &Wanted, number: u64) -> Self {
         Self { table, wanted: wanted.clone(), number, over: CancellationToken::new() }
     }
@@ -224,7 +224,7 @@ impl Feed {
 
     /// Begins a list of all objects. Readers still see the former objects until the list ends.
     pub fn begin_list(&self) {
-        self.tell(|table| {
+        self.change(|table| {
             table.begin_list();
             (Vec::new(), false)
         });
@@ -234,53 +234,54 @@ impl Feed {
 
     /// Stores an object of the list. Wakes no task: the next item or the end of the list follows.
     pub fn list_item(&self, object: &Value) {
-        self.note(|table| (table.list_item(object).into_iter().collect(), false));
+        self.record(|table| (table.list_item(object).into_iter().collect(), false));
     }
 
     /// Ends the list: objects that were not in it are removed.
     pub fn end_list(&self) {
         self.stores.set_known(&self.kind.kind);
         self.kind.state.lock().unavailable = None;
-        self.tell(Table::end_list);
+        self.change(Table::end_list);
         self.stores.wake();
     }
 
     /// Stores an object that the watch reports as added or modified; the object must be whole, with
     /// `metadata.managedFields`.
     pub fn upsert(&self, object: &Value) {
-        self.tell(|table| (table.upsert(object), false));
+        self.change(|table| (table.upsert(object), false));
     }
 
     /// Removes an object that the watch reports as deleted or as having left the scope, given its
     /// last state.
     pub fn delete(&self, object: &Value) {
-        self.tell(|table| (table.delete(object), false));
+        self.change(|table| (table.delete(object), false));
     }
 
     /// Returns whether the store takes at least `GROWTH` bytes more than when this last returned
     /// true.
     pub fn has_grown(&self) -> bool {
         let held = self.store.held.load(Ordering::Relaxed);
-        let told = self.store.told.load(Ordering::Relaxed);
+        let reported = self.store.reported.load(Ordering::Relaxed);
         // After memory was given back, growth is measured from the lower value.
-        let is_news = held < told || held >= told + GROWTH;
+        let is_news = held < reported || held >= reported + GROWTH;
         if is_news {
-            self.store.told.store(held, Ordering::Relaxed);
+            self.store.reported.store(held, Ordering::Relaxed);
         }
-        is_news && held > told
+        is_news && held > reported
     }
 
-    fn tell(&self, what: impl FnOnce(&mut Table) -> Told) {
-        if self.note(what) {
+    fn change(&self, what: impl FnOnce(&mut Table) -> Changes) {
+        if self.record(what) {
             self.stores.wake();
         }
-        self.stores.exchange(&self.kind.kind, &self.store);
+        self.stores.replace(&self.kind.kind, &self.store);
         self.stores.moved();
     }
 
     /// Applies a change to the table and wakes no task. Returns whether anything changed.
-    fn note(&self, what: impl FnOnce(&mut Table) -> Told) -> bool {
+    fn record(&self, what: impl FnOnce(&mut Table) -> Changes) -> bool {
         let (number, kind) = (self.number, &self.kind.kind);
-        self.stores.note(kind, &self.store, &Source::Watch, |tables| tables.tell_one(number, what))
+        self.stores
+            .record(kind, &self.store, &Source::Watch, |tables| tables.apply_to(number, what))
     }
 }

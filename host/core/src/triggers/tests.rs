@@ -540,8 +540,9 @@ fn objects_of_a_reconciler_are_keys_and_their_status_does_not_trigger_unless_ask
         let rule = with(object("Rule", "a", 0), "metadata/labels", json!({"app": "x"}));
         world.upsert(rule.clone());
         world.queued();
-        let there =
-            world.triggers.add_reconciler(Standing::new(&"p".into(), &of).unwrap(), &world.stores);
+        let there = world
+            .triggers
+            .add_reconciler(Registration::new(&"p".into(), &of).unwrap(), &world.stores);
         assert_eq!(there, [key("a")]);
         world.upsert(with(object("Rule", "b", 0), "metadata/labels", json!({"app": "x"})));
         world.upsert(object("Rule", "c", 0));
@@ -621,12 +622,12 @@ fn what_was_read_from_a_store_that_is_no_more_is_read_again() {
 #[test]
 fn a_removed_reconciler_takes_its_keys_along_and_no_others() {
     let mut world = World::new();
-    let standing = |name: &str| {
+    let registration = |name: &str| {
         let of = contract::Reconciler { name: name.into(), ..reconciler(all("Rule")) };
-        Standing::new(&"p".into(), &of).unwrap()
+        Registration::new(&"p".into(), &of).unwrap()
     };
     for name in ["r", "other"] {
-        assert!(world.triggers.add_reconciler(standing(name), &world.stores).is_empty());
+        assert!(world.triggers.add_reconciler(registration(name), &world.stores).is_empty());
     }
     let other = Key::new(&"p".into(), &"other".into(), Some("default"), "k");
     world.run(&key("k"), get("a", "spec.x"));

@@ -7,8 +7,8 @@ use super::*;
 use mortise_core::{
     fixture::key,
     reads::record::{
-        self, Basis, Digest, Ending, Finalizers, Object, Own, Pruned, Question, Selection, Stood,
-        WriteRecord,
+        self, Basis, Digest, Ending, Finalizers, Object, Own, Pruned, Question, Selection,
+        SnapshotPosition, WriteRecord,
     },
 };
 
@@ -277,7 +277,7 @@ fn what_a_record_is_made_of_is_what_the_header_says() {
         question,
         answer: digest,
         kept: Some(digest),
-        stood: Some(Stood { sequence: 300, revision: 70_000 }),
+        stood: Some(SnapshotPosition { sequence: 300, revision: 70_000 }),
         live: true,
         objects: 1,
         bytes: 2,

@@ -9,7 +9,7 @@ use crate::{cluster::watch::Watch, host::LimitMet};
 use mortise_core::{
     grant,
     path::Fields,
-    reads::{Limited, Met},
+    reads::{Limited, LimitsMet},
     store::Wanted,
 };
 
@@ -172,7 +172,7 @@ impl Watches {
         let why_stores: Arc<str> = self.of_stores().into();
         for Needs { refused, .. } in self.users.values() {
             let stores = refused.stores.iter().map(|(watch, _)| watch);
-            refused.limited.set(Met {
+            refused.limited.set(LimitsMet {
                 watches: refused.has_too_many_watches().then(|| Arc::clone(&why_watches)),
                 stores: stores.map(|watch| (watch.kind.clone(), watch.scope.clone())).collect(),
                 stores_why: Arc::clone(&why_stores),

@@ -128,7 +128,7 @@ fn version(running: &Running) -> String {
     let how = match &running.former {
         None => format!("loaded, built in {built:.1?}"),
         Some(former) => {
-            format!("took over from {former}, built in {built:.1?}, exchanged in {taken_up:.1?}")
+            format!("took over from {former}, built in {built:.1?}, swapped in {taken_up:.1?}")
         }
     };
     format!("{BOLD}{name} {version} {digest}{BOLD:#} {how}")

@@ -218,7 +218,7 @@ fn builds(model: &Model) -> Vec<Line<'static>> {
                 Some(running) => {
                     let built =
                         format!("runs as {}, built in {:.1?}", running.digest, running.built);
-                    let taken_up = format!(", exchanged in {:.1?}", running.taken_up);
+                    let taken_up = format!(", swapped in {:.1?}", running.taken_up);
                     let former = running.former.as_ref().map_or("", |_| &taken_up);
                     (built + former, GREEN)
                 }

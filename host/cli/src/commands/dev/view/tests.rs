@@ -169,10 +169,7 @@ fn a_build_error_is_shown_until_it_is_mended() {
     assert!(model.tab == Tab::Reconciles && model.guests[0].build == Build::Built);
     typed(&mut model, "3");
     let text = screen(&mut model, 90, 12);
-    assert!(
-        text.contains("built in 2.5s, exchanged in 80.0ms") && !text.contains("E0425"),
-        "{text}"
-    );
+    assert!(text.contains("built in 2.5s, swapped in 80.0ms") && !text.contains("E0425"), "{text}");
 }
 
 #[test]
