@@ -216,6 +216,19 @@ impl Plan {
     pub fn build(outcome: &Outcome, against: &Against<'_>) -> Result<Self, Invalid> {
         refuse_unsupported(outcome)?;
         against.limits.check(outcome)?;
+        // All fields by name: the compiler shows this place to whoever adds one.
+        let Outcome {
+            apply,
+            patch,
+            evict,
+            delete,
+            prune,
+            status,
+            events,
+            requeue,
+            finalizers,
+            children: _,
+        } = outcome;
         let mut kinds = against.kinds.clone();
         let heads = manifest::heads(outcome, &against.limits)?;
         for head in heads.apply.iter().filter(|head| Class::of(&head.to.kind) == Class::Definition)
@@ -227,15 +240,15 @@ impl Plan {
         let applied: Vec<ObjectRef> = heads.apply.iter().map(|head| head.to.clone()).collect();
         let check = Check { against, kinds: &kinds, applied: Applied::of(&applied) };
         let mut plan = Self {
-            apply: check.manifests(heads.apply, &outcome.apply, manifest::Part::Apply)?,
-            patch: check.manifests(heads.patch, &outcome.patch, manifest::Part::Patch)?,
-            evict: check.evictions(&outcome.evict)?,
-            delete: check.deletions(&outcome.delete)?,
-            prune: check.prunes(&outcome.prune)?,
-            finalizers: check.finalizers(outcome.finalizers.as_deref())?,
-            status: check.status(outcome.status.as_deref())?,
-            events: check.events(&outcome.events)?,
-            requeue: PlannedRequeue(outcome.requeue),
+            apply: check.manifests(heads.apply, apply, manifest::Part::Apply)?,
+            patch: check.manifests(heads.patch, patch, manifest::Part::Patch)?,
+            evict: check.evictions(evict)?,
+            delete: check.deletions(delete)?,
+            prune: check.prunes(prune)?,
+            finalizers: check.finalizers(finalizers.as_deref())?,
+            status: check.status(status.as_deref())?,
+            events: check.events(events)?,
+            requeue: PlannedRequeue(*requeue),
             is_report: false,
         };
         plan.refuse_duplicates(outcome)?;

@@ -297,9 +297,22 @@ impl Run<'_> {
 
     /// Carries out the plan; `None` if it was stopped.
     async fn everything(&mut self, plan: &Plan) -> Option<()> {
+        // All fields by name: the compiler shows this place to whoever adds a step.
+        let Plan {
+            finalizers: _,
+            apply,
+            patch,
+            evict,
+            delete,
+            prune,
+            status: _,
+            events: _,
+            requeue: _,
+            is_report: _,
+        } = plan;
         self.add_finalizers(plan).await;
         self.go_on()?;
-        for class in plan.apply.chunk_by(|one, next| one.class == next.class) {
+        for class in apply.chunk_by(|one, next| one.class == next.class) {
             for manifest in class {
                 self.apply(manifest).await;
             }
@@ -310,19 +323,19 @@ impl Run<'_> {
             }
             self.go_on()?;
         }
-        for manifest in &plan.patch {
+        for manifest in patch {
             self.patch(manifest).await;
         }
         self.go_on()?;
-        for eviction in &plan.evict {
+        for eviction in evict {
             self.evict(eviction).await;
         }
         self.go_on()?;
-        for deletion in &plan.delete {
+        for deletion in delete {
             self.delete(deletion).await;
         }
         self.go_on()?;
-        for prune in &plan.prune {
+        for prune in prune {
             self.prune(prune, plan).await;
         }
         self.go_on()?;

@@ -33,27 +33,40 @@ impl Writer {
 
 impl DryRun<'_> {
     fn all(&mut self, plan: &Plan) {
+        // All fields by name: the compiler shows this place to whoever adds a step.
+        let Plan {
+            finalizers: _,
+            apply,
+            patch,
+            evict,
+            delete,
+            prune,
+            status: _,
+            events,
+            requeue: _,
+            is_report: _,
+        } = plan;
         self.finalizers(plan, finalizer::Step::Add);
         let managers = self.managers.clone();
-        for manifest in &plan.apply {
+        for manifest in apply {
             self.manifest(manifest, &managers.apply);
         }
-        for manifest in &plan.patch {
+        for manifest in patch {
             self.manifest(manifest, &managers.patch);
         }
-        for eviction in &plan.evict {
+        for eviction in evict {
             self.would(Action::Evict, &eviction.of);
         }
-        for deletion in &plan.delete {
+        for deletion in delete {
             if !matches!(self.writer.stores.known(&deletion.of), Known::Absent) {
                 self.would(Action::Delete, &deletion.of);
             }
         }
-        for prune in &plan.prune {
+        for prune in prune {
             self.prune(prune, plan);
         }
         self.status(plan);
-        for event in &plan.events {
+        for event in events {
             let of = event.on.as_ref().unwrap_or(&self.context.reconciled.reference).clone();
             self.would(Action::Event, &of);
         }
