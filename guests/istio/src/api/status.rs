@@ -15,6 +15,7 @@ use super::schema;
 pub struct IstioStatus {
     /// The state of the module.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "State")]
     pub state: Option<State>,
     /// The state in words.
     #[serde(skip_serializing_if = "Option::is_none")]
