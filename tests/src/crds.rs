@@ -21,7 +21,7 @@ const BETWEEN: &str = "\n---\n";
 
 /// Returns the definitions that the workspace's packages own.
 fn definitions() -> Vec<Value> {
-    vec![api_rule::api::definition(), secret_copies(), processors()]
+    vec![api_rule::api::definition(), istio::api::definition(), secret_copies(), processors()]
 }
 
 fn secret_copies() -> Value {

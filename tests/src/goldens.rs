@@ -6,6 +6,8 @@
 //! it yet. Intended differences are listed in one file, each with the expected value and the
 //! reason.
 
+pub mod group;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
@@ -179,6 +181,23 @@ impl Tally {
                     )),
                 }
             }
+        };
+        self.verdicts.insert((case.to_owned(), part.to_owned()), verdict);
+    }
+
+    /// Compares one part of a case with the original's output after rules have changed it, for
+    /// these reasons.
+    pub fn compare_by_rules(
+        &mut self,
+        case: &str,
+        part: &str,
+        (expected, reasons): (&Value, &[String]),
+        actual: &Value,
+    ) {
+        let verdict = match reasons {
+            _ if expected != actual => Verdict::Differs(difference(expected, actual)),
+            [] => Verdict::Equal,
+            reasons => Verdict::Deviates { reason: reasons.join("; ") },
         };
         self.verdicts.insert((case.to_owned(), part.to_owned()), verdict);
     }
