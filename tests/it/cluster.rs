@@ -3,6 +3,7 @@
 mod expired;
 mod faults;
 mod forward;
+mod grants;
 mod ground;
 mod harness;
 mod install;

@@ -10,9 +10,9 @@
 macro_rules! contract_conversions {
     () => {
         use $crate::contract::{
-            Action, Child, Deletion, Description, Event, EventType, Failure, Kind, Level, Manifest,
-            Mode, ObjectRef, Outcome, Page, Propagation, ReadError, Reconciler, Request, Requeue,
-            Retry, Selection, Verbs, WriteFailure, WriteRule,
+            Action, Child, Deletion, Description, Event, EventType, Failure, GrantedRule, Kind,
+            Level, Manifest, Mode, ObjectRef, Outcome, Page, Propagation, ReadError, Reconciler,
+            Request, Requeue, Retry, Selection, Verbs, WriteFailure, WriteRule,
         };
 
         fn all<A, B: From<A>>(of: Vec<A>) -> Vec<B> {
@@ -79,11 +79,33 @@ macro_rules! contract_conversions {
             }
         }
 
+        impl From<guest::GrantedRule> for GrantedRule {
+            fn from(of: guest::GrantedRule) -> Self {
+                let guest::GrantedRule {
+                    api_groups,
+                    resources,
+                    resource_names,
+                    verbs,
+                    non_resource_urls,
+                } = of;
+                Self { api_groups, resources, resource_names, verbs, non_resource_urls }
+            }
+        }
+
         impl From<guest::Description> for Description {
             fn from(of: guest::Description) -> Self {
-                let guest::Description { name, version, reconcilers, reads, writes, config_schema } = of;
+                let guest::Description {
+                    name,
+                    version,
+                    reconcilers,
+                    reads,
+                    writes,
+                    grants,
+                    config_schema,
+                } = of;
                 let (reconcilers, reads, writes) = (all(reconcilers), all(reads), all(writes));
-                Self { name, version, reconcilers, reads, writes, config_schema }
+                let grants = all(grants);
+                Self { name, version, reconcilers, reads, writes, grants, config_schema }
             }
         }
 
