@@ -3,6 +3,7 @@
 mod expired;
 mod faults;
 mod forward;
+mod gone;
 mod grants;
 mod ground;
 mod harness;

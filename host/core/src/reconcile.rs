@@ -10,6 +10,7 @@ mod carry_out;
 mod dependencies;
 mod done;
 mod ending;
+mod living;
 mod mask;
 mod report;
 mod settings;
@@ -22,6 +23,7 @@ use dependencies::Dependencies;
 pub use done::Ended;
 use done::delay;
 use ending::Met;
+use living::Living;
 pub use report::Report;
 pub use report::Version;
 use report::why;
@@ -57,6 +59,8 @@ pub struct Reconciler {
     answers: Answers,
     /// The counted dependencies of each key's last run.
     dependencies: Dependencies,
+    /// The objects that had keys when the API server was last asked.
+    living: Living,
     parts: Parts,
 }
 
@@ -138,7 +142,8 @@ impl Reconciler {
         };
         let answers = Answers::default();
         let dependencies = Dependencies::default();
-        Ok(Self { version, grant, basis, answers, dependencies, parts })
+        let living = Living::default();
+        Ok(Self { version, grant, basis, answers, dependencies, living, parts })
     }
 
     /// Returns the reads that are not watched because a limit of the host is met.

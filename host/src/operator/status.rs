@@ -353,7 +353,8 @@ impl Finding {
 
     /// Leaves room for the rules that a message may list.
     fn with_rules(self) -> Self {
-        let longest = if self.reason == RIGHTS_MISSING { MAX_RULES_CHARACTERS } else { self.longest };
+        let longest =
+            if self.reason == RIGHTS_MISSING { MAX_RULES_CHARACTERS } else { self.longest };
         Self { longest, ..self }
     }
 

@@ -98,9 +98,8 @@ async fn printed(stage: &Stage) -> (Vec<Value>, Vec<Value>) {
     assert!(text.contains("# So that it may hand them on: "), "{text}");
     let text = text.replace("name: mortise-mesh", &format!("name: {}", role_name(stage)));
     let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-    let is_granted = |object: &Value| {
-        object["metadata"]["name"].as_str().unwrap().ends_with("-grants")
-    };
+    let is_granted =
+        |object: &Value| object["metadata"]["name"].as_str().unwrap().ends_with("-grants");
     objects.into_iter().partition(|object| !is_granted(object))
 }
 

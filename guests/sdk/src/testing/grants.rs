@@ -102,9 +102,11 @@ mod tests {
         };
         let urls = json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]);
         let one = Outcome::new().apply(role("Role", "a", &named(&["get"])));
-        let other = Outcome::new()
-            .apply(role("ClusterRole", "b", &named(&["patch"])))
-            .apply(role("ClusterRole", "c", &urls));
+        let other = Outcome::new().apply(role("ClusterRole", "b", &named(&["patch"]))).apply(role(
+            "ClusterRole",
+            "c",
+            &urls,
+        ));
         assert_eq!(message(&[one.clone(), other.clone()]), None);
         let lacking = message(&[one]).unwrap();
         assert!(lacking.contains("in `grants`, and in no role:\n"), "{lacking}");

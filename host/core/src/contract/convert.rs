@@ -35,7 +35,8 @@ macro_rules! contract_conversions {
 
         impl From<types::Selection> for Selection {
             fn from(of: types::Selection) -> Self {
-                let types::Selection { cluster, kind, namespace, name, labels, matching, fields } = of;
+                let types::Selection { cluster, kind, namespace, name, labels, matching, fields } =
+                    of;
                 Self { cluster, kind: kind.into(), namespace, name, labels, matching, fields }
             }
         }
@@ -54,8 +55,14 @@ macro_rules! contract_conversions {
 
         impl From<guest::Reconciler> for Reconciler {
             fn from(one: guest::Reconciler) -> Self {
-                let guest::Reconciler { name, of, finalizers, resync, triggered_by_status, min_interval } =
-                    one;
+                let guest::Reconciler {
+                    name,
+                    of,
+                    finalizers,
+                    resync,
+                    triggered_by_status,
+                    min_interval,
+                } = one;
                 Self { name, of: of.into(), finalizers, resync, triggered_by_status, min_interval }
             }
         }
@@ -273,8 +280,16 @@ macro_rules! contract_conversions {
 
         impl From<Request> for guest::Request {
             fn from(of: Request) -> Self {
-                let Request { reconciler, parent, context, ref_, object, config, attempt, failed_writes } =
-                    of;
+                let Request {
+                    reconciler,
+                    parent,
+                    context,
+                    ref_,
+                    object,
+                    config,
+                    attempt,
+                    failed_writes,
+                } = of;
                 Self {
                     reconciler,
                     parent: parent.map(Into::into),

@@ -42,22 +42,20 @@ pub struct Held {
 impl GrantedRule {
     /// Returns the single rights of the rule: each verb on each resource and name, or on each URL.
     pub fn rights(&self) -> impl Iterator<Item = Right<'_>> {
-        let names: Vec<Option<&str>> = if self.resource_names.is_empty() {
-            vec![None]
-        } else {
-            self.resource_names.iter().map(|name| Some(name.as_str())).collect()
-        };
-        let mut all = Vec::new();
-        for verb in &self.verbs {
-            for (group, resource) in
-                self.api_groups.iter().flat_map(|group| self.resources.iter().map(move |of| (group, of)))
-            {
-                let on = |name: &Option<&'_ str>| On::Resource { group, resource, name: *name };
-                all.extend(names.iter().map(|name| (verb, on(name))));
-            }
-            all.extend(self.non_resource_urls.iter().map(|url| (verb, On::Url(url))));
+        let mut names: Vec<Option<&str>> =
+            self.resource_names.iter().map(|name| Some(name.as_str())).collect();
+        if names.is_empty() {
+            names.push(None);
         }
-        all.into_iter().map(|(verb, on)| Right { verb, on })
+        let mut on: Vec<On<'_>> = self.non_resource_urls.iter().map(|url| On::Url(url)).collect();
+        for group in &self.api_groups {
+            for resource in &self.resources {
+                on.extend(names.iter().map(|name| On::Resource { group, resource, name: *name }));
+            }
+        }
+        self.verbs
+            .iter()
+            .flat_map(move |verb| on.clone().into_iter().map(move |on| Right { verb, on }))
     }
 
     /// Returns the rule as in a role: without the lists that are empty.
@@ -268,7 +266,9 @@ mod tests {
     }
 
     fn of(groups: &[&str], resources: &[&str], names: &[&str], verbs: &[&str]) -> GrantedRule {
-        rule(json!({"apiGroups": groups, "resources": resources, "resourceNames": names, "verbs": verbs}))
+        rule(
+            json!({"apiGroups": groups, "resources": resources, "resourceNames": names, "verbs": verbs}),
+        )
     }
 
     fn urls(urls: &[&str], verbs: &[&str]) -> GrantedRule {

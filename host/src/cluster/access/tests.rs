@@ -278,7 +278,9 @@ async fn what_is_declared_and_not_allowed_is_missing() {
 fn granting() -> Arc<Description> {
     let rule = |value: &serde_json::Value| GrantedRule::from_value(value);
     let grants = vec![
-        rule(&json!({"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "patch"]})),
+        rule(
+            &json!({"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "patch"]}),
+        ),
         rule(&json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]})),
         rule(&json!({"apiGroups": [""], "resources": ["*"], "verbs": ["list"]})),
     ];
@@ -296,8 +298,7 @@ async fn granted_rules_are_compared_with_those_that_the_account_holds() {
     };
     let rights = access.of(&account(), &description);
     // Each case: what the account says of itself, what reviews say, what is not held.
-    type Case<'a> =
-        (&'a str, Option<serde_json::Value>, &'a [&'static str], Vec<GrantedRule>);
+    type Case<'a> = (&'a str, Option<serde_json::Value>, &'a [&'static str], Vec<GrantedRule>);
     let cases: [Case<'_>; 5] = [
         ("all", held(&[deployments, log, all], false), &[], vec![]),
         ("one is not", held(&[deployments, all], false), &["get pods/log"], vec![log.clone()]),

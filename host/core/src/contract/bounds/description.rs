@@ -103,7 +103,8 @@ fn check_grants(rules: &[GrantedRule]) -> Result<(), String> {
     for (index, rule) in rules.iter().enumerate() {
         check_grant(&format!("grants[{index}]"), rule)?;
         // Bounded lists: the product of four of them fits.
-        let places = rule.api_groups.len() * rule.resources.len() * rule.resource_names.len().max(1);
+        let places =
+            rule.api_groups.len() * rule.resources.len() * rule.resource_names.len().max(1);
         rights += rule.verbs.len() * (places + rule.non_resource_urls.len());
     }
     if rights > GRANTED_RIGHTS {
@@ -120,7 +121,12 @@ type GrantList<'a> = (&'a str, &'a [String], fn(&str) -> bool, &'a str);
 fn check_grant(place: &str, rule: &GrantedRule) -> Result<(), String> {
     let GrantedRule { api_groups, resources, resource_names, verbs, non_resource_urls } = rule;
     let lists: [GrantList<'_>; 5] = [
-        ("api-groups", api_groups, |text| text == ANY || text::is_group(text), "\"\", `*`, or a DNS subdomain"),
+        (
+            "api-groups",
+            api_groups,
+            |text| text == ANY || text::is_group(text),
+            "\"\", `*`, or a DNS subdomain",
+        ),
         ("resources", resources, is_resource, "such as `pods`, `pods/log`, `*/scale` or `*`"),
         ("resource-names", resource_names, is_grant_text, "the name of an object"),
         ("verbs", verbs, is_grant_text, "such as `get`, or `*`"),
