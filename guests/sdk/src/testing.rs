@@ -399,7 +399,7 @@ impl State {
             }
             feed.end_list();
         } else {
-            stores.set_unknown(kind);
+            stores.set_unknown(kind, &Scope::default());
         }
         let description = match &self.declared {
             Some(declared) => declared.clone(),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::rights::{AT_ONCE, REVIEWS, Rights};
 use mortise_core::{
     contract::GrantedRule,
-    grant::granted::{Held, Right, rules_review},
+    grant::granted::{Held, rules_review},
     resource::{Method, Outgoing},
 };
 
@@ -71,9 +71,10 @@ impl Rights {
 
     /// Asks for each right of a rule that is not among those that were listed.
     async fn has_each(&self, rule: &GrantedRule, held: &Held) -> Result<bool, Unanswered> {
-        let open: Vec<Right<'_>> = rule.rights().filter(|right| !held.has(right)).collect();
-        let mut answers =
-            stream::iter(open.into_iter().map(|right| self.has(right))).buffer_unordered(AT_ONCE);
+        let open = rule.rights().filter(|right| !held.has(right));
+        let open: Vec<Value> = open.map(|right| right.review(&self.account)).collect();
+        let answers = open.into_iter().map(async |review| self.allows(review).await);
+        let mut answers = stream::iter(answers).buffer_unordered(AT_ONCE);
         let mut is_answered = true;
         while let Some(answer) = answers.next().await {
             match answer {
@@ -85,10 +86,9 @@ impl Rights {
         if is_answered { Ok(true) } else { Err(Unanswered) }
     }
 
-    async fn has(&self, right: Right<'_>) -> Result<bool, Unanswered> {
+    async fn allows(&self, review: Value) -> Result<bool, Unanswered> {
         // The semaphore is never closed.
         let _permit = self.asking.acquire().await;
-        let review = right.review(&self.account);
         let review = Outgoing::new(Method::Post, REVIEWS.to_owned(), Some(review));
         match self.own.send(&review).await {
             Ok(answer) => {
@@ -96,7 +96,7 @@ impl Rights {
                 Ok(allowed.unwrap_or_default())
             }
             Err(refusal) => {
-                tracing::warn!(account = %self.account, ?right, %refusal, "could not ask what an account may do");
+                tracing::warn!(account = %self.account, %refusal, "could not ask what an account may do");
                 Err(Unanswered)
             }
         }

@@ -6,7 +6,7 @@ use crate::{
     wasm::Digest,
 };
 use mortise_core::{
-    contract::{Reconciler, Selection},
+    contract::{GrantedRule, Reconciler, Selection},
     queue::Key,
 };
 
@@ -153,7 +153,7 @@ fn what_the_host_knows_is_said_by_the_condition_that_it_concerns() {
         at: at("2026-01-01T00:00:00Z"),
         message: "no Gateway".into(),
     };
-    let cases: [(Change, Expected); 7] = [
+    let cases: [(Change, Expected); 8] = [
         (
             Box::new(move |host| (host.failing, host.last_failure) = (2, Some(failed))),
             ("Synced", ("False", "ObjectsFail", "2 of 3 objects fail; the last: no Gateway")),
