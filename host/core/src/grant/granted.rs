@@ -4,7 +4,7 @@
 //! Pure. The rules of comparison are those of `k8s.io/component-helpers/auth/rbac/validation`: a
 //! rule is held if each of its single rights is in one of the rules that are held.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde_json::{Map, Value, json};
 
@@ -214,7 +214,7 @@ pub fn lines(rules: &[GrantedRule]) -> String {
         let line = format!("- {}\n", rule.to_value());
         if text.len() + line.len() + REST > MAX_LINES_BYTES {
             let left = rules.len() - number;
-            text.push_str(&format!("# {left} more: see `mortise inspect --rbac`\n"));
+            _ = writeln!(text, "# {left} more: see `mortise inspect --rbac`");
             break;
         }
         text.push_str(&line);

@@ -274,6 +274,9 @@ async fn what_is_declared_and_not_allowed_is_missing() {
     assert!(!rights.missing().iter().any(|line| line.contains("create events")));
 }
 
+/// A case's name, what the account says of itself, what reviews allow, and what is not held.
+type GrantCase<'a> = (&'a str, Option<serde_json::Value>, &'a [&'static str], Vec<GrantedRule>);
+
 /// Returns a description that hands on three rules.
 fn granting() -> Arc<Description> {
     let rule = |value: &serde_json::Value| GrantedRule::from_value(value);
@@ -297,9 +300,7 @@ async fn granted_rules_are_compared_with_those_that_the_account_holds() {
         Some(json!({"resourceRules": rules, "nonResourceRules": [], "incomplete": is_incomplete}))
     };
     let rights = access.of(&account(), &description);
-    // Each case: what the account says of itself, what reviews say, what is not held.
-    type Case<'a> = (&'a str, Option<serde_json::Value>, &'a [&'static str], Vec<GrantedRule>);
-    let cases: [Case<'_>; 5] = [
+    let cases: [GrantCase<'_>; 5] = [
         ("all", held(&[deployments, log, all], false), &[], vec![]),
         ("one is not", held(&[deployments, all], false), &["get pods/log"], vec![log.clone()]),
         ("others are asked for", held(&[deployments, all], true), &["get pods/log"], vec![]),

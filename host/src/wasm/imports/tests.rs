@@ -270,14 +270,6 @@ fn a_description_is_no_larger_than_the_host_keeps() {
     let many = |count: usize| vec![selection(); count];
     let rules = |count: usize| vec![write_rule(selection(), Verbs::UPDATE, &[]); count];
     let long = || "x".repeat(5 << 20);
-    let many_texts = |count: usize| (0..count).map(|number| format!("a{number}")).collect();
-    let granted = || GrantedRule {
-        api_groups: vec![String::new()],
-        resources: vec!["pods".into()],
-        verbs: vec!["get".into()],
-        ..GrantedRule::default()
-    };
-    assert_eq!(described(|of| of.grants = vec![granted(); 256]), None);
     let finalizers = |count: usize| (0..count).map(|number| format!("a.b/{number}")).collect();
     assert_eq!(described(|_| ()), None);
     let cases: Vec<(Option<String>, &str)> = vec![
@@ -317,6 +309,28 @@ fn a_description_is_no_larger_than_the_host_keeps() {
             "`writes[0].fields` has 129 entries",
         ),
         (described(|of| of.reads[0].labels = long()), "`reads[0].labels`: "),
+        (described(|of| of.config_schema = Some(long())), "5242880 of them in `config-schema`"),
+    ];
+    for (found, part) in cases {
+        let found = found.unwrap_or_else(|| panic!("not refused: {part}"));
+        assert!(found.contains(part) && found.len() < 400, "{part}: {found}");
+    }
+    let any = Kind { group: "*".into(), version: "*".into(), kind: "*".into() };
+    assert_eq!(described(|of| of.reads[0].kind = any), None);
+}
+
+#[test]
+fn granted_rules_have_the_form_of_rbac_and_are_bounded() {
+    let long = || "x".repeat(5 << 20);
+    let many_texts = |count: usize| (0..count).map(|number| format!("a{number}")).collect();
+    let granted = || GrantedRule {
+        api_groups: vec![String::new()],
+        resources: vec!["pods".into()],
+        verbs: vec!["get".into()],
+        ..GrantedRule::default()
+    };
+    assert_eq!(described(|of| of.grants = vec![granted(); 256]), None);
+    let cases: Vec<(Option<String>, &str)> = vec![
         (described(|of| of.grants = vec![granted(); 257]), "`grants` has 257 entries, at most 256"),
         (
             described(|of| of.grants = vec![GrantedRule { verbs: many_texts(129), ..granted() }]),
@@ -360,14 +374,11 @@ fn a_description_is_no_larger_than_the_host_keeps() {
             }),
             "`grants[0].non-resource-urls`: `metrics`",
         ),
-        (described(|of| of.config_schema = Some(long())), "5242880 of them in `config-schema`"),
     ];
     for (found, part) in cases {
         let found = found.unwrap_or_else(|| panic!("not refused: {part}"));
         assert!(found.contains(part) && found.len() < 400, "{part}: {found}");
     }
-    let any = Kind { group: "*".into(), version: "*".into(), kind: "*".into() };
-    assert_eq!(described(|of| of.reads[0].kind = any), None);
 }
 
 /// Generates long, empty and strange texts, and usual ones.

@@ -139,15 +139,18 @@ impl<'a> Pods<'a> {
             .into_iter()
             .filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none())
             .partition(|pod| wanted.is_present(pod));
-        let names: Vec<String> = match wanted.is_numbered {
-            true => (0..wanted.count)
-                .map(|number| format!("{}-{number}", text(workload, "/metadata/name")))
-                .collect(),
-            false => Vec::new(),
+        let start = format!("{}-", text(workload, "/metadata/name"));
+        let names: Vec<String> = if wanted.is_numbered {
+            (0..wanted.count).map(|number| format!("{start}{number}")).collect()
+        } else {
+            Vec::new()
         };
-        let is_kept = |number: u64, pod: &Value| match wanted.is_numbered {
-            true => names.iter().any(|name| *name == text(pod, "/metadata/name")),
-            false => number < wanted.count,
+        let is_kept = |number: u64, pod: &Value| {
+            if wanted.is_numbered {
+                names.iter().any(|name| *name == text(pod, "/metadata/name"))
+            } else {
+                number < wanted.count
+            }
         };
         let (mut kept, mut over) = (Vec::new(), others);
         for (number, pod) in (0..).zip(pods) {
@@ -167,7 +170,7 @@ impl<'a> Pods<'a> {
                 self.make("Pod", &wanted.pod(workload, &json!({"name": name}))).await?;
             }
         } else {
-            let start = json!({"generateName": format!("{}-", text(workload, "/metadata/name"))});
+            let start = json!({"generateName": start});
             for _ in (0..wanted.count).skip(kept.len()) {
                 self.make("Pod", &wanted.pod(workload, &start)).await?;
             }
