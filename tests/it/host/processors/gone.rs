@@ -33,6 +33,21 @@ impl Place {
         self.until_object(CONFIG_MAP, SHARED, &what, holds).await;
     }
 
+    async fn until_at_work(&self, name: &str, version: &str) {
+        let mut activity = self.host.activity();
+        let name = format!("{NAMESPACE}/{name}");
+        let is_at_work = || {
+            let status = self.host.status_of(&name);
+            status.is_some_and(|status| status.version.version == version && status.runs > 0)
+        };
+        let waited = async {
+            while !is_at_work() {
+                activity.changed().await.unwrap();
+            }
+        };
+        timeout(GUARD, waited).await.expect("it is at work");
+    }
+
     async fn shared(&self) -> Value {
         self.objects(CONFIG_MAP).await.get(SHARED).await.unwrap().data["data"]["value"].clone()
     }
@@ -82,7 +97,9 @@ async fn what_a_processor_that_is_gone_set_is_nobody_s_over_a_restart_too() {
     // Two whose names are the same where they are cut in the names of managers.
     let long = format!("{}{}", "a".repeat(60), "b".repeat(60));
     let alike = format!("{}x{}", "a".repeat(60), "b".repeat(60));
-    for (number, name) in ["former", "renamed", &long, &alike].into_iter().enumerate() {
+    for (number, name) in
+        ["former", "renamed", long.as_str(), alike.as_str()].into_iter().enumerate()
+    {
         let value = number.to_string();
         place.puppet(name, &sets("objects", &value), &release).await;
         place.until_shared_is(&value).await;
@@ -92,6 +109,36 @@ async fn what_a_processor_that_is_gone_set_is_nobody_s_over_a_restart_too() {
         place.delete(name).await;
         place.until_gone(name).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_key_that_is_gone_has_applied_too_is_pruned() {
+    let place = Place::new().await;
+    place.apply(&[played("one", "yes")]).await;
+    let labelled = json!({"metadata": {"labels": {"made": "yes"}}});
+    let wanted = manifest(&object(CONFIG_MAP, SHARED, &labelled));
+    let with = |apply: &[Value]| {
+        let prune = selection(CONFIG_MAP, "made=yes");
+        let script = outcome(&json!({"apply": apply, "prune": [prune]}));
+        sets("objects", "").script(json!({"returns": script}))
+    };
+    let release = json!({"onDelete": "Release"});
+    for name in ["former", "later"] {
+        place.puppet(name, &with(std::slice::from_ref(&wanted)), &release).await;
+        place.reason(name, "Synced", "Synced").await;
+    }
+    // Both have applied it: as long as one is there, the other only lets go.
+    place.puppet("later", &with(&[]).version("2.0.0"), &release).await;
+    place.until_at_work("later", "2.0.0").await;
+    place.until_idle().await;
+    assert!(place.objects(CONFIG_MAP).await.get_opt(SHARED).await.unwrap().is_some());
+    place.puppet("later", &with(std::slice::from_ref(&wanted)).version("3.0.0"), &release).await;
+    place.until_at_work("later", "3.0.0").await;
+    place.until_idle().await;
+    place.delete("former").await;
+    place.until_gone("former").await;
+    place.puppet("later", &with(&[]).version("4.0.0"), &release).await;
+    place.until_object(CONFIG_MAP, SHARED, "it is pruned", |found| found.is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
