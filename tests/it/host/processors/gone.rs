@@ -33,7 +33,7 @@ impl Place {
         self.until_object(CONFIG_MAP, SHARED, &what, holds).await;
     }
 
-    async fn until_at_work(&self, name: &str, version: &str) {
+    async fn until_version_runs(&self, name: &str, version: &str) {
         let mut activity = self.host.activity();
         let name = format!("{NAMESPACE}/{name}");
         let is_at_work = || {
@@ -129,11 +129,11 @@ async fn what_a_key_that_is_gone_has_applied_too_is_pruned() {
     }
     // Both have applied it: as long as one is there, the other only lets go.
     place.puppet("later", &with(&[]).version("2.0.0"), &release).await;
-    place.until_at_work("later", "2.0.0").await;
+    place.until_version_runs("later", "2.0.0").await;
     place.until_idle().await;
     assert!(place.objects(CONFIG_MAP).await.get_opt(SHARED).await.unwrap().is_some());
     place.puppet("later", &with(std::slice::from_ref(&wanted)).version("3.0.0"), &release).await;
-    place.until_at_work("later", "3.0.0").await;
+    place.until_version_runs("later", "3.0.0").await;
     place.until_idle().await;
     place.delete("former").await;
     place.until_gone("former").await;
