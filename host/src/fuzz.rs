@@ -193,6 +193,7 @@ fn empty() -> Description {
         reconcilers: Vec::new(),
         reads: Vec::new(),
         writes: Vec::new(),
+        grants: Vec::new(),
         config_schema: None,
     }
 }

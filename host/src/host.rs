@@ -3,6 +3,7 @@
 
 mod open;
 mod options;
+mod owners;
 mod probation;
 pub(crate) mod record_file;
 mod registry;

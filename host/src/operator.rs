@@ -16,6 +16,7 @@ mod controller;
 mod fault;
 mod load;
 mod module;
+mod owners;
 mod progress;
 mod recipe;
 mod resource;
@@ -49,6 +50,7 @@ use self::{
     claims::Claims,
     controller::{Controller, Newest},
     module::Modules,
+    owners::Owners,
     progress::{Phase, Phases},
 };
 use crate::{
@@ -137,6 +139,8 @@ impl Operator {
             progress: Arc::default(),
             stop: CancellationToken::new(),
         };
+        let owners = Owners::new(cluster, host, options.namespace.as_deref());
+        host.ask_about_managers(Arc::new(owners));
         Ok(Self {
             shared: Arc::new(shared),
             namespace: options.namespace,

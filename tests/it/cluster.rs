@@ -3,6 +3,8 @@
 mod expired;
 mod faults;
 mod forward;
+mod gone;
+mod grants;
 mod ground;
 mod harness;
 mod install;

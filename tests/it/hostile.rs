@@ -22,7 +22,7 @@ const BESIDE: &[&[&str]] = &[
     &["long-names", "long-paths", "many-kinds"],
     &["impersonation", "brackets", "owners"],
     &["finalizer"],
-    &["schema", "schema-too", "many-selections", "long-version"],
+    &["schema", "schema-too", "many-selections", "many-grants", "long-version"],
     &["loops", "delete-path", "scale"],
     &["memory"],
     &["path", "log", "forged-lines", "long-failure"],

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{Description, Reconciler, Selection, Verbs, WriteRule, outcome::milliseconds};
+use crate::{
+    Description, GrantedRule, Reconciler, Selection, Verbs, WriteRule, outcome::milliseconds,
+};
 
 impl Description {
     /// Creates a description that reconciles, reads and writes nothing yet. At least one reconciler
@@ -17,6 +19,7 @@ impl Description {
             reconcilers: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
+            grants: Vec::new(),
             config_schema: None,
         }
     }
@@ -60,6 +63,79 @@ impl Description {
         });
         self
     }
+}
+
+impl Description {
+    /// Adds rules that the processor hands on in roles that it writes or binds. Its account must
+    /// hold them in all namespaces; `mortise inspect --rbac` prints them.
+    ///
+    /// `testing::check_grants` compares them with the roles of an outcome.
+    #[must_use]
+    pub fn grants(mut self, rules: impl IntoIterator<Item = GrantedRule>) -> Self {
+        self.grants.extend(rules);
+        self
+    }
+}
+
+impl GrantedRule {
+    /// Creates a rule for resources of API groups: `pods`, `pods/log`, `*/scale`. The core group is
+    /// `""`.
+    pub fn new<S: Into<String>>(
+        api_groups: impl IntoIterator<Item = S>,
+        resources: impl IntoIterator<Item = S>,
+        verbs: impl IntoIterator<Item = S>,
+    ) -> Self {
+        Self {
+            api_groups: texts(api_groups),
+            resources: texts(resources),
+            resource_names: Vec::new(),
+            verbs: texts(verbs),
+            non_resource_urls: Vec::new(),
+        }
+    }
+
+    /// Creates a rule for paths that are no resources: `/metrics`, `/healthz/*`.
+    pub fn urls<S: Into<String>>(
+        urls: impl IntoIterator<Item = S>,
+        verbs: impl IntoIterator<Item = S>,
+    ) -> Self {
+        Self {
+            api_groups: Vec::new(),
+            resources: Vec::new(),
+            resource_names: Vec::new(),
+            verbs: texts(verbs),
+            non_resource_urls: texts(urls),
+        }
+    }
+
+    /// Limits the rule to objects of these names.
+    #[must_use]
+    pub fn named<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.resource_names.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Reads the rules of a Role or `ClusterRole` from its JSON; an object without rules has none.
+    pub fn of_role(role: &serde_json::Value) -> Vec<Self> {
+        let rules = role.get("rules").and_then(serde_json::Value::as_array).into_iter().flatten();
+        let list = |rule: &serde_json::Value, key: &str| -> Vec<String> {
+            let texts = rule.get(key).and_then(serde_json::Value::as_array).into_iter().flatten();
+            texts.filter_map(serde_json::Value::as_str).map(str::to_owned).collect()
+        };
+        rules
+            .map(|rule| Self {
+                api_groups: list(rule, "apiGroups"),
+                resources: list(rule, "resources"),
+                resource_names: list(rule, "resourceNames"),
+                verbs: list(rule, "verbs"),
+                non_resource_urls: list(rule, "nonResourceURLs"),
+            })
+            .collect()
+    }
+}
+
+fn texts<S: Into<String>>(of: impl IntoIterator<Item = S>) -> Vec<String> {
+    of.into_iter().map(Into::into).collect()
 }
 
 impl Reconciler {

@@ -50,8 +50,8 @@ pub mod time;
 mod verbs;
 
 pub use bindings::exports::mortise::host::reconciliation::{
-    Action, Child, Deletion, Description, Event, EventType, Failure, Manifest, Mode, Outcome,
-    Propagation, Reconciler, Request, Requeue, Retry, Verbs, WriteFailure, WriteRule,
+    Action, Child, Deletion, Description, Event, EventType, Failure, GrantedRule, Manifest, Mode,
+    Outcome, Propagation, Reconciler, Request, Requeue, Retry, Verbs, WriteFailure, WriteRule,
 };
 pub use bindings::mortise::host::log::Level;
 pub use bindings::mortise::host::types::{Kind, ObjectRef, Selection};

@@ -17,6 +17,7 @@
 pub mod case;
 pub mod cluster;
 mod convert;
+mod grants;
 pub mod identity;
 mod native;
 mod run;
@@ -44,6 +45,7 @@ use crate::{
 };
 pub use case::check as check_cases;
 use cluster::Cluster;
+pub use grants::check as check_grants;
 use identity::Identity;
 use native::{Imports, Journal};
 use run::Driver;
@@ -397,7 +399,7 @@ impl State {
             }
             feed.end_list();
         } else {
-            stores.set_unknown(kind);
+            stores.set_unknown(kind, &Scope::default());
         }
         let description = match &self.declared {
             Some(declared) => declared.clone(),

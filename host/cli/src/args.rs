@@ -87,7 +87,8 @@ pub struct DevArgs {
     /// The folder that the objects are written to at the end, a file for each kind; Secrets only with --show-secrets.
     #[arg(long, value_name = "DIR")]
     pub save: Option<PathBuf>,
-    /// Marks Deployments, `StatefulSets`, `DaemonSets` and Pods ready, as a kubelet and the controllers would.
+    /// Makes a Pod for each replica of Deployments, `StatefulSets` and `DaemonSets`, and marks all of these ready, as the controllers and
+    /// a kubelet would.
     #[arg(long)]
     pub ready: bool,
     /// Prints lines, instead of the live view; so it does where standard output is no terminal.

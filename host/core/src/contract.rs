@@ -99,6 +99,16 @@ pub struct WriteRule {
     pub fields: Vec<String>,
 }
 
+/// A rule of a role that a processor hands on, as RBAC's `PolicyRule`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GrantedRule {
+    pub api_groups: Vec<String>,
+    pub resources: Vec<String>,
+    pub resource_names: Vec<String>,
+    pub verbs: Vec<String>,
+    pub non_resource_urls: Vec<String>,
+}
+
 /// A processor's account of itself: name, reconcilers and declared rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -107,6 +117,7 @@ pub struct Description {
     pub reconcilers: Vec<Reconciler>,
     pub reads: Vec<Selection>,
     pub writes: Vec<WriteRule>,
+    pub grants: Vec<GrantedRule>,
     pub config_schema: Option<String>,
 }
 

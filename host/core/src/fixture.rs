@@ -129,6 +129,7 @@ pub fn description(of: Selection, reads: Vec<Selection>) -> Description {
         reconcilers: vec![reconciler(of)],
         reads,
         writes: Vec::new(),
+        grants: Vec::new(),
         config_schema: None,
     }
 }

@@ -22,6 +22,7 @@ use crate::{
 };
 
 mod declared;
+pub mod granted;
 pub mod rights;
 pub mod role;
 pub mod text;

@@ -10,6 +10,7 @@ mod carry_out;
 mod dependencies;
 mod done;
 mod ending;
+mod living;
 mod mask;
 mod report;
 mod settings;
@@ -21,7 +22,8 @@ use carry_out::{Answer, Planned, Refused, Turn};
 use dependencies::Dependencies;
 pub use done::Ended;
 use done::delay;
-use ending::LimitsMet;
+use ending::Decision;
+use living::Living;
 pub use report::Report;
 pub use report::Version;
 use report::why;
@@ -57,6 +59,8 @@ pub struct Reconciler {
     answers: Answers,
     /// The counted dependencies of each key's last run.
     dependencies: Dependencies,
+    /// The objects that had keys when the API server was last asked.
+    living: Living,
     parts: Parts,
 }
 
@@ -138,7 +142,8 @@ impl Reconciler {
         };
         let answers = Answers::default();
         let dependencies = Dependencies::default();
-        Ok(Self { version, grant, basis, answers, dependencies, parts })
+        let living = Living::default();
+        Ok(Self { version, grant, basis, answers, dependencies, living, parts })
     }
 
     /// Returns the reads that are not watched because a limit of the host is met.
@@ -317,17 +322,17 @@ impl Reconciler {
                 return (Done::Failure(Again::OnChange), view.finish());
             }
         };
-        let (object, value) = match self.meet(known) {
-            LimitsMet::Left(note) => {
+        let (object, value) = match self.decide(known) {
+            Decision::Leave(note) => {
                 report.notes.push(note);
                 return (Done::Success { requeue: None }, view.finish());
             }
-            LimitsMet::Released(object) => {
+            Decision::Release(object) => {
                 let (reconciled, reads) = (Reconciled { reference, object }, view.finish());
                 let mut turn = Turn { key: &run.key, reconciled: &reconciled, report, reads };
                 return (self.let_go(&mut turn).await, turn.reads);
             }
-            LimitsMet::Called(object, value) => (object, value),
+            Decision::Call(object, value) => (object, value),
         };
         let request = self.request(&run.key, &reference, object, run.attempt);
         let reconciled = Reconciled { reference, object: value };

@@ -338,12 +338,18 @@ impl Refusal {
             // A lost Lease never comes back to this host.
             0 => self.reason != LEASE_NOT_HELD,
             // A disruption budget is an answer, which does not change within a moment.
-            429 => !self.has_cause("DisruptionBudget"),
+            429 => !self.is_of_budget(),
             500 => !LASTING.iter().any(|of| self.message.contains(of)),
             501 | 505 => false,
             502.. => self.code < 600,
             _ => false,
         }
+    }
+
+    /// Returns whether an eviction was refused by a disruption budget. A server that is too busy
+    /// answers with the same code, without a cause.
+    pub fn is_of_budget(&self) -> bool {
+        self.code == 429 && self.has_cause("DisruptionBudget")
     }
 
     pub fn has_cause(&self, reason: &str) -> bool {

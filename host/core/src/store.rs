@@ -193,16 +193,17 @@ impl Stores {
         self.moved();
     }
 
-    /// Records that the cluster does not serve a kind. Its objects are dropped without a change
-    /// event for each.
-    pub fn set_unknown(&self, kind: &Kind) {
+    /// Records that the cluster does not serve a kind, as the watch of a scope has found. The
+    /// objects of that scope are dropped without a change event for each, since this watch lists
+    /// them again. The watches of other scopes may go on, and find out for themselves.
+    pub fn set_unknown(&self, kind: &Kind, scope: &Scope) {
         let of_kind = self.kept_kind(kind);
         let before = of_kind.state.lock().served.replace(false);
+        if let Some(store) = of_kind.find(scope) {
+            store.tables.lock().clear();
+            store.held.store(0, Ordering::Relaxed);
+        }
         if before != Some(false) {
-            for store in of_kind.stores.read().iter() {
-                store.tables.lock().clear();
-                store.held.store(0, Ordering::Relaxed);
-            }
             self.publish([Event::Unknown(Arc::clone(&of_kind.kind))]);
         }
         self.moved();

@@ -115,6 +115,11 @@ impl Triggers {
         of_processor.map(|(key, _)| key.clone()).collect()
     }
 
+    /// Returns whether a key runs, or its dependencies are known.
+    pub fn contains(&self, key: &Key) -> bool {
+        self.keys.get(key).is_some_and(|state| !state.dropped)
+    }
+
     /// Returns the number of keys of a processor that run, or whose dependencies are known. The
     /// cost grows with that number.
     pub fn count_of(&self, processor: &str) -> usize {

@@ -7,17 +7,19 @@
 //!
 //! *Guarantees*: a write whose result is there already is not sent. A plan that is carried out
 //! again, also after a crash at any point, leads to the same state. The API server's answer is in
-//! the store before the next write is sent. Fields of another `mortise/` manager are never taken.
+//! the store before the next write is sent. Fields of another `mortise/` manager are taken only if
+//! its key is gone for certain.
 //! *Assumptions*: the plan comes from [`Plan::build`]; at most one plan of a key is carried out at
 //! a time.
 
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -59,9 +61,18 @@ use memory::{Identity, ManagedObject, Memory};
 /// The source of the current time, for events.
 pub type Clock = Arc<dyn Fn() -> jiff::Timestamp + Send + Sync>;
 
+/// Tells the field managers whose key is gone from those that are alive.
+pub trait FieldOwners: Send + Sync {
+    /// Returns whether the key behind one of our managers' names is gone for certain: its Processor
+    /// is, or its object, or the reconciler. Fields of such a manager are nobody's.
+    fn is_gone<'a>(&'a self, manager: &'a str) -> BoxFuture<'a, bool>;
+}
+
 /// Carries out the plans of all processors.
 pub struct Writer {
     stores: Stores,
+    /// Without an answer, every other key counts as alive.
+    owners: OnceLock<Arc<dyn FieldOwners>>,
     memory: Memory,
     takings: Takings,
     key_conflicts: KeyConflicts,
@@ -95,6 +106,8 @@ pub struct Written {
     pub skipped: usize,
     /// The refused writes. If there are any, the processor is called once more at once with them.
     pub failures: Vec<WriteFailure>,
+    /// The number of failures that are evictions which a disruption budget refuses.
+    pub refused_evictions: usize,
     /// Objects that are gone, or replaced by others, since they were read. No later write was made:
     /// the key has to read them again.
     pub stale: Vec<ObjectRef>,
@@ -197,6 +210,8 @@ struct Run<'a> {
     /// The uids of the objects that this plan has applied.
     uids: HashMap<Identity, String>,
     touched: HashSet<ManagedObject>,
+    /// The answers about the keys behind other managers, by their identities: true if it is gone.
+    gone: HashMap<String, bool>,
     /// The reconciled object as the API server answered last.
     latest: Option<Value>,
     forbidden: Mutex<Vec<(Kind, String)>>,
@@ -211,11 +226,17 @@ impl Writer {
     pub fn new(stores: Stores, clock: Clock) -> Self {
         Self {
             stores,
+            owners: OnceLock::new(),
             memory: Memory::default(),
             takings: Takings::default(),
             key_conflicts: KeyConflicts::default(),
             recorder: Recorder::new(clock),
         }
+    }
+
+    /// Asks `owners` from now on about field managers of other keys. Later calls change nothing.
+    pub fn ask(&self, owners: Arc<dyn FieldOwners>) {
+        _ = self.owners.set(owners);
     }
 
     /// Carries out a plan with the rights of the account that `cluster` acts as. Never fails as a
@@ -235,11 +256,14 @@ impl Writer {
             defined: HashMap::new(),
             uids: HashMap::new(),
             touched: HashSet::new(),
+            gone: HashMap::new(),
             latest: context.reconciled.object.clone(),
             forbidden: Mutex::default(),
             failed: false,
         };
-        if !plan.is_report {
+        if plan.is_report {
+            self.key_conflicts.know(run.managers.identity(), context.key);
+        } else {
             self.key_conflicts.begin(run.managers.identity(), context.key);
         }
         run.all(plan).await;
@@ -252,6 +276,11 @@ impl Writer {
     /// words.
     pub fn conflicts_of(&self, processor: &str) -> Vec<String> {
         self.key_conflicts.of(processor)
+    }
+
+    /// Returns the key with this identity of field managers, if it has run since the host started.
+    pub fn key_behind(&self, identity: &str) -> Option<Key> {
+        self.key_conflicts.key_behind(identity)
     }
 
     /// Records the key behind its field managers, for a key that has not written since the host
@@ -354,6 +383,22 @@ impl Run<'_> {
         (!self.failed && !waits).then_some(())
     }
 
+    /// Returns whether the key behind another of our managers is gone for certain. Asked once in a
+    /// run for each key.
+    async fn is_gone(&mut self, manager: &str) -> bool {
+        let (Some(owners), Some(parts)) = (self.writer.owners.get(), manager::parts(manager))
+        else {
+            return false;
+        };
+        let identity = parts.identity();
+        if let Some(known) = self.gone.get(&identity) {
+            return *known;
+        }
+        let is_gone = owners.is_gone(manager).await;
+        self.gone.insert(identity, is_gone);
+        is_gone
+    }
+
     fn stopped(&mut self, action: contract::Action, of: &ObjectRef, stop: Stop) {
         match stop {
             Stop::Stale => {
@@ -420,12 +465,8 @@ impl Written {
     /// Returns whether the run has failed. An eviction that a disruption budget refuses is an
     /// answer, not a failure.
     pub fn is_failure(&self) -> bool {
-        self.failures.iter().any(|failure| !is_refused_eviction(failure))
+        self.failures.len() > self.refused_evictions
     }
-}
-
-fn is_refused_eviction(failure: &WriteFailure) -> bool {
-    failure.action == contract::Action::Evict && failure.code == 429
 }
 
 // === impl Stop ===

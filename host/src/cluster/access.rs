@@ -15,6 +15,7 @@ mod acting;
 mod answers;
 mod change;
 mod denial;
+mod granted;
 mod rights;
 #[cfg(test)]
 mod tests;

@@ -128,7 +128,7 @@ impl Watch {
                     if !context.stores.is_unknown(&self.kind) {
                         info!(kind = %self.kind.kind, group = %self.kind.group, "not served, waiting for its CRD");
                     }
-                    context.stores.set_unknown(&self.kind);
+                    context.stores.set_unknown(&self.kind, &self.scope);
                     wait(&mut context.crds).await;
                 }
                 Err(error) => {

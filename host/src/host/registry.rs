@@ -135,6 +135,11 @@ impl Registry {
         self.current.values()
     }
 
+    /// Returns the names of all processors that run, or whose former versions do.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.current.values().chain(&self.former).map(|active| &active.version.processor)
+    }
+
     pub(super) fn get(&self, processor: &str) -> Option<&Arc<Active>> {
         self.current.get(processor)
     }

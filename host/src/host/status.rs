@@ -16,7 +16,7 @@ use crate::{
     wasm::{LONG_WAIT, Processor},
 };
 use mortise_core::{
-    contract::{Description, Kind},
+    contract::{Description, GrantedRule, Kind},
     grant::rights::Account,
     grant::rights::Denial,
     queue::{Cause, Key, Priority},
@@ -56,6 +56,8 @@ pub struct ProcessorStatus {
     /// The declared rights that the account lacks, each in words: `may not patch services in all
     /// namespaces`. Kinds that the cluster does not serve are left out.
     pub missing_rights: Vec<String>,
+    /// The rules that the processor hands on and that its account does not hold.
+    pub not_held: Vec<GrantedRule>,
     /// The kinds that the processor reconciles and whose declared scope its account may not watch,
     /// each with its scope. No object of them is reconciled.
     pub unwatched: Vec<String>,
@@ -132,6 +134,7 @@ impl Host {
         let nothing = Description {
             name: String::new(),
             version: String::new(),
+            grants: Vec::new(),
             config_schema: None,
             reconcilers: Vec::new(),
             reads: Vec::new(),
@@ -179,6 +182,7 @@ impl Host {
             failures: tally.failures,
             last_failure: tally.last_failure,
             missing_rights: rights.map_or_else(Vec::new, |rights| rights.missing()),
+            not_held: rights.map_or_else(Vec::new, |rights| rights.not_held()),
             unwatched: active.reconciler.unwatched(),
             denied: denied.iter().map(Denial::in_words).chain(more_denied).collect(),
             missing: active.kinds.iter().filter(is_missing).cloned().collect(),

@@ -17,7 +17,8 @@ use super::{
     swap::Prepared,
 };
 use mortise_core::{
-    contract::Kind,
+    contract::{GrantedRule, Kind},
+    grant::granted,
     grant::rights::{Account, Rights as _},
     grant::{display_kind, display_ref},
     queue::Key,
@@ -53,6 +54,16 @@ pub enum NotSwapped {
     )]
     #[expect(missing_docs, reason = "the message says what the fields are")]
     RightsMissing { version: String, account: Account, missing: Vec<String> },
+
+    /// The account does not hold rules that the version hands on; rules that the former version
+    /// hands on and that are not held either do not count.
+    #[error(
+        "the ServiceAccount `{}` does not hold in all namespaces what version {version} hands on; the rules of a ClusterRole for it:\n{}",
+        account.name,
+        granted::lines(rules)
+    )]
+    #[expect(missing_docs, reason = "the message says what the fields are")]
+    GrantsMissing { version: String, account: Account, rules: Vec<GrantedRule> },
 
     /// The version does not declare a finalizer that objects hold because of the former version:
     /// that finalizer would never be removed.
@@ -144,11 +155,17 @@ impl Host {
         let lacked = former.rights.as_ref().map_or_else(Vec::new, |rights| rights.missing());
         let mut missing = rights.missing();
         missing.retain(|right| !lacked.contains(right));
-        if missing.is_empty() {
+        let account = rights.account().clone();
+        if !missing.is_empty() {
+            return Err(NotSwapped::RightsMissing { version: version(), account, missing });
+        }
+        let lacked = former.rights.as_ref().map_or_else(Vec::new, |rights| rights.not_held());
+        let mut rules = rights.not_held();
+        rules.retain(|rule| !lacked.contains(rule));
+        if rules.is_empty() {
             return Ok(());
         }
-        let account = rights.account().clone();
-        Err(NotSwapped::RightsMissing { version: version(), account, missing })
+        Err(NotSwapped::GrantsMissing { version: version(), account, rules })
     }
 
     /// Tries a version with a few objects, one after the other. Objects that broke the former

@@ -100,7 +100,9 @@ impl Fault {
         match refused {
             NotSwapped::Invalid(_) => Self::new("DescriptionInvalid", message),
             NotSwapped::KindNotServed { .. } => Self::passing("KindNotServed", message),
-            NotSwapped::RightsMissing { .. } => Self::passing("RightsMissing", message),
+            NotSwapped::RightsMissing { .. } | NotSwapped::GrantsMissing { .. } => {
+                Self::passing("RightsMissing", message)
+            }
             NotSwapped::FinalizersHeld { .. } => Self::passing("FinalizersHeld", message),
             // Another time, other objects or a freer machine can help.
             NotSwapped::TrialFailed { .. } => Self::passing("TrialFailed", message),

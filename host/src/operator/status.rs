@@ -18,7 +18,7 @@ use crate::{
 use mortise_core::{
     contract::bounds::text::shortened_to_characters,
     contract::{Description, Kind},
-    grant::display_kind,
+    grant::{display_kind, granted},
 };
 
 #[cfg(test)]
@@ -26,12 +26,15 @@ mod tests;
 
 /// The type of the condition about the limits of the host.
 const LIMITED: &str = "Limited";
+const RIGHTS_MISSING: &str = "RightsMissing";
 /// The values that the status of a condition can have.
 const STATUSES: [&str; 3] = ["True", "False", "Unknown"];
 /// The number of items that a message lists.
 const LISTED_ITEMS: usize = 5;
 /// The longest message, in characters: an object in etcd holds many, and people read one.
 const MAX_MESSAGE_CHARACTERS: usize = 2000;
+/// The longest message that lists rules, in characters.
+const MAX_RULES_CHARACTERS: usize = 2000 + granted::MAX_LINES_BYTES;
 
 /// The inputs from which the status of a Processor is computed.
 #[derive(Debug)]
@@ -83,6 +86,8 @@ struct Finding {
     status: &'static str,
     reason: String,
     message: String,
+    /// The longest message, in characters.
+    longest: usize,
 }
 
 /// Computes the status of a Processor.
@@ -145,10 +150,15 @@ fn loaded(known: &Known<'_>) -> Finding {
     match (known.fault, &known.running) {
         (Some(fault), Some(running)) => {
             let version = &running.status.version.version;
-            let message = format!("{}; the former version {version} goes on", fault.message);
-            Finding::no(fault.reason, message)
+            // Rules stand at the end, a line each, ready to be copied.
+            let message = if fault.message.contains('\n') {
+                format!("the former version {version} goes on; {}", fault.message)
+            } else {
+                format!("{}; the former version {version} goes on", fault.message)
+            };
+            Finding::no(fault.reason, message).with_rules()
         }
-        (Some(fault), None) => Finding::no(fault.reason, fault.message.clone()),
+        (Some(fault), None) => Finding::no(fault.reason, fault.message.clone()).with_rules(),
         (None, Some(running)) => {
             let version = &running.status.version;
             let (name, number) = (&running.description.name, &version.version);
@@ -242,7 +252,14 @@ fn ready(known: &Known<'_>) -> Finding {
         if !running.status.unwatched.is_empty() {
             message = format!("{message}; {}", not_watched(&running.status.unwatched));
         }
-        return Finding::no("RightsMissing", message);
+        return Finding::no(RIGHTS_MISSING, message);
+    }
+    if !running.status.not_held.is_empty() {
+        let message = format!(
+            "the ServiceAccount does not hold in all namespaces what the processor hands on; the rules of a ClusterRole for it:\n{}",
+            granted::lines(&running.status.not_held)
+        );
+        return Finding::no(RIGHTS_MISSING, message).with_rules();
     }
     works(known, running, &other)
 }
@@ -302,7 +319,7 @@ fn condition(kind: &str, finding: Finding, known: &Known<'_>) -> Condition {
         type_: kind.to_owned(),
         status: finding.status.to_owned(),
         reason: finding.reason,
-        message: shortened(&finding.message),
+        message: shortened_to_characters(&finding.message, finding.longest),
         last_transition_time: since.unwrap_or_else(|| time(known.now)),
         observed_generation: known.generation,
     }
@@ -330,7 +347,15 @@ fn time(at: Timestamp) -> String {
 
 impl Finding {
     fn new(status: &'static str, reason: &str, message: impl Into<String>) -> Self {
-        Self { status, reason: reason.to_owned(), message: message.into() }
+        let longest = MAX_MESSAGE_CHARACTERS;
+        Self { status, reason: reason.to_owned(), message: message.into(), longest }
+    }
+
+    /// Leaves room for the rules that a message may list.
+    fn with_rules(self) -> Self {
+        let longest =
+            if self.reason == RIGHTS_MISSING { MAX_RULES_CHARACTERS } else { self.longest };
+        Self { longest, ..self }
     }
 
     fn yes(reason: &str, message: impl Into<String>) -> Self {

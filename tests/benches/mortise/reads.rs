@@ -74,7 +74,7 @@ fn config(script: &Value) -> String {
     });
     let description = json!({
         "name": "puppet", "version": "1.0.0", "reconcilers": [reconciler], "reads": [all, by_owner], "writes": [],
-        "config_schema": null,
+        "grants": [], "config_schema": null,
     });
     json!({"description": description, "script": script}).to_string()
 }

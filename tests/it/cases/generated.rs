@@ -48,7 +48,7 @@ fn config() -> Value {
     let rule = |kind: Value| json!({"of": selection(&kind, ""), "verbs": ["create", "update", "delete"], "fields": []});
     let evicts = json!({"of": selection(&kind("", "Pod"), ""), "verbs": ["evict"], "fields": []});
     json!({"description": {
-        "name": "puppet", "version": "1", "config_schema": null,
+        "name": "puppet", "version": "1", "grants": [], "config_schema": null,
         "reconcilers": [{
             "name": "things", "of": selection(&kind("example.com", "Thing"), ""), "finalizers": [FINALIZER],
             "resync": 0, "triggered_by_status": false, "min_interval": 0,

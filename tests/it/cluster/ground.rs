@@ -229,6 +229,26 @@ impl Ground {
         answer.status.unwrap().allowed
     }
 
+    /// Waits until the API server knows that an account may patch all objects of a resource of the
+    /// group of roles.
+    pub(super) async fn until_granted_in_all(&self, resource: &str, account: &str) {
+        self.until("the role of an account holds everywhere", async || {
+            let review = json!({"spec": {
+                "user": self.user(account),
+                "groups": ["system:serviceaccounts", format!("system:serviceaccounts:{}", self.namespace)],
+                "resourceAttributes": {
+                    "group": "rbac.authorization.k8s.io", "verb": "patch", "resource": resource,
+                    "name": format!("{account}-{}", self.namespace),
+                },
+            }});
+            let reviews: Api<SubjectAccessReview> = Api::all(self.cluster.client().clone());
+            let review = serde_json::from_value(review).unwrap();
+            let answer = reviews.create(&PostParams::default(), &review).await.unwrap();
+            answer.status.unwrap().allowed
+        })
+        .await;
+    }
+
     pub(super) fn user(&self, account: &str) -> String {
         format!("system:serviceaccount:{}:{account}", self.namespace)
     }

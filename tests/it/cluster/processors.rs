@@ -59,13 +59,32 @@ fn said<'a>(processor: &'a Value, name: &str) -> [&'a str; 3] {
 
 impl Stage {
     async fn until_said(&self, name: &str, status: &str, reason: &str, message: &str) {
-        let what = format!("{name} {status} {reason} {message}");
+        self.until_said_of(NAME, name, status, reason, message).await;
+    }
+
+    /// Waits until a condition of a Processor has this status and reason, and this text in its
+    /// message.
+    pub(super) async fn until_said_of(
+        &self,
+        processor: &str,
+        name: &str,
+        status: &str,
+        reason: &str,
+        message: &str,
+    ) {
+        let what = format!("{processor}: {name} {status} {reason} {message}");
         self.until(&what, async || {
-            let processor = self.get(&kind(PROCESSOR), NAME).await.unwrap();
+            let processor = self.get(&kind(PROCESSOR), processor).await.unwrap();
             let said = said(&processor, name);
             said[..2] == [status, reason] && said[2].contains(message)
         })
         .await;
+    }
+
+    /// Returns the message of a condition of a Processor.
+    pub(super) async fn message_of(&self, processor: &str, name: &str) -> String {
+        let processor = self.get(&kind(PROCESSOR), processor).await.unwrap();
+        said(&processor, name)[2].to_owned()
     }
 }
 

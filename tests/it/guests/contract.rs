@@ -16,7 +16,7 @@ async fn puppet() -> Processor {
 
 fn play(script: &Value) -> String {
     let description = json!({
-        "name": "puppet", "version": "1.2.3", "reads": [], "config_schema": "{}",
+        "name": "puppet", "version": "1.2.3", "reads": [], "grants": [], "config_schema": "{}",
         "reconcilers": [{
             "name": "maps", "of": selection_json(), "finalizers": ["example.com/f"], "resync": 1, "triggered_by_status": true,
             "min_interval": 2,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mortise_core::contract::{Kind, Request};
 use mortise_core::reads::{PAGE_BYTES, Readable, View};
-use mortise_core::store::Stores;
+use mortise_core::store::{Scope, Stores};
 use mortise_host::wasm::{Called, Error, Limits, Moment, Processor};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ fn play(script: &Value) -> String {
         "name": "config-maps", "of": maps, "finalizers": [], "resync": 0, "triggered_by_status": false, "min_interval": 0,
     });
     let description = json!({
-        "name": "puppet", "version": "1.0.0", "reconcilers": [reconciler], "reads": [things], "writes": [], "config_schema": null,
+        "name": "puppet", "version": "1.0.0", "reconcilers": [reconciler], "reads": [things], "writes": [], "grants": [], "config_schema": null,
     });
     json!({"description": description, "script": script}).to_string()
 }
@@ -162,7 +162,7 @@ async fn a_kind_that_the_cluster_does_not_know_is_told_apart() {
     let script = json!({"reads": [read]});
     let Performed { stores, .. } = perform_with(&processor, &script, PAGE_BYTES).await;
     let kind = Kind { group: "example.com".into(), version: "v1".into(), kind: "Thing".into() };
-    stores.set_unknown(&kind);
+    stores.set_unknown(&kind, &Scope::default());
     let config = play(&script);
     let readable = Readable::new(&processor.describe(&config).await.unwrap()).unwrap();
     let view = View::new(stores, Arc::new(readable), PAGE_BYTES);

@@ -4,6 +4,7 @@
 mod ends;
 mod fields;
 mod files;
+mod gone;
 mod hang;
 mod refused;
 mod rights;
@@ -53,6 +54,8 @@ struct Place {
     me: Option<Account>,
     /// The upper bounds of the Processors' limits.
     largest: Largest,
+    /// The namespace whose Processors run; `None`: all.
+    served: Option<String>,
     host: Arc<Host>,
     /// The reports of ended runs.
     reports: Arc<latest::Sender<Vec<Report>>>,
@@ -80,6 +83,7 @@ impl Place {
             tap,
             me: None,
             largest: Largest::default(),
+            served: None,
             host,
             reports: Arc::new(latest::Sender::new(Vec::new())),
             stop: CancellationToken::new(),
@@ -106,7 +110,7 @@ impl Place {
         let cache = guest(PUPPET).unwrap().parent().unwrap().join("mortise-cache");
         let engine = local::engine(Some(&cache), false).unwrap();
         let options = operator::Options {
-            namespace: None,
+            namespace: self.served.clone(),
             modules: self.modules.path().to_owned(),
             now: now(),
             lease: Guard::none(),

@@ -188,6 +188,14 @@ pub const ATTACKS: &[Attack] = &[
         ..PLAIN
     },
     Attack {
+        name: "many-grants",
+        row: "M",
+        describe: "grants",
+        times: 200,
+        says: &["single rights together"],
+        ..PLAIN
+    },
+    Attack {
         name: "scale",
         row: "M",
         describe: "deployments",

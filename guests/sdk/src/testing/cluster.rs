@@ -110,7 +110,8 @@ impl Cluster {
     }
 
     /// Stores objects as if they had existed before, and creates their namespaces. With `validate`,
-    /// the objects must be valid under their schemas.
+    /// the objects must be valid under their schemas. Definitions of kinds come first, in whatever
+    /// order they are given.
     ///
     /// # Errors
     ///
@@ -120,6 +121,8 @@ impl Cluster {
         objects: impl IntoIterator<Item = Value>,
         validate: bool,
     ) -> Result<(), String> {
+        let mut objects: Vec<Value> = objects.into_iter().collect();
+        objects.sort_by_key(|object| object["kind"] != "CustomResourceDefinition");
         for object in objects {
             self.add_namespace(&object)?;
             // An object that is given belongs to the case.
@@ -230,6 +233,20 @@ mod tests {
         assert_eq!((cluster.objects(), cluster.resource(&thing.clone().into())), (vec![], None));
         let error = cluster.set_missing(&["thing.example.com".to_owned()]).unwrap_err();
         assert!(error.contains("`thing.example.com`; defined are `things.example.com`"), "{error}");
+    }
+
+    #[test]
+    fn an_object_may_be_given_before_the_definition_of_its_kind() {
+        let mut cluster = Cluster::new(Timestamp::UNIX_EPOCH, &[], &[], &[]).unwrap();
+        let kind = contract::Kind {
+            group: "example.com".into(),
+            version: "v1".into(),
+            kind: "Late".into(),
+        };
+        let definition = untyped::definition(&kind, &["v1".to_owned()]);
+        let object = json!({"apiVersion": "example.com/v1", "kind": "Late", "metadata": {"name": "a", "namespace": "shop"}});
+        cluster.load([object, definition], true).unwrap();
+        assert!(cluster.resource(&kind).is_some());
     }
 
     #[test]

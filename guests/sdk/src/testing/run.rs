@@ -401,7 +401,7 @@ impl Watch {
     fn see(&mut self, cluster: &Cluster, stores: &Stores) {
         let contract::Kind { group, version, kind } = &self.kind;
         let Some(update) = cluster.api().changes_since(group, version, kind, self.revision) else {
-            stores.set_unknown(&self.kind);
+            stores.set_unknown(&self.kind, &self.scope);
             self.revision = None;
             return;
         };

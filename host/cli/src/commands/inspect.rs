@@ -22,14 +22,20 @@ use crate::{
     local, print,
 };
 use mortise_core::{
-    contract::{Description, Kind, Reconciler, Selection, WriteRule},
-    grant::{display_kind, rights::Account, role::Roles, verb_names},
+    contract::{Description, GrantedRule, Kind, Reconciler, Selection, WriteRule},
+    grant::{display_kind, granted, rights::Account, role::Roles, verb_names},
 };
 use mortise_host::{cluster::Cluster, host::Loaded};
 
 mod page;
 #[cfg(test)]
 mod tests;
+
+/// The reason for the role of the granted rules.
+const HANDED_ON: &str = "\
+# So that it may hand them on: the API server lets nobody write or bind a role with rules that they do not hold themselves.
+# The processor uses these rights for nothing else.
+";
 
 /// A processor's description, with facts about its module.
 #[derive(Debug, Clone, Serialize)]
@@ -55,6 +61,9 @@ pub struct Inspection {
     pub reads: Vec<Selected>,
     /// The rules of what may be written.
     pub writes: Vec<WriteEntry>,
+    /// The rules that are handed on in roles, as in a role.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Value>,
     /// The JSON schema of the configuration; `None` if the processor takes no configuration, or
     /// checks it itself.
     pub config_schema: Option<Value>,
@@ -183,13 +192,23 @@ pub async fn rbac(
     let known = cluster.resolve_all(&description.kinds()).await?;
     let objects = Roles::of(description, |kind| local::served(&known, kind))
         .objects(&description.name, account);
+    let granted = granted::objects(&description.name, &description.grants, account);
     if format == Some(Structured::Json) {
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        let items = [objects, granted].concat();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         return document(&list, Structured::Json);
     }
     let unknown = description.kinds();
     let unknown = unknown.iter().filter(|kind| known.get(kind).is_none());
-    Ok(manifest(description, &objects, account, unknown))
+    let mut text = manifest(description, &objects, account, unknown);
+    for (number, object) in granted.iter().enumerate() {
+        text.push_str("---\n");
+        if number == 0 {
+            text.push_str(HANDED_ON);
+        }
+        text.push_str(&print::yaml(object));
+    }
+    Ok(text)
 }
 
 /// Formats the objects as YAML, after comments that explain them.
@@ -242,6 +261,7 @@ impl Inspection {
             reconcilers: description.reconcilers.iter().map(ReconcilerEntry::of).collect(),
             reads: description.reads.iter().map(Selected::of).collect(),
             writes: description.writes.iter().map(WriteEntry::of).collect(),
+            grants: description.grants.iter().map(GrantedRule::to_value).collect(),
             config_schema: schema.context("the schema of its configuration is no JSON")?,
         })
     }

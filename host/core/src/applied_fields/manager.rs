@@ -22,6 +22,8 @@ const LONGEST: usize = 128;
 /// `/initial`.
 const FIXED: usize = MANAGER_PREFIX.len() + 1 + 33 + INITIAL.len();
 const INITIAL: &str = "/initial";
+/// The sign for the middle that was cut out: names of namespaces and Processors never hold it.
+const GAP: &str = "..";
 /// The bytes of a name that are left for namespace and processor.
 const ROOM: usize = LONGEST - FIXED;
 
@@ -101,7 +103,18 @@ impl FieldManagers {
 
 // === impl Parts ===
 
-impl Parts<'_> {
+impl<'a> Parts<'a> {
+    /// Returns namespace and processor as they stand in the name: `<namespace>/<processor>`, with
+    /// the middle cut out where they are too long.
+    pub fn owner(&self) -> &'a str {
+        self.owner
+    }
+
+    /// Returns the namespace and the name of the Processor; `None` if they are cut.
+    pub fn processor(&self) -> Option<(&'a str, &'a str)> {
+        self.owner.split_once('/').filter(|_| !self.owner.contains(GAP))
+    }
+
     /// Returns the part that all manager names of the key share, and no other key's.
     pub fn identity(&self) -> String {
         format!("{}/{}", self.owner, self.hash)
@@ -120,6 +133,11 @@ fn full_owner(of: &Owner<'_>) -> String {
 /// Returns namespace and processor, as far as there is room for them.
 fn owner(of: &Owner<'_>) -> String {
     shortened(&full_owner(of))
+}
+
+/// Returns namespace and name of a Processor as they stand in the names of its field managers.
+pub fn owner_of(namespace: &str, processor: &str) -> String {
+    shortened(&format!("{namespace}/{processor}"))
 }
 
 fn hash(of: &Owner<'_>) -> String {
@@ -160,7 +178,6 @@ pub fn parts(manager: &str) -> Option<Parts<'_>> {
 
 /// Removes the middle of a text that is too long.
 fn shortened(owner: &str) -> String {
-    const GAP: &str = "..";
     if owner.len() <= ROOM {
         return owner.to_owned();
     }

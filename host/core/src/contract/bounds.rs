@@ -73,6 +73,15 @@ pub const RECONCILERS: usize = 64;
 pub const READS: usize = 256;
 /// Declared writes.
 pub const WRITES: usize = 256;
+/// Granted rules of a description.
+pub const GRANTS: usize = 256;
+/// Entries of one list of a granted rule.
+pub const GRANT_ENTRIES: usize = 128;
+/// Bytes of a text of a granted rule: the longest name of an object has 253.
+pub const GRANT_TEXT: usize = 512;
+/// Single rights of all granted rules together, each of which may be a question to the API server.
+/// Istio's roles have some hundreds.
+pub const GRANTED_RIGHTS: usize = 4_096;
 /// Bytes of the label selector in a description: the status of the Processor repeats the selector
 /// for each finalizer.
 pub const SELECTOR: usize = 4 * KIB;

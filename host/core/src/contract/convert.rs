@@ -10,9 +10,9 @@
 macro_rules! contract_conversions {
     () => {
         use $crate::contract::{
-            Action, Child, Deletion, Description, Event, EventType, Failure, Kind, Level, Manifest,
-            Mode, ObjectRef, Outcome, Page, Propagation, ReadError, Reconciler, Request, Requeue,
-            Retry, Selection, Verbs, WriteFailure, WriteRule,
+            Action, Child, Deletion, Description, Event, EventType, Failure, GrantedRule, Kind,
+            Level, Manifest, Mode, ObjectRef, Outcome, Page, Propagation, ReadError, Reconciler,
+            Request, Requeue, Retry, Selection, Verbs, WriteFailure, WriteRule,
         };
 
         fn all<A, B: From<A>>(of: Vec<A>) -> Vec<B> {
@@ -35,7 +35,8 @@ macro_rules! contract_conversions {
 
         impl From<types::Selection> for Selection {
             fn from(of: types::Selection) -> Self {
-                let types::Selection { cluster, kind, namespace, name, labels, matching, fields } = of;
+                let types::Selection { cluster, kind, namespace, name, labels, matching, fields } =
+                    of;
                 Self { cluster, kind: kind.into(), namespace, name, labels, matching, fields }
             }
         }
@@ -54,8 +55,14 @@ macro_rules! contract_conversions {
 
         impl From<guest::Reconciler> for Reconciler {
             fn from(one: guest::Reconciler) -> Self {
-                let guest::Reconciler { name, of, finalizers, resync, triggered_by_status, min_interval } =
-                    one;
+                let guest::Reconciler {
+                    name,
+                    of,
+                    finalizers,
+                    resync,
+                    triggered_by_status,
+                    min_interval,
+                } = one;
                 Self { name, of: of.into(), finalizers, resync, triggered_by_status, min_interval }
             }
         }
@@ -79,11 +86,33 @@ macro_rules! contract_conversions {
             }
         }
 
+        impl From<guest::GrantedRule> for GrantedRule {
+            fn from(of: guest::GrantedRule) -> Self {
+                let guest::GrantedRule {
+                    api_groups,
+                    resources,
+                    resource_names,
+                    verbs,
+                    non_resource_urls,
+                } = of;
+                Self { api_groups, resources, resource_names, verbs, non_resource_urls }
+            }
+        }
+
         impl From<guest::Description> for Description {
             fn from(of: guest::Description) -> Self {
-                let guest::Description { name, version, reconcilers, reads, writes, config_schema } = of;
+                let guest::Description {
+                    name,
+                    version,
+                    reconcilers,
+                    reads,
+                    writes,
+                    grants,
+                    config_schema,
+                } = of;
                 let (reconcilers, reads, writes) = (all(reconcilers), all(reads), all(writes));
-                Self { name, version, reconcilers, reads, writes, config_schema }
+                let grants = all(grants);
+                Self { name, version, reconcilers, reads, writes, grants, config_schema }
             }
         }
 
@@ -251,8 +280,16 @@ macro_rules! contract_conversions {
 
         impl From<Request> for guest::Request {
             fn from(of: Request) -> Self {
-                let Request { reconciler, parent, context, ref_, object, config, attempt, failed_writes } =
-                    of;
+                let Request {
+                    reconciler,
+                    parent,
+                    context,
+                    ref_,
+                    object,
+                    config,
+                    attempt,
+                    failed_writes,
+                } = of;
                 Self {
                     reconciler,
                     parent: parent.map(Into::into),

@@ -14,6 +14,7 @@ fn description(writes: Vec<WriteRule>) -> Description {
         reconcilers: vec![],
         reads: vec![],
         writes,
+        grants: Vec::new(),
         config_schema: None,
     }
 }

@@ -58,6 +58,7 @@ fn grant() -> Grant {
             ),
             write_rule(whole(v1("new.dev", "*")), Verbs::CREATE | Verbs::UPDATE, &[]),
         ],
+        grants: Vec::new(),
         config_schema: None,
     };
     Grant::new(&description).unwrap()

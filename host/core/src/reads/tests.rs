@@ -196,7 +196,7 @@ fn a_kind_that_cannot_be_read_is_unknown_or_unavailable() {
     assert_eq!(read(&stores), unavailable("no connection"));
     list(&stores, "Thing", &Scope::default(), &[]);
     assert_eq!(read(&stores), unavailable("it is being listed again with more fields"));
-    stores.set_unknown(&kind("Thing"));
+    stores.set_unknown(&kind("Thing"), &Scope::default());
     assert_eq!(read(&stores), (Err(ReadError::UnknownKind), 1));
 }
 

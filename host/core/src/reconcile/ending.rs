@@ -16,19 +16,19 @@ use crate::{
 const PAUSED: &str = "mortise.dev/paused";
 
 /// The decision about the reconciled object.
-pub(super) enum LimitsMet {
+pub(super) enum Decision {
     /// The object is left as it is, for this reason.
-    Left(String),
+    Leave(String),
     /// The processor's finalizers are removed from the object.
-    Released(Option<Value>),
+    Release(Option<Value>),
     /// The processor is called, with the JSON of the object that it is given, and with the whole
     /// object as the store has it; `None` if the object is gone. In the last runs of a processor
     /// that is to go, both say that the object is being deleted.
-    Called(Option<String>, Option<Value>),
+    Call(Option<String>, Option<Value>),
 }
 
 impl Reconciler {
-    pub(super) fn meet(&self, known: reads::ReconciledObject) -> LimitsMet {
+    pub(super) fn decide(&self, known: reads::ReconciledObject) -> Decision {
         // An object that has left the selection is still reconciled while it holds one of the
         // reconciler's finalizers; then it counts as gone.
         let there = known.selected || known.held;
@@ -39,21 +39,21 @@ impl Reconciler {
         };
         let ending = self.version.settings.ending;
         if ending.is_some() && !known.held {
-            return LimitsMet::Left("left as it is: its processor is to go".to_owned());
+            return Decision::Leave("left as it is: its processor is to go".to_owned());
         }
         if ending == Some(Ending::Release) {
-            return LimitsMet::Released(value);
+            return Decision::Release(value);
         }
         if entry.as_deref().is_some_and(is_paused) {
-            return LimitsMet::Left(format!("paused by the annotation {PAUSED}"));
+            return Decision::Leave(format!("paused by the annotation {PAUSED}"));
         }
         if ending.is_none() {
-            return LimitsMet::Called(object, value);
+            return Decision::Call(object, value);
         }
         let now = (self.parts.now)();
         let given = object.and_then(|json| serde_json::from_str(&json).ok());
         let given = given.map(|given| deleted(given, now).to_string());
-        LimitsMet::Called(given, value.map(|value| deleted(value, now)))
+        Decision::Call(given, value.map(|value| deleted(value, now)))
     }
 
     /// Returns the keys of the objects that hold one of the processor's finalizers; `None` as long

@@ -1,7 +1,7 @@
 //! Tries a new version of a processor, before it is swapped in for one that works, with a run that
 //! leaves nothing behind.
 
-use super::{Fault, Reconciler, Refused, Report, Turn, ending::LimitsMet};
+use super::{Fault, Reconciler, Refused, Report, Turn, ending::Decision};
 use crate::{
     contract::Kind,
     error_chain,
@@ -38,7 +38,7 @@ impl Reconciler {
         let allowed = view.check_reconciled(&reference).await;
         let known = allowed.and_then(|()| view.reconciled(&reference, key.reconciler()));
         let Ok(known) = known else { return Tried::Not };
-        let LimitsMet::Called(object, value) = self.meet(known) else { return Tried::Not };
+        let Decision::Call(object, value) = self.decide(known) else { return Tried::Not };
         let request = self.request(key, &reference, object, 0);
         let called = self.version.call.try_out(view, &request, self.moment()).await;
         let reconciled = Reconciled { reference, object: value };

@@ -347,13 +347,37 @@ fn a_kind_that_is_no_longer_served_is_forgotten_and_can_come_again() {
     let stores = stores(&wanted(&[], &[]));
     upsert(&stores, &thing("a", "x", 5));
     stores.take_events();
-    stores.set_unknown(&kind());
-    stores.set_unknown(&kind());
+    stores.set_unknown(&kind(), &Scope::default());
+    stores.set_unknown(&kind(), &Scope::default());
     assert!(stores.is_settled(&kind(), &Scope::default()));
     assert_eq!(changes(&stores), ["unknown"]);
     list(&stores, &Scope::default(), &[thing("a", "y", 7)]);
     assert_eq!(changes(&stores), ["- 7", "known", "complete"]);
     assert_eq!(names(&stores, &selection()), ["a/y"]);
+}
+
+#[test]
+fn a_watch_that_finds_a_kind_not_served_drops_its_own_objects_only() {
+    let stores = Stores::new();
+    let scope = |namespace: &str| Scope { namespace: Some(namespace.into()), ..Scope::default() };
+    for namespace in ["a", "b"] {
+        stores.open(&kind(), &scope(namespace), &wanted(&[], &[]));
+        list(&stores, &scope(namespace), &[thing(namespace, "x", 5)]);
+    }
+    let of = |namespace: &str| ObjectRef {
+        cluster: String::new(),
+        kind: kind(),
+        namespace: Some(namespace.into()),
+        name: "x".into(),
+    };
+    // One API server of several does not know the kind yet: the watch of `b` goes on at another.
+    stores.set_unknown(&kind(), &scope("a"));
+    assert!(stores.is_unknown(&kind()));
+    list(&stores, &scope("a"), &[thing("a", "x", 5)]);
+    for namespace in ["a", "b"] {
+        assert!(matches!(stores.known(&of(namespace)), Known::Present(_)), "{namespace}");
+        assert!(stores.is_settled(&kind(), &scope(namespace)), "{namespace}");
+    }
 }
 
 #[test]

@@ -37,9 +37,12 @@ impl Tombstones {
         self.recent.insert(place, Stone { revision, uid });
     }
 
-    /// Takes over the tombstones of a former table.
+    /// Takes over the tombstones of a former table. They are older than those of this one, and so
+    /// dropped before them.
     pub(super) fn inherit(&mut self, others: &Self) {
-        for (place, stone) in others.former.iter().chain(&others.recent) {
+        let own = std::mem::take(self);
+        let oldest_first = [&others.former, &others.recent, &own.former, &own.recent];
+        for (place, stone) in oldest_first.into_iter().flatten() {
             self.add(place.clone(), stone.revision, stone.uid.clone());
         }
     }
@@ -60,6 +63,19 @@ impl Tombstones {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn inherited_tombstones_are_dropped_before_own_ones() {
+        let place = |number: usize| NamespacedName::new("a", &number.to_string());
+        let (mut former, mut own) = (Tombstones::default(), Tombstones::default());
+        for number in 0..2 * GENERATION {
+            former.add(place(number), 5, None);
+        }
+        own.add(NamespacedName::new("a", "own"), 6, None);
+        own.inherit(&former);
+        assert!(own.bar(&NamespacedName::new("a", "own"), 6, None), "the newest is kept");
+        assert!(own.bar(&place(2 * GENERATION - 1), 5, None), "so is one of the former's last");
+    }
 
     #[test]
     fn the_oldest_tombstones_are_dropped() {

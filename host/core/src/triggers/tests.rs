@@ -585,7 +585,7 @@ fn objects_of_a_reconciler_are_keys_and_their_status_does_not_trigger_unless_ask
 fn a_kind_that_comes_or_goes_triggers_those_that_read_it() {
     let mut world = World::new();
     let late = |view: &mut View| drop(view.get(&reference("Late", "a"), &[]));
-    world.stores.set_unknown(&kind("Late"));
+    world.stores.set_unknown(&kind("Late"), &Scope::default());
     world.queued();
     assert_eq!(world.run(&key("k"), late), []);
     world.run(&key("other"), get("a", "spec.x"));
@@ -598,7 +598,7 @@ fn a_kind_that_comes_or_goes_triggers_those_that_read_it() {
     let began = world.triggers.begin(&key("running"));
     let mut view = world.view();
     late(&mut view);
-    world.stores.set_unknown(&kind("Late"));
+    world.stores.set_unknown(&kind("Late"), &Scope::default());
     assert_eq!(world.queued(), ["k"], "unknown");
     let causes = world.triggers.ran(began, &mut view.finish());
     assert_eq!(causes, [Cause::KindUnknown(Arc::new(kind("Late")))]);

@@ -189,8 +189,10 @@ impl Run<'_> {
         if conflicts.is_empty() {
             return Err(Stop::of(refusal, target.to));
         }
-        if conflicts.iter().any(|conflict| self.managers.is_other(&conflict.manager)) {
-            return Err(self.key_conflict(&target, refusal, &conflicts));
+        for conflict in &conflicts {
+            if self.managers.is_other(&conflict.manager) && !self.is_gone(&conflict.manager).await {
+                return Err(self.key_conflict(&target, refusal, &conflicts));
+            }
         }
         if let Err(taken) = self.writer.takings.take(target.to, &conflicts) {
             return Err(self.taken_too_often(&target, &taken, refusal, &conflicts));
@@ -198,6 +200,9 @@ impl Run<'_> {
         let answer = self.send_apply(target, object, true).await;
         let answer = answer.map_err(|refusal| Stop::of(refusal, target.to))?;
         self.written.forced.push(target.to.kind.clone());
+        for conflict in conflicts.iter().filter(|of| self.managers.is_other(&of.manager)) {
+            tracing::info!(key = %self.context.key, object = display_ref(target.to), field = conflict.field, theirs = conflict.manager, "a field of a key that is gone was taken over");
+        }
         Ok(answer)
     }
 

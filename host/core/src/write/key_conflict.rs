@@ -41,11 +41,22 @@ impl KeyConflicts {
     /// Records a key whose plan is carried out, under the identity of its managers, and closes the
     /// conflicts in which the key was refused.
     pub(super) fn begin(&self, identity: &str, key: &Key) {
+        self.know(identity, key);
+        let mut state = self.0.lock();
+        state.open.retain(|_, conflict| conflict.by != *key);
+    }
+
+    /// Records a key under the identity of its managers, before it writes.
+    pub(super) fn know(&self, identity: &str, key: &Key) {
         let mut state = self.0.lock();
         if !state.keys.contains_key(identity) {
             state.keys.insert(identity.to_owned(), key.clone());
         }
-        state.open.retain(|_, conflict| conflict.by != *key);
+    }
+
+    /// Returns the key with this identity of field managers.
+    pub(super) fn key_behind(&self, identity: &str) -> Option<Key> {
+        self.0.lock().keys.get(identity).cloned()
     }
 
     /// Forgets a key whose object is gone.

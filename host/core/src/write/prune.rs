@@ -124,7 +124,7 @@ impl Run<'_> {
     async fn prune_one(&mut self, prune: &Prune, mut candidate: Candidate) -> Result<(), Stop> {
         let resource = self.resource(&candidate.of).await?;
         for round in 1.. {
-            if candidate.own.iter().any(|own| self.managers.is_other_apply(&own.manager)) {
+            if self.is_applied_by_others(&candidate).await {
                 return self.let_go(&resource, &candidate).await;
             }
             if candidate.is_deleting {
@@ -160,6 +160,19 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether another key has applied the object too. A key that is gone does not count.
+    async fn is_applied_by_others(&mut self, candidate: &Candidate) -> bool {
+        let others = candidate.own.iter().map(|own| &*own.manager);
+        for manager in
+            others.filter(|manager| self.managers.is_other_apply(manager)).collect::<Vec<_>>()
+        {
+            if !self.is_gone(manager).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Gives up our fields of an object: the fields that others have applied stay.

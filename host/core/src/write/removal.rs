@@ -25,10 +25,12 @@ impl Run<'_> {
     pub(super) async fn evict(&mut self, eviction: &Deletion) {
         if let Err(stop) = self.try_evict(eviction).await {
             let was_failed = self.failed;
-            let is_refused = matches!(&stop, Stop::Failed { refusal, .. } if refusal.code == 429);
+            let is_refused =
+                matches!(&stop, Stop::Failed { refusal, .. } if refusal.is_of_budget());
             self.stopped(contract::Action::Evict, &eviction.of, stop);
             if is_refused {
                 self.failed = was_failed;
+                self.written.refused_evictions += 1;
             }
         }
     }

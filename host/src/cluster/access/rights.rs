@@ -17,14 +17,14 @@ use super::{
 };
 use crate::cluster::Cluster;
 use mortise_core::{
-    contract::{Description, Kind, ObjectRef},
+    contract::{Description, GrantedRule, Kind, ObjectRef},
     grant::rights::{self, Account, LIST, NotRead, Permit, Question, ReadTarget, Rights as _},
     grant::role::{Roles, Served},
     resource::{Method, Outgoing, Unavailable},
     store::Scope,
 };
 
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+pub(super) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// The maximum number of questions in flight, of all processors: a processor that declares much
 /// asks much.
 pub(super) const AT_ONCE: usize = 16;
@@ -33,20 +33,22 @@ pub(super) const AT_ONCE: usize = 16;
 /// version of the processor.
 #[derive(Debug)]
 pub struct Rights {
-    account: Account,
+    pub(super) account: Account,
     /// The host's right to act as the account.
     acting: Arc<Acting>,
     /// The cluster, accessed with the host's own account.
-    own: Cluster,
+    pub(super) own: Cluster,
     /// The cluster, accessed as the account.
     cluster: Cluster,
-    description: Arc<Description>,
+    pub(super) description: Arc<Description>,
     answers: RwLock<Answers>,
+    /// The granted rules of the description that the account does not hold.
+    pub(super) not_held: Mutex<Vec<GrantedRule>>,
     /// The rights of all processors: a question that was answered for another processor with the
     /// same account is not asked again.
     all: All,
     /// Limits the questions in flight of all processors: one permit each.
-    asking: Arc<Semaphore>,
+    pub(super) asking: Arc<Semaphore>,
 }
 
 /// The rights of all processors of a host.
@@ -86,6 +88,7 @@ impl Rights {
             cluster: own.acting_as(account),
             description: Arc::clone(description),
             answers: RwLock::default(),
+            not_held: Mutex::default(),
             all: Arc::clone(all),
             asking: Arc::clone(asking),
         }
@@ -105,11 +108,12 @@ impl Rights {
         missing.map(|question| format!("may not {question}")).collect()
     }
 
-    /// Asks for all rights that the description needs.
+    /// Asks for all rights that the description needs, and for those that it hands on.
     pub(crate) async fn ask_needed(&self) {
         self.acting.ask().await;
         let needed = self.needed().await;
         self.ask(&needed).await;
+        self.compare_granted().await;
         let mut answers = self.answers.write();
         answers.needed = needed;
         answers.settle();
@@ -312,7 +316,11 @@ impl Rights {
             fresh.insert(of_account(&question), answer);
             answered.push((question, answer));
         }
-        self.answers.write().take(answered, needed)
+        let (is_changed, is_open) = self.compare_granted().await;
+        let mut renewed = self.answers.write().take(answered, needed);
+        renewed.changed |= is_changed;
+        renewed.unanswered |= is_open;
+        renewed
     }
 
     /// Gets the object as it is now from the API server; `None` if it does not exist.

@@ -9,7 +9,7 @@ use tower::ServiceExt as _;
 use super::*;
 use mortise_core::grant::rights::{Permit, Question, ReadTarget};
 use mortise_core::{
-    contract::Kind,
+    contract::{GrantedRule, Kind},
     fixture::{description, fields, v1, whole, write_rule},
     store::Scope,
 };
@@ -24,6 +24,8 @@ struct Table {
     /// it.
     allowed: Vec<&'static str>,
     reviews: Vec<serde_json::Value>,
+    /// The answer to a review of rules; `None`: the account may not ask.
+    rules: Option<serde_json::Value>,
     is_away: bool,
 }
 
@@ -49,6 +51,11 @@ impl Judge {
         let service = tower::service_fn(move |request: Request<Body>| {
             let (judge, router) = (judge.clone(), router.clone());
             async move {
+                if request.uri().path() == "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews" {
+                    let user = &request.headers()["impersonate-user"];
+                    assert_eq!(user.to_str().unwrap(), account().user(), "the account itself asks");
+                    return Ok(judge.rules());
+                }
                 if request.uri().path() != "/apis/authorization.k8s.io/v1/subjectaccessreviews" {
                     return router.oneshot(request).await;
                 }
@@ -60,13 +67,25 @@ impl Judge {
         Cluster::new(kube::Client::new(service, "default"))
     }
 
+    fn rules(&self) -> Response<axum::body::Body> {
+        let table = self.0.lock();
+        match (&table.rules, table.is_away) {
+            (_, true) => Response::builder().status(422).body(axum::body::Body::empty()).unwrap(),
+            (None, _) => Response::builder().status(403).body(axum::body::Body::empty()).unwrap(),
+            (Some(status), _) => {
+                let answer = json!({"kind": "SelfSubjectRulesReview", "status": status});
+                Response::builder().status(201).body(answer.to_string().into()).unwrap()
+            }
+        }
+    }
+
     fn review(&self, mut review: serde_json::Value) -> Response<axum::body::Body> {
         let mut table = self.0.lock();
         if table.is_away {
             return Response::builder().status(403).body(axum::body::Body::empty()).unwrap();
         }
         let of = &review["spec"]["resourceAttributes"];
-        let text = |key: &str| of[key].as_str().unwrap();
+        let text = |key: &str| of[key].as_str().unwrap_or_default();
         let below = |key: &str, before: &str| match text(key) {
             "" => String::new(),
             part => format!("{before}{part}"),
@@ -253,6 +272,65 @@ async fn what_is_declared_and_not_allowed_is_missing() {
     assert!(rights.renew(Stale::ALL, &mut Fresh::new()).await.changed);
     assert_ne!(rights.digest(), before);
     assert!(!rights.missing().iter().any(|line| line.contains("create events")));
+}
+
+/// A case's name, what the account says of itself, what reviews allow, and what is not held.
+type GrantCase<'a> = (&'a str, Option<serde_json::Value>, &'a [&'static str], Vec<GrantedRule>);
+
+/// Returns a description that hands on three rules.
+fn granting() -> Arc<Description> {
+    let rule = |value: &serde_json::Value| GrantedRule::from_value(value);
+    let grants = vec![
+        rule(
+            &json!({"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "patch"]}),
+        ),
+        rule(&json!({"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]})),
+        rule(&json!({"apiGroups": [""], "resources": ["*"], "verbs": ["list"]})),
+    ];
+    Arc::new(Description { grants, ..Description::clone(&painter()) })
+}
+
+#[tokio::test]
+async fn granted_rules_are_compared_with_those_that_the_account_holds() {
+    let (_api, judge, access) = scene();
+    let description = granting();
+    let [deployments, log, all] = &description.grants[..] else { panic!("three rules") };
+    let held = |rules: &[&GrantedRule], is_incomplete: bool| {
+        let rules: Vec<_> = rules.iter().map(|rule| rule.to_value()).collect();
+        Some(json!({"resourceRules": rules, "nonResourceRules": [], "incomplete": is_incomplete}))
+    };
+    let rights = access.of(&account(), &description);
+    let cases: [GrantCase<'_>; 5] = [
+        ("all", held(&[deployments, log, all], false), &[], vec![]),
+        ("one is not", held(&[deployments, all], false), &["get pods/log"], vec![log.clone()]),
+        ("others are asked for", held(&[deployments, all], true), &["get pods/log"], vec![]),
+        (
+            "a verb and a wildcard are not",
+            held(&[log], true),
+            &["get deployments.apps", "list pods"],
+            vec![deployments.clone(), all.clone()],
+        ),
+        (
+            "the account may not ask",
+            None,
+            &["get deployments.apps", "patch deployments.apps", "get pods/log", "list *"],
+            vec![],
+        ),
+    ];
+    for (case, rules, allowed, expected) in cases {
+        judge.0.lock().rules = rules;
+        judge.allows(allowed);
+        rights.renew(Stale::default(), &mut Fresh::new()).await;
+        assert_eq!(rights.not_held(), expected, "{case}");
+    }
+    judge.0.lock().rules = held(&[log], false);
+    assert!(rights.renew(Stale::default(), &mut Fresh::new()).await.changed);
+    let before = rights.not_held();
+    assert_eq!(before.len(), 2);
+    judge.0.lock().is_away = true;
+    let renewed = rights.renew(Stale::default(), &mut Fresh::new()).await;
+    assert!(renewed.unanswered && !renewed.changed, "no answer is no answer: {renewed:?}");
+    assert_eq!(rights.not_held(), before);
 }
 
 /// Returns the rights that have changed after the first renewal that changes any, or none once the

@@ -339,6 +339,7 @@ fn grant() -> Grant {
         reconcilers: vec![reconciler],
         reads: vec![],
         writes: vec![write_rule(whole(any), verbs, &[])],
+        grants: Vec::new(),
         config_schema: None,
     };
     Grant::new(&description).unwrap()

@@ -58,7 +58,7 @@ async fn a_host_is_ready_when_its_first_lists_are_complete() {
 #[tokio::test]
 async fn a_host_is_not_ready_while_the_api_server_is_not() {
     let mut admin = admin();
-    admin.stores.set_unknown(&kind("Rule"));
+    admin.stores.set_unknown(&kind("Rule"), &Scope::default());
     let away = tower::service_fn(async |_: Request<kube::client::Body>| {
         Err::<http::Response<String>, _>(std::io::Error::other("connection refused"))
     });
@@ -71,7 +71,7 @@ async fn a_host_is_not_ready_while_the_api_server_is_not() {
 #[tokio::test]
 async fn a_kind_that_is_not_served_does_not_keep_a_host_from_being_ready() {
     let admin = admin();
-    admin.stores.set_unknown(&kind("Rule"));
+    admin.stores.set_unknown(&kind("Rule"), &Scope::default());
     assert_eq!(get(&admin, "/readyz").await.0, 200);
 }
 

@@ -6,7 +6,7 @@ use crate::{
     wasm::Digest,
 };
 use mortise_core::{
-    contract::{Reconciler, Selection},
+    contract::{GrantedRule, Reconciler, Selection},
     queue::Key,
 };
 
@@ -38,6 +38,7 @@ fn description() -> Description {
         reconcilers: vec![reconciler],
         reads: Vec::new(),
         writes: Vec::new(),
+        grants: Vec::new(),
         config_schema: None,
     }
 }
@@ -65,9 +66,15 @@ fn host() -> host::ProcessorStatus {
         conflicts: Vec::new(),
         limits_met: Vec::new(),
         missing_rights: Vec::new(),
+        not_held: Vec::new(),
         unwatched: Vec::new(),
         denied: Vec::new(),
     }
+}
+
+fn pods() -> GrantedRule {
+    let rule = json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]});
+    GrantedRule::from_value(&rule)
 }
 
 fn at(time: &str) -> Timestamp {
@@ -146,7 +153,7 @@ fn what_the_host_knows_is_said_by_the_condition_that_it_concerns() {
         at: at("2026-01-01T00:00:00Z"),
         message: "no Gateway".into(),
     };
-    let cases: [(Change, Expected); 7] = [
+    let cases: [(Change, Expected); 8] = [
         (
             Box::new(move |host| (host.failing, host.last_failure) = (2, Some(failed))),
             ("Synced", ("False", "ObjectsFail", "2 of 3 objects fail; the last: no Gateway")),
@@ -167,6 +174,17 @@ fn what_the_host_knows_is_said_by_the_condition_that_it_concerns() {
                     "False",
                     "RightsMissing",
                     "the ServiceAccount lacks what the processor declares: may not get a; nor b",
+                ),
+            ),
+        ),
+        (
+            Box::new(|host| host.not_held = vec![pods()]),
+            (
+                "Ready",
+                (
+                    "False",
+                    "RightsMissing",
+                    "the ServiceAccount does not hold in all namespaces what the processor hands on; the rules of a ClusterRole for it:\n- {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"get\"]}",
                 ),
             ),
         ),

@@ -7,7 +7,7 @@ use wasmtime_wasi::p2::bindings::{cli::stdout::Host as _, random::insecure::Host
 use crate::wasm::{Limits, state::State};
 use mortise_core::{
     contract::bounds::{text::*, *},
-    contract::{Description, Kind, Level, ObjectRef, Selection, Verbs},
+    contract::{Description, GrantedRule, Kind, Level, ObjectRef, Selection, Verbs},
     fixture::{all, description, object, reference, v1, write_rule},
     reads::{PAGE_BYTES, Readable, View},
     store::Stores,
@@ -42,6 +42,14 @@ const ROWS: &[(&str, &str, usize)] = &[
     ("RECONCILERS", "reconcilers", RECONCILERS),
     ("READS", "declared reads", READS),
     ("WRITES", "declared writes", WRITES),
+    ("GRANTS", "granted rules", GRANTS),
+    ("GRANT_ENTRIES", "entries of one list of a granted rule", GRANT_ENTRIES),
+    ("GRANT_TEXT", "a text of a granted rule", GRANT_TEXT),
+    (
+        "GRANTED_RIGHTS",
+        "single rights of all granted rules together: each verb on each resource and name",
+        GRANTED_RIGHTS,
+    ),
     ("SELECTOR", "a declared label selector", SELECTOR),
     ("FINALIZERS", "finalizers of a reconciler", FINALIZERS),
     ("NAME", "the name of a processor or reconciler, a DNS label", NAME),
@@ -309,6 +317,68 @@ fn a_description_is_no_larger_than_the_host_keeps() {
     }
     let any = Kind { group: "*".into(), version: "*".into(), kind: "*".into() };
     assert_eq!(described(|of| of.reads[0].kind = any), None);
+}
+
+#[test]
+fn granted_rules_have_the_form_of_rbac_and_are_bounded() {
+    let long = || "x".repeat(5 << 20);
+    let many_texts = |count: usize| (0..count).map(|number| format!("a{number}")).collect();
+    let granted = || GrantedRule {
+        api_groups: vec![String::new()],
+        resources: vec!["pods".into()],
+        verbs: vec!["get".into()],
+        ..GrantedRule::default()
+    };
+    assert_eq!(described(|of| of.grants = vec![granted(); 256]), None);
+    let cases: Vec<(Option<String>, &str)> = vec![
+        (described(|of| of.grants = vec![granted(); 257]), "`grants` has 257 entries, at most 256"),
+        (
+            described(|of| of.grants = vec![GrantedRule { verbs: many_texts(129), ..granted() }]),
+            "`grants[0].verbs` has 129 entries, at most 128",
+        ),
+        (
+            described(|of| {
+                of.grants = vec![GrantedRule { resource_names: vec![long()], ..granted() }];
+            }),
+            "`grants[0].resource-names`: `xxx",
+        ),
+        (
+            described(|of| {
+                let (resources, verbs) = (many_texts(65), many_texts(64));
+                of.grants = vec![GrantedRule { resources, verbs, ..granted() }];
+            }),
+            "`grants` have 4160 single rights together",
+        ),
+        (
+            described(|of| of.grants = vec![GrantedRule { verbs: vec![], ..granted() }]),
+            "`grants[0]`: a rule has verbs",
+        ),
+        (
+            described(|of| {
+                let non_resource_urls = vec!["/metrics".into()];
+                of.grants = vec![GrantedRule { non_resource_urls, ..granted() }];
+            }),
+            "`grants[0]`: a rule has verbs, and either",
+        ),
+        (
+            described(|of| {
+                of.grants = vec![GrantedRule { resources: vec!["Pods".into()], ..granted() }];
+            }),
+            "`grants[0].resources`: `Pods`",
+        ),
+        (
+            described(|of| {
+                let (verbs, non_resource_urls) = (vec!["get".into()], vec!["metrics".into()]);
+                let rule = GrantedRule { verbs, non_resource_urls, ..GrantedRule::default() };
+                of.grants = vec![rule];
+            }),
+            "`grants[0].non-resource-urls`: `metrics`",
+        ),
+    ];
+    for (found, part) in cases {
+        let found = found.unwrap_or_else(|| panic!("not refused: {part}"));
+        assert!(found.contains(part) && found.len() < 400, "{part}: {found}");
+    }
 }
 
 /// Generates long, empty and strange texts, and usual ones.

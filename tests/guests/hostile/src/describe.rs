@@ -1,7 +1,7 @@
 //! Hostile descriptions.
 
 use mortise_sdk::{
-    Description, Kind, Reconciler, Selection, Verbs,
+    Description, GrantedRule, Kind, Reconciler, Selection, Verbs,
     kubernetes::{ConfigMap, Secret},
 };
 
@@ -9,6 +9,8 @@ use crate::{Describe, Play, calls};
 
 /// Levels of the schema: checking one value takes two to the power of these steps.
 const LEVELS: u32 = 40;
+/// Verbs of a granted rule.
+const VERBS: u32 = 64;
 /// The finalizer that the benign neighbour declares.
 const FINALIZER: &str = "benign.mortise.dev/held";
 
@@ -40,6 +42,13 @@ pub(crate) fn description(play: &Play) -> Description {
             let of = Selection::of::<ConfigMap>().namespace(format!("none-{number}"));
             description.reads(of)
         }),
+        Describe::Grants => {
+            let verbs = || (0..VERBS).map(|number| format!("verb{number}"));
+            let rule = |number: u32| {
+                GrantedRule::new([String::new()], [format!("things{number}")], verbs())
+            };
+            description.grants((0..play.times).map(rule))
+        }
     }
 }
 

@@ -57,6 +57,8 @@ enum Describe {
     Schema,
     /// Declares `times` selections to read.
     Selections,
+    /// Declares `times` rules that it hands on, each of many rights.
+    Grants,
     /// Declares a version of `bytes` bytes.
     Version,
     /// Declares the finalizer of the benign neighbour.

@@ -1,8 +1,5 @@
-//! `--ready`: stands in for the kubelet and for the controllers of workloads. Each workload and
-//! each pod is marked ready at once.
-//!
-//! Workloads get no pods: a Deployment's status says that it is available, but a list finds no pods
-//! of it.
+//! `--ready`: stands in for the kubelet and for the controllers of workloads. Each workload has a
+//! Pod for each of its replicas, and each workload and Pod is marked ready at once.
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, future};
@@ -14,6 +11,7 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 
+use self::pods::Pods;
 use super::message::{Message, Sender};
 use crate::print;
 use mortise_core::{
@@ -23,25 +21,33 @@ use mortise_core::{
 };
 use mortise_host::cluster::Cluster;
 
+mod pods;
 #[cfg(test)]
 mod tests;
 
 /// The field manager of the status that is written.
 const MANAGER: &str = "kubelet";
 
-/// Marks all workloads and pods ready, present and future ones. Returns only with an error.
+/// Gives all workloads their Pods and marks both ready, present and future ones. Returns only with
+/// an error.
 ///
 /// # Errors
 ///
 /// Fails if the API cannot be asked for a kind or does not serve it; it serves all of them from its
 /// start.
 pub(super) async fn run(cluster: &Cluster, now: &Clock, messages: &Sender) -> anyhow::Result<()> {
-    let kinds =
-        [("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "DaemonSet"), ("", "Pod")];
+    let kinds = [
+        ("apps", "Deployment"),
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("apps", "DaemonSet"),
+        ("", "Pod"),
+    ];
+    let pods = &Pods::new(cluster);
     let watches = kinds.map(|(group, kind)| {
         let kind =
             Kind { group: group.to_owned(), version: "v1".to_owned(), kind: kind.to_owned() };
-        watch(cluster, kind, now, messages)
+        watch(cluster, kind, now, messages, pods)
     });
     future::try_join_all(watches).await.map(|_| ())
 }
@@ -51,17 +57,21 @@ async fn watch(
     kind: Kind,
     now: &Clock,
     messages: &Sender,
+    pods: &Pods<'_>,
 ) -> anyhow::Result<()> {
     let resource = cluster.resolve(&kind).await?;
     let resource =
         resource.with_context(|| format!("--ready: the API does not serve {}", kind.kind))?;
     let api: Api<DynamicObject> =
         Api::all_with(cluster.client().clone(), &mortise_host::cluster::api_resource(&resource));
-    let mut objects =
-        watcher(api, watcher::Config::default()).default_backoff().applied_objects().boxed();
-    while let Some(object) = objects.next().await {
-        let object = match object {
-            Ok(object) => object,
+    // A closed channel means that the program ends.
+    let say = |note: String| _ = messages.send(Message::Note(note));
+    let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+    while let Some(event) = events.next().await {
+        let (object, is_there) = match event {
+            Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => (object, true),
+            Ok(watcher::Event::Delete(object)) => (object, false),
+            Ok(watcher::Event::Init | watcher::Event::InitDone) => continue,
             Err(error) => {
                 tracing::warn!(kind = kind.kind, %error, "--ready: the watch is begun again");
                 continue;
@@ -74,7 +84,15 @@ async fn watch(
             let version = &mortise_host::cluster::api_resource(&resource).api_version;
             fields.entry("apiVersion").or_insert_with(|| Value::from(version.as_str()));
         }
-        let Some(status) = ready(&object, now()) else { continue };
+        let settled = match (kind.kind == "Pod", is_there) {
+            (true, false) => pods.settle_owner_of(&object).await,
+            (false, true) => pods.settle(&object).await,
+            _ => Ok(()),
+        };
+        if let Err(error) = settled {
+            say(format!("--ready: the Pods of {} are not made: {error:#}", print::title(&object)));
+        }
+        let Some(status) = ready(&object, now()).filter(|_| is_there) else { continue };
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         let name = text("/metadata/name").unwrap_or_default();
         let path = resource.path_of(text("/metadata/namespace"), name);
@@ -86,9 +104,7 @@ async fn watch(
         if let Err(refusal) = cluster.send(&marked).await
             && refusal.code != 404
         {
-            let note = format!("--ready: {} is not marked: {refusal}", print::title(&object));
-            // A closed channel means that the program ends.
-            let _ = messages.send(Message::Note(note));
+            say(format!("--ready: {} is not marked: {refusal}", print::title(&object)));
         }
     }
     Ok(())
@@ -98,6 +114,7 @@ async fn watch(
 fn ready(object: &Value, now: Timestamp) -> Option<Value> {
     let status = match object.get("kind")?.as_str()? {
         "Deployment" => deployment(object, now),
+        "ReplicaSet" => replica_set(object),
         "StatefulSet" => stateful_set(object),
         "DaemonSet" => daemon_set(object),
         "Pod" => pod(object, now),
@@ -120,6 +137,11 @@ fn deployment(object: &Value, now: Timestamp) -> Map<String, Value> {
         [("Available", "MinimumReplicasAvailable"), ("Progressing", "NewReplicaSetAvailable")];
     status.insert("conditions".to_owned(), conditions(object, &available, now));
     status
+}
+
+fn replica_set(object: &Value) -> Map<String, Value> {
+    let counts = ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+    counted(object, &counts, replicas(object))
 }
 
 fn stateful_set(object: &Value) -> Map<String, Value> {

@@ -41,6 +41,10 @@ impl Inspection {
             &["kind", "where", "selected by", "verbs", "fields"],
             self.writes.iter().map(WriteEntry::row).collect(),
         );
+        if !self.grants.is_empty() {
+            let rows = self.grants.iter().map(|rule| vec![vec![rule.to_string()]]).collect();
+            section(&mut text, "hands on", &["rule"], rows);
+        }
         let _ = writeln!(text, "\n{BOLD}configuration{BOLD:#}");
         match &self.config_schema {
             None => text.push_str("  no schema: it takes none, or checks it itself\n"),

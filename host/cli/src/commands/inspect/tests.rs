@@ -47,6 +47,7 @@ fn inspection() -> Inspection {
         }],
         reads: vec![reads, Selected { matching, labels: "app=a".into(), ..selected("Widget") }],
         writes: vec![written],
+        grants: vec![json!({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]})],
         config_schema: Some(json!({"type": "object"})),
     }
 }
@@ -78,6 +79,10 @@ writes
   kind                   where       selected by  verbs           fields
   Widget example.dev/v1  everywhere               create, update  any
 
+hands on
+  rule
+  {\"apiGroups\":[\"\"],\"resources\":[\"pods\"],\"verbs\":[\"get\"]}
+
 configuration
   type: object
 ";
@@ -95,6 +100,7 @@ fn what_is_not_there_is_said() {
         reconcilers: vec![],
         reads: vec![],
         writes: vec![],
+        grants: Vec::new(),
         config_schema: None,
         ..inspection()
     };

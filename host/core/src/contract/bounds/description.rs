@@ -1,10 +1,10 @@
 //! Bounds on descriptions.
 
 use super::{
-    DESCRIPTION, ENTRY, FIELDS, FINALIZERS, NAME, PATH, READS, RECONCILERS, SELECTOR, VERSION,
-    WRITES, read::selection_size, text,
+    DESCRIPTION, ENTRY, FIELDS, FINALIZERS, GRANT_ENTRIES, GRANT_TEXT, GRANTED_RIGHTS, GRANTS,
+    NAME, PATH, READS, RECONCILERS, SELECTOR, VERSION, WRITES, read::selection_size, text,
 };
-use crate::contract::{Description, Kind, Reconciler, Selection};
+use crate::contract::{Description, GrantedRule, Kind, Reconciler, Selection};
 
 /// The wildcard for any kind or group.
 const ANY: &str = "*";
@@ -22,6 +22,7 @@ pub fn check(of: &Description) -> Result<(), String> {
     check_count("reconcilers", of.reconcilers.len(), RECONCILERS)?;
     check_count("reads", of.reads.len(), READS)?;
     check_count("writes", of.writes.len(), WRITES)?;
+    check_count("grants", of.grants.len(), GRANTS)?;
     for (index, reconciler) in of.reconcilers.iter().enumerate() {
         check_reconciler(&format!("reconcilers[{index}]"), reconciler)?;
     }
@@ -32,6 +33,7 @@ pub fn check(of: &Description) -> Result<(), String> {
         check_selection(&format!("writes[{index}].of"), &rule.of)?;
         check_paths(&format!("writes[{index}].fields"), rule.fields.iter())?;
     }
+    check_grants(&of.grants)?;
     let size = size(of);
     if size > DESCRIPTION {
         let schema = of.config_schema.as_ref().map_or(0, String::len);
@@ -94,6 +96,78 @@ fn check_kind(place: &str, of: &Kind) -> Result<(), String> {
     }
 }
 
+/// Refuses granted rules that the API server would not accept in a role, and more single rights
+/// than the host asks about.
+fn check_grants(rules: &[GrantedRule]) -> Result<(), String> {
+    let mut rights = 0_usize;
+    for (index, rule) in rules.iter().enumerate() {
+        check_grant(&format!("grants[{index}]"), rule)?;
+        // Bounded lists: the product of four of them fits.
+        let places =
+            rule.api_groups.len() * rule.resources.len() * rule.resource_names.len().max(1);
+        rights += rule.verbs.len() * (places + rule.non_resource_urls.len());
+    }
+    if rights > GRANTED_RIGHTS {
+        return Err(format!(
+            "`grants` have {rights} single rights together, each verb on each resource and name; at most {GRANTED_RIGHTS} are accepted"
+        ));
+    }
+    Ok(())
+}
+
+/// A list of a granted rule: its name, its entries, their form, and that form in words.
+type GrantList<'a> = (&'a str, &'a [String], fn(&str) -> bool, &'a str);
+
+fn check_grant(place: &str, rule: &GrantedRule) -> Result<(), String> {
+    let GrantedRule { api_groups, resources, resource_names, verbs, non_resource_urls } = rule;
+    let lists: [GrantList<'_>; 5] = [
+        (
+            "api-groups",
+            api_groups,
+            |text| text == ANY || text::is_group(text),
+            "\"\", `*`, or a DNS subdomain",
+        ),
+        ("resources", resources, is_resource, "such as `pods`, `pods/log`, `*/scale` or `*`"),
+        ("resource-names", resource_names, is_grant_text, "the name of an object"),
+        ("verbs", verbs, is_grant_text, "such as `get`, or `*`"),
+        ("non-resource-urls", non_resource_urls, is_url, "such as `/metrics`, `/healthz/*` or `*`"),
+    ];
+    for (list, texts, is_right, accepted) in lists {
+        let place = format!("{place}.{list}");
+        check_count(&place, texts.len(), GRANT_ENTRIES)?;
+        let is_wrong = |text: &&String| text.len() > GRANT_TEXT || !is_right(text);
+        if let Some(bad) = texts.iter().find(is_wrong) {
+            let accepted = format!("{accepted}, at most {GRANT_TEXT} bytes");
+            return Err(wrong(&place, bad, &accepted));
+        }
+    }
+    let of_resources = !api_groups.is_empty() && !resources.is_empty();
+    let of_urls = !non_resource_urls.is_empty();
+    let has_nothing_else =
+        api_groups.is_empty() && resources.is_empty() && resource_names.is_empty();
+    if verbs.is_empty() || !(of_resources && !of_urls || of_urls && has_nothing_else) {
+        return Err(format!(
+            "`{place}`: a rule has verbs, and either groups and resources or URLs that are no resources"
+        ));
+    }
+    Ok(())
+}
+
+fn is_grant_text(text: &str) -> bool {
+    !text.is_empty() && !text.chars().any(char::is_control)
+}
+
+fn is_resource(text: &str) -> bool {
+    let is_part = |part: &str| part == ANY || text::is_subdomain(part);
+    let (resource, below) = text.split_once('/').unwrap_or((text, ANY));
+    is_part(resource) && is_part(below)
+}
+
+fn is_url(text: &str) -> bool {
+    let start = text.strip_suffix('*').unwrap_or(text);
+    is_grant_text(text) && !start.contains('*') && (text == ANY || text.starts_with('/'))
+}
+
 fn check_paths<'a>(
     place: &str,
     paths: impl ExactSizeIterator<Item = &'a String>,
@@ -132,6 +206,18 @@ fn size(of: &Description) -> usize {
         let fields = rule.fields.iter().map(|field| ENTRY + field.len());
         ENTRY + selection_size(&rule.of) + fields.sum::<usize>()
     });
+    let grants = of.grants.iter().map(|rule| {
+        let lists = [
+            &rule.api_groups,
+            &rule.resources,
+            &rule.resource_names,
+            &rule.verbs,
+            &rule.non_resource_urls,
+        ];
+        let texts = lists.into_iter().flatten().map(|text| ENTRY + text.len());
+        ENTRY + texts.sum::<usize>()
+    });
     let texts = of.name.len() + of.version.len() + of.config_schema.as_ref().map_or(0, String::len);
-    texts + reconcilers.sum::<usize>() + reads.sum::<usize>() + writes.sum::<usize>()
+    let declared = reads.sum::<usize>() + writes.sum::<usize>() + grants.sum::<usize>();
+    texts + reconcilers.sum::<usize>() + declared
 }

@@ -43,6 +43,7 @@ fn description(
         reconcilers,
         reads,
         writes: writes.collect(),
+        grants: Vec::new(),
         config_schema: None,
     }
 }

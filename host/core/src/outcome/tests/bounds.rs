@@ -27,6 +27,7 @@ fn wide_grant() -> Grant {
         reconcilers: vec![reconciler()],
         reads: Vec::new(),
         writes: vec![write_rule(whole(v1("", "ConfigMap")), all, &[])],
+        grants: Vec::new(),
         config_schema: None,
     };
     Grant::new(&description).unwrap()

@@ -1,3 +1,5 @@
+use mortise_embedded_api::{Fault, Filter};
+
 use super::*;
 
 #[tokio::test]
@@ -108,4 +110,17 @@ async fn a_refused_eviction_is_an_answer_and_everything_else_is_carried_out() {
         begun.elapsed()
     );
     assert!(bed.get(&pod()).await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_the_server_was_too_busy_for_is_a_failure() {
+    let bed = Bed::new().await;
+    with_budget(&bed, 1);
+    let evictions = Filter::resource("pods").subresource("eviction");
+    bed.api.faults().inject(Fault::TooManyRequests(Some(60)), evictions, 1);
+    let written = bed.run(evicting()).await;
+    assert_eq!(codes(&written), [(contract::Action::Evict, 429)]);
+    assert!(written.is_failure(), "it is not a budget's answer, and is tried again");
+    assert_eq!(written.retry_after, Some(Duration::from_mins(1)));
+    assert_eq!(actions(&written), Vec::<String>::new(), "no later step is begun");
 }

@@ -102,11 +102,122 @@ async fn what_is_made_is_marked_ready_through_the_api() {
     while_marked(&api, &messages, story).await;
 }
 
+/// Returns the objects of a kind.
+fn all(api: &EmbeddedApi, kind: &str) -> Vec<Value> {
+    api.objects().into_iter().filter(|object| object["kind"] == kind).collect()
+}
+
+/// Waits until `holds` is true of the ready Pods.
+async fn until_pods(api: &EmbeddedApi, what: &str, holds: impl Fn(&[Value]) -> bool) {
+    let glance = Duration::from_millis(10);
+    let waited = tokio::time::timeout(Duration::from_secs(30), async {
+        loop {
+            let pods = all(api, "Pod");
+            let are_ready = pods.iter().all(|pod| pod["status"]["phase"] == "Running");
+            if are_ready && holds(&pods) {
+                break;
+            }
+            tokio::time::sleep(glance).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "{what}: {:#?}", all(api, "Pod"));
+}
+
+async fn send(api: &EmbeddedApi, method: Method, path: &str, body: Value) {
+    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+    cluster.send(&Outgoing::new(method, path.to_owned(), Some(body))).await.unwrap();
+}
+
+#[tokio::test]
+async fn each_replica_has_a_pod_and_a_new_template_new_ones() {
+    let api = EmbeddedApi::new(Options::default());
+    let (messages, _inbox) = tokio::sync::mpsc::unbounded_channel();
+    let path = "/apis/apps/v1/namespaces/default/deployments/a";
+    let image = |pod: &Value| pod["spec"]["containers"][0]["image"].clone();
+    let story = async {
+        api.load(deployment_of_two("a"), false).unwrap();
+        until_pods(&api, "two", |pods| pods.len() == 2).await;
+        let pods = all(&api, "Pod");
+        let sets = all(&api, "ReplicaSet");
+        assert_eq!(sets.len(), 1);
+        for pod in &pods {
+            let owner = &pod["metadata"]["ownerReferences"][0];
+            assert_eq!(owner["uid"], sets[0]["metadata"]["uid"]);
+            assert_eq!(owner["controller"], true);
+            assert_eq!((&pod["metadata"]["labels"]["a"], image(pod)), (&json!("b"), json!("b")));
+            assert_eq!(pod["status"]["containerStatuses"][0]["ready"], true);
+        }
+        let owner = &sets[0]["metadata"]["ownerReferences"][0];
+        assert_eq!((&owner["kind"], &owner["name"]), (&json!("Deployment"), &json!("a")));
+
+        // One that somebody deletes is replaced.
+        let name = pods[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        let pod = format!("/api/v1/namespaces/default/pods/{name}");
+        send(&api, Method::Delete, &pod, json!({"gracePeriodSeconds": 0})).await;
+        let is_other = |pod: &Value| pod["metadata"]["name"] != *name;
+        until_pods(&api, "another", |pods| pods.len() == 2 && pods.iter().all(is_other)).await;
+
+        let template = json!({"metadata": {"annotations": {"restarted": "yes"}}, "spec": {"containers": [{"name": "a", "image": "c"}]}});
+        let patch = json!({"spec": {"replicas": 3, "template": template}});
+        send(&api, Method::MergePatch, path, patch).await;
+        let is_new = |pod: &Value| image(pod) == "c";
+        until_pods(&api, "new ones", |pods| pods.len() == 3 && pods.iter().all(is_new)).await;
+        assert_eq!(all(&api, "ReplicaSet").len(), 2);
+
+        send(&api, Method::MergePatch, path, json!({"spec": {"replicas": 1}})).await;
+        until_pods(&api, "fewer", |pods| pods.len() == 1).await;
+        send(&api, Method::Delete, path, json!({"propagationPolicy": "Background"})).await;
+        until_pods(&api, "none", <[Value]>::is_empty).await;
+    };
+    while_marked(&api, &messages, story).await;
+}
+
+#[tokio::test]
+async fn the_pods_of_a_stateful_set_are_numbered_and_a_daemon_set_has_one() {
+    let api = EmbeddedApi::new(Options::default());
+    let (messages, _inbox) = tokio::sync::mpsc::unbounded_channel();
+    let of_kind = |kind: &str, name: &str| {
+        let mut object = deployment_of_two(name);
+        object["kind"] = kind.into();
+        object["spec"]["selector"]["matchLabels"]["a"] = name.into();
+        object["spec"]["template"]["metadata"]["labels"]["a"] = name.into();
+        object
+    };
+    let story = async {
+        api.load(of_kind("StatefulSet", "s"), false).unwrap();
+        api.load(of_kind("DaemonSet", "d"), false).unwrap();
+        let names = |pods: &[Value]| -> Vec<String> {
+            let names = pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
+            names.collect()
+        };
+        let is_one = |name: &String| name.starts_with("d-");
+        until_pods(&api, "three", |pods| {
+            let names = names(pods);
+            names.len() == 3
+                && names.iter().any(is_one)
+                && ["s-0", "s-1"].iter().all(|name| names.iter().any(|held| held == name))
+        })
+        .await;
+        let template =
+            json!({"spec": {"template": {"metadata": {"annotations": {"restarted": "yes"}}}}});
+        for (resource, name) in [("statefulsets", "s"), ("daemonsets", "d")] {
+            let path = format!("/apis/apps/v1/namespaces/default/{resource}/{name}");
+            send(&api, Method::MergePatch, &path, template.clone()).await;
+        }
+        until_pods(&api, "restarted", |pods| {
+            pods.len() == 3
+                && pods.iter().all(|pod| pod["metadata"]["annotations"]["restarted"] == "yes")
+        })
+        .await;
+    };
+    while_marked(&api, &messages, story).await;
+}
+
 #[tokio::test]
 async fn what_cannot_be_marked_is_said_and_the_others_are_marked() {
     let api = EmbeddedApi::new(Options::default());
     let refused = Fault::Refused { code: 403, message: "no marks here".to_owned() };
-    api.faults().inject(refused, Filter { verbs: vec![Verb::Patch], ..Filter::default() }, 1);
+    api.faults().inject(refused, Filter::resource("deployments").verbs([Verb::Patch]), 1);
     let (messages, mut inbox) = tokio::sync::mpsc::unbounded_channel();
     let story = async {
         api.load(deployment_of_two("a"), false).unwrap();

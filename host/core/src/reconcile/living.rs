@@ -1,0 +1,116 @@
+//! The keys that the objects in the cluster stand for: whether one of them is behind a field
+//! manager.
+//!
+//! A store may lag behind what a former leader has seen, so it alone is no proof that an object is
+//! gone. The API server is asked once: from then on only this host runs keys, and knows them. It is
+//! asked again for objects that were there.
+
+use std::{collections::HashSet, time::Duration};
+
+use serde_json::Value;
+use tokio::{sync::Mutex, time::Instant};
+
+use super::Reconciler;
+use crate::{
+    applied_fields::manager::{self, Owner, Parts},
+    contract::{self, ObjectRef},
+    labels::LabelSelector,
+    resource::{Outgoing, encoded},
+};
+
+/// The shortest time between two questions to the API server.
+const AGAIN: Duration = Duration::from_secs(10);
+/// The page size of client-go's pager.
+const PAGE: usize = 500;
+
+/// The identities of the field managers of all reconciled objects, and the time when the API server
+/// was asked for them.
+#[derive(Default)]
+pub(super) struct Living(Mutex<Option<(Instant, HashSet<String>)>>);
+
+impl Reconciler {
+    /// Returns whether an object that is reconciled, as the API server has it, stands for the key
+    /// behind a field manager. True also if the API server does not say.
+    ///
+    /// *Assumptions*: this host leads, and the caller knows all keys that have run on it.
+    pub async fn may_own(&self, of: &Parts<'_>) -> bool {
+        let identity = of.identity();
+        let mut living = self.living.0.lock().await;
+        if let Some((asked, known)) = &*living {
+            if !known.contains(&identity) {
+                return false;
+            }
+            if asked.elapsed() < AGAIN {
+                return true;
+            }
+        }
+        let asked = Instant::now();
+        let mut found = HashSet::new();
+        for reconciler in &self.version.description.reconcilers {
+            let Some(objects) = self.objects_now(reconciler).await else { return true };
+            found.extend(objects.iter().map(|object| {
+                let owner = self.owner(&reconciler.name, object);
+                manager::identity(&owner)
+            }));
+        }
+        let is_among = found.contains(&identity);
+        *living = Some((asked, found));
+        is_among
+    }
+
+    fn owner<'a>(&'a self, reconciler: &'a str, object: &'a ObjectRef) -> Owner<'a> {
+        let settings = &self.version.settings;
+        let processor = settings.name.as_deref().unwrap_or(&self.version.description.name);
+        Owner { namespace: &settings.namespace, processor, reconciler, object }
+    }
+
+    /// Returns the objects that a reconciler may have keys for, from a list as the processor's
+    /// account: those with its labels, and those that hold one of its finalizers. Fields are not
+    /// compared. `None` if the API server does not answer, or the account may not list them.
+    async fn objects_now(&self, reconciler: &contract::Reconciler) -> Option<Vec<ObjectRef>> {
+        let of = &reconciler.of;
+        let labels = LabelSelector::parse(&of.labels).ok()?;
+        let Some(resource) = self.version.api.resolve(&of.kind).await.ok()? else {
+            return Some(Vec::new());
+        };
+        let holds = |object: &Value| {
+            let held = object.pointer("/metadata/finalizers").and_then(Value::as_array);
+            let mut held = held.into_iter().flatten().filter_map(Value::as_str);
+            held.any(|held| reconciler.finalizers.iter().any(|own| own == held))
+        };
+        let (mut found, mut token) = (Vec::new(), String::new());
+        loop {
+            let mut path = format!("{}?limit={PAGE}", resource.path(of.namespace.as_deref()));
+            if let Some(name) = &of.name {
+                path.push_str("&fieldSelector=");
+                path.push_str(&encoded(&format!("metadata.name={name}")));
+            }
+            if !token.is_empty() {
+                path.push_str("&continue=");
+                path.push_str(&encoded(&token));
+            }
+            let list = Outgoing { metadata_only: true, ..Outgoing::get(path) };
+            let list = self.version.api.send(&list).await.ok()?.body;
+            for object in list.get("items")?.as_array()? {
+                if labels.matches_object(object) || holds(object) {
+                    found.push(reference(of, object)?);
+                }
+            }
+            let next = list.pointer("/metadata/continue").and_then(Value::as_str);
+            next.unwrap_or_default().clone_into(&mut token);
+            if token.is_empty() {
+                return Some(found);
+            }
+        }
+    }
+}
+
+fn reference(of: &contract::Selection, object: &Value) -> Option<ObjectRef> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    Some(ObjectRef {
+        cluster: of.cluster.clone(),
+        kind: of.kind.clone(),
+        namespace: text("/metadata/namespace"),
+        name: text("/metadata/name")?,
+    })
+}
