@@ -36,6 +36,7 @@ mod description;
 mod error;
 mod host;
 pub mod kubernetes;
+mod library;
 mod name;
 pub mod object;
 mod outcome;
@@ -62,6 +63,8 @@ pub use object::Object;
 pub use processor::{NoConfig, Processor};
 #[doc(hidden)]
 pub use processor::{describe, reconcile};
+#[doc(hidden)]
+pub use wit_bindgen;
 
 /// Runs the example of the README as a doc test.
 #[cfg(doctest)]

@@ -68,8 +68,9 @@ pub(super) struct Controller {
     /// The end of the running version's probation; `None` if it is not on probation, or not called
     /// yet.
     proven_at: Option<Instant>,
-    /// The stamp of the module's file when it was last read; `None` if that failed.
-    read: Option<Stamp>,
+    /// The stamps of the files of the module and of its libraries when they were last read; `None`
+    /// if that failed.
+    read: Option<Vec<Stamp>>,
     fault: Option<Fault>,
     /// The reason why the deletion of the Processor is not done yet, if it is being deleted.
     waits: Option<String>,
@@ -271,10 +272,18 @@ impl Controller {
         }
     }
 
-    /// Returns whether the module's file differs from the one that was read.
+    /// Returns whether the file of the module or of a library differs from the one that was read.
     async fn module_has_moved(&self, newest: &Processor) -> bool {
-        let Ok(path) = check_supported(&newest.spec) else { return false };
-        self.shared.modules.stamp(path).await != self.read
+        let Ok(paths) = check_supported(&newest.spec) else { return false };
+        let mut stamps = Some(Vec::new());
+        for path in paths {
+            let stamp = self.shared.modules.stamp(path).await;
+            stamps = stamps.zip(stamp).map(|(mut stamps, stamp)| {
+                stamps.push(stamp);
+                stamps
+            });
+        }
+        stamps != self.read
     }
 
     /// Removes the version, the metrics and the claims of a resource that is gone.

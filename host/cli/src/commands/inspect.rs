@@ -19,7 +19,8 @@ use crate::{
     commands::simulate,
     files,
     guest::Source,
-    local, print,
+    local::{self, Parts},
+    print,
 };
 use mortise_core::{
     contract::{Description, Kind, Reconciler, Selection, WriteRule},
@@ -138,7 +139,8 @@ pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<Exi
     let account = args.service_account.clone();
     let source = Source::open(&args.module)?;
     let file = source.component()?;
-    let loaded = local::load(&file, config, cache).await?;
+    let parts = Parts::of(&source, file.clone(), &args.with)?;
+    let loaded = local::load(parts, config, cache).await?;
     let text = if args.rbac {
         let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
         rbac(&loaded.description, crds, account.as_ref(), args.output).await?
