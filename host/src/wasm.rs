@@ -217,6 +217,11 @@ impl Processor {
         self.shared.linked.libraries.iter().map(|library| (library.interface(), library.digest()))
     }
 
+    /// Returns the functions of each library with their types, in the order of the load.
+    pub fn library_functions(&self) -> impl Iterator<Item = Vec<String>> {
+        self.shared.linked.libraries.iter().map(|library| library.functions().collect())
+    }
+
     /// Returns the names of the component's imports and exports.
     pub fn names(&self) -> &Names {
         &self.shared.linked.names

@@ -121,6 +121,12 @@ impl Library {
         self.digest
     }
 
+    /// Returns the functions with their types, as WIT writes them.
+    pub(super) fn functions(&self) -> impl Iterator<Item = String> {
+        let functions = self.functions.iter();
+        functions.map(|function| format!("{}: {}", function.name, describe::function(&function.ty)))
+    }
+
     fn key(&self, function: &Function, arguments: &[Val]) -> Key {
         let digest = self.digest.to_string();
         value::key([&digest, &self.interface, &function.name], arguments)

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use mortise_core::contract::Outcome;
+use mortise_core::contract::{Level, Outcome};
 use mortise_core::reads::View;
 use mortise_host::cache_dir::CacheDir;
 use mortise_host::metrics::Metrics;
@@ -329,6 +329,60 @@ async fn what_is_no_library_of_the_interface_is_not_loaded() {
     let library = library(wat::parse_str(one_too_few).unwrap(), limits());
     let error = load(&bench.engine, limits(), vec![library]).await.unwrap_err().to_string();
     assert!(error.ends_with("exports `other`"), "{error}");
+}
+
+/// A library that logs a line before it answers.
+fn logging() -> Vec<u8> {
+    let text = format!(
+        r#"(component
+            (import "mortise:host/log@0.1.0" (instance $log
+                (type $level' (enum "trace" "debug" "info" "warn" "error"))
+                (export "level" (type $level (eq $level')))
+                (export "write" (func
+                    (param "level" $level) (param "message" string)
+                    (param "fields" (list (tuple string string)))))))
+            (core module $memory
+                (memory (export "memory") 1)
+                (data (i32.const 0) "\10\00\00\00\05\00\00\00")
+                (data (i32.const 16) "4.0.0")
+                (data (i32.const 32) "\00\00\00\00\40\00\00\00\05\00\00\00")
+                (data (i32.const 64) "AGAIN"))
+            (core instance $memory (instantiate $memory))
+            (alias export $log "write" (func $write))
+            (core func $write' (canon lower (func $write) (memory $memory "memory")))
+            (core module $m
+                (import "log" "write" (func $write (param i32 i32 i32 i32 i32)))
+                (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
+                (func (export "version") (result i32) (i32.const 0))
+                (func (export "shout") (param i32 i32) (result i32)
+                    (call $write (i32.const 3) (i32.const 64) (i32.const 5) (i32.const 0) (i32.const 0))
+                    (i32.const 32)))
+            (core instance $i (instantiate $m
+                (with "log" (instance (export "write" (func $write'))))))
+            (func $version (result string)
+                (canon lift (core func $i "version") (memory $memory "memory")))
+            (func $shout (param "text" string) (result (result string (error string)))
+                (canon lift (core func $i "shout") (memory $memory "memory")
+                    (realloc (func $i "realloc"))))
+            (instance $shout
+                (export "version" (func $version)) (export "shout" (func $shout)))
+            (export "{INTERFACE}" (instance $shout)))"#
+    );
+    wat::parse_str(text).unwrap()
+}
+
+#[tokio::test]
+async fn what_a_library_logs_is_in_the_log_of_the_call() {
+    let bench = Bench::new();
+    let library = library(logging(), Limits::default());
+    let processor = bench.load(Limits::default(), vec![library]).await;
+    let called = announce(&processor, "hello", 1).await;
+    let [line] = called.log.as_slice() else { panic!("{:?}", called.log) };
+    assert_eq!((line.message.as_str(), line.level), ("AGAIN", Level::Warn));
+    assert_eq!(line.fields, [("library".to_owned(), INTERFACE.to_owned())]);
+    assert_eq!(announced(&outcome(called)), json!({"text": "AGAIN"}));
+    let called = announce(&processor, "hello", 1).await;
+    assert!(called.log.is_empty(), "a remembered answer logs nothing");
 }
 
 #[tokio::test]
