@@ -104,6 +104,19 @@ fn field_of(library: &api::Library) -> String {
     format!("spec.libraries[{}]", library.interface)
 }
 
+// === impl Digests ===
+
+impl Digests {
+    /// Takes the digest of the module first, and then those of the libraries.
+    pub(super) fn of(mut digests: impl Iterator<Item = Digest>) -> Result<Self, Fault> {
+        let module = digests.next();
+        let module = module.ok_or_else(|| {
+            Fault::new("ModuleNotNamed", "spec.module names no module".to_owned())
+        })?;
+        Ok(Self { module, libraries: digests.collect() })
+    }
+}
+
 // === impl Recipe ===
 
 impl Recipe {
@@ -367,6 +380,49 @@ mod tests {
         let suspended = ProcessorSpec { suspend: true, ..greedy };
         assert_eq!(Pace::new(&suspended, false, &largest).concurrency, 0);
         assert_eq!(Pace::new(&suspended, true, &largest).concurrency, 8);
+    }
+
+    #[test]
+    fn a_library_has_limits_and_a_file_of_its_own() {
+        let library = |memory: &str, module: serde_json::Value| {
+            let spec = serde_json::json!({
+                "module": {"path": "a.wasm"}, "serviceAccountName": "a",
+                "libraries": [{
+                    "interface": "a:b/c", "module": module,
+                    "limits": {"memory": memory, "deadline": "2m"},
+                }],
+            });
+            serde_json::from_value::<ProcessorSpec>(spec).unwrap()
+        };
+        let path = || serde_json::json!({"path": "c.wasm"});
+        let spec = library("2Gi", path());
+        assert_eq!(check_supported(&spec), Ok(vec!["a.wasm", "c.wasm"]));
+        let largest = Largest::default();
+        let account = Account { namespace: "n".into(), name: "a".into() };
+        let [module, other] = [Digest::of(b"a"), Digest::of(b"c")];
+        let recipe = |spec: &ProcessorSpec, library| {
+            let digests = Digests { module, libraries: vec![library] };
+            Recipe::new(spec, &account, &digests, None, &largest)
+        };
+        let of = recipe(&spec, other).unwrap();
+        let limits = &of.libraries[0].limits;
+        assert_eq!((limits.memory, limits.deadline), (256 << 20, Duration::from_mins(1)));
+        let met = largest.lowered(&spec).unwrap().message;
+        assert!(
+            met.contains("spec.libraries[a:b/c].limits.memory is 2Gi, given is 256Mi"),
+            "{met}"
+        );
+        assert_ne!(of, recipe(&spec, module).unwrap(), "another library is another version");
+        assert_ne!(of, recipe(&library("1Mi", path()), other).unwrap());
+        let fault = recipe(&library("1Ki", path()), other).unwrap_err().message;
+        assert!(fault.starts_with("spec.libraries[a:b/c].limits.memory is `1Ki`; "), "{fault}");
+        for (module, expected) in [
+            (serde_json::json!({"image": "c"}), "spec.libraries[a:b/c].module.image is not"),
+            (serde_json::json!({}), "spec.libraries[a:b/c].module names no module"),
+        ] {
+            let fault = check_supported(&library("1Mi", module)).unwrap_err().message;
+            assert!(fault.starts_with(expected), "{fault}");
+        }
     }
 
     #[test]

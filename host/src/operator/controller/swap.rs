@@ -9,7 +9,7 @@ use std::{future::pending, sync::Arc};
 
 use tokio::{sync::watch as latest, time::Instant};
 
-use super::{Controller, MAX_REST, Newest, Running};
+use super::{Controller, MAX_REST, Newest, ReadFiles, Running};
 use crate::{
     host::{Ending, Loaded, NotSwapped, Trust, Verdict},
     operator::{
@@ -58,15 +58,17 @@ impl Controller {
         self.keep_pace(pace);
         let account = self.account(newest);
         self.check_account(&account).await?;
-        let modules = self.read_modules(&paths).await;
-        let stamps = |modules: &Vec<Module>| modules.iter().map(|of| of.stamp.clone()).collect();
-        self.read = modules.as_ref().ok().map(stamps);
-        let modules = modules?;
-        let mut digests = modules.iter().map(|module| module.digest);
-        let Some(module) = digests.next() else { return Ok(()) };
-        let digests = Digests { module, libraries: digests.collect() };
-        let recipe = Recipe::new(spec, &account, &digests, ending, &self.shared.largest)?;
-        if self.running.as_ref().is_some_and(|running| running.served.recipe == recipe) {
+        let largest = self.shared.largest;
+        // Large files are not read again to find that nothing has changed.
+        if let Some(digests) = self.digests_as_read(&paths).await
+            && let Ok(recipe) = Recipe::new(spec, &account, digests, ending, &largest)
+            && self.runs(&recipe)
+        {
+            return self.keep_at_work(newest, ending).await;
+        }
+        let (modules, digests) = self.read_modules(&paths).await?;
+        let recipe = Recipe::new(spec, &account, &digests, ending, &largest)?;
+        if self.runs(&recipe) {
             return self.keep_at_work(newest, ending).await;
         }
         self.refused.take_if(|refused| !refused.is(&recipe, newest));
@@ -92,13 +94,32 @@ impl Controller {
         done
     }
 
+    /// Returns whether the running version is made of this recipe.
+    fn runs(&self, recipe: &Recipe) -> bool {
+        self.running.as_ref().is_some_and(|running| running.served.recipe == *recipe)
+    }
+
+    /// Returns the digests of files if these are the ones that were read last, and are as they were
+    /// then.
+    async fn digests_as_read(&self, paths: &[&str]) -> Option<&Digests> {
+        let read = self.read.as_ref().filter(|read| read.paths == paths)?;
+        (self.stamps(paths).await? == read.stamps).then_some(&read.digests)
+    }
+
     /// Reads the files of the module and of its libraries.
-    async fn read_modules(&self, paths: &[&str]) -> Result<Vec<Module>, Fault> {
+    async fn read_modules(&mut self, paths: &[&str]) -> Result<(Vec<Module>, Digests), Fault> {
+        self.read = None;
         let mut modules = Vec::new();
         for path in paths {
             modules.push(self.shared.modules.read(path).await?);
         }
-        Ok(modules)
+        let digests = Digests::of(modules.iter().map(|module| module.digest))?;
+        self.read = Some(ReadFiles {
+            paths: paths.iter().map(ToString::to_string).collect(),
+            stamps: modules.iter().map(|module| module.stamp.clone()).collect(),
+            digests: digests.clone(),
+        });
+        Ok((modules, digests))
     }
 
     /// Returns the account that the spec names.
