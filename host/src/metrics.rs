@@ -36,8 +36,8 @@ mod tests;
 
 use self::{
     labels::{
-        Compiled, Denied, Ended, Keys, LookedUp, NotSkipped, OfKind, OfProcessor, OfVerb, Stored,
-        Trapped,
+        Compiled, Denied, Ended, Keys, LibraryCall, LookedUp, NotSkipped, OfKind, OfProcessor,
+        OfVerb, Stored, Trapped,
     },
     series::{OTHER, Series},
 };
@@ -89,6 +89,7 @@ struct All {
     queue_keys: Family<Keys, Gauge>,
     queue_retries: Series<OfProcessor, Counter>,
     calls_trapped: Series<Trapped, Counter>,
+    library_calls: Series<LibraryCall, Counter>,
     calls_waiting: Family<OfProcessor, Gauge>,
     call_wait: Series<OfProcessor, Histogram>,
     reads: Series<OfProcessor, Counter>,
@@ -185,6 +186,13 @@ impl Metrics {
         self.0.calls_trapped.of(trapped).inc();
     }
 
+    /// Counts a call of a library: answered from memory (`memo`), by a call of its own (`call`), by
+    /// one that was under way (`shared`), or not (`trap`).
+    pub(crate) fn called_library(&self, processor: &Arc<str>, result: &'static str) {
+        let called = LibraryCall { processor: Arc::clone(processor), result };
+        self.0.library_calls.of(called).inc();
+    }
+
     fn waited(&self, key: &Key, waited: Duration) {
         if waited >= MIN_WAIT {
             let of = OfProcessor { processor: Arc::clone(key.processor()) };
@@ -223,6 +231,7 @@ impl Metrics {
         all.reconciles_not_skipped.forget(processor);
         all.queue_retries.forget(processor);
         all.calls_trapped.forget(processor);
+        all.library_calls.forget(processor);
         all.call_wait.forget(processor);
         all.reads.forget(processor);
         all.read_bytes.forget(processor);
@@ -316,6 +325,7 @@ impl All {
             queue_keys: Family::default(),
             queue_retries: Series::default(),
             calls_trapped: Series::default(),
+            library_calls: Series::default(),
             calls_waiting: Family::default(),
             call_wait: Series::new(Family::new_with_constructor(histogram)),
             reads: Series::default(),
@@ -425,6 +435,11 @@ impl All {
             "calls_trapped",
             "Calls of a processor that gave no answer, by what ended them",
             self.calls_trapped.family.clone(),
+        );
+        registry.register(
+            "library_calls",
+            "Calls of a processor's libraries, by where the answer came from: memory, a call, one that was under way, or nowhere",
+            self.library_calls.family.clone(),
         );
         registry.register(
             "calls_waiting",

@@ -24,7 +24,7 @@ pub mod status;
 
 pub use fault::{Fault, Former};
 pub use progress::Progress;
-pub use recipe::Largest;
+pub use recipe::{Largest, limits_of_call};
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 

@@ -16,6 +16,7 @@ mod convert;
 mod engine;
 mod error;
 mod imports;
+mod library;
 mod limits;
 mod log;
 mod precompiled;
@@ -51,8 +52,10 @@ use mortise_core::contract::{Description, Failure, Outcome, Request};
 use mortise_core::reads::View;
 use mortise_core::reads::record::Asked;
 
-use component::{Found, Linked};
+use component::{Compiled, Found, Linked};
+use engine::Size;
 use imports::Reading;
+use library::{Caller, Library};
 use mortise_core::{contract::bounds, error_chain, reconcile};
 use shares::{Id, Slot};
 use state::State;
@@ -60,6 +63,26 @@ use wasi::Chance;
 
 /// Waits for a slot longer than this are reported in the status of the Processor.
 pub const LONG_WAIT: Duration = Duration::from_secs(1);
+
+/// The bytes of a component, and what a call of it may use.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// The component's name in messages.
+    pub name: String,
+    /// The component.
+    pub bytes: Bytes,
+    /// The limits of one call.
+    pub limits: Limits,
+}
+
+/// A component that answers an interface which a processor's module imports.
+#[derive(Clone, Debug)]
+pub struct LibraryModule {
+    /// The interface, such as `example:shouting/shout@1.0.0`.
+    pub interface: String,
+    /// The component.
+    pub module: Module,
+}
 
 /// A component that reconciles. Cheap to clone.
 #[derive(Clone)]
@@ -118,41 +141,41 @@ impl Processor {
         module: Bytes,
         limits: Limits,
     ) -> Result<Self, LoadError> {
-        Self::load_for(engine, None, name, module, limits).await
+        let module = Module { name: name.to_owned(), bytes: module, limits };
+        Self::load_with(engine, None, module, Vec::new()).await
     }
 
-    /// Loads a module for a tenant. The modules of one tenant are compiled one at a time: see
-    /// [`places`].
-    pub(crate) async fn load_for(
+    /// Loads a module with its libraries. The modules of one tenant are compiled one at a time: see
+    /// [`ChildPermits`](child_permits::ChildPermits).
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Processor::load`] does, for a library that is none, and for one whose functions
+    /// have other types than the module imports.
+    pub async fn load_with(
         engine: &Engine,
         tenant: Option<&str>,
-        name: &str,
-        module: Bytes,
-        limits: Limits,
+        module: Module,
+        libraries: Vec<LibraryModule>,
     ) -> Result<Self, LoadError> {
-        let find = {
-            let (engine, name, module) = (engine.clone(), name.to_owned(), module.clone());
-            move || component::find(&engine, &name, &module)
-        };
-        let linked = match elsewhere(name, find).await? {
-            Found::Linked(linked) => linked,
-            Found::Missing(missing) => {
-                let place = engine.compiling().take(tenant).await;
-                let (_guard, cancelled) = child::canceller().map_err(|error| {
-                    let source = CompileError::NotRun(error);
-                    LoadError::CompileFailed { module: name.to_owned(), source }
-                })?;
-                let (engine, of) = (engine.clone(), name.to_owned());
-                let make = move || {
-                    let _place = place;
-                    component::make(&engine, &of, missing, &module, &cancelled)
-                };
-                elsewhere(name, make).await?
-            }
-        };
-        let shared =
-            ProcessorState { name: name.to_owned(), engine: engine.clone(), linked, limits };
-        let tenant = engine.tenant(name);
+        let Module { name, bytes, limits } = module;
+        let mut linked_libraries = Vec::new();
+        for LibraryModule { interface, module: Module { name, bytes, limits } } in libraries {
+            let compiled = compiled(engine, tenant, &name, bytes, Size::Big).await?;
+            let of = (engine.clone(), name.clone());
+            let library = move || {
+                let (engine, name) = of;
+                Library::new(&engine, &interface, &name, limits, &compiled)
+            };
+            linked_libraries.push(Arc::new(elsewhere(&name, library).await?));
+        }
+        let size = Size::of_module(bytes.len());
+        let compiled = compiled(engine, tenant, &name, bytes, size).await?;
+        let of = (engine.clone(), name.clone());
+        let link = move || component::link(&of.0, &of.1, compiled, linked_libraries);
+        let linked = elsewhere(&name, link).await?;
+        let tenant = engine.tenant(&name);
+        let shared = ProcessorState { name, engine: engine.clone(), linked, limits };
         Ok(Self { shared: Arc::new(shared), tenant })
     }
 
@@ -189,6 +212,16 @@ impl Processor {
         self.shared.linked.digest
     }
 
+    /// Returns the interface and the digest of each library, in the order of the load.
+    pub fn libraries(&self) -> impl Iterator<Item = (&str, Digest)> {
+        self.shared.linked.libraries.iter().map(|library| (library.interface(), library.digest()))
+    }
+
+    /// Returns the functions of each library with their types, in the order of the load.
+    pub fn library_functions(&self) -> impl Iterator<Item = Vec<String>> {
+        self.shared.linked.libraries.iter().map(|library| library.functions().collect())
+    }
+
     /// Returns the names of the component's imports and exports.
     pub fn names(&self) -> &Names {
         &self.shared.linked.names
@@ -216,7 +249,13 @@ impl Processor {
         let _ticks = self.shared.engine.tick();
         // A description follows from the configuration alone, so the call gets no time either.
         let moment = Moment { now_ms: 0, seed: 0 };
-        let mut store = self.store(None, moment, Instant::now(), bounds::DESCRIPTION_COPY);
+        let caller = Caller {
+            tenant: self.tenant.clone(),
+            slot_of: self.tenant.setup_id(),
+            ends: self.tenant.setup(),
+        };
+        let mut store =
+            self.store(None, moment, (Instant::now(), bounds::DESCRIPTION_COPY), caller);
         let processor = || self.name().to_owned();
         match self.ask_description(&mut store, config).await {
             Ok(Ok(description)) => match bounds::check_description(&description) {
@@ -272,7 +311,9 @@ impl Processor {
         let slot = until(ends, self.slot(slot_of)).await;
         let _ticks = self.shared.engine.tick();
         let start = Instant::now();
-        let mut store = self.store(Some(view), moment, start, self.shared.limits.outcome_copy());
+        let caller = Caller { tenant: self.tenant.clone(), slot_of, ends: ends.clone() };
+        let returned = self.shared.limits.outcome_copy();
+        let mut store = self.store(Some(view), moment, (start, returned), caller);
         if self.shared.engine.is_repeatable() {
             store.data_mut().secure = Some(Chance::new(seed_of(request, moment)));
         }
@@ -349,13 +390,14 @@ impl Processor {
         &self,
         view: Option<View>,
         moment: Moment,
-        start: Instant,
-        returned: usize,
+        (start, returned): (Instant, usize),
+        caller: Caller,
     ) -> Store<State> {
         let ProcessorState { engine, linked, limits, .. } = &*self.shared;
         let turn = engine.turns().begin(self.tenant.id(), start);
         let charge = engine.budget().charge(&self.tenant);
-        let state = State::new(Reading::new(view, limits), moment, limits, (start, turn, charge));
+        let reading = Reading::new(view, limits);
+        let state = State::new(reading, moment, limits, (start, turn, charge), caller);
         let mut store = Store::new(&engine.lane(linked.size).engine, state);
         store.limiter(|state| state);
         store.set_hostcall_fuel(returned);
@@ -378,6 +420,11 @@ impl Processor {
 impl reconcile::Call for Processor {
     fn digest(&self) -> Digest {
         self.digest()
+    }
+
+    fn digests(&self) -> String {
+        let libraries = self.libraries().map(|(of, digest)| format!(" {of} {digest}"));
+        std::iter::once(self.digest().to_string()).chain(libraries).collect()
     }
 
     fn outcome_limit(&self) -> usize {
@@ -447,6 +494,35 @@ async fn until<T>(ends: &CancellationToken, work: impl Future<Output = T>) -> Op
         done = work => Some(done),
         () = ends.cancelled() => None,
     }
+}
+
+/// Returns a module's code, from the cache or compiled.
+async fn compiled(
+    engine: &Engine,
+    tenant: Option<&str>,
+    name: &str,
+    bytes: Bytes,
+    size: Size,
+) -> Result<Compiled, LoadError> {
+    let find = {
+        let (engine, name, bytes) = (engine.clone(), name.to_owned(), bytes.clone());
+        move || component::find(&engine, &name, &bytes, size)
+    };
+    let missing = match elsewhere(name, find).await? {
+        Found::Compiled(compiled) => return Ok(compiled),
+        Found::Missing(missing) => missing,
+    };
+    let place = engine.compiling().take(tenant).await;
+    let (_guard, cancelled) = child::canceller().map_err(|error| {
+        let source = CompileError::NotRun(error);
+        LoadError::CompileFailed { module: name.to_owned(), source }
+    })?;
+    let (engine, of) = (engine.clone(), name.to_owned());
+    let make = move || {
+        let _place = place;
+        component::make(&engine, &of, missing, &bytes, &cancelled)
+    };
+    elsewhere(name, make).await
 }
 
 /// Runs blocking work on a thread of its own.

@@ -12,6 +12,7 @@ mod installed;
 mod interrupted;
 mod killed;
 mod leases;
+mod libraries;
 mod line;
 mod lives;
 #[path = "../../host/embedded-api/tests/scenarios/normalise.rs"]

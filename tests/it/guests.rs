@@ -3,6 +3,7 @@
 
 mod api_rule;
 mod contract;
+pub(crate) mod libraries;
 mod load;
 mod misbehave;
 mod neighbours;

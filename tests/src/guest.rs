@@ -5,7 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow};
-use mortise::{files, guest::Guest, local};
+use mortise::{
+    args::ModuleArgs,
+    files,
+    guest::Guest,
+    local::{self, Parts},
+};
 use mortise_host::host::Loaded;
 
 type Built = Arc<OnceLock<Result<PathBuf, String>>>;
@@ -28,25 +33,34 @@ pub fn guest(folder: &str) -> Result<PathBuf> {
     result.clone().map_err(|error| anyhow!(error))
 }
 
-fn build(folder: &str) -> Result<PathBuf> {
+fn parts(folder: &str) -> Result<Parts> {
+    let module = guest(folder)?;
+    Parts::of_guest(Some(&open(folder)?), module, &ModuleArgs::default())
+}
+
+fn open(folder: &str) -> Result<Guest> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("tests/ has no parent")?;
-    let guest = Guest::open(&root.join(folder))?;
+    Ok(Guest::open(&root.join(folder))?)
+}
+
+fn build(folder: &str) -> Result<PathBuf> {
+    let guest = open(folder)?;
     guest.build().with_context(|| format!("cannot build the guest in `{folder}`"))
 }
 
-/// Loads the guest in a folder of this repository, and describes it under a configuration (JSON).
-/// After the first time, its code comes from a cache in the target directory.
+/// Loads the guest in a folder of this repository with its libraries, and describes it under a
+/// configuration (JSON). After the first time, its code comes from a cache in the target directory.
 ///
 /// # Errors
 ///
 /// Fails if the guest cannot be built or loaded.
 pub async fn loaded(folder: &str, config: &str) -> Result<Loaded> {
     let name = folder.to_owned();
-    let module = tokio::task::spawn_blocking(move || guest(&name))
+    let parts = tokio::task::spawn_blocking(move || parts(&name))
         .await
         .context("the build broke off")??;
-    let cache = module.parent().context("a module in no folder")?.join("mortise-cache");
-    local::load(&module, config.to_owned(), Some(&cache)).await
+    let cache = parts.module.parent().context("a module in no folder")?.join("mortise-cache");
+    local::load(parts, config.to_owned(), Some(&cache)).await
 }
 
 /// Returns the CRDs that the guest in a folder of this repository needs.
@@ -55,8 +69,7 @@ pub async fn loaded(folder: &str, config: &str) -> Result<Loaded> {
 ///
 /// Fails if the guest or a folder of CRDs cannot be read.
 pub fn definitions(folder: &str) -> Result<Vec<serde_json::Value>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("tests/ has no parent")?;
-    let folders = Guest::open(&root.join(folder))?.crds;
+    let folders = open(folder)?.crds;
     let loaded: Result<Vec<_>, _> = folders.iter().map(|folder| files::load(folder)).collect();
     Ok(loaded?.concat())
 }

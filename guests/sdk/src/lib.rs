@@ -7,7 +7,7 @@
 //!
 //! Built with `cargo build --release --target wasm32-wasip2` as a `cdylib`, a processor runs under
 //! `mortise dev`. Natively, the same functions are tested against `testing::Stub`, which answers
-//! reads from objects in memory.
+//! reads from objects in memory. What another component is to answer is declared with [`library!`].
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -36,6 +36,7 @@ mod description;
 mod error;
 mod host;
 pub mod kubernetes;
+mod library;
 mod name;
 pub mod object;
 mod outcome;
@@ -62,6 +63,8 @@ pub use object::Object;
 pub use processor::{NoConfig, Processor};
 #[doc(hidden)]
 pub use processor::{describe, reconcile};
+#[doc(hidden)]
+pub use wit_bindgen;
 
 /// Runs the example of the README as a doc test.
 #[cfg(doctest)]

@@ -1,11 +1,12 @@
 //! The command line of `mortise`. Nothing past here reads flags or the environment.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
 use clap::{Parser, Subcommand, ValueEnum};
 
 use mortise_core::grant::rights::Account;
 use mortise_host::args::{ChildArgs, GlobalArgs, RunArgs, help as host_help, value};
+use mortise_host::{operator::limits_of_call, wasm::Limits};
 
 mod help;
 #[cfg(test)]
@@ -58,6 +59,32 @@ pub enum Command {
     Test(TestArgs),
 }
 
+/// What a module is run with.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct ModuleArgs {
+    /// A component that answers an interface which the module imports, instead of the one that a guest names; may be repeated. The
+    /// limits of its calls may follow: `,memory=256Mi,deadline=30s`.
+    #[arg(long, value_name = "INTERFACE=FILE")]
+    pub library: Vec<LibraryFile>,
+    /// The memory of a call, as in a Processor: `256Mi`; what the guest's Cargo.toml says, or 64Mi, if absent.
+    #[arg(long, value_name = "QUANTITY")]
+    pub memory: Option<String>,
+    /// How long a call may take, as in a Processor: `30s`; what the guest's Cargo.toml says, or 5s, if absent.
+    #[arg(long, value_name = "DURATION")]
+    pub deadline: Option<String>,
+}
+
+/// The file of a library, with the limits of its calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LibraryFile {
+    /// The interface that it answers.
+    pub interface: String,
+    /// The component's file.
+    pub path: PathBuf,
+    /// The limits of one call.
+    pub limits: Limits,
+}
+
 /// `mortise dev`.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug, clap::Args)]
@@ -103,12 +130,15 @@ pub struct DevArgs {
     /// Prints the values of Secrets.
     #[arg(long)]
     pub show_secrets: bool,
+    /// What each guest is run with.
+    #[command(flatten)]
+    pub with: ModuleArgs,
 }
 
 /// `mortise simulate`.
 #[derive(Debug, clap::Args)]
 pub struct SimulateArgs {
-    /// The processor: a WebAssembly component.
+    /// The processor: a WebAssembly component, or the folder of a guest, which is built.
     #[arg(long, value_name = "FILE")]
     pub module: PathBuf,
     /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of such.
@@ -142,6 +172,9 @@ pub struct SimulateArgs {
     /// Prints the values of Secrets.
     #[arg(long)]
     pub show_secrets: bool,
+    /// What the module is run with.
+    #[command(flatten)]
+    pub with: ModuleArgs,
 }
 
 /// `mortise inspect`.
@@ -165,6 +198,9 @@ pub struct InspectArgs {
     /// How it is printed: for people if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Structured>,
+    /// What the module is run with.
+    #[command(flatten)]
+    pub with: ModuleArgs,
 }
 
 /// `mortise completion`.
@@ -177,7 +213,7 @@ pub struct CompletionArgs {
 /// `mortise bench`.
 #[derive(Debug, clap::Args)]
 pub struct BenchArgs {
-    /// The processor, a WebAssembly component; and one that it is compared with.
+    /// The processor, a WebAssembly component or the folder of a guest, which is built; and one that it is compared with.
     #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
     pub modules: Vec<PathBuf>,
     /// The objects that exist: files of YAML documents, JSON objects or JSON lists, or folders of such.
@@ -204,6 +240,9 @@ pub struct BenchArgs {
     /// How it is printed: for people if absent.
     #[arg(short, long, value_name = "FORMAT")]
     pub output: Option<Output>,
+    /// What the modules are run with.
+    #[command(flatten)]
+    pub with: ModuleArgs,
 }
 
 /// A machine-readable output.
@@ -252,6 +291,9 @@ pub struct TestArgs {
     /// The file that --output goes to; standard output if absent.
     #[arg(long, value_name = "FILE", requires = "output")]
     pub output_file: Option<PathBuf>,
+    /// What the component is run with.
+    #[command(flatten)]
+    pub with: ModuleArgs,
 }
 
 /// A machine-readable result of tests.
@@ -266,4 +308,47 @@ pub enum TestOutput {
 pub enum Output {
     /// One JSON document.
     Json,
+}
+
+// === impl ModuleArgs ===
+
+impl ModuleArgs {
+    /// Returns the limits of a call, those of the host where an option is absent.
+    ///
+    /// # Errors
+    ///
+    /// Fails, with what is accepted, for an option that is no limit.
+    pub fn limits(&self) -> Result<Limits, String> {
+        limits_of_call("--", self.memory.as_deref(), self.deadline.as_deref())
+            .map_err(|message| message.replacen("--.", "--", 1))
+    }
+}
+
+// === impl LibraryFile ===
+
+impl FromStr for LibraryFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || {
+            "INTERFACE=FILE is expected, as `example:shouting/shout@1.0.0=shout.wasm`, and as needed `,memory=256Mi` and `,deadline=30s`"
+                .to_owned()
+        };
+        let mut parts = text.split(',');
+        let (interface, path) =
+            parts.next().and_then(|part| part.split_once('=')).ok_or_else(expected)?;
+        let (mut memory, mut deadline) = (None, None);
+        for part in parts {
+            match part.split_once('=') {
+                Some(("memory", value)) => memory = Some(value),
+                Some(("deadline", value)) => deadline = Some(value),
+                _ => return Err(expected()),
+            }
+        }
+        if interface.is_empty() || path.is_empty() {
+            return Err(expected());
+        }
+        let limits = limits_of_call(interface, memory, deadline)?;
+        Ok(Self { interface: interface.to_owned(), path: path.into(), limits })
+    }
 }

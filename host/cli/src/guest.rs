@@ -8,9 +8,15 @@ use std::{
 
 use serde_json::Value;
 
+mod library;
 #[cfg(test)]
 mod tests;
 
+pub use library::Library;
+use mortise_host::wasm::Limits;
+
+/// The expected shape of the libraries in a Cargo.toml.
+const LIBRARIES: &str = "tables of `interface`, `path`, and as needed `build` (a program and its arguments), `watch` (paths) and `limits`";
 /// The target that guests are built for.
 pub const TARGET: &str = "wasm32-wasip2";
 
@@ -44,6 +50,31 @@ pub enum Error {
     #[error("`package.metadata.mortise.{field}` in `{folder}/Cargo.toml` must be {expected}")]
     Field { folder: PathBuf, field: &'static str, expected: &'static str },
 
+    /// Limits in `package.metadata.mortise` are not valid.
+    #[error("`package.metadata.mortise` in `{folder}/Cargo.toml`: {message}")]
+    Limits { folder: PathBuf, message: String },
+
+    /// The file of a library, or one that it is made of, cannot be looked at.
+    #[error("cannot tell whether the library `{library}` has to be built")]
+    LibraryUnreadable {
+        library: PathBuf,
+        #[source]
+        cause: std::io::Error,
+    },
+
+    /// The command that builds a library did not start.
+    #[error("cannot run `{program}`, which builds the library `{library}`")]
+    LibraryNotRun {
+        library: PathBuf,
+        program: String,
+        #[source]
+        cause: std::io::Error,
+    },
+
+    /// The command that builds a library has failed; it has said why on standard error.
+    #[error("the library `{library}` does not build: `{command}` failed")]
+    LibraryBuild { library: PathBuf, command: String },
+
     /// The target is missing and rustup could not add it.
     #[error(
         "the Rust target {TARGET} is missing and could not be added ({message}): run `rustup target add {TARGET}`"
@@ -72,6 +103,10 @@ pub struct Guest {
     pub examples: Option<PathBuf>,
     /// The folder of its cases: `package.metadata.mortise.cases`, `cases` if absent.
     pub cases: PathBuf,
+    /// The limits of one call: `package.metadata.mortise.limits`.
+    pub limits: Limits,
+    /// The libraries that it calls: `package.metadata.mortise.libraries`.
+    pub libraries: Vec<Library>,
     folder: PathBuf,
     /// The name of the target that becomes the component.
     library: String,
@@ -174,6 +209,22 @@ impl Guest {
         };
         let examples = folder_of("examples")?;
         let cases = folder_of("cases")?.unwrap_or("cases");
+        let invalid = |message| Error::Limits { folder: folder.clone(), message };
+        let limits = match own.get("limits") {
+            None => Limits::default(),
+            Some(value) => serde_json::from_value::<library::Given>(value.clone())
+                .map_err(|_| wrong("limits", "a table of `memory` and `deadline`"))?
+                .limits("limits")
+                .map_err(invalid)?,
+        };
+        let libraries = match own.get("libraries") {
+            None => Vec::new(),
+            Some(value) => serde_json::from_value::<Vec<library::Entry>>(value.clone())
+                .map_err(|_| wrong("libraries", LIBRARIES))?
+                .into_iter()
+                .map(|entry| entry.library(&folder).map_err(invalid))
+                .collect::<Result<_, _>>()?,
+        };
         let name = package
             .get("name")
             .and_then(Value::as_str)
@@ -187,11 +238,13 @@ impl Guest {
             crds: crds.iter().map(|path| folder.join(path)).collect(),
             examples: examples.map(|path| folder.join(path)),
             cases: folder.join(cases),
+            limits,
+            libraries,
             folder,
         })
     }
 
-    /// Builds the component and returns its .wasm file.
+    /// Builds the libraries and the component, and returns the component's .wasm file.
     ///
     /// Adds the target through rustup if it is missing. The compiler's messages go to standard
     /// error.
@@ -201,6 +254,14 @@ impl Guest {
     /// Fails if something that building needs is missing, or if the guest does not build.
     pub fn build(&self) -> Result<PathBuf, Error> {
         self.add_target()?;
+        for library in &self.libraries {
+            let Some(mut command) = library.command(&self.folder)? else { continue };
+            // What it prints is no result of ours.
+            let status = command.stdout(std::io::stderr()).status();
+            if !status.map_err(|cause| library.not_run(cause))?.success() {
+                return Err(library.failed());
+            }
+        }
         let mut build = self
             .cargo("json-render-diagnostics")
             .stdout(Stdio::piped())

@@ -1,13 +1,21 @@
 //! Parts that the commands share: loading a processor from a file, applying objects in an order
 //! that works, and serving kinds without a CRD.
 
-use std::{io::Write as _, path::Path};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 use mortise_embedded_api::EmbeddedApi;
 use serde_json::Value;
 
-use crate::{files, print};
+use crate::{
+    args::{LibraryFile, ModuleArgs},
+    files,
+    guest::{Guest, Source},
+    print,
+};
 use mortise_core::{
     contract::{Description, Kind},
     grant::{display_kind, role::Served},
@@ -17,7 +25,7 @@ use mortise_host::{
     cache_dir,
     cluster::Cluster,
     host::{Loaded, Settings},
-    wasm::{self, Engine, Limits, Processor},
+    wasm::{self, Engine, LibraryModule, Limits, Module, Processor},
 };
 
 /// The field manager under which example objects are applied: kubectl's own, so that
@@ -26,6 +34,17 @@ const MANAGER: &str = "kubectl";
 
 /// The namespace in the names of field managers if there is no Processor resource.
 const NAMESPACE: &str = "default";
+
+/// A module's file, with its libraries and its limits.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// The component's file.
+    pub module: PathBuf,
+    /// The limits of one call.
+    pub limits: Limits,
+    /// The files of the libraries.
+    pub libraries: Vec<LibraryFile>,
+}
 
 /// Returns a processor's configuration as JSON text; an empty object if there is no file.
 ///
@@ -42,8 +61,12 @@ pub fn config(path: Option<&Path>) -> Result<String, files::Error> {
 ///
 /// Fails for a file that cannot be read, a component that does not load, or a configuration that
 /// the component refuses.
-pub async fn load(module: &Path, config: String, cache: Option<&Path>) -> anyhow::Result<Loaded> {
-    load_into(&engine(cache, false)?, module, config).await
+pub async fn load(
+    parts: impl Into<Parts>,
+    config: String,
+    cache: Option<&Path>,
+) -> anyhow::Result<Loaded> {
+    load_into(&engine(cache, false)?, parts, config).await
 }
 
 /// Creates the engine that compiles and runs components, with a folder for compiled code.
@@ -64,8 +87,12 @@ pub fn engine(cache: Option<&Path>, repeatable: bool) -> anyhow::Result<Engine> 
 /// # Errors
 ///
 /// Fails as [`load`] does.
-pub async fn load_into(engine: &Engine, module: &Path, config: String) -> anyhow::Result<Loaded> {
-    describe(component(engine, module).await?, &config).await
+pub async fn load_into(
+    engine: &Engine,
+    parts: impl Into<Parts>,
+    config: String,
+) -> anyhow::Result<Loaded> {
+    describe(component(engine, parts).await?, &config).await
 }
 
 /// Asks a component for its description, given a configuration.
@@ -77,18 +104,86 @@ pub async fn describe(processor: Processor, config: &str) -> anyhow::Result<Load
     Loaded::describe(processor, config, Settings::in_namespace(NAMESPACE)).await
 }
 
-/// Loads a component.
+/// Loads a component with its libraries.
 ///
 /// # Errors
 ///
 /// Fails for a file that cannot be read, or a component that does not load.
-pub async fn component(engine: &Engine, module: &Path) -> anyhow::Result<Processor> {
-    let bytes = std::fs::read(module).with_context(|| {
-        let path = module.display();
-        format!("cannot read the module `{path}`, which is to be a component's .wasm file")
+pub async fn component(engine: &Engine, parts: impl Into<Parts>) -> anyhow::Result<Processor> {
+    let Parts { module, limits, libraries } = parts.into();
+    let module = read(&module, limits, "module")?;
+    let library = |LibraryFile { interface, path, limits }: LibraryFile| {
+        let module = read(&path, limits, "library")?;
+        anyhow::Ok(LibraryModule { interface, module })
+    };
+    let libraries = libraries.into_iter().map(library).collect::<Result<_, _>>()?;
+    Ok(Processor::load_with(engine, None, module, libraries).await?)
+}
+
+fn read(path: &Path, limits: Limits, what: &str) -> anyhow::Result<Module> {
+    let bytes = std::fs::read(path).with_context(|| {
+        let path = path.display();
+        format!("cannot read the {what} `{path}`, which is to be a component's .wasm file")
     })?;
-    let name = module.display().to_string();
-    Ok(Processor::load(engine, &name, bytes.into(), Limits::default()).await?)
+    Ok(Module { name: path.display().to_string(), bytes: bytes.into(), limits })
+}
+
+// === impl Parts ===
+
+impl Parts {
+    /// Returns the parts of a component that was built of a source, or is it; options come before
+    /// what the Cargo.toml of a guest says.
+    ///
+    /// # Errors
+    ///
+    /// Fails for options that are not valid limits.
+    pub fn of(source: &Source, module: PathBuf, args: &ModuleArgs) -> anyhow::Result<Self> {
+        Self::of_guest(source.guest(), module, args)
+    }
+
+    /// Does what [`Parts::of`] does, for the component of a guest; `None` for one of a file.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Parts::of`] does.
+    pub fn of_guest(
+        guest: Option<&Guest>,
+        module: PathBuf,
+        args: &ModuleArgs,
+    ) -> anyhow::Result<Self> {
+        let mut limits = guest.map(|guest| guest.limits.clone()).unwrap_or_default();
+        let asked = args.limits().map_err(anyhow::Error::msg)?;
+        if args.memory.is_some() {
+            limits.memory = asked.memory;
+        }
+        if args.deadline.is_some() {
+            limits.deadline = asked.deadline;
+        }
+        let mut libraries = args.library.clone();
+        for library in guest.into_iter().flat_map(|guest| &guest.libraries) {
+            if !libraries.iter().any(|given| given.interface == library.interface) {
+                libraries.push(LibraryFile {
+                    interface: library.interface.clone(),
+                    path: library.path.clone(),
+                    limits: library.limits.clone(),
+                });
+            }
+        }
+        Ok(Self { module, limits, libraries })
+    }
+}
+
+/// A module without libraries, with the host's limits.
+impl From<&Path> for Parts {
+    fn from(module: &Path) -> Self {
+        Self { module: module.to_owned(), limits: Limits::default(), libraries: Vec::new() }
+    }
+}
+
+impl From<&PathBuf> for Parts {
+    fn from(module: &PathBuf) -> Self {
+        Self::from(module.as_path())
+    }
 }
 
 /// Returns an object's rank in the order of applying: namespaces, then CRDs, then all others.

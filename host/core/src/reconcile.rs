@@ -133,7 +133,7 @@ impl Reconciler {
         let Settings { namespace, name, account, mode, take_over, .. } = &version.settings;
         let settings = format!("{:?}", (namespace, name, account, mode, take_over));
         let basis = Basis {
-            module: version.call.digest().to_string().into(),
+            module: version.call.digests().into(),
             config: Digest::of(false, [version.config.as_bytes()]),
             grant: Digest::of(false, [granted.as_bytes()]),
             settings: Digest::of(false, [settings.as_bytes()]),

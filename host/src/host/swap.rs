@@ -133,6 +133,7 @@ impl Host {
             processor: Arc::clone(&name),
             version: description.version.clone(),
             digest: loaded.processor.digest(),
+            libraries: loaded.processor.libraries().map(|(of, by)| (of.to_owned(), by)).collect(),
         };
         let Loaded { processor, config, settings, .. } = loaded;
         let shared = &self.shared;
@@ -231,6 +232,9 @@ impl Host {
         shared.release(over);
         shared.moved();
         tracing::info!(processor = %name, version = version.version, digest = %version.digest, "put to work");
+        for (interface, digest) in version.libraries.iter() {
+            tracing::info!(processor = %name, %interface, %digest, "calls a library");
+        }
     }
 
     /// Sets how many calls of a processor run at once and how many runs begin in a second, from now

@@ -43,6 +43,12 @@ pub(super) struct Trapped {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(super) struct LibraryCall {
+    pub(super) processor: Arc<str>,
+    pub(super) result: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(super) struct OfVerb {
     pub(super) processor: Arc<str>,
     pub(super) kind: String,
@@ -94,6 +100,16 @@ impl Labels for NotSkipped {
 }
 
 impl Labels for Trapped {
+    fn processor(&self) -> &Arc<str> {
+        &self.processor
+    }
+
+    fn other(self) -> Self {
+        self
+    }
+}
+
+impl Labels for LibraryCall {
     fn processor(&self) -> &Arc<str> {
         &self.processor
     }

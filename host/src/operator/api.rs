@@ -5,8 +5,9 @@ mod processor;
 mod schema;
 
 pub use processor::{
-    Condition, Counts, HeldFinalizer, LastFailure, Limits, Mode, Module, ModuleStatus, OnDelete,
-    Processor, ProcessorSpec, ProcessorStatus, ReconciledKind, SecretReference, Verification,
+    Condition, Counts, HeldFinalizer, LastFailure, Library, LibraryLimits, LibraryStatus, Limits,
+    Mode, Module, ModuleStatus, OnDelete, Processor, ProcessorSpec, ProcessorStatus,
+    ReconciledKind, SecretReference, Verification,
 };
 
 /// The finalizer of a Processor that has been put to work: its finalizers on other objects are handled first.

@@ -23,7 +23,7 @@ use super::{
     fault::{Fault, Former},
     module::Stamp,
     progress::Phase,
-    recipe::{Pace, check_supported},
+    recipe::{Digests, Pace, check_supported},
     resource::{Finalizer, Resource},
 };
 use crate::{
@@ -68,8 +68,8 @@ pub(super) struct Controller {
     /// The end of the running version's probation; `None` if it is not on probation, or not called
     /// yet.
     proven_at: Option<Instant>,
-    /// The stamp of the module's file when it was last read; `None` if that failed.
-    read: Option<Stamp>,
+    /// The files of the module and of its libraries as they were last read; `None` if that failed.
+    read: Option<ReadFiles>,
     fault: Option<Fault>,
     /// The reason why the deletion of the Processor is not done yet, if it is being deleted.
     waits: Option<String>,
@@ -89,6 +89,13 @@ pub(super) struct Controller {
     status_due: bool,
     /// The number of refused status writes in a row.
     refusals: u32,
+}
+
+/// The files of a module and of its libraries, as they were read.
+struct ReadFiles {
+    paths: Vec<String>,
+    stamps: Vec<Stamp>,
+    digests: Digests,
 }
 
 /// The fields of a resource whose changes need an action.
@@ -271,10 +278,20 @@ impl Controller {
         }
     }
 
-    /// Returns whether the module's file differs from the one that was read.
+    /// Returns whether the file of the module or of a library differs from the one that was read.
     async fn module_has_moved(&self, newest: &Processor) -> bool {
-        let Ok(path) = check_supported(&newest.spec) else { return false };
-        self.shared.modules.stamp(path).await != self.read
+        let Ok(paths) = check_supported(&newest.spec) else { return false };
+        let read = self.read.as_ref();
+        self.stamps(&paths).await.as_ref() != read.map(|read| &read.stamps)
+    }
+
+    /// Returns the stamps of files; `None` if one of them cannot be read.
+    async fn stamps(&self, paths: &[&str]) -> Option<Vec<Stamp>> {
+        let mut stamps = Vec::new();
+        for path in paths {
+            stamps.push(self.shared.modules.stamp(path).await?);
+        }
+        Some(stamps)
     }
 
     /// Removes the version, the metrics and the claims of a resource that is gone.

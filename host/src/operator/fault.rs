@@ -83,6 +83,8 @@ impl Fault {
         let reason = match error {
             LoadError::OtherVersion { .. } | LoadError::OtherTypes { .. } => "ModuleOtherVersion",
             LoadError::NotGranted { .. } => "ImportsNotGranted",
+            LoadError::LibraryInvalid { .. } => "LibraryInvalid",
+            LoadError::LibraryOtherTypes { .. } => "LibraryOtherTypes",
             LoadError::CompileFailed { .. } => "CompileFailed",
             _ => "ModuleInvalid",
         };

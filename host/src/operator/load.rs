@@ -1,29 +1,25 @@
 //! Loads the bytes of a module as a version that can be swapped in.
 
-use bytes::Bytes;
-
 use super::{
     fault::Fault,
     recipe::{Pace, Recipe},
 };
 use crate::{
     host::Loaded,
-    wasm::{self, Engine, Processor, child::check_config::Verdict},
+    wasm::{self, Engine, LibraryModule, Processor, child::check_config::Verdict},
 };
 use mortise_core::error_chain;
 
-/// Loads a component, asks it for its description, and checks its configuration against the schema
+/// Loads a component with its libraries, asks it for its description, and checks its configuration against the schema
 /// that it declares.
 pub(super) async fn load(
     engine: &Engine,
-    module: &str,
-    bytes: Bytes,
+    (module, libraries): (wasm::Module, Vec<LibraryModule>),
     recipe: &Recipe,
     (name, pace): (&str, Pace),
 ) -> Result<Loaded, Fault> {
-    let limits = recipe.limits.clone();
     let tenant = Some(recipe.account.namespace.as_str());
-    let processor = Processor::load_for(engine, tenant, module, bytes, limits).await;
+    let processor = Processor::load_with(engine, tenant, module, libraries).await;
     let processor = processor.map_err(|error| Fault::of_load(&error))?;
     let settings = recipe.settings(name, pace);
     match Loaded::describe(processor.clone(), &recipe.config, settings).await {

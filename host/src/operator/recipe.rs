@@ -37,7 +37,25 @@ pub(super) struct Recipe {
     pub(super) mode: Mode,
     pub(super) take_over: Arc<[String]>,
     pub(super) limits: wasm::Limits,
+    pub(super) libraries: Vec<LibraryRecipe>,
     pub(super) ending: Option<Ending>,
+}
+
+/// A library of a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LibraryRecipe {
+    pub(super) interface: String,
+    /// The digest of the library's module.
+    pub(super) digest: Digest,
+    pub(super) limits: wasm::Limits,
+}
+
+/// The digests of the files that a spec names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Digests {
+    pub(super) module: Digest,
+    /// Those of the libraries, in the order of the spec.
+    pub(super) libraries: Vec<Digest>,
 }
 
 /// The number of calls at the same time, and of runs in a second. A change of the pace needs no
@@ -48,9 +66,9 @@ pub(super) struct Pace {
     pub(super) rate: Option<u32>,
 }
 
-/// Returns the path of the module. Fails if the spec cannot be read, names no module, or uses a
-/// field that the host does not support yet.
-pub(super) fn check_supported(spec: &ProcessorSpec) -> Result<&str, Fault> {
+/// Returns the path of the module, and then those of the libraries. Fails if the spec cannot be
+/// read, names no module, or uses a field that the host does not support yet.
+pub(super) fn check_supported(spec: &ProcessorSpec) -> Result<Vec<&str>, Fault> {
     let fault = |what: &str, accepted: &str| {
         Err(Fault::new("NotSupported", format!("{what} is not supported yet: {accepted}")))
     };
@@ -60,10 +78,13 @@ pub(super) fn check_supported(spec: &ProcessorSpec) -> Result<&str, Fault> {
         );
         return Err(Fault::new("SpecInvalid", message));
     }
-    if spec.module.image.is_some() {
+    let modules = std::iter::once(("spec".to_owned(), &spec.module));
+    let libraries = spec.libraries.iter().map(|library| (field_of(library), &library.module));
+    let modules: Vec<_> = modules.chain(libraries).collect();
+    if let Some((field, _)) = modules.iter().find(|(_, module)| module.image.is_some()) {
         return fault(
-            "spec.module.image",
-            "name a file in the host's folder of modules in spec.module.path",
+            &format!("{field}.module.image"),
+            &format!("name a file in the host's folder of modules in {field}.module.path"),
         );
     }
     if spec.verification.is_some() {
@@ -72,11 +93,27 @@ pub(super) fn check_supported(spec: &ProcessorSpec) -> Result<&str, Fault> {
     if !spec.egress.is_empty() {
         return fault("spec.egress", "leave it out");
     }
-    match &spec.module.path {
-        Some(path) => Ok(path),
-        None => {
-            Err(Fault::new("ModuleNotNamed", "spec.module names no module: give spec.module.path"))
-        }
+    let paths = modules.into_iter().map(|(field, module)| {
+        let message = || format!("{field}.module names no module: give {field}.module.path");
+        module.path.as_deref().ok_or_else(|| Fault::new("ModuleNotNamed", message()))
+    });
+    paths.collect()
+}
+
+fn field_of(library: &api::Library) -> String {
+    format!("spec.libraries[{}]", library.interface)
+}
+
+// === impl Digests ===
+
+impl Digests {
+    /// Takes the digest of the module first, and then those of the libraries.
+    pub(super) fn of(mut digests: impl Iterator<Item = Digest>) -> Result<Self, Fault> {
+        let module = digests.next();
+        let module = module.ok_or_else(|| {
+            Fault::new("ModuleNotNamed", "spec.module names no module".to_owned())
+        })?;
+        Ok(Self { module, libraries: digests.collect() })
     }
 }
 
@@ -86,14 +123,18 @@ impl Recipe {
     pub(super) fn new(
         spec: &ProcessorSpec,
         account: &Account,
-        digest: Digest,
+        digests: &Digests,
         ending: Option<Ending>,
         largest: &Largest,
     ) -> Result<Self, Fault> {
         // Without a configuration, the processor gets an empty object, as in `mortise dev`.
         let config = serde_json::Value::Object(spec.config.clone().unwrap_or_default());
+        let libraries = spec.libraries.iter().zip(&digests.libraries).map(|(library, digest)| {
+            let limits = largest.limit(&library_limits(library)?);
+            Ok(LibraryRecipe { interface: library.interface.clone(), digest: *digest, limits })
+        });
         Ok(Self {
-            digest,
+            digest: digests.module,
             config: config.to_string().into(),
             account: account.clone(),
             mode: match spec.mode {
@@ -102,6 +143,7 @@ impl Recipe {
             },
             take_over: spec.take_over.as_slice().into(),
             limits: largest.limit(&limits(&spec.limits)?),
+            libraries: libraries.collect::<Result<_, Fault>>()?,
             ending,
         })
     }
@@ -158,7 +200,12 @@ impl Largest {
     /// if its limits are not valid.
     pub(super) fn lowered(&self, spec: &ProcessorSpec) -> Option<LimitMet> {
         let of = &spec.limits;
-        let asked = limits(of).ok()?;
+        let mut calls = vec![("spec".to_owned(), &of.memory, &of.deadline, limits(of).ok()?)];
+        for library in &spec.libraries {
+            let asked = library_limits(library).ok()?;
+            let api::LibraryLimits { memory, deadline } = &library.limits;
+            calls.push((field_of(library), memory, deadline, asked));
+        }
         let mut lowered = Vec::new();
         let mut record_lowered =
             |is_more: bool, what: &str, asked: &str, given: String, option: &str| {
@@ -166,17 +213,14 @@ impl Largest {
                     lowered.push(format!("{what} is {asked}, given is {given} ({option})"));
                 }
             };
-        let (memory, deadline) = (format!("{}Mi", self.memory_mib), format!("{:?}", self.deadline));
-        let (is_more, given) = (asked.memory > self.memory(), memory);
-        record_lowered(is_more, "spec.limits.memory", &of.memory, given, "--max-memory-mib");
-        let (is_more, given) = (asked.deadline > self.deadline, deadline);
-        record_lowered(
-            is_more,
-            "spec.limits.deadline",
-            &of.deadline,
-            given,
-            "--max-deadline-seconds",
-        );
+        for (field, memory, deadline, asked) in calls {
+            let (is_more, given) = (asked.memory > self.memory(), format!("{}Mi", self.memory_mib));
+            let field_of = |limit: &str| format!("{field}.limits.{limit}");
+            record_lowered(is_more, &field_of("memory"), memory, given, "--max-memory-mib");
+            let (is_more, given) = (asked.deadline > self.deadline, format!("{:?}", self.deadline));
+            let option = "--max-deadline-seconds";
+            record_lowered(is_more, &field_of("deadline"), deadline, given, option);
+        }
         let (is_more, given) = (of.concurrency > self.concurrency, self.concurrency.to_string());
         let asked = of.concurrency.to_string();
         record_lowered(is_more, "spec.limits.concurrency", &asked, given, "--max-concurrency");
@@ -185,19 +229,50 @@ impl Largest {
     }
 }
 
+/// Returns the limits of a call, given in the words of a Processor resource; the defaults where
+/// nothing is given. `field` is their place in messages.
+///
+/// # Errors
+///
+/// Fails, with what is accepted, for a text that is no quantity or duration, or is out of bounds.
+pub fn limits_of_call(
+    field: &str,
+    memory: Option<&str>,
+    deadline: Option<&str>,
+) -> Result<wasm::Limits, String> {
+    let default = api::Limits::default();
+    let (memory, deadline) =
+        (memory.unwrap_or(&default.memory), deadline.unwrap_or(&default.deadline));
+    of_call(field, memory, deadline).map_err(|fault| fault.message)
+}
+
 fn limits(limits: &api::Limits) -> Result<wasm::Limits, Fault> {
-    let memory = bytes(&limits.memory)
+    of_call("spec.limits", &limits.memory, &limits.deadline)
+}
+
+fn library_limits(library: &api::Library) -> Result<wasm::Limits, Fault> {
+    of_call(
+        &format!("{}.limits", field_of(library)),
+        &library.limits.memory,
+        &library.limits.deadline,
+    )
+}
+
+fn of_call(field: &str, memory: &str, deadline: &str) -> Result<wasm::Limits, Fault> {
+    let (asked_memory, asked_deadline) = (memory, deadline);
+    let memory = bytes(memory)
         .filter(|memory| (MIN_MEMORY..=MAX_MEMORY).contains(memory))
         .and_then(|memory| usize::try_from(memory).ok())
-        .ok_or_else(|| invalid("memory", &limits.memory, "1Mi to 4Gi"))?;
-    let deadline = duration(&limits.deadline)
+        .ok_or_else(|| invalid(field, "memory", asked_memory, "1Mi to 4Gi"))?;
+    let deadline = duration(deadline)
         .filter(|deadline| !deadline.is_zero() && *deadline <= MAX_DEADLINE)
-        .ok_or_else(|| invalid("deadline", &limits.deadline, "1ms to 10m"))?;
+        .ok_or_else(|| invalid(field, "deadline", asked_deadline, "1ms to 10m"))?;
     Ok(wasm::Limits { memory, deadline, ..wasm::Limits::default() })
 }
 
-fn invalid(field: &str, value: &str, accepted: &str) -> Fault {
-    Fault::new("LimitsInvalid", format!("spec.limits.{field} is `{value}`; {accepted} is accepted"))
+fn invalid(field: &str, limit: &str, value: &str, accepted: &str) -> Fault {
+    let message = format!("{field}.{limit} is `{value}`; {accepted} is accepted");
+    Fault::new("LimitsInvalid", message)
 }
 
 /// Parses a quantity of bytes, as Kubernetes writes it.
@@ -308,6 +383,49 @@ mod tests {
     }
 
     #[test]
+    fn a_library_has_limits_and_a_file_of_its_own() {
+        let library = |memory: &str, module: serde_json::Value| {
+            let spec = serde_json::json!({
+                "module": {"path": "a.wasm"}, "serviceAccountName": "a",
+                "libraries": [{
+                    "interface": "a:b/c", "module": module,
+                    "limits": {"memory": memory, "deadline": "2m"},
+                }],
+            });
+            serde_json::from_value::<ProcessorSpec>(spec).unwrap()
+        };
+        let path = || serde_json::json!({"path": "c.wasm"});
+        let spec = library("2Gi", path());
+        assert_eq!(check_supported(&spec), Ok(vec!["a.wasm", "c.wasm"]));
+        let largest = Largest::default();
+        let account = Account { namespace: "n".into(), name: "a".into() };
+        let [module, other] = [Digest::of(b"a"), Digest::of(b"c")];
+        let recipe = |spec: &ProcessorSpec, library| {
+            let digests = Digests { module, libraries: vec![library] };
+            Recipe::new(spec, &account, &digests, None, &largest)
+        };
+        let of = recipe(&spec, other).unwrap();
+        let limits = &of.libraries[0].limits;
+        assert_eq!((limits.memory, limits.deadline), (256 << 20, Duration::from_mins(1)));
+        let met = largest.lowered(&spec).unwrap().message;
+        assert!(
+            met.contains("spec.libraries[a:b/c].limits.memory is 2Gi, given is 256Mi"),
+            "{met}"
+        );
+        assert_ne!(of, recipe(&spec, module).unwrap(), "another library is another version");
+        assert_ne!(of, recipe(&library("1Mi", path()), other).unwrap());
+        let fault = recipe(&library("1Ki", path()), other).unwrap_err().message;
+        assert!(fault.starts_with("spec.libraries[a:b/c].limits.memory is `1Ki`; "), "{fault}");
+        for (module, expected) in [
+            (serde_json::json!({"image": "c"}), "spec.libraries[a:b/c].module.image is not"),
+            (serde_json::json!({}), "spec.libraries[a:b/c].module names no module"),
+        ] {
+            let fault = check_supported(&library("1Mi", module)).unwrap_err().message;
+            assert!(fault.starts_with(expected), "{fault}");
+        }
+    }
+
+    #[test]
     fn what_comes_later_is_refused_by_name() {
         let spec = |rest: serde_json::Value| {
             let mut spec =
@@ -333,6 +451,6 @@ mod tests {
                 fault.message
             );
         }
-        assert_eq!(check_supported(&spec(serde_json::json!({}))), Ok("a.wasm"));
+        assert_eq!(check_supported(&spec(serde_json::json!({}))), Ok(vec!["a.wasm"]));
     }
 }

@@ -10,8 +10,8 @@ use crate::args::RunArgs;
 /// `--compile-memory-mib`.
 const COMPILERS: u64 = 2;
 /// The bytes for the host itself: its program, its copy of the cluster's objects, 16 warm slots for
-/// calls of 2 MiB, and requests in progress.
-const HOST: u64 = 256 * MIB;
+/// calls of 2 MiB, requests in progress, and 64 MiB of answers of libraries.
+const HOST: u64 = 320 * MIB;
 /// The bytes that calls get even if less is left: two compilers seldom take all their memory at
 /// once.
 const MIN_CALL_MEMORY: u64 = 256 * MIB;
@@ -77,11 +77,11 @@ mod tests {
         let gib = 1024 * MIB;
         let cases = [
             ("none", Limits::default(), 2048, 1024),
-            ("a container", Limits { container: Some(4 * gib), process: None }, 2048, 1792),
+            ("a container", Limits { container: Some(4 * gib), process: None }, 2048, 1728),
             ("a small one", Limits { container: Some(2 * gib), process: None }, 1536, 256),
             ("a tiny one", Limits { container: Some(gib / 2), process: None }, 2048, 256),
-            ("a process", Limits { container: None, process: Some(2 * gib) }, 2048, 1792),
-            ("both", Limits { container: Some(8 * gib), process: Some(gib) }, 2048, 768),
+            ("a process", Limits { container: None, process: Some(2 * gib) }, 2048, 1728),
+            ("both", Limits { container: Some(8 * gib), process: Some(gib) }, 2048, 704),
         ];
         for (case, limits, compilers, expected) in cases {
             assert_eq!(limits.left(compilers * MIB), expected * MIB, "{case}");

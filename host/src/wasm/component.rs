@@ -2,6 +2,7 @@
 //! takes from the cache), and links it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::warn;
@@ -12,6 +13,7 @@ use super::bindings::ProcessorPre;
 use super::cache::{self, Verified};
 use super::compiler::CompileError;
 use super::engine::{Engine, Lane, Size};
+use super::library::{self, Library};
 use super::precompiled;
 use super::state::State;
 use crate::wasm::child::Cancelled;
@@ -51,6 +53,23 @@ pub enum LoadError {
     #[error("module `{module}` imports {imports}, which is not granted; it may import {accepted}")]
     NotGranted { module: String, imports: String, accepted: &'static str },
 
+    /// A module cannot be a library of this interface.
+    #[error("module `{module}` is no library of `{interface}`: {found}")]
+    LibraryInvalid { module: String, interface: String, found: String },
+
+    /// A module imports a function of a library with another type than the library exports.
+    #[error(
+        "module `{module}` imports `{function}` of `{interface}` as `{wanted}`; the library `{library}` exports {found}"
+    )]
+    LibraryOtherTypes {
+        module: String,
+        interface: String,
+        function: String,
+        wanted: String,
+        library: String,
+        found: String,
+    },
+
     /// A function that the module imports or exports has other types than the contract.
     #[error("module `{module}` does not fit the contract `{contract}`")]
     OtherTypes { module: String, contract: &'static str, source: wasmtime::Error },
@@ -69,6 +88,7 @@ pub(super) struct Linked {
     pub(super) digest: Digest,
     pub(super) size: Size,
     pub(super) names: Names,
+    pub(super) libraries: Vec<Arc<Library>>,
     pub(super) pre: ProcessorPre<State>,
 }
 
@@ -84,12 +104,12 @@ const EXPORT: &str = "mortise:host/reconciliation";
 const WASI: [&str; 6] =
     ["wasi:io", "wasi:clocks", "wasi:random", "wasi:cli", "wasi:filesystem", "wasi:sockets"];
 const WASI_TRACK: &str = "0.2.";
-const ACCEPTED: &str = "`mortise:host@0.1.0` (cluster, clock, log, types) and WASI 0.2 (io, clocks, random, cli, filesystem, sockets)";
+const ACCEPTED: &str = "`mortise:host@0.1.0` (cluster, clock, log, types), WASI 0.2 (io, clocks, random, cli, filesystem, sockets), and the interfaces of the libraries that are named beside it (`spec.libraries`, `--library`)";
 
 /// The result of looking for a module's code before compiling.
 pub(super) enum Found {
     /// The code was in the cache.
-    Linked(Linked),
+    Compiled(Compiled),
     /// The code has to be compiled.
     Missing(Missing),
 }
@@ -97,17 +117,30 @@ pub(super) enum Found {
 /// A module without usable code in the cache.
 pub(super) struct Missing {
     digest: Digest,
+    /// The lane that is asked for.
+    size: Size,
     /// True if the cache holds an entry for the module that must not be used.
     is_refused: bool,
 }
 
+/// A module and the machine code made of it.
+pub(super) struct Compiled {
+    pub(super) digest: Digest,
+    pub(super) placed: Placed,
+}
+
 /// Checks a module, and takes its code from the cache if it is there. Blocks, so it must not run on
-/// a thread that serves others; nor must [`make`].
-pub(super) fn find(engine: &Engine, module: &str, bytes: &[u8]) -> Result<Found, LoadError> {
+/// a thread that serves others; nor must [`make`] and [`link`].
+pub(super) fn find(
+    engine: &Engine,
+    module: &str,
+    bytes: &[u8],
+    size: Size,
+) -> Result<Found, LoadError> {
     check_format(module, bytes)?;
     let digest = Digest::of(bytes);
     let (found, result) = match engine.cache().map(|cache| cache.get(digest)) {
-        Some(cache::Found::Code(code)) => match from_code(engine, bytes.len(), &code) {
+        Some(cache::Found::Code(code)) => match from_code(engine, size, &code) {
             Ok(found) => (Some(found), "hit"),
             Err(error) => {
                 let error = format!("{error:#}");
@@ -119,45 +152,46 @@ pub(super) fn find(engine: &Engine, module: &str, bytes: &[u8]) -> Result<Found,
         Some(cache::Found::Nothing) | None => (None, "miss"),
     };
     engine.metrics().looked_for_code(result);
-    match found {
-        Some(found) => Ok(Found::Linked(link(engine, module, digest, found)?)),
-        None => Ok(Found::Missing(Missing { digest, is_refused: result == REFUSED })),
-    }
+    Ok(match found {
+        Some(placed) => Found::Compiled(Compiled { digest, placed }),
+        None => Found::Missing(Missing { digest, size, is_refused: result == REFUSED }),
+    })
 }
 
-/// Compiles a module and links it.
+/// Compiles a module.
 pub(super) fn make(
     engine: &Engine,
     module: &str,
-    Missing { digest, is_refused }: Missing,
+    Missing { digest, size, is_refused }: Missing,
     bytes: &[u8],
     cancelled: &Cancelled,
-) -> Result<Linked, LoadError> {
+) -> Result<Compiled, LoadError> {
     // While this module waited for its turn, the same one may have been compiled for another
     // processor.
-    if !is_refused && let Some(found) = cached(engine, digest, bytes.len()) {
-        return link(engine, module, digest, found);
+    if !is_refused && let Some(placed) = cached(engine, digest, size) {
+        return Ok(Compiled { digest, placed });
     }
     let start = Instant::now();
-    let compiled = compile(engine, module, (digest, bytes), cancelled);
+    let compiled = compile(engine, module, (digest, bytes), size, cancelled);
     let result = match &compiled {
         Ok(_) => "success",
         Err(LoadError::CompileFailed { source, .. }) => source.reason(),
         Err(_) => "refused",
     };
     engine.metrics().compiled(start.elapsed(), result);
-    link(engine, module, digest, compiled?)
+    Ok(Compiled { digest, placed: compiled? })
 }
 
 fn compile(
     engine: &Engine,
     module: &str,
     (digest, bytes): (Digest, &[u8]),
+    size: Size,
     cancelled: &Cancelled,
 ) -> Result<Placed, LoadError> {
     let malformed = |source| LoadError::Malformed { module: module.to_owned(), source };
     let Some(code) = engine.compiler().run_child(bytes, cancelled) else {
-        return compile_here(engine, digest, bytes).map_err(malformed);
+        return compile_here(engine, digest, bytes, size).map_err(malformed);
     };
     let code = match code {
         Ok(file) => Verified::just_compiled(file),
@@ -167,71 +201,89 @@ fn compile(
     // The system can reclaim the memory of a mapped cache entry, but not that of a file without a
     // name.
     if engine.cache().is_some_and(|cache| cache.put(digest, &code.file))
-        && let Some(found) = cached(engine, digest, bytes.len())
+        && let Some(found) = cached(engine, digest, size)
     {
         return Ok(found);
     }
-    from_code(engine, bytes.len(), &code).map_err(malformed)
+    from_code(engine, size, &code).map_err(malformed)
 }
 
-fn compile_here(engine: &Engine, digest: Digest, bytes: &[u8]) -> wasmtime::Result<Placed> {
-    let compiled =
-        in_a_lane(engine, bytes.len(), |lane| Component::from_binary(&lane.engine, bytes))?;
+fn compile_here(
+    engine: &Engine,
+    digest: Digest,
+    bytes: &[u8],
+    size: Size,
+) -> wasmtime::Result<Placed> {
+    let compiled = in_a_lane(engine, size, |lane| Component::from_binary(&lane.engine, bytes))?;
     let Some(cache) = engine.cache() else { return Ok(compiled) };
     // Code from the cache is mapped from a file and takes less memory than freshly compiled code.
     let is_cached = cache.put(digest, compiled.component.serialize()?.as_slice());
-    let found = is_cached.then(|| cached(engine, digest, bytes.len())).flatten();
+    let found = is_cached.then(|| cached(engine, digest, size)).flatten();
     Ok(found.unwrap_or(compiled))
 }
 
 /// A component in the lane that it runs in.
-struct Placed {
-    size: Size,
-    component: Component,
+pub(super) struct Placed {
+    pub(super) size: Size,
+    pub(super) component: Component,
 }
 
 /// Returns the component from the cache, if a usable entry exists now.
-fn cached(engine: &Engine, digest: Digest, bytes: usize) -> Option<Placed> {
+fn cached(engine: &Engine, digest: Digest, size: Size) -> Option<Placed> {
     match engine.cache()?.get(digest) {
-        cache::Found::Code(code) => from_code(engine, bytes, &code).ok(),
+        cache::Found::Code(code) => from_code(engine, size, &code).ok(),
         cache::Found::Nothing | cache::Found::Refused => None,
     }
 }
 
-fn from_code(engine: &Engine, bytes: usize, code: &Verified) -> wasmtime::Result<Placed> {
-    in_a_lane(engine, bytes, |lane| precompiled::component(&lane.engine, code))
+fn from_code(engine: &Engine, size: Size, code: &Verified) -> wasmtime::Result<Placed> {
+    in_a_lane(engine, size, |lane| precompiled::component(&lane.engine, code))
 }
 
-/// Makes a component in the lane for its size. A small module that exceeds the limits of the pool
+/// Makes a component in a lane. A small module that exceeds the limits of the pool
 /// (tables, parts of a component) is placed in the big lane, which has no such limits.
 fn in_a_lane(
     engine: &Engine,
-    bytes: usize,
+    size: Size,
     component: impl Fn(&Lane) -> wasmtime::Result<Component>,
 ) -> wasmtime::Result<Placed> {
     let place = |size| Ok(Placed { size, component: component(engine.lane(size))? });
-    match Size::of_module(bytes) {
+    match size {
         Size::Small => place(Size::Small).or_else(|_| place(Size::Big)),
         Size::Big => place(Size::Big),
     }
 }
 
-fn link(
+/// Links a processor's module with the host's functions and with its libraries.
+pub(super) fn link(
     engine: &Engine,
     module: &str,
-    digest: Digest,
-    Placed { size, component }: Placed,
+    Compiled { digest, placed: Placed { size, component } }: Compiled,
+    libraries: Vec<Arc<Library>>,
 ) -> Result<Linked, LoadError> {
     let lane = engine.lane(size);
     let names = Names::of(lane, &component);
-    check_names(module, &names)?;
+    let has_only_types = library::instances_of_types(&lane.engine, &component);
+    let is_provided = |name: &str| {
+        has_only_types.contains(name) || libraries.iter().any(|library| library.interface() == name)
+    };
+    check_names(module, &names, is_provided)?;
     let unfit =
         |source| LoadError::OtherTypes { module: module.to_owned(), contract: CONTRACT, source };
-    let pre = lane.linker.instantiate_pre(&component).and_then(ProcessorPre::new).map_err(unfit)?;
+    let instantiated = if libraries.is_empty() {
+        lane.linker.instantiate_pre(&component)
+    } else {
+        let mut linker = lane.linker.clone();
+        for library in &libraries {
+            library::link(engine, &mut linker, (module, &component), library)?;
+        }
+        linker.instantiate_pre(&component)
+    };
+    let pre = instantiated.and_then(ProcessorPre::new).map_err(unfit)?;
     // Otherwise the first call would do this, on a thread that serves others: a large module's data
     // takes time.
     component.initialize_copy_on_write_image().map_err(unfit)?;
-    Ok(Linked { digest, size, names, pre })
+    Ok(Linked { digest, size, names, libraries, pre })
 }
 
 /// Refuses a module for reasons that are known without compiling it.
@@ -277,8 +329,13 @@ impl Names {
     }
 }
 
-/// Fails if the names are not those of a processor that this host can run.
-fn check_names(module: &str, names: &Names) -> Result<(), LoadError> {
+/// Fails if the names are not those of a processor that this host can run. `is_provided` says
+/// which interfaces of other packages may be imported.
+fn check_names(
+    module: &str,
+    names: &Names,
+    is_provided: impl Fn(&str) -> bool,
+) -> Result<(), LoadError> {
     let all = || names.imports.iter().chain(&names.exports);
     if let Some(other) = all().find(|name| is_other_version(name)) {
         return Err(LoadError::OtherVersion {
@@ -287,8 +344,9 @@ fn check_names(module: &str, names: &Names) -> Result<(), LoadError> {
             accepted: CONTRACT,
         });
     }
+    let refused = names.imports.iter().map(String::as_str);
     let refused: Vec<&str> =
-        names.imports.iter().map(String::as_str).filter(|name| !is_granted(name)).collect();
+        refused.filter(|name| !is_granted(name) && !is_provided(name)).collect();
     if !refused.is_empty() {
         return Err(LoadError::NotGranted {
             module: module.to_owned(),
@@ -308,11 +366,11 @@ fn check_names(module: &str, names: &Names) -> Result<(), LoadError> {
 }
 
 /// Splits a name into `package/interface` and version; the version is "" if the name has none.
-fn split(name: &str) -> (&str, &str) {
+pub(super) fn split(name: &str) -> (&str, &str) {
     name.split_once('@').unwrap_or((name, ""))
 }
 
-fn package(path: &str) -> &str {
+pub(super) fn package(path: &str) -> &str {
     path.split_once('/').map_or(path, |(package, _)| package)
 }
 
@@ -321,7 +379,7 @@ fn is_other_version(name: &str) -> bool {
     package(path) == CONTRACT_PACKAGE && !version.starts_with(CONTRACT_TRACK)
 }
 
-fn is_granted(name: &str) -> bool {
+pub(super) fn is_granted(name: &str) -> bool {
     let (path, version) = split(name);
     let contract = ["cluster", "clock", "log", "types"];
     match path.split_once('/') {
@@ -331,7 +389,7 @@ fn is_granted(name: &str) -> bool {
     }
 }
 
-fn quoted(names: &[&str]) -> String {
+pub(super) fn quoted(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
@@ -350,7 +408,7 @@ mod tests {
     fn a_processor_imports_the_contract_and_wasi() {
         let imports =
             ["mortise:host/cluster@0.1.0", "mortise:host/types@0.1.0", "wasi:io/poll@0.2.6"];
-        check_names("m", &names(&imports, &[RECONCILIATION])).unwrap();
+        check_names("m", &names(&imports, &[RECONCILIATION]), |_| false).unwrap();
     }
 
     #[test]
@@ -391,7 +449,7 @@ mod tests {
             ("nothing", names(&[], &[]), "it exports nothing"),
         ];
         for (case, names, expected) in cases {
-            let message = check_names("m.wasm", &names).unwrap_err().to_string();
+            let message = check_names("m.wasm", &names, |_| false).unwrap_err().to_string();
             assert!(message.contains(expected), "{case}: {message}");
         }
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch as latest;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 
@@ -22,7 +22,8 @@ use super::cache::Cache;
 use super::child_permits::ChildPermits;
 use super::compiler::{CompileError, Compiler};
 use super::config::ValidConfigs;
-use super::shares::{Bounds, Shares, Waiting};
+use super::library::answers::{ANSWERS, Answers};
+use super::shares::{Bounds, Id, OwnedSlot, Shares, Waiting};
 use super::state::State;
 use super::tenant::Tenant;
 use super::turns::Turns;
@@ -94,6 +95,14 @@ struct EngineState {
     over: CancellationToken,
     turns: Arc<Turns>,
     budget: Arc<Budget>,
+    /// The answers of libraries.
+    answers: Arc<Answers>,
+    /// A place for each concurrent call of a library. Apart from the lanes: a call that holds a slot
+    /// there must not wait for another one of the same.
+    library_slots: Arc<Shares>,
+    /// The calls of libraries: they go on when their caller has ended. Each ends at its deadline, or
+    /// when calls are cancelled.
+    library_calls: TaskTracker,
     /// Changes when a call has waited for a slot for [`LONG_WAIT`](super::LONG_WAIT).
     delays: latest::Sender<u64>,
 }
@@ -124,6 +133,9 @@ const SMALL_CALLS: u32 = 128;
 /// Concurrent calls in the big lane, each of which may take its memory limit: one processor gets 7
 /// at most, 2 are reserved.
 const BIG_CALLS: u32 = 16;
+/// Concurrent calls of libraries, each of which may take its memory limit: one processor gets 7 at
+/// most, 2 are reserved.
+const LIBRARY_CALLS: usize = 16;
 /// Modules that are compiled concurrently, each of which may take the compiler's memory limit. More
 /// than one, so that a module that takes as long as its limit allows does not delay all others.
 const COMPILING: usize = 2;
@@ -177,6 +189,9 @@ impl Engine {
             over: CancellationToken::new(),
             turns: Arc::new(Turns::new(threads())),
             budget: Arc::new(Budget::new(call_memory.unwrap_or(usize::MAX))),
+            answers: Arc::new(Answers::new(ANSWERS)),
+            library_slots: Arc::new(Shares::new(Bounds::of_total(LIBRARY_CALLS))),
+            library_calls: TaskTracker::new(),
             delays: latest::Sender::new(0),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -184,7 +199,7 @@ impl Engine {
 
     /// Returns a new processor that holds no slot and no memory yet.
     pub(super) fn tenant(&self, name: &str) -> Tenant {
-        Tenant::new(name, &self.shared.over)
+        Tenant::new(name, &self.shared.over, &self.shared.answers)
     }
 
     /// Cancels all calls, also those that begin later. For the end of the host.
@@ -207,6 +222,29 @@ impl Engine {
 
     pub(super) fn delayed(&self) {
         self.shared.delays.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn answers(&self) -> &Arc<Answers> {
+        &self.shared.answers
+    }
+
+    /// Returns the bytes of the answers of libraries that are remembered.
+    pub fn answer_bytes(&self) -> usize {
+        self.shared.answers.bytes()
+    }
+
+    /// Waits for a place for the call of a library.
+    pub(super) async fn library_slot(&self, of: Id) -> OwnedSlot {
+        let (slot, granted) = self.shared.library_slots.owned_slot(of);
+        if let Some(granted) = granted {
+            granted.await.expect("who waits is in the line until it is granted");
+        }
+        slot
+    }
+
+    /// Runs the call of a library to its end, whether or not somebody waits for it.
+    pub(super) fn spawn(&self, call: impl Future<Output = ()> + Send + 'static) {
+        drop(self.shared.library_calls.spawn(call));
     }
 
     pub(super) fn turns(&self) -> &Arc<Turns> {

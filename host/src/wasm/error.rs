@@ -8,6 +8,7 @@ use wasmtime::{Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
 use super::budget::Short;
+use super::library::Failed;
 use super::limits::Limits;
 use super::log::Log;
 use super::state::Exceeded;
@@ -67,6 +68,10 @@ pub enum Error {
     /// The arguments of one import had too many bytes.
     #[error("processor `{processor}` passed more than {limit} bytes to one function of the host")]
     ArgumentTooLarge { processor: String, limit: usize, backtrace: Trace },
+
+    /// A library that the guest called gave no answer.
+    #[error("processor `{processor}` got no answer of a library: {failed}")]
+    Library { processor: String, failed: String, fault: Fault, backtrace: Trace },
 
     /// The returned outcome is larger than its limit.
     #[error(
@@ -140,6 +145,7 @@ impl Error {
         match self {
             Self::Cancelled { .. } => Fault::Cancelled,
             Self::OutOfHostMemory { .. } => Fault::Host,
+            Self::Library { fault, .. } => *fault,
             _ => Fault::Processor,
         }
     }
@@ -157,6 +163,7 @@ impl Error {
             Self::TooMuchRead { .. } => "too-much-read",
             Self::TooManyArguments { .. } => "too-many-arguments",
             Self::ArgumentTooLarge { .. } => "argument-too-large",
+            Self::Library { .. } => "library",
             Self::OutcomeTooLarge { .. } => "outcome-too-large",
             Self::ConfigRefused { .. } => "config-refused",
             Self::OutOfHostMemory { .. } => "out-of-host-memory",
@@ -180,6 +187,7 @@ impl Error {
             | Self::TooManyReads { backtrace, .. }
             | Self::TooMuchRead { backtrace, .. }
             | Self::TooManyArguments { backtrace, .. }
+            | Self::Library { backtrace, .. }
             | Self::ArgumentTooLarge { backtrace, .. } => Some(backtrace),
             Self::OutcomeTooLarge { .. }
             | Self::ConfigRefused { .. }
@@ -203,6 +211,12 @@ impl Error {
         if let Some(exceeded) = source.downcast_ref::<Exceeded>() {
             return Self::of_limit(processor, limits, *exceeded, backtrace);
         }
+        if let Some(failed) = source.downcast_ref::<Failed>() {
+            // The library's functions are inside of those of the processor.
+            let backtrace = failed.backtrace.clone().within(backtrace);
+            let (fault, failed) = (failed.fault, failed.to_string());
+            return Self::Library { processor, failed, fault, backtrace };
+        }
         if is_copy_limit(&source) {
             return if from_guest {
                 Self::ArgumentTooLarge { processor, limit: bounds::IMPORT_COPY, backtrace }
@@ -223,6 +237,30 @@ impl Error {
             return Self::Host { processor, source };
         };
         Self::of_trap(processor, *trap, log, backtrace)
+    }
+
+    /// Returns how a library's call ended, as the rest of a sentence that begins with its name.
+    pub(super) fn of_library(&self) -> String {
+        match self {
+            Self::OutOfTime { limit, .. } => format!("ran past its limit of {limit:?}"),
+            Self::OutOfMemory { limit, asked, .. } => {
+                format!("ran out of memory: it asked for {asked} bytes, its limit is {limit}")
+            }
+            Self::OutOfHostMemory { limit, asked, .. } => format!(
+                "got no more memory from the host: the calls of this processor and of its libraries would have {asked} bytes, of the {limit} that those of all processors may have together (--call-memory-mib)"
+            ),
+            Self::StackOverflow { .. } => "overflowed its stack".to_owned(),
+            Self::Panicked { message, .. } => format!("panicked: {message}"),
+            Self::Trapped { reason, .. } => format!("trapped: {reason}"),
+            Self::OutcomeTooLarge { .. } => {
+                format!("returned more than {} bytes", bounds::LIBRARY_ANSWER)
+            }
+            Self::ArgumentTooLarge { .. } => {
+                format!("logged more than {} bytes at once", bounds::IMPORT_COPY)
+            }
+            Self::Host { source, .. } => format!("cannot be called: {source:#}"),
+            other => other.to_string(),
+        }
     }
 
     fn of_limit(processor: String, limits: &Limits, exceeded: Exceeded, backtrace: Trace) -> Self {
@@ -280,6 +318,12 @@ impl Trace {
             None => format!("function {}", frame.func_index()),
         };
         Self { frames: trace.frames().iter().map(name).collect() }
+    }
+
+    /// Returns the functions of both, these first.
+    fn within(mut self, outer: Self) -> Self {
+        self.frames.extend(outer.frames);
+        self
     }
 
     /// Returns the names of the functions, the innermost first. Of a deep stack only the innermost

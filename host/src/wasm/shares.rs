@@ -7,6 +7,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
@@ -44,6 +45,12 @@ pub(super) struct Shares {
 /// A slot, held or waited for. Given back on drop.
 pub(super) struct Slot<'a> {
     shares: &'a Shares,
+    ticket: Ticket,
+}
+
+/// A slot that is held wherever it is taken. Given back on drop.
+pub(super) struct OwnedSlot {
+    shares: Arc<Shares>,
     ticket: Ticket,
 }
 
@@ -109,6 +116,12 @@ impl Shares {
         (Slot { shares: self, ticket }, granted)
     }
 
+    /// Asks for a slot that can be taken elsewhere.
+    pub(super) fn owned_slot(self: &Arc<Self>, of: Id) -> (OwnedSlot, Option<Granted>) {
+        let (ticket, granted) = self.ask(of);
+        (OwnedSlot { shares: Arc::clone(self), ticket }, granted)
+    }
+
     /// Gives a slot back, or stops waiting for it.
     pub(super) fn give_back(&self, ticket: Ticket) {
         self.core.lock().give_back(ticket);
@@ -132,6 +145,12 @@ impl Shares {
 }
 
 impl Drop for Slot<'_> {
+    fn drop(&mut self) {
+        self.shares.give_back(self.ticket);
+    }
+}
+
+impl Drop for OwnedSlot {
     fn drop(&mut self) {
         self.shares.give_back(self.ticket);
     }

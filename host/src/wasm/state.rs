@@ -9,11 +9,12 @@ use wasmtime::{ResourceLimiter, UpdateDeadline};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use super::budget::{Charge, Short};
+use super::library::Caller;
 use super::limits::Limits;
 use super::log::Log;
 use super::turns::Turn;
 use super::wasi::Chance;
-use super::{Moment, imports::Reading};
+use super::{Line, Moment, imports::Reading};
 use mortise_core::contract::bounds::{RESOURCES, TABLE_ELEMENTS};
 use mortise_core::reads::record::Asked;
 
@@ -51,6 +52,8 @@ pub(super) struct State {
     /// Made when the guest first uses a WASI function that needs it; most guests never do.
     wasi: Option<WasiCtx>,
     deadline: Instant,
+    /// On whose account the call calls libraries.
+    pub(super) caller: Caller,
     /// The call's turn to compute, needed after its first millisecond.
     pub(super) turn: Turn,
     memory_limit: usize,
@@ -67,6 +70,7 @@ impl State {
         moment: Moment,
         limits: &Limits,
         (start, turn, charge): (Instant, Turn, Charge),
+        caller: Caller,
     ) -> Self {
         let mut table = ResourceTable::new();
         table.set_max_capacity(RESOURCES);
@@ -80,6 +84,7 @@ impl State {
             table,
             wasi: None,
             deadline: start + limits.deadline,
+            caller,
             turn,
             memory_limit: limits.memory,
             memory: 0,
@@ -91,18 +96,30 @@ impl State {
     /// The state of a single call with the default limits.
     #[cfg(test)]
     pub(super) fn alone(view: mortise_core::reads::View) -> Self {
-        use super::{budget::Budget, tenant::Tenant, turns::Turns};
+        use super::{budget::Budget, library::answers::Answers, tenant::Tenant, turns::Turns};
         let (limits, now) = (Limits::default(), Instant::now());
-        let tenant = Tenant::new("a/p", &tokio_util::sync::CancellationToken::new());
+        let ends = tokio_util::sync::CancellationToken::new();
+        let tenant = Tenant::new("a/p", &ends, &Arc::new(Answers::new(0)));
         let charge = Arc::new(Budget::new(usize::MAX)).charge(&tenant);
         let turn = Arc::new(Turns::new(1)).begin(tenant.id(), now);
         let reading = Reading::new(Some(view), &limits);
-        Self::new(reading, Moment { now_ms: 0, seed: 0 }, &limits, (now, turn, charge))
+        let caller = Caller { slot_of: tenant.id(), tenant, ends };
+        Self::new(reading, Moment { now_ms: 0, seed: 0 }, &limits, (now, turn, charge), caller)
     }
 
     /// Returns the rest of the time that the call may take.
     pub(super) fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Adds what a library has logged to the log of the call that called it.
+    pub(super) fn log_of_library(&self, interface: &str, lines: &[Line]) {
+        let mut log = self.log.lock();
+        for Line { level, message, fields, .. } in lines {
+            let library = ("library".to_owned(), interface.to_owned());
+            let fields = std::iter::once(library).chain(fields.iter().cloned()).collect();
+            log.write(*level, message.clone(), fields);
+        }
     }
 
     /// Runs at each tick of the epoch: the guest yields, or ends at its deadline.

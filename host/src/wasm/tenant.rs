@@ -14,6 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use super::library::answers::Answers;
 use super::shares::Id;
 
 /// A processor whose versions share slots, turns and memory. Cheap to clone.
@@ -32,6 +33,8 @@ struct TenantState {
     memory: AtomicUsize,
     /// The time at which a call was last refused memory though its own limit allowed it.
     short_of_memory: Mutex<Option<Instant>>,
+    /// The remembered answers of its libraries, among those of others.
+    answers: Arc<Answers>,
 }
 
 /// The last id given to a processor; ids are never reused.
@@ -46,7 +49,7 @@ const OF_NAMESPACE: Id = 1 << 63;
 
 impl Tenant {
     /// Creates an account that holds nothing yet. `over` is cancelled when all calls have to end.
-    pub(super) fn new(name: &str, over: &CancellationToken) -> Self {
+    pub(super) fn new(name: &str, over: &CancellationToken, answers: &Arc<Answers>) -> Self {
         Self(Arc::new(TenantState {
             name: name.into(),
             id: LAST_ID.fetch_add(1, Relaxed) + 1,
@@ -55,6 +58,7 @@ impl Tenant {
             calls: Mutex::new(over.child_token()),
             memory: AtomicUsize::new(0),
             short_of_memory: Mutex::new(None),
+            answers: Arc::clone(answers),
         }))
     }
 
@@ -130,6 +134,14 @@ impl fmt::Debug for Tenant {
     }
 }
 
+// === impl TenantState ===
+
+impl Drop for TenantState {
+    fn drop(&mut self) {
+        self.answers.forget(self.id);
+    }
+}
+
 /// Returns the namespace of a processor named `namespace/name`, or the whole name where it has no
 /// namespace (developer commands).
 fn namespace_of(name: &str) -> &str {
@@ -141,10 +153,14 @@ mod tests {
     use super::super::budget::{Budget, Short};
     use super::*;
 
+    fn tenant(name: &str, over: &CancellationToken) -> Tenant {
+        Tenant::new(name, over, &Arc::new(Answers::new(0)))
+    }
+
     #[test]
     fn calls_are_cancelled_until_it_is_open_again() {
         let over = CancellationToken::new();
-        let tenant = Tenant::new("a/p", &over);
+        let tenant = tenant("a/p", &over);
         let call = tenant.call();
         tenant.cancel_calls();
         assert!(call.is_cancelled() && !tenant.call().is_cancelled());
@@ -162,7 +178,7 @@ mod tests {
     #[test]
     fn processors_of_a_namespace_are_set_up_as_one() {
         let over = CancellationToken::new();
-        let [one, other, third] = ["a/one", "a/other", "b/one"].map(|of| Tenant::new(of, &over));
+        let [one, other, third] = ["a/one", "a/other", "b/one"].map(|of| tenant(of, &over));
         assert_eq!(one.setup_id(), other.setup_id());
         assert_ne!(one.setup_id(), third.setup_id());
         assert_ne!(one.id(), other.id());
@@ -172,7 +188,7 @@ mod tests {
     fn one_processor_never_has_more_memory_than_is_left_for_others() {
         let (over, budget) = (CancellationToken::new(), Arc::new(Budget::new(1200)));
         let [greedy, second, small] =
-            ["a/greedy", "a/second", "b/small"].map(|of| Tenant::new(of, &over));
+            ["a/greedy", "a/second", "b/small"].map(|of| tenant(of, &over));
         let mut calls = [budget.charge(&greedy), budget.charge(&greedy)];
         assert_eq!(calls[0].grow(500), Ok(()));
         assert_eq!(calls[1].grow(101), Err(Short { asked: 601, limit: 1200 }));

@@ -33,6 +33,7 @@ Examples:
   mortise simulate --module my.wasm --objects objects/ -o json                # one JSON document
   mortise simulate --module my.wasm --objects objects/ --only apirule/shop/orders
   mortise simulate --module my.wasm --objects objects/ --missing-kind virtualservices.networking.istio.io
+  mortise simulate --module my.wasm --objects objects/ --library example:shouting/shout@1.0.0=shout.wasm,deadline=30s
 
 Exit codes:
   0  no reconcile failed, whether all is settled or not

@@ -16,7 +16,9 @@ use tokio::{task::JoinSet, time::Instant};
 use crate::{
     args::{BenchArgs, Output},
     commands::simulate::{Chosen, Input, Only, World, caught_up},
-    files, local,
+    files,
+    guest::Source,
+    local::{self, Parts},
 };
 use mortise_core::{
     contract::{ObjectRef, Request},
@@ -60,9 +62,12 @@ struct Callee {
 pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let engine = local::engine(cache, false)?;
     let config = local::config(args.config.as_deref())?;
+    let sources = args.modules.iter().map(|module| Source::open(module));
+    let sources: Vec<Source> = sources.collect::<Result<_, _>>()?;
+    let crds = sources.iter().flat_map(|source| source.crds()).chain(&args.crds).cloned();
     let input = Input {
         objects: files::load_all(&args.objects)?,
-        crds: files::load_all(&args.crds)?,
+        crds: files::load_all(&crds.collect::<Vec<_>>())?,
         now: args.now.unwrap_or_else(Timestamp::now),
         missing_kinds: Vec::new(),
         validate: !args.no_validate,
@@ -70,8 +75,9 @@ pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitC
         rounds: None,
     };
     let mut callees = Vec::new();
-    for module in &args.modules {
-        let loaded = local::load_into(&engine, module, config.clone()).await?;
+    for source in &sources {
+        let parts = Parts::of(source, source.component()?, &args.with)?;
+        let loaded = local::load_into(&engine, parts, config.clone()).await?;
         callees.push(Arc::new(Callee::new(loaded, &input).await?));
     }
     if cfg!(debug_assertions) {

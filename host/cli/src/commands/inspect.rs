@@ -19,7 +19,8 @@ use crate::{
     commands::simulate,
     files,
     guest::Source,
-    local, print,
+    local::{self, Parts},
+    print,
 };
 use mortise_core::{
     contract::{Description, GrantedRule, Kind, Reconciler, Selection, WriteRule},
@@ -55,6 +56,9 @@ pub struct Inspection {
     pub contract: String,
     /// The component's imports.
     pub imports: Vec<String>,
+    /// The libraries that it is run with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub libraries: Vec<LibraryEntry>,
     /// The reconcilers.
     pub reconcilers: Vec<ReconcilerEntry>,
     /// The selections that are read besides the reconciled objects.
@@ -67,6 +71,17 @@ pub struct Inspection {
     /// The JSON schema of the configuration; `None` if the processor takes no configuration, or
     /// checks it itself.
     pub config_schema: Option<Value>,
+}
+
+/// A library.
+#[derive(Debug, Clone, Serialize)]
+pub struct LibraryEntry {
+    /// The interface that it answers.
+    pub interface: String,
+    /// The digest of its module.
+    pub digest: String,
+    /// The functions that it answers, with their types as WIT writes them.
+    pub functions: Vec<String>,
 }
 
 /// A reconciler.
@@ -147,7 +162,8 @@ pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<Exi
     let account = args.service_account.clone();
     let source = Source::open(&args.module)?;
     let file = source.component()?;
-    let loaded = local::load(&file, config, cache).await?;
+    let parts = Parts::of(&source, file.clone(), &args.with)?;
+    let loaded = local::load(parts, config, cache).await?;
     let text = if args.rbac {
         let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
         rbac(&loaded.description, crds, account.as_ref(), args.output).await?
@@ -250,6 +266,12 @@ impl Inspection {
             .with_context(|| format!("cannot read the module `{}`", file.display()))?
             .len();
         let schema = description.config_schema.as_deref().map(serde_json::from_str).transpose();
+        let libraries = loaded.processor.libraries().zip(loaded.processor.library_functions());
+        let libraries = libraries.map(|((interface, digest), functions)| LibraryEntry {
+            interface: interface.to_owned(),
+            digest: digest.to_string(),
+            functions,
+        });
         Ok(Self {
             name: description.name.clone(),
             version: description.version.clone(),
@@ -258,6 +280,7 @@ impl Inspection {
             size,
             contract: names.contract().context("the module exports no contract")?,
             imports: names.imports.iter().cloned().collect(),
+            libraries: libraries.collect(),
             reconcilers: description.reconcilers.iter().map(ReconcilerEntry::of).collect(),
             reads: description.reads.iter().map(Selected::of).collect(),
             writes: description.writes.iter().map(WriteEntry::of).collect(),

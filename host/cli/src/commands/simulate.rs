@@ -16,7 +16,9 @@ use serde_json::Value;
 
 use crate::{
     args::{Output, SimulateArgs},
-    files, local,
+    files,
+    guest::Source,
+    local::{self, Parts},
     print::Secrets,
 };
 use mortise_core::{
@@ -91,10 +93,12 @@ pub async fn run(args: &SimulateArgs, cache: Option<&Path>) -> anyhow::Result<Ex
     let only = args.only.as_deref().map(Only::from_str).transpose()?;
     let engine = local::engine(cache, true)?;
     let config = local::config(args.config.as_deref())?;
-    let loaded = local::load_into(&engine, &args.module, config).await?;
+    let source = Source::open(&args.module)?;
+    let parts = Parts::of(&source, source.component()?, &args.with)?;
+    let loaded = local::load_into(&engine, parts, config).await?;
     let input = Input {
         objects: files::load_all(&args.objects)?,
-        crds: files::load_all(&args.crds)?,
+        crds: files::load_all(&[source.crds(), &args.crds].concat())?,
         now: args.now.unwrap_or_else(Timestamp::now),
         missing_kinds: args.missing_kind.clone(),
         validate: !args.no_validate,

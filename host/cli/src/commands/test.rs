@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     io::Write as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -30,7 +30,7 @@ use crate::{
     commands::simulate::caught_up,
     files,
     guest::Source,
-    local,
+    local::{self, Parts},
     print::{self, BOLD, DIM, GREEN, RED},
 };
 use mortise_core::{contract::Kind, queue::Key, write::Clock};
@@ -66,7 +66,7 @@ pub struct Verdict {
 /// The component to test, with its cases.
 struct Target {
     name: String,
-    module: PathBuf,
+    parts: Parts,
     cases: Vec<Case>,
     crds: Vec<Value>,
 }
@@ -79,7 +79,7 @@ struct Target {
 /// cannot be read.
 pub async fn run(args: &TestArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let target = target(args)?;
-    let processor = local::component(&local::engine(cache, true)?, &target.module).await?;
+    let processor = local::component(&local::engine(cache, true)?, target.parts).await?;
     let start = Instant::now();
     let verdicts = all(&processor, target.cases, target.crds.into(), args.update).await?;
     let took = start.elapsed();
@@ -114,7 +114,8 @@ fn target(args: &TestArgs) -> anyhow::Result<Target> {
         Some(guest) => guest.package.clone(),
         None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    Ok(Target { name, module: source.component()?, cases, crds })
+    let parts = Parts::of(&source, source.component()?, &args.with)?;
+    Ok(Target { name, parts, cases, crds })
 }
 
 /// Returns the cases in a folder whose names contain the filter.

@@ -34,6 +34,42 @@ fn a_field_of_another_shape_is_named() {
 }
 
 #[test]
+fn limits_and_libraries_are_read() {
+    let library = json!({
+        "interface": "a:b/c@1.0.0", "path": "made/c.wasm", "build": ["make", "c"],
+        "watch": ["c"], "limits": {"memory": "256Mi"},
+    });
+    let guest = guest(&json!({"limits": {"deadline": "30s"}, "libraries": [library]})).unwrap();
+    let default = Limits::default();
+    assert_eq!(guest.limits.deadline, std::time::Duration::from_secs(30));
+    assert_eq!(guest.limits.memory, default.memory);
+    let [library] = guest.libraries.as_slice() else { panic!("one") };
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(library.path, folder.join("made/c.wasm"));
+    assert_eq!(library.watch, [folder.join("c")]);
+    assert_eq!((library.limits.memory, library.limits.deadline), (256 << 20, default.deadline));
+}
+
+#[test]
+fn limits_and_libraries_of_another_shape_are_named() {
+    let of = |library: Value| json!({"libraries": [library]});
+    let cases = [
+        (json!({"limits": {"memory": "a"}}), "limits.memory is `a`; 1Mi to 4Gi is accepted"),
+        (json!({"limits": {"time": "5s"}}), "limits` in"),
+        (of(json!({"path": "c.wasm"})), "must be tables of `interface`"),
+        (of(json!({"interface": "a:b/c", "path": "c", "build": "make c"})), "`build` (a program"),
+        (
+            of(json!({"interface": "a:b/c", "path": "c", "limits": {"deadline": "0s"}})),
+            "libraries[a:b/c].deadline is `0s`; 1ms to 10m is accepted",
+        ),
+    ];
+    for (mortise, named) in cases {
+        let error = guest(&mortise).unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
+}
+
+#[test]
 fn a_folder_without_a_package_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(Guest::open(folder.path()), Err(Error::NoPackage { .. })));

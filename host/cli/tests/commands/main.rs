@@ -27,6 +27,8 @@ mod help;
 #[cfg(test)]
 mod inspect;
 #[cfg(test)]
+mod library;
+#[cfg(test)]
 mod new;
 #[cfg(test)]
 mod run;

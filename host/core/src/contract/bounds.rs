@@ -67,6 +67,12 @@ pub const LOG_VALUE: usize = 64 * KIB;
 /// Bytes of the name of such a value; the rest is cut.
 pub const LOG_FIELD_NAME: usize = 128;
 
+/// Bytes that the answer of a library may take while it is copied out of it: as much as an outcome.
+/// A list counts 40 bytes for each of its elements, since the host keeps them as values.
+pub const LIBRARY_ANSWER: usize = 8 * MIB;
+/// Bytes of a function's type in a message; the rest is cut.
+pub const FUNCTION_TYPE: usize = KIB;
+
 /// Reconcilers of a description: each has its own keys and watch.
 pub const RECONCILERS: usize = 64;
 /// Declared reads: each may need a watch and access reviews.

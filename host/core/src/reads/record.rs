@@ -76,7 +76,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Basis {
-    /// The digest of the module, as `sha256:` and 64 hex digits.
+    /// The digest of the module, as `sha256:` and 64 hex digits, and those of its libraries.
     pub module: Arc<str>,
     /// The digest of the configuration.
     pub config: Digest,

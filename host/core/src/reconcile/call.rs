@@ -16,6 +16,11 @@ pub trait Call: Send + Sync {
     /// Returns the digest of the module.
     fn digest(&self) -> ModuleDigest;
 
+    /// Returns the digests of all that a call runs: of the module, and of its libraries.
+    fn digests(&self) -> String {
+        self.digest().to_string()
+    }
+
     /// Returns the most bytes that an outcome may have.
     fn outcome_limit(&self) -> usize;
 

@@ -36,6 +36,8 @@ pub struct Version {
     pub version: String,
     /// The digest of the module.
     pub digest: ModuleDigest,
+    /// The interfaces that libraries answer, and the digests of the libraries.
+    pub libraries: Arc<[(String, ModuleDigest)]>,
 }
 
 /// The report of one reconcile, for people and for metrics.

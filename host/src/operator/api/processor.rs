@@ -33,6 +33,11 @@ pub struct ProcessorSpec {
     /// The component: exactly one of `image` and `path`.
     #[schemars(transform = schema::one_module)]
     pub module: Module,
+    /// The components that answer the interfaces which the module imports beside those of the host. A library is a pure function: it
+    /// imports nothing but `mortise:host/log`, and its answers are remembered. Another library is another version of the Processor.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::libraries)]
+    pub libraries: Vec<Library>,
     /// How the module is checked before it is loaded. Not supported yet: a Processor that asks for it is not loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
@@ -83,6 +88,33 @@ pub struct Module {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = schema::module_path)]
     pub path: Option<String>,
+}
+
+/// A component that answers one interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Library {
+    /// The interface with its package and version, as the module imports it: `example:shouting/shout@1.0.0`.
+    #[schemars(transform = schema::interface)]
+    pub interface: String,
+    /// The component: exactly one of `image` and `path`.
+    #[schemars(transform = schema::one_module)]
+    pub module: Module,
+    /// What a call of the library may use.
+    #[serde(default)]
+    pub limits: LibraryLimits,
+}
+
+/// What a call of a library may use. Its memory and its time on the CPU are those of the Processor; the calling call waits for it no
+/// longer than until its own deadline, and the answer is kept for the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LibraryLimits {
+    /// The memory of one call, as Kubernetes writes quantities: `64Mi`. From 1Mi to 4Gi.
+    #[schemars(transform = schema::memory)]
+    pub memory: String,
+    /// How long a call may take: `500ms`, `5s`, `1m`. At most 10m.
+    #[schemars(transform = schema::deadline)]
+    pub deadline: String,
 }
 
 /// How a module is checked.
@@ -152,6 +184,10 @@ pub struct ProcessorStatus {
     /// The module that runs. Where a newer one cannot be loaded, that is the former one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module: Option<ModuleStatus>,
+    /// The libraries that it calls.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::atomic)]
+    pub libraries: Vec<LibraryStatus>,
     /// What the processor reconciles.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::atomic)]
@@ -184,6 +220,16 @@ pub struct ModuleStatus {
     pub name: String,
     /// The version that the processor says it has.
     pub version: String,
+}
+
+/// A library that is called.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LibraryStatus {
+    /// The interface that it answers.
+    pub interface: String,
+    /// The SHA-256 of its bytes.
+    pub digest: String,
 }
 
 /// One kind that is reconciled.
@@ -295,6 +341,15 @@ impl HeldFinalizer {
     pub fn of_kind(&self) -> Kind {
         let Self { group, version, kind, .. } = self.clone();
         Kind { group, version, kind }
+    }
+}
+
+// === impl LibraryLimits ===
+
+impl Default for LibraryLimits {
+    fn default() -> Self {
+        let Limits { memory, deadline, .. } = Limits::default();
+        Self { memory, deadline }
     }
 }
 

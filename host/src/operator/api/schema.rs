@@ -8,6 +8,9 @@ const OBJECT_NAME: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*
 /// No part of a path may be empty, or start with a dot: `..` would lead out of the folder.
 const MODULE_PATH: &str =
     r"^(/modules/)?[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$";
+/// A package, an interface and a version, as WIT names them.
+const INTERFACE: &str =
+    r"^[a-z][a-z0-9-]*:[a-z][a-z0-9-]*/[a-z][a-z0-9-]*(@[0-9][0-9A-Za-z.+-]*)?$";
 const MEMORY: &str = r"^[1-9][0-9]{0,9}(k|Ki|M|Mi|G|Gi)?$";
 const DEADLINE: &str = r"^[1-9][0-9]{0,5}(ms|s|m)$";
 
@@ -37,6 +40,17 @@ pub(super) fn one_module(schema: &mut Schema) {
         "has(self.image) != has(self.path)",
         "exactly one of image and path must be given",
     );
+}
+
+/// Libraries are told apart by their interfaces; each is compiled, and linked at each load.
+pub(super) fn libraries(schema: &mut Schema) {
+    set(schema, "maxItems", 8);
+    set(schema, "x-kubernetes-list-type", "map");
+    set(schema, "x-kubernetes-list-map-keys", json!(["interface"]));
+}
+
+pub(super) fn interface(schema: &mut Schema) {
+    text(schema, 256, INTERFACE);
 }
 
 pub(super) fn object_name(schema: &mut Schema) {

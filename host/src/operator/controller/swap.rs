@@ -7,10 +7,9 @@
 
 use std::{future::pending, sync::Arc};
 
-use bytes::Bytes;
 use tokio::{sync::watch as latest, time::Instant};
 
-use super::{Controller, MAX_REST, Newest, Running};
+use super::{Controller, MAX_REST, Newest, ReadFiles, Running};
 use crate::{
     host::{Ending, Loaded, NotSwapped, Trust, Verdict},
     operator::{
@@ -18,9 +17,11 @@ use crate::{
         claims::Claim,
         fault::Fault,
         load::load,
-        recipe::{Pace, Recipe, check_supported},
+        module::Module,
+        recipe::{Digests, Pace, Recipe, check_supported},
         resource::Finalizer,
     },
+    wasm::{self, LibraryModule},
 };
 use mortise_core::grant::rights::Account;
 
@@ -50,26 +51,31 @@ impl Controller {
         ending: Option<Ending>,
     ) -> Result<(), Fault> {
         let spec = &newest.spec;
-        let path = check_supported(spec)?;
+        let paths = check_supported(spec)?;
         let pace = Pace::new(spec, ending.is_some(), &self.shared.largest);
         // The running version is suspended at once, however long the version of the spec takes to
         // load.
         self.keep_pace(pace);
         let account = self.account(newest);
         self.check_account(&account).await?;
-        let module = self.shared.modules.read(path).await;
-        self.read = module.as_ref().ok().map(|module| module.stamp.clone());
-        let module = module?;
-        let largest = &self.shared.largest;
-        let recipe = Recipe::new(spec, &account, module.digest, ending, largest)?;
-        if self.running.as_ref().is_some_and(|running| running.served.recipe == recipe) {
+        let largest = self.shared.largest;
+        // Large files are not read again to find that nothing has changed.
+        if let Some(digests) = self.digests_as_read(&paths).await
+            && let Ok(recipe) = Recipe::new(spec, &account, digests, ending, &largest)
+            && self.runs(&recipe)
+        {
+            return self.keep_at_work(newest, ending).await;
+        }
+        let (modules, digests) = self.read_modules(&paths).await?;
+        let recipe = Recipe::new(spec, &account, &digests, ending, &largest)?;
+        if self.runs(&recipe) {
             return self.keep_at_work(newest, ending).await;
         }
         self.refused.take_if(|refused| !refused.is(&recipe, newest));
         if let Some(refused) = &self.refused {
             return Err(refused.fault.clone());
         }
-        let loaded = self.load(newest, module.bytes, &recipe, pace).await?;
+        let loaded = self.load(newest, modules, &recipe, pace).await?;
         let claim = Claim::of(&loaded.description);
         // The claims of the running version are added, since it may keep running.
         let all = self.running.iter().fold(claim.clone(), |all, running| all.and(&running.claim()));
@@ -88,6 +94,34 @@ impl Controller {
         done
     }
 
+    /// Returns whether the running version is made of this recipe.
+    fn runs(&self, recipe: &Recipe) -> bool {
+        self.running.as_ref().is_some_and(|running| running.served.recipe == *recipe)
+    }
+
+    /// Returns the digests of files if these are the ones that were read last, and are as they were
+    /// then.
+    async fn digests_as_read(&self, paths: &[&str]) -> Option<&Digests> {
+        let read = self.read.as_ref().filter(|read| read.paths == paths)?;
+        (self.stamps(paths).await? == read.stamps).then_some(&read.digests)
+    }
+
+    /// Reads the files of the module and of its libraries.
+    async fn read_modules(&mut self, paths: &[&str]) -> Result<(Vec<Module>, Digests), Fault> {
+        self.read = None;
+        let mut modules = Vec::new();
+        for path in paths {
+            modules.push(self.shared.modules.read(path).await?);
+        }
+        let digests = Digests::of(modules.iter().map(|module| module.digest))?;
+        self.read = Some(ReadFiles {
+            paths: paths.iter().map(ToString::to_string).collect(),
+            stamps: modules.iter().map(|module| module.stamp.clone()).collect(),
+            digests: digests.clone(),
+        });
+        Ok((modules, digests))
+    }
+
     /// Returns the account that the spec names.
     pub(super) fn account(&self, newest: &Processor) -> Account {
         Account {
@@ -101,14 +135,26 @@ impl Controller {
     async fn load(
         &mut self,
         newest: &Processor,
-        module: Bytes,
+        modules: Vec<Module>,
         recipe: &Recipe,
         pace: Pace,
     ) -> Result<Loaded, Fault> {
-        let path = check_supported(&newest.spec)?;
+        let mut modules = check_supported(&newest.spec)?.into_iter().zip(modules);
+        let with = |(path, read): (&str, Module), limits: &wasm::Limits| wasm::Module {
+            name: path.to_owned(),
+            bytes: read.bytes,
+            limits: limits.clone(),
+        };
+        let Some(module) = modules.next() else { return Err(Fault::superseded()) };
+        let module = with(module, &recipe.limits);
+        let libraries = modules.zip(&recipe.libraries).map(|(read, library)| LibraryModule {
+            interface: library.interface.clone(),
+            module: with(read, &library.limits),
+        });
+        let libraries = libraries.collect();
         let start = Instant::now();
         let as_named = (self.own_name.as_str(), pace);
-        let loading = load(&self.shared.engine, path, module, recipe, as_named);
+        let loading = load(&self.shared.engine, (module, libraries), recipe, as_named);
         let loaded = tokio::select! {
             biased;
             loaded = Box::pin(loading) => loaded,
@@ -278,7 +324,8 @@ async fn superseded(mut newest: latest::Receiver<Newest>, loading: &Processor) {
         let spec = &of.spec;
         let is_deleted = of.metadata.deletion_timestamp.is_some();
         let account = spec.service_account_name.clone();
-        (of.metadata.uid.clone(), is_deleted, spec.module.clone(), account, spec.suspend)
+        let modules = (spec.module.clone(), spec.libraries.clone());
+        (of.metadata.uid.clone(), is_deleted, modules, account, spec.suspend)
     };
     let asked = asks(loading);
     let changed = newest.wait_for(|newest| newest.as_deref().map(asks).as_ref() != Some(&asked));

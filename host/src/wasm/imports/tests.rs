@@ -39,6 +39,8 @@ const ROWS: &[(&str, &str, usize)] = &[
     ("LOG_FIELDS", "values of one line of log", LOG_FIELDS),
     ("LOG_VALUE", "a value in the log", LOG_VALUE),
     ("LOG_FIELD_NAME", "the name of a value in the log", LOG_FIELD_NAME),
+    ("LIBRARY_ANSWER", "the answer of a library", LIBRARY_ANSWER),
+    ("FUNCTION_TYPE", "the type of a library's function in a message", FUNCTION_TYPE),
     ("RECONCILERS", "reconcilers", RECONCILERS),
     ("READS", "declared reads", READS),
     ("WRITES", "declared writes", WRITES),

@@ -97,6 +97,26 @@ fn try_run(
 ) -> Result<Option<PathBuf>, guest::Error> {
     let no_cargo = |cause| guest::Error::NoProgram { program: "cargo", cause };
     guest.add_target()?;
+    for library in &guest.libraries {
+        let Some(mut command) = library.command(guest.folder())? else { continue };
+        let not_run = |cause| library.not_run(cause);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let Some((stdout, stderr)) = process.start(&mut command).map_err(not_run)? else {
+            return Ok(None);
+        };
+        let errors = std::thread::spawn({
+            let say = say.clone();
+            move || read_lines(stderr, &say)
+        });
+        read_lines(stdout, say);
+        // A panic of that thread was reported, and costs only lines.
+        let _ = errors.join();
+        match process.wait().map_err(not_run)? {
+            None => return Ok(None),
+            Some(status) if !status.success() => return Err(library.failed()),
+            Some(_) => {}
+        }
+    }
     let mut cargo = guest.cargo("json-diagnostic-rendered-ansi");
     // A process group of its own: Ctrl-C in the terminal then reaches only us, and Cargo and its
     // compilers can be ended at once.
@@ -127,6 +147,11 @@ fn try_run(
             component.map(Some).ok_or_else(none)
         }
     }
+}
+
+fn read_lines(output: impl std::io::Read, say: &impl Fn(Line)) {
+    let lines = BufReader::new(output).lines().map_while(Result::ok);
+    lines.for_each(|line| say(Line::Message(line)));
 }
 
 fn read_progress(stderr: ChildStderr, say: &impl Fn(Line)) {

@@ -45,7 +45,9 @@ impl Sources {
     ///
     /// Fails if Cargo cannot read a Cargo.toml.
     pub(super) fn of(guest: &Guest) -> Result<Self, guest::Error> {
-        let crds = guest.crds.iter().filter_map(|folder| folder.canonicalize().ok());
+        let watched = guest.libraries.iter().flat_map(|library| &library.watch);
+        let folders = guest.crds.iter().chain(watched.filter(|path| path.is_dir()));
+        let folders = folders.filter_map(|folder| folder.canonicalize().ok());
         let mut sources = Self::default();
         let mut open = vec![guest.folder().to_owned()];
         while let Some(folder) = open.pop() {
@@ -55,7 +57,7 @@ impl Sources {
             }
             sources.add(&guest::metadata(&folder)?, folder, &mut open);
         }
-        sources.folders.extend(crds);
+        sources.folders.extend(folders);
         Ok(sources)
     }
 

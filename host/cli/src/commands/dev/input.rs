@@ -3,7 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use super::objects;
-use crate::{args::DevArgs, files, guest::Guest, local, print::Secrets};
+use crate::{
+    args::{DevArgs, ModuleArgs},
+    files,
+    guest::Guest,
+    local,
+    print::Secrets,
+};
 
 /// The input of the command.
 pub(super) struct Input {
@@ -19,6 +25,8 @@ pub(super) struct Input {
     pub(super) save: Option<PathBuf>,
     /// The guests' configurations, in the order of the guests.
     pub(super) configs: Vec<String>,
+    /// What each guest is run with.
+    pub(super) with: ModuleArgs,
     /// True if workloads are marked ready.
     pub(super) ready: bool,
     /// The choice whether the values of Secrets are shown or masked.
@@ -55,6 +63,7 @@ impl Input {
             apply,
             save: args.save.clone(),
             configs: configs(&guests, &args.config)?,
+            with: args.with.clone(),
             ready: args.ready,
             secrets: Secrets::from(args.show_secrets),
             guests,

@@ -15,7 +15,12 @@ use super::{
     change::Sources,
     message::{Message, Running, Sender, short},
 };
-use crate::{files, guest::Guest, local};
+use crate::{
+    args::ModuleArgs,
+    files,
+    guest::Guest,
+    local::{self, Parts},
+};
 use mortise_host::{
     cluster::Cluster,
     host::{Host, Loaded},
@@ -28,6 +33,7 @@ pub(super) struct Renewal {
     pub(super) index: usize,
     pub(super) guest: Arc<Guest>,
     pub(super) config: Arc<str>,
+    pub(super) with: ModuleArgs,
     /// The version of this guest that runs, if any.
     pub(super) present: Option<Version>,
     /// The names of the other guests' processors, with their folders.
@@ -46,6 +52,8 @@ pub(super) struct Version {
     pub(super) name: String,
     pub(super) number: String,
     pub(super) digest: Digest,
+    /// The interfaces and digests of its libraries.
+    libraries: Vec<(String, Digest)>,
 }
 
 /// The result of a renewal.
@@ -71,6 +79,7 @@ impl Version {
             name: loaded.description.name.clone(),
             number: loaded.description.version.clone(),
             digest: loaded.processor.digest(),
+            libraries: loaded.processor.libraries().map(|(of, by)| (of.to_owned(), by)).collect(),
         }
     }
 }
@@ -122,7 +131,8 @@ impl Renewal {
         built: Duration,
     ) -> anyhow::Result<Renewed> {
         let started = Instant::now();
-        let loaded = local::load_into(&self.engine, module, self.config.to_string()).await?;
+        let parts = Parts::of_guest(Some(&self.guest), module.to_owned(), &self.with)?;
+        let loaded = local::load_into(&self.engine, parts, self.config.to_string()).await?;
         let guest = Arc::clone(&self.guest);
         let Some(host) = &self.host else {
             return Ok(Renewed::First { guest, sources, loaded, built });

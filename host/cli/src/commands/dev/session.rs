@@ -249,6 +249,7 @@ impl Work {
             index,
             guest: Arc::clone(&seat.guest),
             config: Arc::clone(&seat.config),
+            with: self.session.input.with.clone(),
             present: seat.version.clone(),
             taken: taken.into_iter().filter(|(name, _)| Some(name) != own.as_ref()).collect(),
             engine: self.session.engine.clone(),

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use super::{Inspection, ReconcilerEntry, Selected, WriteEntry};
+use super::{Inspection, LibraryEntry, ReconcilerEntry, Selected, WriteEntry};
 use crate::print::{self, BOLD, DIM};
 
 /// Rows of cells; each cell has lines.
@@ -14,15 +14,18 @@ impl Inspection {
     /// Formats the whole inspection for a terminal.
     pub fn for_people(&self) -> String {
         let mut text = format!("{BOLD}{} {}{BOLD:#}\n", self.name, self.version);
-        let head = [
+        let head = vec![
             ("file", vec![self.file.display().to_string()]),
             ("digest", vec![self.digest.clone()]),
             ("size", vec![size(self.size)]),
             ("contract", vec![self.contract.clone()]),
             ("imports", imports(&self.imports)),
         ];
+        let libraries = self.libraries.iter().map(LibraryEntry::lines);
+        let libraries = libraries.map(|lines| ("library", lines));
+        let head = head.into_iter().chain(libraries);
         let head = head.map(|(name, lines)| vec![vec![name.to_owned()], lines]);
-        text.push_str(&aligned(&head.to_vec()));
+        text.push_str(&aligned(&head.collect::<Vec<_>>()));
         section(
             &mut text,
             "reconciles",
@@ -55,6 +58,15 @@ impl Inspection {
             }
         }
         text
+    }
+}
+
+// === impl LibraryEntry ===
+
+impl LibraryEntry {
+    fn lines(&self) -> Vec<String> {
+        let head = [self.interface.clone(), self.digest.clone()];
+        head.into_iter().chain(self.functions.iter().cloned()).collect()
     }
 }
 

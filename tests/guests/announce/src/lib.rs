@@ -1,0 +1,88 @@
+//! A processor that calls a library: for each `ConfigMap` with the label `announce=yes` it applies
+//! another, with the text in capitals.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use mortise_sdk::kubernetes::ConfigMap;
+use mortise_sdk::object::Metadata;
+use mortise_sdk::{
+    Description, Failure, Host, NoConfig, Outcome, Processor, Reconciler, Request, Selection, Verbs,
+};
+
+mortise_sdk::library! {
+    mod bindings in ["../shout/wit", "wit"], world "example:announcing/announce";
+
+    /// Shouts.
+    pub trait Shouting, imported as Shout {
+        /// Returns which build of the library this is.
+        fn version() -> String = bindings::example::shouting::shout::version;
+
+        /// Returns a text in capitals.
+        fn shout(text: &str) -> Result<String, String> = bindings::example::shouting::shout::shout;
+    }
+}
+
+/// The processor, over the library itself or a double of it.
+pub struct Announcements<L = Shout>(PhantomData<L>);
+
+impl<L: Shouting> Processor for Announcements<L> {
+    type Config = NoConfig;
+
+    fn describe(_: &NoConfig) -> Result<Description, String> {
+        let announced = Selection::of::<ConfigMap>().labels("announce=yes");
+        // The library decides what is announced, so the version is its version.
+        Ok(Description::new("announce", L::version())
+            .reconciles(Reconciler::new("announcements", announced))
+            .writes(Selection::of::<ConfigMap>(), Verbs::CREATE | Verbs::UPDATE))
+    }
+
+    fn reconcile(request: &Request, _: &NoConfig, _: &Host) -> Result<Outcome, Failure> {
+        let Some(wanted) = request.object::<ConfigMap>()? else { return Ok(Outcome::new()) };
+        let value = |key: &str| wanted.data.get(key).map(String::as_str).unwrap_or_default();
+        let text = value("text");
+        let times: u32 = value("times").parse().unwrap_or(1);
+        let mut answer = L::shout(text);
+        for number in 1..times {
+            answer = L::shout(&format!("{text} {number}"));
+        }
+        // A ConfigMap holds 1 MiB: of a longer answer, its length is announced.
+        let answer = answer.map(|text| match text.len() {
+            ..=1000 => text,
+            length => format!("{length} bytes"),
+        });
+        let data = match answer {
+            Ok(text) => BTreeMap::from([("text".to_owned(), text)]),
+            Err(error) => BTreeMap::from([("error".to_owned(), error)]),
+        };
+        let metadata = Metadata::new(format!("{}-announced", wanted.metadata.name))
+            .namespace(wanted.metadata.namespace.clone().unwrap_or_default());
+        Ok(Outcome::new().apply(&ConfigMap { metadata, data, ..ConfigMap::default() }))
+    }
+}
+
+mortise_sdk::export!(Announcements);
+
+#[cfg(test)]
+mod tests {
+    use mortise_sdk::testing::cases;
+
+    use super::*;
+
+    struct Double;
+
+    impl Shouting for Double {
+        fn version() -> String {
+            "double".to_owned()
+        }
+
+        fn shout(text: &str) -> Result<String, String> {
+            if text == "nothing" {
+                return Err("there is nothing to shout".to_owned());
+            }
+            Ok(text.to_uppercase())
+        }
+    }
+
+    cases!(Announcements<Double>, "cases");
+}

@@ -1,0 +1,97 @@
+//! A library in Rust. Without the standard library, which would import WASI, it imports nothing.
+
+#![cfg_attr(target_family = "wasm", no_std)]
+
+extern crate alloc;
+
+#[allow(
+    missing_docs,
+    unsafe_code,
+    unreachable_pub,
+    clippy::pedantic,
+    clippy::indexing_slicing,
+    reason = "generated from wit/"
+)]
+mod bindings {
+    wit_bindgen::generate!({ path: "wit", world: "library", pub_export_macro: true });
+}
+
+use alloc::borrow::ToOwned as _;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bindings::exports::example::shouting::shout::Guest;
+
+/// The library.
+pub struct Shout;
+
+impl Guest for Shout {
+    fn version() -> String {
+        "1.0.0".to_owned()
+    }
+
+    fn shout(text: String) -> Result<String, String> {
+        match text.as_str() {
+            "nothing" => Err("there is nothing to shout".to_owned()),
+            "trap" => trap(),
+            "loop" => endless(),
+            "memory" => fill(),
+            "slow" => Ok(slow()),
+            "huge" => Ok("A".repeat(9 << 20)),
+            "large" => Ok("A".repeat(3 << 19)),
+            "deep" => Ok(nested(1)),
+            text => Ok(text.to_uppercase()),
+        }
+    }
+}
+
+#[expect(clippy::panic, reason = "the trap is what is asked for")]
+fn trap() -> ! {
+    panic!("told to")
+}
+
+fn endless() -> ! {
+    loop {
+        core::hint::black_box(());
+    }
+}
+
+/// Computes for some hundred milliseconds.
+fn slow() -> String {
+    for number in 0..400_000_000_u32 {
+        core::hint::black_box(number);
+    }
+    "SLOW".to_owned()
+}
+
+fn fill() -> Result<String, String> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    loop {
+        all.push(core::hint::black_box(alloc::vec![1; 1 << 20]));
+    }
+}
+
+/// Calls itself until the stack ends.
+fn nested(depth: u64) -> String {
+    if core::hint::black_box(depth) == u64::MAX {
+        return String::new();
+    }
+    let text = nested(depth + 1);
+    core::hint::black_box(text)
+}
+
+#[cfg(target_family = "wasm")]
+#[allow(unsafe_code, clippy::pedantic, reason = "generated from wit/")]
+mod component {
+    crate::bindings::export!(Shout with_types_in crate::bindings);
+
+    use super::Shout;
+
+    #[global_allocator]
+    static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
+    #[panic_handler]
+    fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
+        core::arch::wasm32::unreachable()
+    }
+}
