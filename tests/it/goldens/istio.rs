@@ -24,7 +24,6 @@ use istio::{
 use mortise_tests::goldens::{
     self, Tally,
     group::{self, GroupCase, Rules},
-    sorted,
 };
 use serde_json::{Map, Value, json};
 
@@ -298,7 +297,7 @@ fn istio_resources_are_those_of_the_original() {
             api_server: api_server.as_ref(),
             version: "dev",
         });
-        let original = sorted(case.documents("expected.yaml").to_vec());
+        let original = context::in_order(case.documents("expected.yaml").to_vec());
         vec![
             ("objects", original, context::after(objects, &plan)),
             ("errors", case.document("expected.json").clone(), Map::new().into()),

@@ -94,6 +94,9 @@ fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
     if name(file).ends_with(".json") {
         return Ok(vec![serde_json::from_str(&text).with_context(failed)?]);
     }
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(failed)?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }

@@ -170,10 +170,6 @@ pub(super) fn carry_out(actions: &[Action], objects: &[Value], fails_on_error: b
 pub(super) fn after(objects: &[Value], plan: &Plan) -> Value {
     const OWN: [&str; 4] =
         ["PeerAuthentication", "NetworkPolicy", "VerticalPodAutoscaler", "EnvoyFilter"];
-    let key = |object: &Value| {
-        let part = |pointer| text(object, pointer).to_owned();
-        (part("/kind"), part("/metadata/namespace"), part("/metadata/name"))
-    };
     let mut left: BTreeMap<_, Value> = objects
         .iter()
         .filter(|object| OWN.contains(&text(object, "/kind")))
@@ -187,7 +183,18 @@ pub(super) fn after(objects: &[Value], plan: &Plan) -> Value {
     for object in &plan.delete {
         left.remove(&key(object));
     }
-    sorted(left.into_values().collect())
+    left.into_values().collect()
+}
+
+/// Returns objects by kind, namespace and name.
+pub(super) fn in_order(mut objects: Vec<Value>) -> Value {
+    objects.sort_by_key(key);
+    objects.into()
+}
+
+fn key(object: &Value) -> (String, String, String) {
+    let part = |pointer| text(object, pointer).to_owned();
+    (part("/kind"), part("/metadata/namespace"), part("/metadata/name"))
 }
 
 fn overlay(value: &mut Value, over: &Value) {

@@ -32,6 +32,7 @@ fn inspection() -> Inspection {
         digest: "sha256:00".into(),
         size: 2049,
         contract: "mortise:host@0.1.0".into(),
+        libraries: Vec::new(),
         imports: vec![
             "mortise:host/clock@0.1.0".into(),
             "mortise:host/log@0.1.0".into(),
