@@ -9,6 +9,9 @@ use serde_json::Value;
 /// The package that is built.
 const COMPONENT: &str = "./component";
 
+/// The program that it is compared with.
+const NATIVE: &str = "./native";
+
 /// A module as Go has it on disk.
 #[derive(Debug)]
 pub(crate) struct Module {
@@ -57,13 +60,25 @@ pub(crate) fn list(arguments: &[String]) -> Result<()> {
     run(wasm(&mut go(["list", "-deps"])).args(arguments).arg(COMPONENT)).map(drop)
 }
 
-/// Builds the component's module, as a library: it has exports, and no start. Build information
-/// holds no path and no commit, so that the same inputs give the same bytes.
+/// Builds the component's module, as a library: it has exports, and no start.
 pub(crate) fn build(arguments: &[String], release: &str, output: &Path) -> Result<()> {
-    let variables = format!("-s -w -X mortise/istio-client/renderer.release={release}");
-    let mut build = go(["build", "-trimpath", "-buildvcs=false", "-buildmode=c-shared"]);
-    wasm(&mut build).args(arguments).args(["-ldflags", &variables]);
+    let mut build = go(["build", "-buildmode=c-shared"]);
+    wasm(&mut build).args(arguments).args(flags(release));
     run(build.arg("-o").arg(output).arg(COMPONENT)).map(drop)
+}
+
+/// Builds the native program.
+pub(crate) fn build_native(requirements: &Path, release: &str, output: &Path) -> Result<()> {
+    let mut build = go(["build", "-mod=readonly"]);
+    build.arg(modfile(requirements)?).args(flags(release));
+    run(build.arg("-o").arg(output).arg(NATIVE)).map(drop)
+}
+
+/// Returns the flags of a build: a release, and no debug information, path or commit, so that the
+/// same inputs give the same bytes.
+fn flags(release: &str) -> [String; 4] {
+    let variables = format!("-s -w -X mortise/istio-client/renderer.release={release}");
+    ["-trimpath".to_owned(), "-buildvcs=false".to_owned(), "-ldflags".to_owned(), variables]
 }
 
 fn go<const N: usize>(arguments: [&str; N]) -> Command {

@@ -118,6 +118,15 @@ impl Version {
         &self.folder
     }
 
+    /// Returns the folder of the module `istio.io/istio`, and gets the module if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// Fails if Go is not on the PATH or cannot get the module.
+    pub fn module(&self) -> Result<PathBuf> {
+        Ok(go::module(&self.folder.join("go.mod"), ISTIO)?.folder)
+    }
+
     /// Returns the release, such as `1.31.0`.
     pub fn release(&self) -> &str {
         &self.release
@@ -147,6 +156,18 @@ impl Version {
         let prepared = Prepared { version: self, overlay, is_folder: module.is_folder };
         go::list(&prepared.arguments())?;
         Ok(prepared)
+    }
+
+    /// Builds the native program of the renderer and of Istio's modules as they are: without
+    /// overlay and replacements. For comparisons.
+    ///
+    /// # Errors
+    ///
+    /// Fails if Go is not on the PATH, cannot get a module, or does not compile.
+    pub fn native(&self) -> Result<PathBuf> {
+        let program = target()?.join(format!("{}-native", self.release));
+        go::build_native(&self.folder.join("go.mod"), &self.release, &program)?;
+        Ok(program)
     }
 
     /// Returns the version's own replacements, by paths below the symbolic link.
@@ -212,7 +233,7 @@ impl Prepared {
         if built_from.exists() {
             fs::remove_file(&built_from)?;
         }
-        let module = component.with_extension("module.wasm");
+        let module = component.with_extension("module");
         go::build(&self.arguments(), &self.version.release, &module)?;
         let root = root();
         let bytes = component::encode(&module, &root.join("wit"), &root.join("adapter.wat"))?;
