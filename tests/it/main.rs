@@ -27,4 +27,6 @@ mod host;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod istio_client;
+#[cfg(test)]
 mod kubectl;

@@ -7,6 +7,7 @@ pub mod go;
 pub mod goldens;
 mod guest;
 pub mod hostile;
+pub mod istio_client;
 pub mod rules;
 pub mod tool;
 
