@@ -64,7 +64,7 @@ impl LastApplied {
     fn with(mut self, spec: &IstioSpec, effect: Effect) -> Self {
         let (config, new) = (&mut self.spec.config, &spec.config);
         match effect {
-            Effect::All(tag) | Effect::Installed(tag) => self.tag = tag.to_owned(),
+            Effect::All(tag) | Effect::Installed(tag) => tag.clone_into(&mut self.tag),
             Effect::Gateway => {
                 config.num_trusted_proxies = new.num_trusted_proxies;
                 config.forward_client_cert_details.clone_from(&new.forward_client_cert_details);

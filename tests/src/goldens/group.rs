@@ -91,7 +91,7 @@ fn name(path: &Path) -> String {
 fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
     let failed = || format!("golden `{}`", file.display());
     let text = std::fs::read_to_string(file).with_context(failed)?;
-    if name(file).ends_with(".json") {
+    if file.extension().is_some_and(|extension| extension == "json") {
         return Ok(vec![serde_json::from_str(&text).with_context(failed)?]);
     }
     if text.trim().is_empty() {
