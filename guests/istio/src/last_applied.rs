@@ -88,8 +88,9 @@ mod tests {
 
     fn istio(annotation: Option<&str>, spec: serde_json::Value) -> Istio {
         let annotations = annotation.map(|text| json!({ANNOTATION: text})).unwrap_or(json!({}));
-        let metadata = json!({"name": "default", "annotations": annotations});
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        let mut istio = json!({"metadata": {"annotations": annotations}});
+        istio["spec"] = spec;
+        serde_json::from_value(istio).unwrap()
     }
 
     #[test]
