@@ -197,8 +197,9 @@ mod tests {
     use super::*;
 
     fn pod(name: &str, owner: Value) -> Pod {
-        let metadata = json!({"name": name, "namespace": "shop", "ownerReferences": owner});
-        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        let mut pod = json!({"metadata": {"name": name, "namespace": "shop"}});
+        pod["metadata"]["ownerReferences"] = owner;
+        serde_json::from_value(pod).unwrap()
     }
 
     fn owner(kind: &str, name: &str) -> Value {
@@ -206,8 +207,10 @@ mod tests {
     }
 
     fn replica_set(name: &str, owner: Value, status: Value) -> ReplicaSet {
-        let metadata = json!({"name": name, "namespace": "shop", "ownerReferences": owner});
-        serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
+        let mut set = json!({"metadata": {"name": name, "namespace": "shop"}});
+        set["metadata"]["ownerReferences"] = owner;
+        set["status"] = status;
+        serde_json::from_value(set).unwrap()
     }
 
     fn object(kind: &str, name: &str) -> Object {

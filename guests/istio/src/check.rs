@@ -110,11 +110,12 @@ mod tests {
     use super::*;
 
     fn istio(name: &str, age: &str, spec: Value) -> Istio {
-        let metadata = json!({
+        let mut istio = json!({"metadata": {
             "name": name, "namespace": MODULE_NAMESPACE, "uid": format!("u-{name}"),
             "creationTimestamp": format!("2026-01-01T00:00:{age}Z"),
-        });
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        }});
+        istio["spec"] = spec;
+        serde_json::from_value(istio).unwrap()
     }
 
     fn refusal(istio: &Istio) -> String {

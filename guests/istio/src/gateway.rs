@@ -36,8 +36,9 @@ mod tests {
     use crate::last_applied::ANNOTATION;
 
     fn istio(last: &str, spec: serde_json::Value) -> Istio {
-        let metadata = json!({"name": "default", "annotations": {ANNOTATION: last}});
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        let mut istio = json!({"metadata": {"annotations": {ANNOTATION: last}}});
+        istio["spec"] = spec;
+        serde_json::from_value(istio).unwrap()
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl LastApplied {
     fn with(mut self, spec: &IstioSpec, effect: Effect) -> Self {
         let (config, new) = (&mut self.spec.config, &spec.config);
         match effect {
-            Effect::All(tag) | Effect::Installed(tag) => self.tag = tag.to_owned(),
+            Effect::All(tag) | Effect::Installed(tag) => tag.clone_into(&mut self.tag),
             Effect::Gateway => {
                 config.num_trusted_proxies = new.num_trusted_proxies;
                 config.forward_client_cert_details.clone_from(&new.forward_client_cert_details);
@@ -88,8 +88,9 @@ mod tests {
 
     fn istio(annotation: Option<&str>, spec: serde_json::Value) -> Istio {
         let annotations = annotation.map(|text| json!({ANNOTATION: text})).unwrap_or(json!({}));
-        let metadata = json!({"name": "default", "annotations": annotations});
-        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+        let mut istio = json!({"metadata": {"annotations": annotations}});
+        istio["spec"] = spec;
+        serde_json::from_value(istio).unwrap()
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub struct Expected {
     pub resources: SidecarResources,
     prometheus_merge: bool,
     status_port: String,
-    disable_cni: bool,
+    /// The init container of Pods that were started for the other way of redirecting traffic.
+    other_init_container: &'static str,
     dns_proxying_changed: bool,
     regexps_changed: bool,
 }
@@ -80,7 +81,11 @@ impl Expected {
             resources: SidecarResources::of(spec, input.size)?,
             prometheus_merge: spec.config.telemetry.metrics.prometheus_merge,
             status_port: status_port(input.mesh).to_string(),
-            disable_cni: input.features.disable_cni,
+            other_init_container: if input.features.disable_cni {
+                "istio-validation"
+            } else {
+                "istio-init"
+            },
             dns_proxying_changed: last.config.enable_dns_proxying
                 != spec.config.enable_dns_proxying,
             regexps_changed: last.config.sorted_regexps() != spec.config.sorted_regexps(),
@@ -140,8 +145,8 @@ impl Expected {
 
     /// Returns whether the Pod was started for the other way of redirecting traffic.
     pub fn cni_differs(&self, pod: &Pod) -> bool {
-        let other = if self.disable_cni { "istio-validation" } else { "istio-init" };
-        pod.spec.init_containers.iter().any(|container| container.name == other)
+        let mut containers = pod.spec.init_containers.iter();
+        containers.any(|container| container.name == self.other_init_container)
     }
 }
 

@@ -75,11 +75,7 @@ impl<'a> Parser<'a> {
     }
 
     fn group(&mut self) -> &mut Group<'a> {
-        if self.groups.is_empty() {
-            self.groups.push(Group::default());
-        }
-        let last = self.groups.len() - 1;
-        &mut self.groups[last]
+        self.groups.last_mut().expect("the outermost group is never closed")
     }
 
     fn item(&mut self, bytes: usize) {

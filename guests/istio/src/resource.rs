@@ -65,9 +65,13 @@ impl Plan {
             plan.keep([proxy_protocol()], input.needs_proxy_protocol);
         }
         for object in &mut plan.apply {
-            let metadata = &mut object["metadata"];
-            metadata["labels"]["app.kubernetes.io/version"] = input.version.into();
-            metadata["annotations"] = json!({DISCLAIMER: DISCLAIMER_TEXT});
+            let mut put = |path: &str, key: &str, value: Value| {
+                if let Some(Value::Object(map)) = object.pointer_mut(path) {
+                    map.insert(key.to_owned(), value);
+                }
+            };
+            put("/metadata", "annotations", json!({DISCLAIMER: DISCLAIMER_TEXT}));
+            put("/metadata/labels", "app.kubernetes.io/version", input.version.into());
         }
         plan
     }

@@ -91,7 +91,7 @@ fn name(path: &Path) -> String {
 fn documents(file: &Path) -> anyhow::Result<Vec<Value>> {
     let failed = || format!("golden `{}`", file.display());
     let text = std::fs::read_to_string(file).with_context(failed)?;
-    if name(file).ends_with(".json") {
+    if file.extension().is_some_and(|extension| extension == "json") {
         return Ok(vec![serde_json::from_str(&text).with_context(failed)?]);
     }
     if text.trim().is_empty() {
@@ -243,13 +243,13 @@ mod tests {
         GroupCase { name: "a".to_owned(), files: [("cluster.yaml".to_owned(), vec![input])].into() }
     }
 
-    fn rules(rule: Value) -> Rules {
+    fn rules(rule: &Value) -> Rules {
         serde_json::from_value(json!([rule])).unwrap()
     }
 
     #[test]
     fn a_rule_changes_its_places_and_no_others() {
-        let rules = rules(json!({
+        let rules = rules(&json!({
             "group": "g", "part": "p", "at": "/list/*/port", "from": 0, "to": 443, "reason": "r",
             "when": {"file": "cluster.yaml", "at": "/*/port", "is": "string"},
         }));
@@ -284,14 +284,14 @@ mod tests {
             whole.as_object_mut().unwrap().extend(rule.as_object().unwrap().clone());
             let original = json!({"a": {"x/y": 1}, "b": [1]});
             let (changed, _) =
-                rules(whole).apply(("g", "p"), &case(json!({})), &original, &json!(null));
+                rules(&whole).apply(("g", "p"), &case(json!({})), &original, &json!(null));
             assert_eq!(changed, expected, "{rule}");
         }
     }
 
     #[test]
     fn texts_that_begin_in_the_same_way_count_as_equal() {
-        let rules = rules(json!({
+        let rules = rules(&json!({
             "group": "g", "part": "p", "at": "/error", "begins": "broken: ", "reason": "r",
         }));
         let cases = [

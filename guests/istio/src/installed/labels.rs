@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn workloads_hand_the_label_to_their_pods() {
-        for (kind, _) in [("Deployment", ()), ("DaemonSet", ())] {
+        for kind in ["Deployment", "DaemonSet"] {
             let patch = label_patch(kind);
             assert_eq!(patch["spec"]["template"]["metadata"], patch["metadata"], "{kind}");
         }

@@ -17,7 +17,8 @@ fn pod(change: impl Fn(&mut Value)) -> Pod {
 }
 
 fn expected(spec: Value) -> Expected {
-    let istio: Istio = serde_json::from_value(json!({"spec": spec})).unwrap();
+    let spec = serde_json::from_value(spec).unwrap();
+    let istio = Istio { spec, ..Istio::default() };
     let features = Features::default();
     let input = Input { istio: &istio, size: Size::Evaluation, features, image: IMAGE, mesh: None };
     Expected::of(&input).unwrap()
@@ -83,7 +84,8 @@ fn an_own_image_switches_off_only_the_check_of_image_and_resources() {
 
 #[test]
 fn a_pod_in_trouble_is_no_candidate() {
-    let cases: [(&str, fn(&mut Value), bool); 6] = [
+    type Change = fn(&mut Value);
+    let cases: [(&str, Change, bool); 6] = [
         ("as it should be", |_| {}, true),
         (
             "deleted",
@@ -94,8 +96,7 @@ fn a_pod_in_trouble_is_no_candidate() {
         (
             "readiness gate",
             |pod| {
-                pod["status"]["conditions"][0] =
-                    json!({"type": "example.com/gate", "status": "False"})
+                pod["status"]["conditions"][0]["status"] = "False".into();
             },
             false,
         ),

@@ -12,14 +12,13 @@ pub(super) fn of_operator(istio: &Istio) -> Value {
         "minAllowed": {"cpu": "10m", "memory": "64Mi"},
         "maxAllowed": {"cpu": "10000m", "memory": "16Gi"},
     });
-    let mut autoscaler = autoscaler("Deployment", "istio-controller-manager", &policy);
-    autoscaler["metadata"] = json!({
+    let metadata = json!({
         "name": "istio-operator-vpa",
         "namespace": MODULE_NAMESPACE,
         "labels": operator_labels(),
         "ownerReferences": [owner(istio)],
     });
-    autoscaler
+    autoscaler("Deployment", "istio-controller-manager", &metadata, &policy)
 }
 
 /// Returns the autoscalers of Istio's workloads.
@@ -38,20 +37,20 @@ pub(super) fn of_control_plane() -> [Value; 4] {
             "minAllowed": {"memory": least},
             "maxAllowed": {"memory": "16Gi"},
         });
-        let mut autoscaler = autoscaler(kind, name, &policy);
-        autoscaler["metadata"] = json!({
+        let metadata = json!({
             "name": format!("{name}-vpa"),
             "namespace": ISTIO_NAMESPACE,
             "labels": labels(component, name),
         });
-        autoscaler
+        autoscaler(kind, name, &metadata, &policy)
     })
 }
 
-fn autoscaler(kind: &str, name: &str, policy: &Value) -> Value {
+fn autoscaler(kind: &str, name: &str, metadata: &Value, policy: &Value) -> Value {
     json!({
         "apiVersion": "autoscaling.k8s.io/v1",
         "kind": "VerticalPodAutoscaler",
+        "metadata": metadata,
         "spec": {
             "targetRef": {"apiVersion": "apps/v1", "kind": kind, "name": name},
             "updatePolicy": {"minReplicas": 1, "updateMode": "InPlaceOrRecreate"},

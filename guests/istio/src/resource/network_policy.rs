@@ -73,12 +73,12 @@ impl Policy {
     }
 
     fn egress<const N: usize>(mut self, rules: [Value; N]) -> Self {
-        self.rules.insert("egress".to_owned(), rules.to_vec().into());
+        self.rules.insert("egress".to_owned(), Vec::from(rules).into());
         self
     }
 
     fn ingress<const N: usize>(mut self, rules: [Value; N]) -> Self {
-        self.rules.insert("ingress".to_owned(), rules.to_vec().into());
+        self.rules.insert("ingress".to_owned(), Vec::from(rules).into());
         self
     }
 
