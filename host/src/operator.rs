@@ -288,8 +288,10 @@ pub(crate) fn check_stored(object: DynamicObject) {
     let processor = read(object);
     let spec = &processor.spec;
     let account = Account { namespace: "a".to_owned(), name: spec.service_account_name.clone() };
-    let recipe =
-        Recipe::new(spec, &account, crate::wasm::Digest::of(b""), None, &Largest::default());
+    let library = crate::wasm::Digest::of(b"");
+    let libraries = vec![library; spec.libraries.len()];
+    let digests = recipe::Digests { module: library, libraries };
+    let recipe = Recipe::new(spec, &account, &digests, None, &Largest::default());
     if recipe::check_supported(spec).is_ok()
         && let Ok(recipe) = recipe
     {

@@ -45,7 +45,7 @@ fn description() -> Description {
 
 fn host() -> host::ProcessorStatus {
     let version = Version {
-        libraries: Arc::default(),
+        libraries: [].into(),
         processor: "a/rules".into(),
         version: "2.3.0".into(),
         digest: Digest::of(b"module"),
