@@ -238,15 +238,11 @@ mod tests {
     #[test]
     fn an_object_may_be_given_before_the_definition_of_its_kind() {
         let mut cluster = Cluster::new(Timestamp::UNIX_EPOCH, &[], &[], &[]).unwrap();
-        let kind = contract::Kind {
-            group: "example.com".into(),
-            version: "v1".into(),
-            kind: "Late".into(),
-        };
+        let kind = Kind::new("example.com", "v1", "Late");
         let definition = untyped::definition(&kind, &["v1".to_owned()]);
         let object = json!({"apiVersion": "example.com/v1", "kind": "Late", "metadata": {"name": "a", "namespace": "shop"}});
         cluster.load([object, definition], true).unwrap();
-        assert!(cluster.resource(&kind).is_some());
+        assert!(cluster.resource(&kind.into()).is_some());
     }
 
     #[test]
