@@ -1,9 +1,6 @@
 //! Builds the component of `guests/istio-client` on first use.
 
-use std::{
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use istio_client_build::Version;
@@ -32,9 +29,6 @@ pub fn version(name: &str) -> Result<Version> {
 ///
 /// Panics if Go or the modules are missing, and [`tool::VARIABLE`] requires Go.
 pub fn component(version: Version) -> Result<Option<PathBuf>> {
-    // Tests of one process wait here, those of others at a lock of the build.
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if !tool::is_there("go", TESTS) {
         return Ok(None);
     }

@@ -2,14 +2,18 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::Write as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use istio_client_build::Version;
 
-use super::{answer::Answer, case::Case};
+use super::{
+    answer::Answer,
+    case::{self, Case},
+};
 
 /// The environment variable that makes the ignored test write the record.
 const UPDATE: &str = "MORTISE_UPDATE";
@@ -37,16 +41,28 @@ pub(crate) fn answers(version: &Version, cases: &[Case]) -> BTreeMap<String, Ans
     cases.iter().map(|case| case.name.clone()).zip(answers).collect()
 }
 
+/// Returns the recorded answers of a version, by the names of their cases.
+pub(crate) fn record(version: &str) -> BTreeMap<String, String> {
+    serde_json::from_str(&fs::read_to_string(file(version)).unwrap()).unwrap()
+}
+
 /// Compares the record with the answers, or writes it.
 pub(crate) fn check_record(version: &str, answers: &BTreeMap<String, Answer>) {
-    let file = format!("it/istio_client/{version}.json");
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-    let names: Vec<String> = super::case::recorded().into_iter().map(|case| case.name).collect();
-    let record: BTreeMap<&String, String> =
-        names.iter().map(|name| (name, answers[name].record())).collect();
-    let text = serde_json::to_string_pretty(&record).unwrap() + "\n";
+    let cases = case::recorded().into_iter().map(|case| case.name);
+    let answers: BTreeMap<String, String> = cases
+        .map(|name| {
+            let answer = answers[&name].record();
+            (name, answer)
+        })
+        .collect();
     if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(&file, &text).unwrap();
+        let text = serde_json::to_string_pretty(&answers).unwrap() + "\n";
+        fs::write(file(version), text).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    assert_eq!(record(version), answers);
+}
+
+fn file(version: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("it/istio_client");
+    folder.join(format!("{version}.json"))
 }

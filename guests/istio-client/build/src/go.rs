@@ -43,16 +43,16 @@ pub(crate) fn module(requirements: &Path, module: &str) -> Result<Module> {
     })
 }
 
-/// Replaces modules by folders in a file of requirements.
-pub(crate) fn replace<'a>(
+/// Returns a file of requirements in which folders replace modules.
+pub(crate) fn replaced<'a>(
     requirements: &Path,
     replacements: impl Iterator<Item = (&'a str, &'a str)>,
-) -> Result<()> {
-    let mut edit = go(["mod", "edit"]);
+) -> Result<String> {
+    let mut edit = go(["mod", "edit", "-print"]);
     for (module, folder) in replacements {
         edit.arg(format!("-replace={module}={folder}"));
     }
-    run(edit.arg(requirements)).map(drop)
+    run(edit.arg(requirements))
 }
 
 /// Lists the packages of the component: gets all modules.
@@ -98,8 +98,7 @@ fn modfile(requirements: &Path) -> Result<String> {
 
 /// Runs a command and returns its standard output.
 fn run(command: &mut Command) -> Result<String> {
-    let line = || format!("`go {}`", command_line(command));
-    let line = line();
+    let line = format!("`go {}`", command_line(command));
     let output = command.output().with_context(|| format!("cannot run {line}"))?;
     if !output.status.success() {
         bail!("{line} fails:\n{}", String::from_utf8_lossy(&output.stderr));

@@ -43,6 +43,8 @@ pub struct Prepared {
     overlay: BTreeMap<String, String>,
     /// True if the module `istio.io/istio` is a folder and not a published version.
     is_folder: bool,
+    /// Keeps other builds waiting: they write the same files.
+    _lock: fs::File,
 }
 
 /// Returns the root of the Go module, `guests/istio-client`.
@@ -139,6 +141,7 @@ impl Version {
     /// Fails if Go is not on the PATH or cannot get a module, or if the version does not fit its
     /// overlay.
     pub fn prepare(self) -> Result<Prepared> {
+        let lock = lock()?;
         let generated = root().join(GENERATED).join(&self.name);
         fs::create_dir_all(&generated)
             .with_context(|| format!("cannot create {}", generated.display()))?;
@@ -146,14 +149,15 @@ impl Version {
         link(&module.folder, &generated.join("istio"))?;
         let mut overlay = self.overlay(&module.folder)?;
         for (path, content) in bindings::generate(&root().join("wit"))? {
-            let file = generated.join(&path);
-            write(&file, &content)?;
-            overlay.insert(path, self.generated(file.strip_prefix(&generated)?)?);
+            write(&generated.join(&path), &content)?;
+            let file = self.generated(Path::new(&path))?;
+            overlay.insert(path, file);
         }
         let replace = serde_json::json!({ "Replace": overlay });
         write(&generated.join("overlay.json"), &serde_json::to_vec_pretty(&replace)?)?;
         self.write_requirements(&generated)?;
-        let prepared = Prepared { version: self, overlay, is_folder: module.is_folder };
+        let is_folder = module.is_folder;
+        let prepared = Prepared { version: self, overlay, is_folder, _lock: lock };
         go::list(&prepared.arguments())?;
         Ok(prepared)
     }
@@ -187,15 +191,13 @@ impl Version {
 
     /// Writes the requirements of the component: those of the version, and the replacements.
     fn write_requirements(&self, generated: &Path) -> Result<()> {
-        for (from, to) in [("go.mod", "wasm.mod"), ("go.sum", "wasm.sum")] {
-            let from = self.folder.join(from);
-            let text =
-                fs::read(&from).with_context(|| format!("cannot read {}", from.display()))?;
-            write(&generated.join(to), &text)?;
-        }
         let istio = format!("./{}", self.generated(Path::new("istio"))?);
         let replacements = [(ISTIO, istio.as_str())].into_iter().chain(STAND_INS);
-        go::replace(&generated.join("wasm.mod"), replacements)
+        let requirements = go::replaced(&self.folder.join("go.mod"), replacements)?;
+        write(&generated.join("wasm.mod"), requirements.as_bytes())?;
+        let sums = self.folder.join("go.sum");
+        let sums = fs::read(&sums).with_context(|| format!("cannot read {}", sums.display()))?;
+        write(&generated.join("wasm.sum"), &sums)
     }
 
     /// Returns the path of a generated file, relative to the root of the Go module: so that the
@@ -216,10 +218,6 @@ impl Prepared {
     /// Fails if Go does not compile, or if its module does not become a component.
     pub fn component(&self) -> Result<PathBuf> {
         let target = target()?;
-        let lock = target.join("lock");
-        let lock =
-            fs::File::create(&lock).with_context(|| format!("cannot create {}", lock.display()))?;
-        lock.lock().context("cannot wait for another build")?;
         let component = target.join(format!("{}.wasm", self.version.release));
         let built_from = component.with_extension("wasm.inputs");
         let inputs = self.inputs()?;
@@ -270,6 +268,15 @@ impl Prepared {
         }
         Ok(inputs.digest())
     }
+}
+
+/// Waits for other builds, of this process and of others.
+fn lock() -> Result<fs::File> {
+    let file = target()?.join("lock");
+    let lock =
+        fs::File::create(&file).with_context(|| format!("cannot create {}", file.display()))?;
+    lock.lock().context("cannot wait for another build")?;
+    Ok(lock)
 }
 
 /// Makes a symbolic link point to a folder.
