@@ -71,7 +71,16 @@ async fn both<P: Processor>(folder: &str) -> usize {
 async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
     assert!(both::<api_rule::ApiRules>("guests/api-rule").await >= 5);
     assert!(both::<secret_copy::SecretCopies>("guests/secret-copy").await >= 1);
-    let tested = ["guests/api-rule", "guests/secret-copy"];
+    let folder = "guests/ingress-gateway-restart";
+    assert!(both::<ingress_gateway_restart::IngressGatewayRestarts>(folder).await >= 1);
+    let folder = "guests/peer-authentication";
+    assert!(both::<peer_authentication::PeerAuthentications>(folder).await >= 1);
+    let tested = [
+        "guests/api-rule",
+        "guests/ingress-gateway-restart",
+        "guests/peer-authentication",
+        "guests/secret-copy",
+    ];
     assert_eq!(with_cases(), tested, "each guest with cases is tested here");
 }
 

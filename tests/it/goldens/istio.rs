@@ -1,6 +1,7 @@
 //! Recorded cases of the Kyma Istio operator, compared with the functions of the crate `istio`.
 
 mod context;
+mod processors;
 
 use std::path::Path;
 

@@ -2,7 +2,8 @@
 //! golden cases, the generated cases, and the APIRules of the tests of the whole host (`it::host`).
 //!
 //! Every guest with cases is in [`of_guests`], or a test fails; all cases, golden cases and
-//! generated cases are used. Our own guests never patch, so a puppet makes some patches. Not sent:
+//! generated cases are used. Our own guests patch annotations only, so a puppet makes other patches.
+//! Not sent:
 //!
 //! - the writes of puppets in `it::host`, which are chosen by those tests and by no guest:
 //!   `ConfigMaps` with labels and data, which test nothing beyond the objects that are sent here;
@@ -19,10 +20,12 @@
 
 use std::{cell::RefCell, marker::PhantomData, path::Path};
 
+use ingress_gateway_restart::IngressGatewayRestarts;
 use mortise_sdk::{
     Description, Failure, Host, Manifest, Outcome, Processor, Request,
     testing::{Stub, case, request_for},
 };
+use peer_authentication::PeerAuthentications;
 use serde_json::{Value, json};
 use test_guest_puppet::Puppet;
 
@@ -113,13 +116,45 @@ pub(super) fn all() -> All {
         ("a puppet that patches", patched()),
         ("rules of the tests of the whole host", of_hosts()),
     ]);
-    All { sources, definitions: generated::crds() }
+    let mut definitions = generated::crds();
+    definitions.push(autoscalers());
+    All { sources, definitions }
+}
+
+/// Returns a definition of vertical autoscalers, which are no part of Kubernetes, without a schema.
+fn autoscalers() -> Value {
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "verticalpodautoscalers.autoscaling.k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a double for tests"},
+        },
+        "spec": {
+            "group": "autoscaling.k8s.io", "scope": "Namespaced",
+            "names": {
+                "kind": "VerticalPodAutoscaler", "listKind": "VerticalPodAutoscalerList",
+                "plural": "verticalpodautoscalers", "singular": "verticalpodautoscaler",
+            },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": any},
+            }],
+        },
+    })
 }
 
 /// Returns the objects of each guest that has cases, by its folder.
 fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
     vec![
         ("guests/api-rule", in_cases::<api_rule::ApiRules>("guests/api-rule")),
+        (
+            "guests/ingress-gateway-restart",
+            in_cases::<IngressGatewayRestarts>("guests/ingress-gateway-restart"),
+        ),
+        (
+            "guests/peer-authentication",
+            in_cases::<PeerAuthentications>("guests/peer-authentication"),
+        ),
         ("guests/secret-copy", in_cases::<secret_copy::SecretCopies>("guests/secret-copy")),
     ]
 }
