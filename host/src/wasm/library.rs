@@ -156,13 +156,13 @@ impl Library {
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|mut context| context.data_mut().on_tick());
         let mut values = vec![Val::Bool(false); function.ty.results().len()];
-        let called = async {
+        let call = async {
             let instance = self.pre.instantiate_async(&mut store).await?;
-            let called = instance.get_func(&mut store, function.index);
-            let called = called.ok_or_else(|| wasmtime::Error::msg("the function is not there"))?;
-            called.call_async(&mut store, arguments, &mut values).await
+            let export = instance.get_func(&mut store, function.index);
+            let export = export.ok_or_else(|| wasmtime::Error::msg("the function is not there"))?;
+            export.call_async(&mut store, arguments, &mut values).await
         };
-        let answer = match until(&caller.ends, called).await {
+        let answer = match until(&caller.ends, call).await {
             Some(Ok(())) => Ok(Answer::new(values)),
             Some(Err(source)) => Err(self.failed(function, &store, source)),
             None => Err(self.broken_off(function)),
@@ -286,32 +286,30 @@ async fn finished(
 ) -> (Finished, bool) {
     let of = caller.tenant.id();
     loop {
-        let (finished, is_own) = match engine.answers().under_way(of, &key) {
-            Some(flight) => (flight.await, false),
-            None => {
-                // Taken before the call begins: so there are no more calls than slots.
-                let slot = engine.library_slot(caller.slot_of).await;
-                let (land, landed) = oneshot::channel();
-                let flight = landed.map(Result::ok).boxed().shared();
-                match engine.answers().begin(of, &key, &flight) {
-                    Begun::Remembered(answer) => {
-                        return (Finished { answer: Ok(answer), log: Arc::default() }, false);
-                    }
-                    Begun::ByOther(flight) => (flight.await, false),
-                    Begun::Now(landing) => {
-                        let (engine, library) = (engine.clone(), Arc::clone(library));
-                        let (caller, arguments) = (caller.clone(), arguments.to_vec());
-                        engine.clone().spawn(async move {
-                            let _slot = slot;
-                            let Some(function) = library.functions.get(at) else { return };
-                            let finished =
-                                library.run(&engine, &caller, function, &arguments).await;
-                            landing.land(finished.answer.as_ref().ok());
-                            // The receiver is gone if nobody waits any more.
-                            let _ = land.send(finished);
-                        });
-                        (flight.await, true)
-                    }
+        let (finished, is_own) = if let Some(flight) = engine.answers().under_way(of, &key) {
+            (flight.await, false)
+        } else {
+            // Taken before the call begins: so there are no more calls than slots.
+            let slot = engine.library_slot(caller.slot_of).await;
+            let (land, landed) = oneshot::channel();
+            let flight = landed.map(Result::ok).boxed().shared();
+            match engine.answers().begin(of, &key, &flight) {
+                Begun::Remembered(answer) => {
+                    return (Finished { answer: Ok(answer), log: Arc::default() }, false);
+                }
+                Begun::ByOther(flight) => (flight.await, false),
+                Begun::Now(landing) => {
+                    let (engine, library) = (engine.clone(), Arc::clone(library));
+                    let (caller, arguments) = (caller.clone(), arguments.to_vec());
+                    engine.clone().spawn(async move {
+                        let _slot = slot;
+                        let Some(function) = library.functions.get(at) else { return };
+                        let finished = library.run(&engine, &caller, function, &arguments).await;
+                        landing.land(finished.answer.as_ref().ok());
+                        // The receiver is gone if nobody waits any more.
+                        let _ = land.send(finished);
+                    });
+                    (flight.await, true)
                 }
             }
         };
@@ -427,20 +425,17 @@ fn equal(one: &ComponentFunc, other: &ComponentFunc) -> bool {
 impl Library {
     fn other_types(&self, module: &str, function: &str, wanted: &ComponentFunc) -> LoadError {
         let found = self.functions.iter().find(|found| &*found.name == function);
-        let found = match found {
-            Some(found) => format!("it as `{}`", describe::function(&found.ty)),
-            None => {
-                let names: Vec<&str> = self.functions.iter().map(|found| &*found.name).collect();
-                if names.is_empty() { "no function".to_owned() } else { quoted(&names) }
-            }
+        let found = if let Some(found) = found {
+            format!("it as `{}`", describe::function(&found.ty))
+        } else {
+            let names: Vec<&str> = self.functions.iter().map(|found| &*found.name).collect();
+            if names.is_empty() { "no function".to_owned() } else { quoted(&names) }
         };
+        let wanted = describe::function(wanted);
         LoadError::LibraryOtherTypes {
             module: module.to_owned(),
-            interface: self.interface.to_string(),
-            function: function.to_owned(),
-            wanted: describe::function(wanted),
-            library: self.digest.to_string(),
-            found,
+            wanted: format!("`{function}` of `{}` as `{wanted}`", self.interface),
+            found: format!("the library `{}` exports {found}", self.digest),
         }
     }
 }
