@@ -37,8 +37,8 @@ pub(crate) fn network_policy() -> Kind {
 
 pub(crate) fn describe(config: &Config) -> Description {
     let resources = Selection::of::<Istio>().namespace(MODULE_NAMESPACE);
-    let reconciled = resources.clone().fields(reconcile::FIELDS);
-    let reconciler = Reconciler::new("ingress-gateway-restart", reconciled).resync(config.resync());
+    let watched = resources.clone().fields(reconcile::FIELDS);
+    let reconciler = Reconciler::new("ingress-gateway-restart", watched).resync(config.resync());
     let policy = Selection::new(network_policy()).namespace(ISTIO_NAMESPACE).name(LAST_POLICY);
     let mesh = Selection::of::<ConfigMap>().namespace(ISTIO_NAMESPACE).name(mesh::NAME);
     let record = format!("metadata.annotations[\"{ANNOTATION}\"]");

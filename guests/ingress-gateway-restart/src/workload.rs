@@ -81,11 +81,14 @@ impl Workload {
 
     /// Returns the change that restarts the workload.
     pub(crate) fn restart(self, at: &str) -> Manifest {
-        let mut object = istio::action::roll_out_patch(at);
         let kind = self.kind();
-        object["apiVersion"] = kind.api_version().into();
-        object["kind"] = kind.kind.into();
-        object["metadata"] = json!({"name": self.name(), "namespace": ISTIO_NAMESPACE});
+        let patch = istio::action::roll_out_patch(at);
+        let object = json!({
+            "apiVersion": kind.api_version(),
+            "kind": kind.kind,
+            "metadata": {"name": self.name(), "namespace": ISTIO_NAMESPACE},
+            "spec": patch.get("spec"),
+        });
         Manifest::json(&object)
     }
 }

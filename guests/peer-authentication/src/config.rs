@@ -41,7 +41,7 @@ impl Config {
     /// Checks that the version may be the value of a label.
     pub(crate) fn check(&self) -> Result<(), String> {
         let version = self.module_version.as_bytes();
-        let is_end = |byte: Option<&u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
+        let is_end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);
         let is_valid = version.len() <= LONGEST_LABEL
             && is_end(version.first())
             && is_end(version.last())

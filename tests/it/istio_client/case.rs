@@ -6,7 +6,7 @@ use mortise_tests::goldens;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// The IstioOperators that the original of `guests/istio` merged: a folder for each case.
+/// The `IstioOperator`s that the original of `guests/istio` merged: a folder for each case.
 const MERGED: &str = "istio/merge";
 
 /// The arguments of a call.
@@ -28,7 +28,7 @@ pub(crate) struct Cluster {
     pub(crate) felix_configuration: Option<String>,
 }
 
-/// Returns an IstioOperator with a spec.
+/// Returns an `IstioOperator` with a spec.
 fn operator(name: &str, spec: &Value) -> Case {
     let spec = json!({
         "apiVersion": "install.istio.io/v1alpha1",
@@ -53,13 +53,13 @@ pub(crate) fn panics() -> Case {
     operator("panics", &json!({"values": {"global": "x"}}))
 }
 
-/// Returns the cases with a recorded answer: those of this file, and the merged IstioOperators in
+/// Returns the cases with a recorded answer: those of this file, and the merged `IstioOperator`s in
 /// the repository.
 pub(crate) fn recorded() -> Vec<Case> {
     of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens"))
 }
 
-/// Returns all cases: with [`goldens::VARIABLE`], the merged IstioOperators of that folder.
+/// Returns all cases: with [`goldens::VARIABLE`], the merged `IstioOperator`s of that folder.
 pub(crate) fn all() -> Vec<Case> {
     of(&goldens::root())
 }

@@ -79,7 +79,8 @@ impl Stage {
 
     /// Returns the module's own objects, without what an API server adds.
     fn own_objects(&self) -> Value {
-        let description = PeerAuthentications::describe(&Default::default()).unwrap();
+        let description =
+            PeerAuthentications::describe(&peer_authentication::Config::default()).unwrap();
         let written = description.writes.into_iter().map(|rule| {
             let of = rule.of;
             ObjectRef::new(of.kind, of.namespace.as_deref(), of.name.unwrap())

@@ -72,7 +72,7 @@ impl<'a> Pods<'a> {
                 self.settle_in_turn(&answer.body).await
             }
             Ok(_) => Ok(()),
-            Err(refusal) => is_gone(refusal),
+            Err(refusal) => is_gone(&refusal),
         }
     }
 
@@ -93,11 +93,12 @@ impl<'a> Pods<'a> {
     /// Makes the `ReplicaSet` of a Deployment's template, and scales those of former templates to
     /// none. Returns all of them.
     async fn replica_sets(&self, deployment: &Value) -> anyhow::Result<Vec<Value>> {
-        let template = &deployment["spec"]["template"];
+        let template = at(deployment, "/spec/template");
         let hash = hash(template);
         let replicas = super::replicas(deployment);
         let mut sets = self.owned("ReplicaSet", deployment).await?;
-        let is_of = |set: &Value| set["metadata"]["labels"][TEMPLATE_HASH] == hash;
+        let label = format!("/metadata/labels/{TEMPLATE_HASH}");
+        let is_of = |set: &Value| text(set, &label) == hash;
         for set in &mut sets {
             let wanted = if is_of(set) { replicas } else { 0 };
             if super::replicas(set) != wanted {
@@ -116,13 +117,13 @@ impl<'a> Pods<'a> {
                 }
                 of
             };
-            let selector = labelled(deployment["spec"]["selector"].clone(), "/matchLabels");
+            let selector = labelled(at(deployment, "/spec/selector").clone(), "/matchLabels");
             let template = labelled(template.clone(), "/metadata/labels");
             let set = json!({
                 "apiVersion": "apps/v1", "kind": "ReplicaSet",
                 "metadata": {
-                    "name": name, "namespace": deployment["metadata"]["namespace"],
-                    "labels": template["metadata"]["labels"], "ownerReferences": [owner(deployment)],
+                    "name": name, "namespace": at(deployment, "/metadata/namespace"),
+                    "labels": at(&template, "/metadata/labels"), "ownerReferences": [owner(deployment)],
                 },
                 "spec": {"replicas": replicas, "selector": selector, "template": template},
             });
@@ -161,7 +162,7 @@ impl<'a> Pods<'a> {
             let options = json!({"gracePeriodSeconds": 0});
             let deleted =
                 self.cluster.send(&Outgoing::new(Method::Delete, path, Some(options))).await;
-            deleted.map(|_| ()).or_else(is_gone)?;
+            deleted.map(|_| ()).or_else(|refusal| is_gone(&refusal))?;
         }
         if wanted.is_numbered {
             let is_there =
@@ -184,15 +185,18 @@ impl<'a> Pods<'a> {
         let list = self.cluster.send(&Outgoing::get(path)).await;
         let mut list = list.map_err(|refusal| anyhow!("{refusal}"))?.body;
         let items = list.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take);
-        let uid = &by["metadata"]["uid"];
+        let uid = text(by, "/metadata/uid");
         let is_owned = |object: &Value| {
             let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
-            owners.into_iter().flatten().any(|owner| &owner["uid"] == uid)
+            owners.into_iter().flatten().any(|owner| text(owner, "/uid") == uid)
         };
         let of_kind = |mut object: Value| {
             // Items of a list lack `kind`.
-            object["kind"] = kind.into();
-            object["apiVersion"] = if kind == "Pod" { "v1" } else { "apps/v1" }.into();
+            if let Some(object) = object.as_object_mut() {
+                let version = if kind == "Pod" { "v1" } else { "apps/v1" };
+                object.insert("kind".to_owned(), kind.into());
+                object.insert("apiVersion".to_owned(), version.into());
+            }
             object
         };
         Ok(items.unwrap_or_default().into_iter().filter(is_owned).map(of_kind).collect())
@@ -212,11 +216,11 @@ impl<'a> Pods<'a> {
         }
     }
 
-    async fn change(&self, kind: &str, of: &Value, patch: Value) -> anyhow::Result<Option<Value>> {
+    async fn change(&self, kind: &str, of: &Value, change: Value) -> anyhow::Result<Option<Value>> {
         let path = self.path_of(kind, of).await?;
-        match self.cluster.send(&Outgoing::new(Method::MergePatch, path, Some(patch))).await {
+        match self.cluster.send(&Outgoing::new(Method::MergePatch, path, Some(change))).await {
             Ok(answer) => Ok(Some(answer.body)),
-            Err(refusal) => is_gone(refusal).map(|()| None),
+            Err(refusal) => is_gone(&refusal).map(|()| None),
         }
     }
 
@@ -265,11 +269,13 @@ impl Wanted {
         let mut metadata = self.template.get("metadata").cloned().unwrap_or_else(|| json!({}));
         if let (Some(metadata), Some(name)) = (metadata.as_object_mut(), name.as_object()) {
             metadata.extend(name.clone());
-            metadata.insert("namespace".to_owned(), workload["metadata"]["namespace"].clone());
+            metadata.insert("namespace".to_owned(), at(workload, "/metadata/namespace").clone());
             metadata.insert("ownerReferences".to_owned(), json!([owner(workload)]));
             if let Some(revision) = &self.revision {
                 let labels = metadata.entry("labels").or_insert_with(|| json!({}));
-                labels[REVISION_HASH] = revision.clone().into();
+                if let Some(labels) = labels.as_object_mut() {
+                    labels.insert(REVISION_HASH.to_owned(), revision.clone().into());
+                }
             }
         }
         json!({
@@ -281,8 +287,8 @@ impl Wanted {
 
 fn owner(of: &Value) -> Value {
     json!({
-        "apiVersion": "apps/v1", "kind": of["kind"], "name": of["metadata"]["name"],
-        "uid": of["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+        "apiVersion": "apps/v1", "kind": at(of, "/kind"), "name": at(of, "/metadata/name"),
+        "uid": at(of, "/metadata/uid"), "controller": true, "blockOwnerDeletion": true,
     })
 }
 
@@ -293,8 +299,13 @@ fn hash(template: &Value) -> String {
 }
 
 /// Succeeds if an object was refused because it is gone.
-fn is_gone(refusal: Refusal) -> anyhow::Result<()> {
+fn is_gone(refusal: &Refusal) -> anyhow::Result<()> {
     if refusal.code == 404 { Ok(()) } else { Err(anyhow!("{refusal}")) }
+}
+
+/// Returns a value by its pointer, or null.
+fn at<'a>(of: &'a Value, pointer: &str) -> &'a Value {
+    of.pointer(pointer).unwrap_or(&Value::Null)
 }
 
 fn text<'a>(of: &'a Value, pointer: &str) -> &'a str {
