@@ -80,12 +80,20 @@ fn nested(depth: u64) -> String {
     core::hint::black_box(text)
 }
 
+/// What the standard library and the C library under it do in other components.
 #[cfg(target_family = "wasm")]
-#[allow(unsafe_code, clippy::pedantic, reason = "generated from wit/")]
+#[allow(
+    unsafe_code,
+    unreachable_pub,
+    clippy::pedantic,
+    reason = "the component's own entry points"
+)]
 mod component {
-    crate::bindings::export!(Shout with_types_in crate::bindings);
+    use alloc::alloc::{Layout, alloc, handle_alloc_error, realloc};
 
     use super::Shout;
+
+    crate::bindings::export!(Shout with_types_in crate::bindings);
 
     #[global_allocator]
     static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
@@ -93,5 +101,33 @@ mod component {
     #[panic_handler]
     fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
         core::arch::wasm32::unreachable()
+    }
+
+    /// Allocates the arguments that a caller hands over.
+    ///
+    /// # Safety
+    ///
+    /// As the canonical ABI says: `old` is null, or was allocated here with the other arguments.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn cabi_realloc(
+        old: *mut u8,
+        old_size: usize,
+        align: usize,
+        size: usize,
+    ) -> *mut u8 {
+        if size == 0 {
+            return core::ptr::without_provenance_mut(align);
+        }
+        // SAFETY: sizes and alignments come from the canonical ABI.
+        let (made, layout) = unsafe {
+            let layout = Layout::from_size_align_unchecked(size, align);
+            let made = if old_size == 0 {
+                alloc(layout)
+            } else {
+                realloc(old, Layout::from_size_align_unchecked(old_size, align), size)
+            };
+            (made, layout)
+        };
+        if made.is_null() { handle_alloc_error(layout) } else { made }
     }
 }
