@@ -56,11 +56,13 @@ fn endless() -> ! {
     }
 }
 
-/// Computes for some hundred milliseconds.
+/// Computes for a second or so.
 fn slow() -> String {
-    for number in 0..400_000_000_u32 {
-        core::hint::black_box(number);
+    let mut number = core::hint::black_box(1_u64);
+    for _ in 0..1_000_000_000_u32 {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     }
+    core::hint::black_box(number);
     "SLOW".to_owned()
 }
 
