@@ -212,6 +212,9 @@ impl Error {
             return Self::of_limit(processor, limits, *exceeded, backtrace);
         }
         if let Some(failed) = source.downcast_ref::<Failed>() {
+            if failed.fault == Fault::Cancelled {
+                return Self::Cancelled { processor };
+            }
             // The library's functions are inside of those of the processor.
             let backtrace = failed.backtrace.clone().within(backtrace);
             let (fault, failed) = (failed.fault, failed.to_string());

@@ -22,7 +22,7 @@ fn processor(stage: &Stage) -> Value {
         "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": stage.named(NAME),
         "spec": {
             "module": {"path": "announce.wasm"}, "serviceAccountName": NAME,
-            "libraries": [library("shout.wasm")],
+            "libraries": [library("shout.wasm")], "config": {"namespace": stage.namespace},
         },
     })
 }

@@ -7,8 +7,11 @@ use std::marker::PhantomData;
 use mortise_sdk::kubernetes::ConfigMap;
 use mortise_sdk::object::Metadata;
 use mortise_sdk::{
-    Description, Failure, Host, NoConfig, Outcome, Processor, Reconciler, Request, Selection, Verbs,
+    Description, Failure, Host, Outcome, Processor, Reconciler, Request, Selection, Verbs,
 };
+
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 mortise_sdk::library! {
     mod bindings in ["../shout/wit", "wit"], world "example:announcing/announce";
@@ -23,21 +26,33 @@ mortise_sdk::library! {
     }
 }
 
+/// What is announced.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The namespace of the `ConfigMap`s; all if absent.
+    namespace: Option<String>,
+}
+
 /// The processor, over the library itself or a double of it.
 pub struct Announcements<L = Shout>(PhantomData<L>);
 
 impl<L: Shouting> Processor for Announcements<L> {
-    type Config = NoConfig;
+    type Config = Config;
 
-    fn describe(_: &NoConfig) -> Result<Description, String> {
-        let announced = Selection::of::<ConfigMap>().labels("announce=yes");
+    fn describe(config: &Config) -> Result<Description, String> {
+        let all = || match &config.namespace {
+            Some(namespace) => Selection::of::<ConfigMap>().namespace(namespace),
+            None => Selection::of::<ConfigMap>(),
+        };
+        let announced = all().labels("announce=yes");
         // The library decides what is announced, so the version is its version.
         Ok(Description::new("announce", L::version())
             .reconciles(Reconciler::new("announcements", announced))
-            .writes(Selection::of::<ConfigMap>(), Verbs::CREATE | Verbs::UPDATE))
+            .writes(all(), Verbs::CREATE | Verbs::UPDATE))
     }
 
-    fn reconcile(request: &Request, _: &NoConfig, _: &Host) -> Result<Outcome, Failure> {
+    fn reconcile(request: &Request, _: &Config, _: &Host) -> Result<Outcome, Failure> {
         let Some(wanted) = request.object::<ConfigMap>()? else { return Ok(Outcome::new()) };
         let value = |key: &str| wanted.data.get(key).map(String::as_str).unwrap_or_default();
         let text = value("text");

@@ -56,11 +56,13 @@ fn endless() -> ! {
     }
 }
 
-/// Computes for some hundred milliseconds.
+/// Computes for a second or so.
 fn slow() -> String {
-    for number in 0..400_000_000_u32 {
-        core::hint::black_box(number);
+    let mut number = core::hint::black_box(1_u64);
+    for _ in 0..1_000_000_000_u32 {
+        number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     }
+    core::hint::black_box(number);
     "SLOW".to_owned()
 }
 
@@ -80,12 +82,20 @@ fn nested(depth: u64) -> String {
     core::hint::black_box(text)
 }
 
+/// What the standard library and the C library under it do in other components.
 #[cfg(target_family = "wasm")]
-#[allow(unsafe_code, clippy::pedantic, reason = "generated from wit/")]
+#[allow(
+    unsafe_code,
+    unreachable_pub,
+    clippy::pedantic,
+    reason = "the component's own entry points"
+)]
 mod component {
-    crate::bindings::export!(Shout with_types_in crate::bindings);
+    use alloc::alloc::{Layout, alloc, handle_alloc_error, realloc};
 
     use super::Shout;
+
+    crate::bindings::export!(Shout with_types_in crate::bindings);
 
     #[global_allocator]
     static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
@@ -93,5 +103,33 @@ mod component {
     #[panic_handler]
     fn panicked(_: &core::panic::PanicInfo<'_>) -> ! {
         core::arch::wasm32::unreachable()
+    }
+
+    /// Allocates the arguments that a caller hands over.
+    ///
+    /// # Safety
+    ///
+    /// As the canonical ABI says: `old` is null, or was allocated here with the other arguments.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn cabi_realloc(
+        old: *mut u8,
+        old_size: usize,
+        align: usize,
+        size: usize,
+    ) -> *mut u8 {
+        if size == 0 {
+            return core::ptr::without_provenance_mut(align);
+        }
+        // SAFETY: sizes and alignments come from the canonical ABI.
+        let (made, layout) = unsafe {
+            let layout = Layout::from_size_align_unchecked(size, align);
+            let made = if old_size == 0 {
+                alloc(layout)
+            } else {
+                realloc(old, Layout::from_size_align_unchecked(old_size, align), size)
+            };
+            (made, layout)
+        };
+        if made.is_null() { handle_alloc_error(layout) } else { made }
     }
 }
