@@ -59,7 +59,7 @@ impl Place {
         let before = self.runs(name);
         let mut activity = self.host.activity();
         let again = async {
-            while self.runs(name) < before + 8 {
+            while self.runs(name) < before + 2 {
                 activity.changed().await.unwrap();
             }
         };
