@@ -12,7 +12,7 @@ use wasmtime::{
 
 use super::{answer, answer::Answer, case::Case};
 use bindings::IstioClient;
-use bindings::exports::mortise::istio_client::renderer as wit;
+use bindings::exports::istio::client::renderer as wit;
 
 #[allow(
     clippy::pedantic,
@@ -99,7 +99,7 @@ fn trusted(engine: &Engine, code: &Path) -> wasmtime::Result<Component> {
 impl Instance {
     /// Returns the release and the version of the module.
     pub(crate) fn version(&mut self) -> (String, String) {
-        let renderer = self.bindings.mortise_istio_client_renderer();
+        let renderer = self.bindings.istio_client_renderer();
         let version = renderer.call_version(&mut self.store).unwrap();
         (version.release, version.module)
     }
@@ -112,7 +112,7 @@ impl Instance {
             cilium_config: cluster.cilium_config.clone().map(|data| data.into_iter().collect()),
             felix_configuration: cluster.felix_configuration.clone(),
         });
-        let renderer = self.bindings.mortise_istio_client_renderer();
+        let renderer = self.bindings.istio_client_renderer();
         let answer = renderer.call_render(&mut self.store, &case.spec, cluster.as_ref());
         Answer::new(answer.unwrap().map(Into::into))
     }

@@ -184,8 +184,8 @@ async fn the_pods_of_a_stateful_set_are_numbered_and_a_daemon_set_has_one() {
         object
     };
     let story = async {
-        api.load(of_kind("StatefulSet", "s"), false).unwrap();
-        api.load(of_kind("DaemonSet", "d"), false).unwrap();
+        api.load(of_kind("StatefulSet", "s"), true).unwrap();
+        api.load(of_kind("DaemonSet", "d"), true).unwrap();
         let names = |pods: &[Value]| -> Vec<String> {
             let names = pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
             names.collect()

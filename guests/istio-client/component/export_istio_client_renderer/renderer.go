@@ -1,10 +1,10 @@
-// Package export_mortise_istio_client_renderer has the functions that the generated exports call.
+// Package export_istio_client_renderer has the functions that the generated exports call.
 // They name it.
-package export_mortise_istio_client_renderer
+package export_istio_client_renderer
 
 import (
 	"mortise/istio-client/abi/types"
-	wit "mortise/istio-client/bindings/mortise_istio_client_renderer"
+	wit "mortise/istio-client/bindings/istio_client_renderer"
 	"mortise/istio-client/renderer"
 )
 

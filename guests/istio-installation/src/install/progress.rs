@@ -1,0 +1,123 @@
+//! The progress of an installation, told from the cluster: nothing is waited for.
+
+use std::time::Duration;
+
+use istio::{
+    api::Istio,
+    condition, installed, json,
+    last_applied::{Effect, LastApplied},
+    version::Version,
+};
+use mortise_sdk::{object::ConditionStatus, time};
+
+use super::{FAILED, Part, Target};
+use crate::{
+    cause::{self, Cause},
+    reconcile::{Run, Stop},
+    status::{self, Summary},
+    workload::Workload,
+};
+
+/// The time after which the run follows that sees what became of the workloads.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
+/// The progress of an installation.
+pub(super) enum Progress {
+    /// Istio is installed.
+    Done,
+    /// Istio is not installed, or not yet.
+    Under {
+        summary: Summary,
+        /// The time after which more can be said though nothing changes.
+        again: Option<Duration>,
+    },
+}
+
+impl Progress {
+    pub(super) fn of(parts: &[Part], target: &Target, run: &Run) -> Result<Self, Stop> {
+        if is_new(target, run.istio) {
+            return Ok(Self::Under { summary: Summary::processing(), again: Some(AT_ONCE) });
+        }
+        let was_ready = status::find(run.istio, condition::READY)
+            .is_some_and(|ready| ready.status == ConditionStatus::True);
+        let is_done = |workload: &&Workload| {
+            workload.is_current()
+                && if was_ready { workload.is_available() } else { workload.is_rolled_out() }
+        };
+        let workloads =
+            parts.iter().flat_map(|part| part.workloads.iter().map(move |one| (part, one)));
+        let undone: Vec<(&Part, &Workload)> =
+            workloads.filter(|(_, workload)| !is_done(workload)).collect();
+        if undone.is_empty() {
+            return verified(target, run);
+        }
+        let mut causes = Vec::new();
+        for (_, workload) in undone.iter().filter(|(part, _)| !part.is_held) {
+            causes.push(cause::of(workload, run.host)?);
+        }
+        Ok(waiting(&causes, run))
+    }
+}
+
+impl From<Summary> for Progress {
+    fn from(summary: Summary) -> Self {
+        Self::Under { summary, again: None }
+    }
+}
+
+/// Returns whether no run has written what the resource asks for: this is the first one. The next
+/// one, which sees what became of the workloads, follows at once.
+fn is_new(target: &Target, istio: &Istio) -> bool {
+    let ready = status::find(istio, condition::READY);
+    let said = ready.and_then(|ready| ready.observed_generation);
+    let wanted = LastApplied::after(istio, Effect::All(&target.tag)).ok();
+    let last = target.last.as_ref().and_then(|last| json::write(last).ok());
+    let is_recorded = last.is_some() && last == wanted;
+    !is_recorded && said != istio.metadata.generation
+}
+
+/// Returns the progress when all workloads are ready: their Pods must be of the right version.
+fn verified(target: &Target, run: &Run) -> Result<Progress, Stop> {
+    let pods = cause::istio_pods(run.host)?;
+    let checked =
+        Version::parse(&target.tag).and_then(|version| installed::check_version(&pods, &version));
+    Ok(match checked {
+        Ok(()) => Progress::Done,
+        Err(error) => Progress::from(error_of(format!(
+            "Verifying Pod versions in istio-system namespace failed: {error}"
+        ))),
+    })
+}
+
+/// Returns the progress while workloads are not ready: an error as soon as one cannot become ready,
+/// or if it takes too long. An error stays until they are ready.
+fn waiting(causes: &[Cause], run: &Run) -> Progress {
+    let certain = causes.iter().find(|cause| cause.is_certain);
+    let told = |cause: &Cause| error_of(format!("{FAILED}: {}", cause.message));
+    if let Some(cause) = certain {
+        return Progress::from(told(cause));
+    }
+    let Some(cause) = causes.first() else { return Progress::from(Summary::processing()) };
+    let Some(ready) = status::find(run.istio, condition::READY) else {
+        return Progress::from(Summary::processing());
+    };
+    if ready.reason == condition::INSTALL_UNINSTALL_FAILED.name {
+        return Progress::from(told(cause));
+    }
+    let limit = Duration::from_secs(run.config.readiness_timeout_seconds.into());
+    if ready.reason != condition::RECONCILE_UNKNOWN.name {
+        return Progress::Under { summary: Summary::processing(), again: Some(limit) };
+    }
+    let since = time::parse(&ready.last_transition_time).unwrap_or_default();
+    let passed = Duration::from_millis(run.host.now().saturating_sub(since));
+    match limit.checked_sub(passed) {
+        Some(rest) if !rest.is_zero() => {
+            Progress::Under { summary: Summary::processing(), again: Some(rest) }
+        }
+        _ => Progress::from(told(cause)),
+    }
+}
+
+fn error_of(description: String) -> Summary {
+    Summary::error(condition::INSTALL_UNINSTALL_FAILED, description)
+}

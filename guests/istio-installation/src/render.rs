@@ -1,0 +1,138 @@
+//! The objects that the library makes, with the labels that the original gives them.
+
+use std::collections::BTreeMap;
+
+use istio::{
+    api::ISTIO_NAMESPACE,
+    installed::{self, COMPONENT_LABEL},
+};
+use mortise_sdk::Kind;
+use serde_json::{Map, Value, json};
+
+use crate::{Cluster, Rendering, kind::WRITTEN};
+
+/// The name of the `IstioOperator`, which owns all objects.
+const OPERATOR: &str = "default-operator";
+const OWNER: &str = "install.operator.istio.io/owning-resource";
+const OWNER_NAMESPACE: &str = "install.operator.istio.io/owning-resource-namespace";
+const MANAGED: &str = "operator.istio.io/managed";
+const VERSION: &str = "operator.istio.io/version";
+const REVISION: &str = "istio.io/rev";
+
+/// A component of Istio.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Component {
+    pub(crate) name: String,
+    pub(crate) objects: Vec<Value>,
+}
+
+/// Renders an `IstioOperator`.
+///
+/// # Errors
+///
+/// Fails with the library's message, or if it makes something that the processor does not declare.
+pub(crate) fn render<R: Rendering>(
+    operator: &Value,
+    cluster: Option<&Cluster>,
+    release: &str,
+) -> Result<Vec<Component>, String> {
+    let rendered = R::render(&operator.to_string(), cluster)?;
+    rendered
+        .components
+        .iter()
+        .map(|component| {
+            let mut objects = Vec::new();
+            for manifest in &component.manifests {
+                let named = |error| format!("{} {}: {error}", manifest.kind, manifest.name);
+                // A text may end with the beginning of another, empty document.
+                let documents: Vec<Value> = serde_saphyr::from_multiple(&manifest.content)
+                    .map_err(|error| named(error.to_string()))?;
+                for object in documents.into_iter().filter(|document| !document.is_null()) {
+                    check(&object)?;
+                    objects.push(labelled(object, &component.name, release));
+                }
+            }
+            Ok(Component { name: component.name.clone(), objects })
+        })
+        .collect()
+}
+
+/// Checks that an object may be written.
+fn check(object: &Value) -> Result<(), String> {
+    let (kind, namespace) = (kind_of(object), namespace_of(object));
+    if WRITTEN.iter().any(|written| written.holds(&kind, namespace)) {
+        return Ok(());
+    }
+    let place = namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    Err(format!(
+        "the library makes {} {} {place}{}, which this version of the processor does not write",
+        kind.api_version(),
+        kind.kind,
+        name_of(object)
+    ))
+}
+
+/// Adds the labels of the installer, and that of the module.
+fn labelled(mut object: Value, component: &str, release: &str) -> Value {
+    let owned = json!({"metadata": {"labels": {
+        MANAGED: "Reconcile",
+        COMPONENT_LABEL: component,
+        VERSION: release,
+        OWNER: OPERATOR,
+        OWNER_NAMESPACE: ISTIO_NAMESPACE,
+        REVISION: "default",
+    }}});
+    add(&mut object, owned);
+    let kind = kind_of(&object);
+    let is_labelled = installed::KINDS
+        .iter()
+        .any(|(group, _, name)| (*group, *name) == (kind.group.as_str(), kind.kind.as_str()));
+    if is_labelled {
+        add(&mut object, installed::label_patch(&kind.kind));
+    }
+    object
+}
+
+/// Adds maps to maps; all else is replaced.
+pub(crate) fn add(value: &mut Value, more: Value) {
+    match more {
+        Value::Object(more) => {
+            if !value.is_object() {
+                *value = Map::new().into();
+            }
+            let Value::Object(map) = value else { return };
+            for (key, more) in more {
+                add(map.entry(key).or_insert(Value::Null), more);
+            }
+        }
+        other => *value = other,
+    }
+}
+
+/// Returns the selector of all objects that the original, or this processor, has installed.
+pub(crate) fn installed_by_us() -> String {
+    format!(
+        "{COMPONENT_LABEL},{MANAGED}=Reconcile,{OWNER}={OPERATOR},{OWNER_NAMESPACE}={ISTIO_NAMESPACE},{REVISION}=default"
+    )
+}
+
+/// Returns whether an object was installed by somebody else than the original, judged by its
+/// labels: it is of no component, or belongs to another `IstioOperator`, or to a release of Helm.
+pub(crate) fn is_of_others(labels: &BTreeMap<String, String>) -> bool {
+    !labels.contains_key(COMPONENT_LABEL)
+        || labels.get(OWNER).is_some_and(|owner| owner != OPERATOR)
+}
+
+pub(crate) fn kind_of(object: &Value) -> Kind {
+    let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+    let (group, version) = text("apiVersion").rsplit_once('/').unwrap_or(("", text("apiVersion")));
+    Kind::new(group, version, text("kind"))
+}
+
+pub(crate) fn name_of(object: &Value) -> &str {
+    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(crate) fn namespace_of(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/namespace").and_then(Value::as_str)
+}
