@@ -12,6 +12,7 @@ use mortise_sdk::{
     testing::case::{self, Stage},
 };
 use serde_json::Value;
+use test_guest_announce::{Announcements, Double};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -35,10 +36,10 @@ pub(crate) fn with_cases() -> Vec<String> {
 /// The component of a guest.
 async fn component(folder: &str) -> Component {
     let name = folder.to_owned();
-    let module = tokio::task::spawn_blocking(move || mortise_tests::guest(&name));
-    let module = module.await.unwrap().unwrap();
-    let cache = module.parent().unwrap().join("mortise-cache");
-    local::component(&local::engine(Some(&cache), true).unwrap(), &module).await.unwrap()
+    let parts = tokio::task::spawn_blocking(move || mortise_tests::parts(&name));
+    let parts = parts.await.unwrap().unwrap();
+    let cache = parts.module.parent().unwrap().join("mortise-cache");
+    local::component(&local::engine(Some(&cache), true).unwrap(), parts).await.unwrap()
 }
 
 /// Returns the end of a case in the form of its file.
@@ -71,7 +72,9 @@ async fn both<P: Processor>(folder: &str) -> usize {
 async fn the_cases_of_all_guests_end_the_same_natively_and_as_a_component() {
     assert!(both::<api_rule::ApiRules>("guests/api-rule").await >= 5);
     assert!(both::<secret_copy::SecretCopies>("guests/secret-copy").await >= 1);
-    let tested = ["guests/api-rule", "guests/secret-copy"];
+    let announce = "tests/guests/announce";
+    assert!(both::<Announcements<Double>>(announce).await >= 2);
+    let tested = ["guests/api-rule", "guests/secret-copy", announce];
     assert_eq!(with_cases(), tested, "each guest with cases is tested here");
 }
 

@@ -10,4 +10,4 @@ pub mod hostile;
 pub mod rules;
 pub mod tool;
 
-pub use guest::{definitions, guest, loaded, rebuilt};
+pub use guest::{definitions, guest, loaded, parts, rebuilt};
