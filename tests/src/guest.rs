@@ -33,7 +33,13 @@ pub fn guest(folder: &str) -> Result<PathBuf> {
     result.clone().map_err(|error| anyhow!(error))
 }
 
-fn parts(folder: &str) -> Result<Parts> {
+/// Builds the guest in a folder of this repository, and returns its component with its libraries and
+/// limits.
+///
+/// # Errors
+///
+/// Fails if the guest or a library cannot be built.
+pub fn parts(folder: &str) -> Result<Parts> {
     let module = guest(folder)?;
     Parts::of_guest(Some(&open(folder)?), module, &ModuleArgs::default())
 }

@@ -22,11 +22,12 @@ use produced::{Produced, Said, Way};
 const OF_ONE_SERVER: [&str; 5] =
     ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"];
 /// The guests with kinds of their own.
-const GUESTS: [&str; 4] = [
+const GUESTS: [&str; 5] = [
     "guests/api-rule",
     "guests/ingress-gateway-restart",
     "guests/peer-authentication",
     "guests/secret-copy",
+    "guests/sidecar-restart",
 ];
 /// The name of the object of each kind that every status is written to.
 const SUBJECT: &str = "subject";

@@ -78,26 +78,23 @@ impl<L: Shouting> Processor for Announcements<L> {
 
 mortise_sdk::export!(Announcements);
 
-#[cfg(test)]
-mod tests {
-    use mortise_sdk::testing::cases;
+/// A library for native tests.
+#[cfg(not(target_family = "wasm"))]
+pub struct Double;
 
-    use super::*;
-
-    struct Double;
-
-    impl Shouting for Double {
-        fn version() -> String {
-            "double".to_owned()
-        }
-
-        fn shout(text: &str) -> Result<String, String> {
-            if text == "nothing" {
-                return Err("there is nothing to shout".to_owned());
-            }
-            Ok(text.to_uppercase())
-        }
+#[cfg(not(target_family = "wasm"))]
+impl Shouting for Double {
+    fn version() -> String {
+        "double".to_owned()
     }
 
-    cases!(Announcements<Double>, "cases");
+    fn shout(text: &str) -> Result<String, String> {
+        if text == "nothing" {
+            return Err("there is nothing to shout".to_owned());
+        }
+        Ok(text.to_uppercase())
+    }
 }
+
+#[cfg(test)]
+mortise_sdk::testing::cases!(Announcements<Double>, "cases");

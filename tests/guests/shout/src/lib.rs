@@ -62,8 +62,8 @@ fn slow() -> String {
     for _ in 0..1_000_000_000_u32 {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     }
-    core::hint::black_box(number);
-    "SLOW".to_owned()
+    let text = if number == 0 { "SOON" } else { "SLOW" };
+    text.to_owned()
 }
 
 fn fill() -> Result<String, String> {

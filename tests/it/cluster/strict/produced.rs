@@ -27,6 +27,7 @@ use mortise_sdk::{
 };
 use peer_authentication::PeerAuthentications;
 use serde_json::{Value, json};
+use test_guest_announce::{Announcements, Double};
 use test_guest_puppet::Puppet;
 
 use crate::{
@@ -145,6 +146,7 @@ fn autoscalers() -> Value {
 
 /// Returns the objects of each guest that has cases, by its folder.
 fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
+    let announce = "tests/guests/announce";
     vec![
         ("guests/api-rule", in_cases::<api_rule::ApiRules>("guests/api-rule")),
         (
@@ -156,6 +158,8 @@ fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
             in_cases::<PeerAuthentications>("guests/peer-authentication"),
         ),
         ("guests/secret-copy", in_cases::<secret_copy::SecretCopies>("guests/secret-copy")),
+        ("guests/sidecar-restart", in_cases::<sidecar_restart::Sidecars>("guests/sidecar-restart")),
+        (announce, in_cases::<Announcements<Double>>(announce)),
     ]
 }
 
