@@ -151,7 +151,7 @@ fn loaded(known: &Known<'_>) -> Finding {
         (Some(fault), Some(running)) => {
             let version = &running.status.version.version;
             // Rules stand at the end, a line each, ready to be copied.
-            let message = if fault.message.contains('\n') {
+            let message = if fault.reason == RIGHTS_MISSING && fault.message.contains('\n') {
                 format!("the former version {version} goes on; {}", fault.message)
             } else {
                 format!("{}; the former version {version} goes on", fault.message)

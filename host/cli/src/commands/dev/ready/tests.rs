@@ -184,8 +184,16 @@ async fn the_pods_of_a_stateful_set_are_numbered_and_a_daemon_set_has_one() {
         object
     };
     let story = async {
-        api.load(of_kind("StatefulSet", "s"), false).unwrap();
-        api.load(of_kind("DaemonSet", "d"), false).unwrap();
+        for (kind, resource, name) in
+            [("StatefulSet", "statefulsets", "s"), ("DaemonSet", "daemonsets", "d")]
+        {
+            let mut object = of_kind(kind, name);
+            if kind == "DaemonSet" {
+                object["spec"].as_object_mut().unwrap().remove("replicas");
+            }
+            let path = format!("/apis/apps/v1/namespaces/default/{resource}");
+            send(&api, Method::Post, &path, object).await;
+        }
         let names = |pods: &[Value]| -> Vec<String> {
             let names = pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
             names.collect()
