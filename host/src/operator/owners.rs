@@ -15,7 +15,6 @@ use serde_json::Value;
 use crate::{cluster::Cluster, host::Host};
 use mortise_core::{
     applied_fields::manager::{self, Parts},
-    contract::bounds::text::{is_label, is_subdomain},
     resource::{Outgoing, encoded},
     write::FieldOwners,
 };
@@ -75,8 +74,14 @@ impl Owners {
     }
 
     async fn processor(&self, namespace: &str, name: &str) -> Option<BTreeSet<Arc<str>>> {
-        // Names of managers are anybody's text.
-        if !is_label(namespace) || !is_subdomain(name) {
+        // Names of managers are anybody's text: no object has a name with other characters.
+        let can_be_name = |text: &str| {
+            let is_right = |byte: u8| {
+                byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte)
+            };
+            !text.is_empty() && text.bytes().all(is_right)
+        };
+        if !can_be_name(namespace) || !can_be_name(name) {
             return Some(BTreeSet::new());
         }
         let path =

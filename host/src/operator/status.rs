@@ -10,8 +10,8 @@ use crate::{
     operator::{
         Fault,
         api::{
-            Condition, Counts, HeldFinalizer, LastFailure, LibraryStatus, ModuleStatus,
-            ProcessorStatus, ReconciledKind,
+            Condition, Counts, HeldFinalizer, LastFailure, ModuleStatus, ProcessorStatus,
+            ReconciledKind,
         },
     },
 };
@@ -100,7 +100,6 @@ pub fn compute(known: &Known<'_>) -> ProcessorStatus {
     ProcessorStatus {
         observed_generation: known.generation,
         module: running.map(module),
-        libraries: running.map(libraries).unwrap_or_default(),
         reconciles: running.map(reconciles).unwrap_or_default(),
         finalizers: known.finalizers.clone(),
         counts: running.and_then(|running| counts(known, running)),
@@ -124,15 +123,6 @@ fn module(running: &Running<'_>) -> ModuleStatus {
         name: running.description.name.clone(),
         version: version.version.clone(),
     }
-}
-
-fn libraries(running: &Running<'_>) -> Vec<LibraryStatus> {
-    let libraries = running.status.version.libraries.iter();
-    let of = libraries.map(|(interface, digest)| LibraryStatus {
-        interface: interface.clone(),
-        digest: digest.to_string(),
-    });
-    of.collect()
 }
 
 fn reconciles(running: &Running<'_>) -> Vec<ReconciledKind> {
@@ -161,7 +151,7 @@ fn loaded(known: &Known<'_>) -> Finding {
         (Some(fault), Some(running)) => {
             let version = &running.status.version.version;
             // Rules stand at the end, a line each, ready to be copied.
-            let message = if fault.message.contains("\n- ") {
+            let message = if fault.reason == RIGHTS_MISSING && fault.message.contains('\n') {
                 format!("the former version {version} goes on; {}", fault.message)
             } else {
                 format!("{}; the former version {version} goes on", fault.message)
@@ -233,7 +223,6 @@ fn is_repeated(known: &Known<'_>, running: &Running<'_>) -> bool {
     running.is_new
         && known.before.observed_generation == known.generation
         && known.before.module.as_ref() == Some(&module(running))
-        && known.before.libraries == libraries(running)
 }
 
 fn ready(known: &Known<'_>) -> Finding {

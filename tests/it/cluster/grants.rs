@@ -96,8 +96,7 @@ async fn printed(stage: &Stage) -> (Vec<Value>, Vec<Value>) {
     let account = loaded.settings.account.as_ref();
     let text = inspect::rbac(&loaded.description, Vec::new(), account, None).await.unwrap();
     assert!(text.contains("# So that it may hand them on: "), "{text}");
-    let own = format!("name: {}-own", role_name(stage));
-    let text = text.replace("name: mortise-mesh", &own);
+    let text = text.replace("name: mortise-mesh", &format!("name: printed-{}", stage.namespace));
     let objects: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     let is_granted =
         |object: &Value| object["metadata"]["name"].as_str().unwrap().ends_with("-grants");

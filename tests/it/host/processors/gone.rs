@@ -95,8 +95,8 @@ async fn what_a_processor_that_is_gone_set_is_nobody_s_over_a_restart_too() {
     place.apply(&[played("one", "yes")]).await;
     let release = json!({"onDelete": "Release"});
     // Two whose names are the same where they are cut in the names of managers.
-    let long = format!("{}{}", "a".repeat(60), "b".repeat(60));
-    let alike = format!("{}x{}", "a".repeat(60), "b".repeat(60));
+    let long = format!("{}.{}", "a".repeat(60), "b".repeat(60));
+    let alike = format!("{}.x.{}", "a".repeat(60), "b".repeat(60));
     for (number, name) in
         ["former", "renamed", long.as_str(), alike.as_str()].into_iter().enumerate()
     {

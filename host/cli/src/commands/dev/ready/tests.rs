@@ -158,8 +158,8 @@ async fn each_replica_has_a_pod_and_a_new_template_new_ones() {
         until_pods(&api, "another", |pods| pods.len() == 2 && pods.iter().all(is_other)).await;
 
         let template = json!({"metadata": {"annotations": {"restarted": "yes"}}, "spec": {"containers": [{"name": "a", "image": "c"}]}});
-        let change = json!({"spec": {"replicas": 3, "template": template}});
-        send(&api, Method::MergePatch, path, change).await;
+        let patch = json!({"spec": {"replicas": 3, "template": template}});
+        send(&api, Method::MergePatch, path, patch).await;
         let is_new = |pod: &Value| image(pod) == "c";
         until_pods(&api, "new ones", |pods| pods.len() == 3 && pods.iter().all(is_new)).await;
         assert_eq!(all(&api, "ReplicaSet").len(), 2);
@@ -184,8 +184,16 @@ async fn the_pods_of_a_stateful_set_are_numbered_and_a_daemon_set_has_one() {
         object
     };
     let story = async {
-        api.load(of_kind("StatefulSet", "s"), true).unwrap();
-        api.load(of_kind("DaemonSet", "d"), true).unwrap();
+        for (kind, resource, name) in
+            [("StatefulSet", "statefulsets", "s"), ("DaemonSet", "daemonsets", "d")]
+        {
+            let mut object = of_kind(kind, name);
+            if kind == "DaemonSet" {
+                object["spec"].as_object_mut().unwrap().remove("replicas");
+            }
+            let path = format!("/apis/apps/v1/namespaces/default/{resource}");
+            send(&api, Method::Post, &path, object).await;
+        }
         let names = |pods: &[Value]| -> Vec<String> {
             let names = pods.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
             names.collect()
