@@ -156,13 +156,13 @@ impl Library {
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|mut context| context.data_mut().on_tick());
         let mut values = vec![Val::Bool(false); function.ty.results().len()];
-        let called = async {
+        let run = async {
             let instance = self.pre.instantiate_async(&mut store).await?;
-            let called = instance.get_func(&mut store, function.index);
-            let called = called.ok_or_else(|| wasmtime::Error::msg("the function is not there"))?;
-            called.call_async(&mut store, arguments, &mut values).await
+            let export = instance.get_func(&mut store, function.index);
+            let export = export.ok_or_else(|| wasmtime::Error::msg("the function is not there"))?;
+            export.call_async(&mut store, arguments, &mut values).await
         };
-        let answer = match until(&caller.ends, called).await {
+        let answer = match until(&caller.ends, run).await {
             Some(Ok(())) => Ok(Answer::new(values)),
             Some(Err(source)) => Err(self.failed(function, &store, source)),
             None => Err(self.broken_off(function)),
@@ -434,13 +434,11 @@ impl Library {
                 if names.is_empty() { "no function".to_owned() } else { quoted(&names) }
             }
         };
+        let (interface, wanted) = (&self.interface, describe::function(wanted));
         LoadError::LibraryOtherTypes {
             module: module.to_owned(),
-            interface: self.interface.to_string(),
-            function: function.to_owned(),
-            wanted: describe::function(wanted),
-            library: self.digest.to_string(),
-            found,
+            imported: format!("`{function}` of `{interface}` as `{wanted}`"),
+            exported: format!("`{}` exports {found}", self.digest),
         }
     }
 }

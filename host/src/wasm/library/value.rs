@@ -66,7 +66,9 @@ fn add(to: &mut Context, value: &Val) {
         Val::String(text) | Val::Enum(text) => add_text(to, text),
         Val::List(values) | Val::Tuple(values) | Val::FixedLengthList(values) => {
             add_length(to, values.len());
-            values.iter().for_each(|value| add(to, value));
+            for value in values {
+                add(to, value);
+            }
         }
         Val::Map(entries) => {
             add_length(to, entries.len());
@@ -75,7 +77,11 @@ fn add(to: &mut Context, value: &Val) {
                 add(to, value);
             }
         }
-        Val::Record(fields) => fields.iter().for_each(|(_, value)| add(to, value)),
+        Val::Record(fields) => {
+            for (_, value) in fields {
+                add(to, value);
+            }
+        }
         Val::Variant(name, value) => {
             add_text(to, name);
             add_some(to, value.as_deref());
@@ -88,7 +94,9 @@ fn add(to: &mut Context, value: &Val) {
         }
         Val::Flags(names) => {
             add_length(to, names.len());
-            names.iter().for_each(|name| add_text(to, name));
+            for name in names {
+                add_text(to, name);
+            }
         }
         // Functions of libraries have no such parameters: see `describe::is_plain`.
         Val::Resource(_) | Val::Future(_) | Val::Stream(_) | Val::ErrorContext(_) => {}
@@ -97,7 +105,9 @@ fn add(to: &mut Context, value: &Val) {
 
 fn add_some(to: &mut Context, value: Option<&Val>) {
     to.update(&[u8::from(value.is_some())]);
-    value.into_iter().for_each(|value| add(to, value));
+    if let Some(value) = value {
+        add(to, value);
+    }
 }
 
 fn add_text(to: &mut Context, text: &str) {

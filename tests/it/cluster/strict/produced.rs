@@ -118,9 +118,11 @@ pub(super) fn all() -> All {
 
 /// Returns the objects of each guest that has cases, by its folder.
 fn of_guests() -> Vec<(&'static str, Vec<Produced>)> {
+    let announce = "tests/guests/announce";
     vec![
         ("guests/api-rule", in_cases::<api_rule::ApiRules>("guests/api-rule")),
         ("guests/secret-copy", in_cases::<secret_copy::SecretCopies>("guests/secret-copy")),
+        (announce, in_cases::<Announcements<Double>>(announce)),
     ]
 }
 
