@@ -64,7 +64,7 @@ pub async fn run(args: &BenchArgs, cache: Option<&Path>) -> anyhow::Result<ExitC
     let config = local::config(args.config.as_deref())?;
     let sources = args.modules.iter().map(|module| Source::open(module));
     let sources: Vec<Source> = sources.collect::<Result<_, _>>()?;
-    let crds = sources.iter().flat_map(|source| source.crds()).chain(&args.crds).cloned();
+    let crds = sources.iter().flat_map(Source::crds).chain(&args.crds).cloned();
     let input = Input {
         objects: files::load_all(&args.objects)?,
         crds: files::load_all(&crds.collect::<Vec<_>>())?,

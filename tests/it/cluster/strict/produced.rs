@@ -24,6 +24,7 @@ use mortise_sdk::{
     testing::{Stub, case, request_for},
 };
 use serde_json::{Value, json};
+use test_guest_announce::{Announcements, Double};
 use test_guest_puppet::Puppet;
 
 use crate::{
