@@ -58,8 +58,8 @@ pub enum LoadError {
     LibraryInvalid { module: String, interface: String, found: String },
 
     /// A module imports a function of a library with another type than the library exports.
-    #[error("module `{module}` imports {wanted}; {found}")]
-    LibraryOtherTypes { module: String, wanted: String, found: String },
+    #[error("module `{module}` imports {imported}; the library {exported}")]
+    LibraryOtherTypes { module: String, imported: String, exported: String },
 
     /// A function that the module imports or exports has other types than the contract.
     #[error("module `{module}` does not fit the contract `{contract}`")]

@@ -24,13 +24,13 @@ use wasmtime::component::types::{ComponentFunc, ComponentInstance, ComponentItem
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Linker, Val};
 use wasmtime::{Store, StoreContextMut};
 
-use self::answers::{Answer, Begun, Key};
+use self::answers::{Answer, Begun, Key, Landing};
 use super::component::{Compiled, LoadError, package, quoted, split};
 use super::engine::{Engine, Size};
 use super::error::{Error, Trace};
 use super::imports::Reading;
 use super::limits::Limits;
-use super::shares::Id;
+use super::shares::{Id, OwnedSlot};
 use super::state::State;
 use super::tenant::Tenant;
 use super::{Digest, Line, Moment, copies, until};
@@ -39,6 +39,7 @@ use mortise_core::reconcile::Fault;
 
 /// The import that a library may have.
 const LOG: &str = "mortise:host/log";
+const LINKED: &str = "what is linked is a function of the library";
 /// The packages whose interfaces no library answers.
 const RESERVED: [&str; 2] = ["mortise", "wasi"];
 
@@ -77,6 +78,16 @@ pub(super) struct Failed {
     pub(super) cause: String,
     pub(super) fault: Fault,
     pub(super) backtrace: Trace,
+}
+
+/// A call of a function of a library, by its place among the functions.
+struct Question<'a> {
+    engine: &'a Engine,
+    caller: &'a Caller,
+    library: &'a Arc<Library>,
+    at: usize,
+    key: Key,
+    arguments: &'a [Val],
 }
 
 /// The end of a library's call.
@@ -156,13 +167,13 @@ impl Library {
         store.set_epoch_deadline(1);
         store.epoch_deadline_callback(|mut context| context.data_mut().on_tick());
         let mut values = vec![Val::Bool(false); function.ty.results().len()];
-        let call = async {
+        let run = async {
             let instance = self.pre.instantiate_async(&mut store).await?;
             let export = instance.get_func(&mut store, function.index);
             let export = export.ok_or_else(|| wasmtime::Error::msg("the function is not there"))?;
             export.call_async(&mut store, arguments, &mut values).await
         };
-        let answer = match until(&caller.ends, call).await {
+        let answer = match until(&caller.ends, run).await {
             Some(Ok(())) => Ok(Answer::new(values)),
             Some(Err(source)) => Err(self.failed(function, &store, source)),
             None => Err(self.broken_off(function)),
@@ -242,7 +253,7 @@ async fn call(
     arguments: &[Val],
     results: &mut [Val],
 ) -> wasmtime::Result<()> {
-    let function = library.functions.get(at).expect("linked functions are those of the library");
+    let function = library.functions.get(at).expect(LINKED);
     let key = library.key(function, arguments);
     let caller = store.data().caller.clone();
     let remembered = engine.answers().get(caller.tenant.id(), &key);
@@ -251,8 +262,9 @@ async fn call(
     } else {
         let left = store.data().left();
         store.data_mut().turn.give_back();
-        let answered = finished(&engine, &caller, &library, at, key, arguments);
-        let answered = tokio::time::timeout(left, answered).await;
+        let (engine, caller, library) = (&engine, &caller, &library);
+        let question = Question { engine, caller, library, at, key, arguments };
+        let answered = tokio::time::timeout(left, question.finished()).await;
         let (Finished { answer, log }, is_own) = answered.unwrap_or_else(|_| {
             let cause = "had not answered when the call was at its deadline; it is called on, and its answer is kept for the next attempt";
             let late = library.failure(function, cause.to_owned());
@@ -274,58 +286,74 @@ async fn call(
     Ok(())
 }
 
-/// Returns the end of a call with these arguments: of one that is under way, or of a new one; and
-/// whether it is a new one.
-async fn finished(
-    engine: &Engine,
-    caller: &Caller,
-    library: &Arc<Library>,
-    at: usize,
-    key: Key,
-    arguments: &[Val],
-) -> (Finished, bool) {
-    let of = caller.tenant.id();
-    loop {
-        let (finished, is_own) = if let Some(flight) = engine.answers().under_way(of, &key) {
-            (flight.await, false)
-        } else {
-            // Taken before the call begins: so there are no more calls than slots.
-            let slot = engine.library_slot(caller.slot_of).await;
-            let (land, landed) = oneshot::channel();
-            let flight = landed.map(Result::ok).boxed().shared();
-            match engine.answers().begin(of, &key, &flight) {
-                Begun::Remembered(answer) => {
-                    return (Finished { answer: Ok(answer), log: Arc::default() }, false);
+// === impl Question ===
+
+impl Question<'_> {
+    /// Returns the end of a call with these arguments: of one that is under way, or of a new one;
+    /// and whether it is a new one.
+    async fn finished(&self) -> (Finished, bool) {
+        loop {
+            match self.flight().await {
+                // Its caller was cancelled, and this one was not.
+                (Some(Finished { answer: Err(Failed { fault: Fault::Cancelled, .. }), .. }), _)
+                    if !self.caller.ends.is_cancelled() => {}
+                (Some(finished), is_own) => return (finished, is_own),
+                (None, is_own) => {
+                    let cause = "was broken off by an error of the host".to_owned();
+                    let failed = self.library.failure(self.function(), cause);
+                    let failed = Failed { fault: Fault::Host, ..failed };
+                    return (Finished { answer: Err(failed), log: Arc::default() }, is_own);
                 }
-                Begun::ByOther(flight) => (flight.await, false),
-                Begun::Now(landing) => {
-                    let (engine, library) = (engine.clone(), Arc::clone(library));
-                    let (caller, arguments) = (caller.clone(), arguments.to_vec());
-                    engine.clone().spawn(async move {
-                        let _slot = slot;
-                        let Some(function) = library.functions.get(at) else { return };
-                        let finished = library.run(&engine, &caller, function, &arguments).await;
-                        landing.land(finished.answer.as_ref().ok());
-                        // The receiver is gone if nobody waits any more.
-                        let _ = land.send(finished);
-                    });
-                    (flight.await, true)
-                }
-            }
-        };
-        match finished {
-            // Its caller was cancelled, this one was not: otherwise it would not be here any more.
-            Some(Finished { answer: Err(Failed { fault: Fault::Cancelled, .. }), .. })
-                if !caller.ends.is_cancelled() => {}
-            Some(finished) => return (finished, is_own),
-            None => {
-                let function = library.functions.get(at).expect("it was there before the call");
-                let cause = "was broken off by an error of the host".to_owned();
-                let failed = library.failure(function, cause);
-                let answer = Err(Failed { fault: Fault::Host, ..failed });
-                return (Finished { answer, log: Arc::default() }, is_own);
             }
         }
+    }
+
+    async fn flight(&self) -> (Option<Finished>, bool) {
+        let Self { engine, caller, .. } = self;
+        let (answers, of) = (engine.answers(), caller.tenant.id());
+        if let Some(flight) = answers.under_way(of, &self.key) {
+            return (flight.await, false);
+        }
+        // Taken before the call begins: so there are no more calls than slots.
+        let slot = engine.library_slot(caller.slot_of).await;
+        let (land, landed) = oneshot::channel();
+        let flight = landed.map(Result::ok).boxed().shared();
+        match answers.begin(of, &self.key, &flight) {
+            Begun::Remembered(answer) => {
+                (Some(Finished { answer: Ok(answer), log: Arc::default() }), false)
+            }
+            Begun::ByOther(flight) => {
+                drop(slot);
+                (flight.await, false)
+            }
+            Begun::Now(landing) => {
+                engine.spawn(self.call(slot, landing, land));
+                (flight.await, true)
+            }
+        }
+    }
+
+    /// Returns the call of the library, which needs nothing of its caller any more.
+    fn call(
+        &self,
+        slot: OwnedSlot,
+        landing: Landing,
+        land: oneshot::Sender<Finished>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (engine, library, at) = (self.engine.clone(), Arc::clone(self.library), self.at);
+        let (caller, arguments) = (self.caller.clone(), self.arguments.to_vec());
+        async move {
+            let _slot = slot;
+            let function = library.functions.get(at).expect(LINKED);
+            let finished = library.run(&engine, &caller, function, &arguments).await;
+            landing.land(finished.answer.as_ref().ok());
+            // The receiver is gone if nobody waits any more.
+            let _ = land.send(finished);
+        }
+    }
+
+    fn function(&self) -> &Function {
+        self.library.functions.get(self.at).expect(LINKED)
     }
 }
 
@@ -425,17 +453,16 @@ fn equal(one: &ComponentFunc, other: &ComponentFunc) -> bool {
 impl Library {
     fn other_types(&self, module: &str, function: &str, wanted: &ComponentFunc) -> LoadError {
         let found = self.functions.iter().find(|found| &*found.name == function);
-        let found = if let Some(found) = found {
-            format!("it as `{}`", describe::function(&found.ty))
-        } else {
+        let found = found.map(|found| format!("it as `{}`", describe::function(&found.ty)));
+        let found = found.unwrap_or_else(|| {
             let names: Vec<&str> = self.functions.iter().map(|found| &*found.name).collect();
             if names.is_empty() { "no function".to_owned() } else { quoted(&names) }
-        };
-        let wanted = describe::function(wanted);
+        });
+        let (interface, wanted) = (&self.interface, describe::function(wanted));
         LoadError::LibraryOtherTypes {
             module: module.to_owned(),
-            wanted: format!("`{function}` of `{}` as `{wanted}`", self.interface),
-            found: format!("the library `{}` exports {found}", self.digest),
+            imported: format!("`{function}` of `{interface}` as `{wanted}`"),
+            exported: format!("`{}` exports {found}", self.digest),
         }
     }
 }

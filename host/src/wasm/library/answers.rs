@@ -178,7 +178,9 @@ impl Answer {
 
     /// Copies the values to where a caller expects them.
     pub(super) fn write_to(&self, results: &mut [Val]) {
-        results.iter_mut().zip(self.0.iter()).for_each(|(to, value)| to.clone_from(value));
+        for (to, value) in results.iter_mut().zip(self.0.iter()) {
+            to.clone_from(value);
+        }
     }
 }
 

@@ -77,7 +77,11 @@ fn add(to: &mut Context, value: &Val) {
                 add(to, value);
             }
         }
-        Val::Record(fields) => fields.iter().for_each(|(_, value)| add(to, value)),
+        Val::Record(fields) => {
+            for (_, value) in fields {
+                add(to, value);
+            }
+        }
         Val::Variant(name, value) => {
             add_text(to, name);
             add_some(to, value.as_deref());

@@ -151,7 +151,9 @@ fn try_run(
 
 fn read_lines(output: impl std::io::Read, say: &impl Fn(Line)) {
     let lines = BufReader::new(output).lines().map_while(Result::ok);
-    lines.for_each(|line| say(Line::Message(line)));
+    for line in lines {
+        say(Line::Message(line));
+    }
 }
 
 fn read_progress(stderr: ChildStderr, say: &impl Fn(Line)) {
