@@ -49,8 +49,8 @@ fn answers_are_those_recorded_from_a_native_build() {
         answers.iter().map(|(name, answer)| (name.clone(), answer.record())).collect();
     assert_eq!(ours, recorded);
     // The records are of something.
-    let rendered = answers.values().filter(|answer| answer.rendered().is_some()).count();
-    assert!(rendered >= 25, "{rendered} of {} were rendered", cases.len());
+    let count = answers.values().filter(|answer| answer.rendered().is_some()).count();
+    assert!(count >= 25, "{count} of {} were rendered", cases.len());
     let default = answers["profile default"].rendered().unwrap();
     let components: Vec<_> =
         default.components.iter().map(|component| component.name.as_str()).collect();

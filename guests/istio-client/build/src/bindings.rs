@@ -33,7 +33,9 @@ pub(crate) fn generate(wit: &Path) -> Result<Vec<(String, Vec<u8>)>> {
         .generate(&mut resolve, world, &mut files)
         .context("cannot generate bindings for Go")?;
     // Files of assembly are for builds that are not for WebAssembly.
-    let go = files.iter().filter(|(path, _)| path.ends_with(".go"));
+    let go = files
+        .iter()
+        .filter(|(path, _)| Path::new(path).extension().is_some_and(|extension| extension == "go"));
     go.map(|(path, content)| Ok((format!("bindings/{path}"), with_own_support(content)?))).collect()
 }
 
