@@ -39,6 +39,10 @@ fn operator(name: &str, spec: &Value) -> Case {
     Case { name: name.to_owned(), spec: spec.to_string(), cluster: None }
 }
 
+fn text(name: &str, spec: &str) -> Case {
+    Case { name: name.to_owned(), spec: spec.to_owned(), cluster: None }
+}
+
 fn on(case: Case, cluster: Cluster) -> Case {
     Case { cluster: Some(cluster), ..case }
 }
@@ -86,6 +90,8 @@ fn own() -> Vec<Case> {
     let mut cases: Vec<Case> = ["default", "demo", "ambient"].map(profile).into();
     cases.extend(clusters());
     cases.extend(invalid());
+    // The default profile.
+    cases.push(text("empty", ""));
     cases
 }
 
@@ -115,11 +121,6 @@ fn clusters() -> [Case; 3] {
 
 /// Returns cases that upstream refuses.
 fn invalid() -> Vec<Case> {
-    let text = |name: &str, spec: &str| Case {
-        name: name.to_owned(),
-        spec: spec.to_owned(),
-        cluster: None,
-    };
     vec![
         operator("unknown field", &json!({"colour": "red"})),
         operator("unknown component", &json!({"components": {"colour": {"enabled": true}}})),
@@ -136,6 +137,5 @@ fn invalid() -> Vec<Case> {
         ),
         text("no kind", "{\"spec\": {}}"),
         text("no YAML", "a: b: c"),
-        text("empty", ""),
     ]
 }

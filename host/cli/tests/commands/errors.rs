@@ -35,6 +35,11 @@ const FILES: [(&str, &str); 13] = [
 const READABLE: &str = "which is to be a file of YAML or JSON, or a folder of such";
 const COMPONENT: &str = "a component's .wasm file";
 
+/// The values that `--memory`, `--deadline` and `--library` take.
+const MEMORY: &str = "1Mi to 4Gi is accepted";
+const DEADLINE: &str = "1ms to 10m is accepted";
+const LIBRARY: &str = "INTERFACE=FILE is expected, as `example:shouting/shout@1.0.0=shout.wasm`";
+
 const GLOBAL: [Case; 4] = [
     (
         "--log a=loud new b",
@@ -56,7 +61,7 @@ const NEW: [Case; 8] = [
     ("new a --path list.yaml/a", &["list.yaml/a`", "name another folder with --path"]),
 ];
 
-const DEV: [Case; 22] = [
+const DEV: [Case; 25] = [
     (
         "dev guest other --config third=map.yaml",
         &["`--config third=map.yaml`", "PACKAGE=FILE", "`guest`, `other`"],
@@ -91,12 +96,15 @@ const DEV: [Case; 22] = [
     ("dev guest --port many", &["'many'", "--port", "from 0 (any that is free) to 65535"]),
     ("dev guest --listen here", &["'here'", "--listen", "`127.0.0.1:9090`"]),
     ("dev guest --api-only", &["--api-only", "GUEST_DIR"]),
+    ("dev guest --memory lots", &["--memory is `lots`", MEMORY]),
+    ("dev guest --deadline soon", &["--deadline is `soon`", DEADLINE]),
+    ("dev guest --library shout.wasm", &["'shout.wasm'", LIBRARY]),
 ];
 
-const SIMULATE: [Case; 17] = [
+const SIMULATE: [Case; 20] = [
     ("simulate", &["--module <FILE>", "--objects <FILE>"]),
     ("simulate --module absent --objects map.yaml", &["`absent`", COMPONENT]),
-    ("simulate --module empty --objects map.yaml", &["`empty`", COMPONENT]),
+    ("simulate --module empty --objects map.yaml", &["`empty` is no guest", "`mortise new NAME`"]),
     (
         "simulate --module garbage.wasm --objects map.yaml",
         &["`garbage.wasm` is not WebAssembly", "wasm32-wasip2"],
@@ -144,9 +152,18 @@ const SIMULATE: [Case; 17] = [
         "simulate --module MODULE --objects map.yaml --output xml",
         &["'xml'", "[possible values: json]"],
     ),
+    ("simulate --module MODULE --objects map.yaml --memory lots", &["--memory is `lots`", MEMORY]),
+    (
+        "simulate --module MODULE --objects map.yaml --deadline soon",
+        &["--deadline is `soon`", DEADLINE],
+    ),
+    (
+        "simulate --module MODULE --objects map.yaml --library shout.wasm",
+        &["'shout.wasm'", LIBRARY],
+    ),
 ];
 
-const INSPECT: [Case; 9] = [
+const INSPECT: [Case; 12] = [
     ("inspect", &["<FILE>"]),
     ("inspect absent", &["`absent`", "a guest's folder or a component's .wasm file"]),
     ("inspect empty", &["`empty`", "Cargo.toml", "`mortise new NAME`"]),
@@ -159,9 +176,12 @@ const INSPECT: [Case; 9] = [
     ),
     ("inspect MODULE --service-account a/b", &["--rbac"]),
     ("inspect MODULE --output xml", &["'xml'", "[possible values: json, yaml]"]),
+    ("inspect MODULE --memory lots", &["--memory is `lots`", MEMORY]),
+    ("inspect MODULE --deadline soon", &["--deadline is `soon`", DEADLINE]),
+    ("inspect MODULE --library shout.wasm", &["'shout.wasm'", LIBRARY]),
 ];
 
-const BENCH: [Case; 12] = [
+const BENCH: [Case; 15] = [
     ("bench", &["--objects <FILE>", "<FILE>..."]),
     ("bench absent --objects map.yaml", &["`absent`", COMPONENT]),
     ("bench core.wasm --objects map.yaml", &["`core.wasm` is a core module", "wasm32-wasip2"]),
@@ -180,9 +200,12 @@ const BENCH: [Case; 12] = [
     ("bench MODULE --objects map.yaml --now noon", &["'noon'", "--now", "`2026-01-31T12:00:00Z`"]),
     ("bench MODULE --objects map.yaml --seconds few", &["'few'", "--seconds", "a whole number"]),
     ("bench MODULE --objects map.yaml --output xml", &["'xml'", "[possible values: json]"]),
+    ("bench MODULE --objects map.yaml --memory lots", &["--memory is `lots`", MEMORY]),
+    ("bench MODULE --objects map.yaml --deadline soon", &["--deadline is `soon`", DEADLINE]),
+    ("bench MODULE --objects map.yaml --library shout.wasm", &["'shout.wasm'", LIBRARY]),
 ];
 
-const TEST: [Case; 9] = [
+const TEST: [Case; 12] = [
     ("test", &["<GUEST_DIR|FILE.wasm>"]),
     ("test absent", &["`absent`", "a guest's folder or a component's .wasm file"]),
     ("test MODULE", &["is a component", "--cases"]),
@@ -195,6 +218,9 @@ const TEST: [Case; 9] = [
     ("test MODULE --cases CASES --crds absent", &["`absent`", READABLE]),
     ("test MODULE --cases CASES --output xml", &["'xml'", "[possible values: junit]"]),
     ("test MODULE --cases CASES --output-file a", &["--output <FORMAT>"]),
+    ("test MODULE --cases CASES --memory lots", &["--memory is `lots`", MEMORY]),
+    ("test MODULE --cases CASES --deadline soon", &["--deadline is `soon`", DEADLINE]),
+    ("test MODULE --cases CASES --library shout.wasm", &["'shout.wasm'", LIBRARY]),
 ];
 
 const COMPLETION: [Case; 2] = [
