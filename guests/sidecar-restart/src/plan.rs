@@ -304,7 +304,7 @@ fn left(pod: &Affected, record: &Record, skew: Skew) -> Causes {
 
 /// Returns whether somebody should restart a Pod by hand: not only for want of a sidecar.
 fn concerns(pod: &Affected, record: &Record) -> bool {
-    !left(pod, record, Skew::None).is_only_missing()
+    record.is_from_the_start(pod.causes) || !left(pod, record, Skew::None).is_only_missing()
 }
 
 /// Begins the list of each phase with another item.

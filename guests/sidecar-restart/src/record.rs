@@ -187,6 +187,11 @@ impl Record {
         })
     }
 
+    /// Returns whether one of these causes is about a setting from before the first run.
+    pub fn is_from_the_start(&self, causes: Causes) -> bool {
+        !causes.retain(|cause| cause != Cause::Missing && self.since(cause).is_none()).is_empty()
+    }
+
     /// Returns the time of the latest change, in Unix time in milliseconds.
     pub fn latest(&self) -> u64 {
         self.0.keys().filter_map(|cause| self.since(*cause)).max().unwrap_or_default()

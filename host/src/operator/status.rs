@@ -10,8 +10,8 @@ use crate::{
     operator::{
         Fault,
         api::{
-            Condition, Counts, HeldFinalizer, LastFailure, ModuleStatus, ProcessorStatus,
-            ReconciledKind,
+            Condition, Counts, HeldFinalizer, LastFailure, LibraryStatus, ModuleStatus,
+            ProcessorStatus, ReconciledKind,
         },
     },
 };
@@ -100,6 +100,7 @@ pub fn compute(known: &Known<'_>) -> ProcessorStatus {
     ProcessorStatus {
         observed_generation: known.generation,
         module: running.map(module),
+        libraries: running.map(libraries).unwrap_or_default(),
         reconciles: running.map(reconciles).unwrap_or_default(),
         finalizers: known.finalizers.clone(),
         counts: running.and_then(|running| counts(known, running)),
@@ -123,6 +124,15 @@ fn module(running: &Running<'_>) -> ModuleStatus {
         name: running.description.name.clone(),
         version: version.version.clone(),
     }
+}
+
+fn libraries(running: &Running<'_>) -> Vec<LibraryStatus> {
+    let libraries = running.status.version.libraries.iter();
+    let of = libraries.map(|(interface, digest)| LibraryStatus {
+        interface: interface.clone(),
+        digest: digest.to_string(),
+    });
+    of.collect()
 }
 
 fn reconciles(running: &Running<'_>) -> Vec<ReconciledKind> {
@@ -223,6 +233,7 @@ fn is_repeated(known: &Known<'_>, running: &Running<'_>) -> bool {
     running.is_new
         && known.before.observed_generation == known.generation
         && known.before.module.as_ref() == Some(&module(running))
+        && known.before.libraries == libraries(running)
 }
 
 fn ready(known: &Known<'_>) -> Finding {

@@ -158,8 +158,8 @@ async fn each_replica_has_a_pod_and_a_new_template_new_ones() {
         until_pods(&api, "another", |pods| pods.len() == 2 && pods.iter().all(is_other)).await;
 
         let template = json!({"metadata": {"annotations": {"restarted": "yes"}}, "spec": {"containers": [{"name": "a", "image": "c"}]}});
-        let patch = json!({"spec": {"replicas": 3, "template": template}});
-        send(&api, Method::MergePatch, path, patch).await;
+        let change = json!({"spec": {"replicas": 3, "template": template}});
+        send(&api, Method::MergePatch, path, change).await;
         let is_new = |pod: &Value| image(pod) == "c";
         until_pods(&api, "new ones", |pods| pods.len() == 3 && pods.iter().all(is_new)).await;
         assert_eq!(all(&api, "ReplicaSet").len(), 2);
