@@ -43,7 +43,9 @@ fn rendered(renderer: &Renderer, cases: &[Case]) -> BTreeMap<String, Answer> {
 fn answers_are_those_recorded_from_a_native_build() {
     let Some(renderer) = Renderer::of(VERSION) else { return };
     let recorded = native::record(VERSION);
-    let cases = case::recorded();
+    // The copies of the original's cases may be more than were recorded.
+    let mut cases = case::recorded();
+    cases.retain(|case| recorded.contains_key(&case.name));
     let answers = rendered(&renderer, &cases);
     let ours: BTreeMap<String, String> =
         answers.iter().map(|(name, answer)| (name.clone(), answer.record())).collect();

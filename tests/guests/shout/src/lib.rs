@@ -56,10 +56,10 @@ fn endless() -> ! {
     }
 }
 
-/// Computes for a second or so.
+/// Computes for some seconds.
 fn slow() -> String {
     let mut number = core::hint::black_box(1_u64);
-    for _ in 0..1_000_000_000_u32 {
+    for _ in 0..5_000_000_000_u64 {
         number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     }
     let text = if number == 0 { "SOON" } else { "SLOW" };
