@@ -22,12 +22,12 @@ const FILES: [(&str, &str); 13] = [
     ("none/README.md", "# No case\n"),
     (
         "guest/Cargo.toml",
-        "[package]\nname = \"guest\"\n[workspace]\n[lib]\ncrate-type = [\"cdylib\"]\n",
+        "[package]\nname = \"guest\"\nedition = \"2024\"\n[workspace]\n[lib]\ncrate-type = [\"cdylib\"]\n",
     ),
     ("guest/src/lib.rs", "this is no Rust"),
     (
         "other/Cargo.toml",
-        "[package]\nname = \"other\"\n[workspace]\n[lib]\ncrate-type = [\"cdylib\"]\n",
+        "[package]\nname = \"other\"\nedition = \"2024\"\n[workspace]\n[lib]\ncrate-type = [\"cdylib\"]\n",
     ),
     ("other/src/lib.rs", ""),
 ];

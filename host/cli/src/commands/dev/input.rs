@@ -44,6 +44,7 @@ impl Input {
             args.guests.iter().map(|folder| Guest::open(folder)).collect();
         let guests = guests?;
         once(&args.guests)?;
+        args.with.limits().map_err(anyhow::Error::msg)?;
         let named = guests.iter().flat_map(|guest| &guest.crds);
         let crds = open_all(named.chain(&args.crds))?;
         // A user who loads a saved state wants that state and no examples besides.
