@@ -1,4 +1,5 @@
-// Marks the root of the module. The requirements are those of a version of Istio: `1.31/go.mod`, by `-modfile`.
+// Marks the root of the module. A version of Istio has the requirements, in `1.31/go.mod`: Go gets
+// them with `-modfile`.
 module mortise/istio-client
 
 go 1.26.0

@@ -22,13 +22,19 @@ const VERSION: &str = "1.31";
 /// The Go module of that version.
 const MODULE: &str = "v0.0.0-20260827124520-eed52ebb66ad";
 
+/// Bytes of linear memory that a call takes at most.
+const MEMORY: usize = 96 << 20;
+
 /// Renders cases in two threads, each case in an instance of its own, as the host does.
 fn rendered(renderer: &Renderer, cases: &[Case]) -> BTreeMap<String, Answer> {
     let (waiting, answers) = (Mutex::new(cases.iter()), Mutex::new(BTreeMap::new()));
     let work = || {
         loop {
             let Some(case) = waiting.lock().unwrap().next() else { return };
-            let answer = renderer.instance().render(case);
+            let mut instance = renderer.instance();
+            let answer = instance.render(case);
+            let memory = instance.memory();
+            assert!(memory <= MEMORY, "{}: {memory} bytes of memory", case.name);
             answers.lock().unwrap().insert(case.name.clone(), answer);
         }
     };
@@ -75,13 +81,16 @@ fn an_instance_goes_on_after_a_panic_and_an_error() {
     let (panics, fails) = (case::panics(), case::profile("no-such-profile"));
     let works = case::profile("minimal");
     let mut instance = renderer.instance();
+    println!("{} bytes of memory after the start", instance.memory());
     let before = instance.render(&works);
+    println!("{} bytes of memory after a call", instance.memory());
     assert!(before.rendered().is_some(), "{before:?}");
     let error = instance.render(&panics).error().unwrap().to_owned();
     assert!(error.starts_with("panic: not a map, got string"), "{error}");
     assert!(error.contains("operator/pkg/values"), "no stack: {error}");
     assert!(instance.render(&fails).error().is_some());
     assert_eq!(instance.render(&works), before);
+    println!("{} bytes of memory after four", instance.memory());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use istio_client_build::Version;
 use mortise_tests::istio_client;
 use sha2::{Digest as _, Sha256};
 use wasmtime::{
-    Engine, Store,
+    Engine, ResourceLimiter, Store,
     component::{Component, Linker},
 };
 
@@ -33,8 +33,30 @@ pub(crate) struct Renderer {
 
 /// An instance, with memory of its own.
 pub(crate) struct Instance {
-    store: Store<()>,
+    store: Store<Memory>,
     bindings: IstioClient,
+}
+
+/// Bytes of linear memory.
+#[derive(Default)]
+struct Memory {
+    bytes: usize,
+}
+
+impl ResourceLimiter for Memory {
+    fn memory_growing(
+        &mut self,
+        _: usize,
+        desired: usize,
+        _: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        self.bytes = self.bytes.max(desired);
+        Ok(true)
+    }
+
+    fn table_growing(&mut self, _: usize, _: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(true)
+    }
 }
 
 impl Renderer {
@@ -60,7 +82,8 @@ impl Renderer {
     }
 
     pub(crate) fn instance(&self) -> Instance {
-        let mut store = Store::new(&self.engine, ());
+        let mut store = Store::new(&self.engine, Memory::default());
+        store.limiter(|memory| memory);
         let linker = Linker::new(&self.engine);
         let bindings = IstioClient::instantiate(&mut store, &self.component, &linker).unwrap();
         Instance { store, bindings }
@@ -102,6 +125,11 @@ impl Instance {
         let renderer = self.bindings.istio_client_renderer();
         let version = renderer.call_version(&mut self.store).unwrap();
         (version.release, version.module)
+    }
+
+    /// Returns the bytes of linear memory, which never become fewer.
+    pub(crate) fn memory(&self) -> usize {
+        self.store.data().bytes
     }
 
     pub(crate) fn render(&mut self, case: &Case) -> Answer {

@@ -17,6 +17,14 @@ pub(crate) const RELEASE: &str = "1.32.0";
 const COPY: &str = ".build/second-copy/istio";
 const FOLDER: &str = ".build/versions/second";
 
+const MORE: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: second
+  namespace: {{ .Values.global.istioNamespace }}
+";
+
 /// The objects of the default profile that are not the same.
 pub(crate) const CHANGES: [&str; 3] = [
     "+ ConfigMap istio-system/second",
@@ -53,8 +61,7 @@ fn locked(file: &Path) -> fs::File {
 /// Changes the templates: an object more, one less, and a field of one.
 fn change(charts: &Path) {
     let base = charts.join("base/templates");
-    let more = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: second\n  namespace: {{ .Values.global.istioNamespace }}\n";
-    write(&base.join("second.yaml"), more.as_bytes());
+    write(&base.join("second.yaml"), MORE.as_bytes());
     fs::remove_file(base.join("reader-serviceaccount.yaml")).unwrap();
     let service = charts.join("istio-control/istio-discovery/templates/service.yaml");
     let before = fs::read_to_string(&service).unwrap();
