@@ -8,8 +8,10 @@ use clap::{Parser, Subcommand};
 use crate::wasm::{CompileLimits, child::OwnLimits};
 
 pub mod help;
+mod registry;
 mod run;
 pub mod value;
+pub use registry::RegistryArgs;
 pub use run::{LeaseArgs, RunArgs};
 
 /// A Kubernetes operator host whose reconciliation logic comes as WebAssembly components.

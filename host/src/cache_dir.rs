@@ -9,6 +9,10 @@
 //! A host that keeps nothing loses time, nothing else: a directory that cannot be written to is no
 //! fault. A directory that is not safe is one.
 
+mod trim;
+
+pub use trim::{Trim, used};
+
 use std::{
     fs::{DirBuilder, File},
     io,
@@ -89,10 +93,10 @@ pub struct CacheDir {
 /// A file that is being written under another name, so that nobody sees half of it. It is removed
 /// if it is dropped unfinished.
 #[derive(Debug)]
-pub struct Unfinished<'a> {
+pub struct Unfinished {
     file: File,
     name: String,
-    dir: &'a Dir,
+    dir: Arc<Dir>,
 }
 
 /// Returns whether an error says that nothing can be written there, as on a full or a read-only
@@ -235,14 +239,14 @@ impl CacheDir {
     /// # Errors
     ///
     /// The errors of the system: see [`is_unwritable`].
-    pub fn begin_file(&self) -> io::Result<Unfinished<'_>> {
+    pub fn begin_file(&self) -> io::Result<Unfinished> {
         // A random name is unique also where two hosts in containers, whose processes have the same
         // id, share the directory.
         let name = format!("{UNFINISHED}{:016x}", rand::random::<u64>());
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&*self.dir, &name, flags, FILE_MODE)?;
-        Ok(Unfinished { file: file.into(), name, dir: &self.dir })
+        Ok(Unfinished { file: file.into(), name, dir: Arc::clone(&self.dir) })
     }
 
     /// Returns whether a file of this name was made by [`CacheDir::begin_file`] and is not finished
@@ -254,7 +258,7 @@ impl CacheDir {
 
 // === impl Unfinished ===
 
-impl Unfinished<'_> {
+impl Unfinished {
     /// Returns the file to write to.
     pub fn file(&mut self) -> &mut File {
         &mut self.file
@@ -268,14 +272,14 @@ impl Unfinished<'_> {
     /// The errors of the system.
     pub fn finish(self, name: &str) -> io::Result<()> {
         // Dropping it afterwards finds nothing to remove.
-        Ok(rustix::fs::renameat(self.dir, &self.name, self.dir, name)?)
+        Ok(rustix::fs::renameat(&*self.dir, &self.name, &*self.dir, name)?)
     }
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for Unfinished {
     fn drop(&mut self) {
         // A file that cannot be removed is left: the cleanup of the directory removes it later.
-        let _ = rustix::fs::unlinkat(self.dir, &self.name, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(&*self.dir, &self.name, AtFlags::empty());
     }
 }
 

@@ -20,6 +20,7 @@ pub mod debounce;
 pub mod fuzz;
 pub mod host;
 pub mod metrics;
+pub mod oci;
 pub mod operator;
 pub mod program;
 pub mod serve;

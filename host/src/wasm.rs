@@ -12,6 +12,7 @@ mod child_permits;
 mod compiler;
 mod component;
 mod config;
+mod content;
 mod convert;
 mod engine;
 mod error;
@@ -31,6 +32,7 @@ mod bindings;
 
 pub use compiler::{CompileError, CompileLimits, Compiler};
 pub use component::{LoadError, Names};
+pub use content::Content;
 pub use engine::{Engine, EngineError, Options, compile};
 pub use error::{Error, Next, Trace};
 pub use limits::Limits;
@@ -70,7 +72,7 @@ pub struct Module {
     /// The component's name in messages.
     pub name: String,
     /// The component.
-    pub bytes: Bytes,
+    pub content: Content,
     /// The limits of one call.
     pub limits: Limits,
 }
@@ -141,7 +143,7 @@ impl Processor {
         module: Bytes,
         limits: Limits,
     ) -> Result<Self, LoadError> {
-        let module = Module { name: name.to_owned(), bytes: module, limits };
+        let module = Module { name: name.to_owned(), content: module.into(), limits };
         Self::load_with(engine, None, module, Vec::new()).await
     }
 
@@ -158,10 +160,10 @@ impl Processor {
         module: Module,
         libraries: Vec<LibraryModule>,
     ) -> Result<Self, LoadError> {
-        let Module { name, bytes, limits } = module;
+        let Module { name, content, limits } = module;
         let mut linked_libraries = Vec::new();
-        for LibraryModule { interface, module: Module { name, bytes, limits } } in libraries {
-            let compiled = compiled(engine, tenant, &name, bytes, Size::Big).await?;
+        for LibraryModule { interface, module: Module { name, content, limits } } in libraries {
+            let compiled = compiled(engine, tenant, &name, content, Size::Big).await?;
             let of = (engine.clone(), name.clone());
             let library = move || {
                 let (engine, name) = of;
@@ -169,8 +171,8 @@ impl Processor {
             };
             linked_libraries.push(Arc::new(elsewhere(&name, library).await?));
         }
-        let size = Size::of_module(bytes.len());
-        let compiled = compiled(engine, tenant, &name, bytes, size).await?;
+        let size = Size::of_module(content.length());
+        let compiled = compiled(engine, tenant, &name, content, size).await?;
         let of = (engine.clone(), name.clone());
         let link = move || component::link(&of.0, &of.1, compiled, linked_libraries);
         let linked = elsewhere(&name, link).await?;
@@ -496,17 +498,28 @@ async fn until<T>(ends: &CancellationToken, work: impl Future<Output = T>) -> Op
     }
 }
 
+/// Returns the names of a component's imports and exports, whether it is a processor or not.
+///
+/// # Errors
+///
+/// Fails if it is no component, or cannot be compiled.
+pub async fn names(engine: &Engine, name: &str, content: Content) -> Result<Names, LoadError> {
+    let size = Size::of_module(content.length());
+    let Compiled { placed, .. } = compiled(engine, None, name, content, size).await?;
+    Ok(Names::of(engine.lane(placed.size), &placed.component))
+}
+
 /// Returns a module's code, from the cache or compiled.
 async fn compiled(
     engine: &Engine,
     tenant: Option<&str>,
     name: &str,
-    bytes: Bytes,
+    content: Content,
     size: Size,
 ) -> Result<Compiled, LoadError> {
     let find = {
-        let (engine, name, bytes) = (engine.clone(), name.to_owned(), bytes.clone());
-        move || component::find(&engine, &name, &bytes, size)
+        let (engine, name, content) = (engine.clone(), name.to_owned(), content.clone());
+        move || component::find(&engine, &name, &content, size)
     };
     let missing = match elsewhere(name, find).await? {
         Found::Compiled(compiled) => return Ok(compiled),
@@ -520,7 +533,7 @@ async fn compiled(
     let (engine, of) = (engine.clone(), name.to_owned());
     let make = move || {
         let _place = place;
-        component::make(&engine, &of, missing, &bytes, &cancelled)
+        component::make(&engine, &of, missing, &content, &cancelled)
     };
     elsewhere(name, make).await
 }

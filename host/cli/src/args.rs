@@ -5,8 +5,8 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 use clap::{Parser, Subcommand, ValueEnum};
 
 use mortise_core::grant::rights::Account;
-use mortise_host::args::{ChildArgs, GlobalArgs, RunArgs, help as host_help, value};
-use mortise_host::{operator::limits_of_call, wasm::Limits};
+use mortise_host::args::{ChildArgs, GlobalArgs, RegistryArgs, RunArgs, help as host_help, value};
+use mortise_host::{oci::Reference, operator::limits_of_call, wasm::Limits};
 
 mod help;
 #[cfg(test)]
@@ -57,6 +57,63 @@ pub enum Command {
     /// Runs a guest's cases against its component.
     #[command(after_long_help = help::TEST)]
     Test(TestArgs),
+    /// Puts a component into a registry.
+    #[command(after_long_help = help::PUSH)]
+    Push(PushArgs),
+    /// Gets a component from a registry.
+    #[command(after_long_help = help::PULL)]
+    Pull(PullArgs),
+}
+
+/// The registries that a command asks, and as whom.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct DeskArgs {
+    /// How registries are reached.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
+    /// The folder of Docker's configuration file, which holds the credentials for registries; `~/.docker` if absent.
+    #[arg(long, env = "DOCKER_CONFIG", value_name = "DIR")]
+    pub docker_config: Option<PathBuf>,
+}
+
+/// `mortise push`.
+#[derive(Debug, clap::Args)]
+pub struct PushArgs {
+    /// The component, or the folder of a guest, which is built. A component without a processor is pushed as a library.
+    #[arg(value_name = "FILE")]
+    pub module: PathBuf,
+    /// Where to: a registry, a repository and a tag.
+    #[arg(value_name = "REF")]
+    pub reference: Reference,
+    /// What the component is for; what the guest's Cargo.toml says if absent.
+    #[arg(long, value_name = "TEXT")]
+    pub description: Option<String>,
+    /// The revision of the sources; that of the git checkout that holds the module, if there is one, if absent.
+    #[arg(long, value_name = "TEXT")]
+    pub revision: Option<String>,
+    /// The processor's configuration: a YAML or JSON file. What it declares may depend on it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// What the module is run with, to ask it what it declares.
+    #[command(flatten)]
+    pub with: ModuleArgs,
+    /// The registry, and who asks.
+    #[command(flatten)]
+    pub desk: DeskArgs,
+}
+
+/// `mortise pull`.
+#[derive(Debug, clap::Args)]
+pub struct PullArgs {
+    /// Where from: a registry, a repository, and a tag or a digest.
+    #[arg(value_name = "REF")]
+    pub reference: Reference,
+    /// The file to write; the last part of the repository with `.wasm` if absent.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The registry, and who asks.
+    #[command(flatten)]
+    pub desk: DeskArgs,
 }
 
 /// What a module is run with.

@@ -5,5 +5,7 @@ pub mod completion;
 pub mod dev;
 pub mod inspect;
 pub mod new;
+pub mod pull;
+pub mod push;
 pub mod simulate;
 pub mod test;

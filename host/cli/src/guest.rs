@@ -97,6 +97,8 @@ pub enum Error {
 pub struct Guest {
     /// The name of its package.
     pub package: String,
+    /// The description of its package.
+    pub description: Option<String>,
     /// The folders of the CRDs that it needs: `package.metadata.mortise.crds`.
     pub crds: Vec<PathBuf>,
     /// The folder of its example objects: `package.metadata.mortise.examples`.
@@ -230,10 +232,12 @@ impl Guest {
             .and_then(Value::as_str)
             .ok_or_else(|| failed("no name"))?
             .to_owned();
+        let description = package.get("description").and_then(Value::as_str);
         let library =
             library(package).ok_or_else(|| Error::NoComponent { package: name.clone() })?;
         Ok(Self {
             package: name,
+            description: description.map(ToOwned::to_owned),
             library,
             crds: crds.iter().map(|path| folder.join(path)).collect(),
             examples: examples.map(|path| folder.join(path)),

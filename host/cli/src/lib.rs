@@ -5,12 +5,14 @@
 //! | --- | --- |
 //! | [`args`] | the command line |
 //! | [`commands`] | the commands, one file each |
+//! | [`desk`] | registries, with the developer's own credentials |
 //! | [`guest`], [`files`] | a guest's folder; files of objects |
 //! | [`local`] | the host and the API in memory that commands start |
 //! | [`print`](mod@print) | reports and differences, for people |
 
 pub mod args;
 pub mod commands;
+pub mod desk;
 pub mod files;
 pub mod guest;
 pub mod local;
@@ -24,7 +26,7 @@ use mortise_host::{
 };
 
 use args::{Args, Command};
-use commands::{bench, completion, dev, inspect, new, simulate, test};
+use commands::{bench, completion, dev, inspect, new, pull, push, simulate, test};
 
 /// Runs a command and prints an error once, as an error chain.
 pub fn run(args: &Args) -> ExitCode {
@@ -55,6 +57,8 @@ async fn command_of(command: &Command, cache: Option<&Path>) -> anyhow::Result<E
         Command::New(args) => new::run(args).await,
         Command::Test(args) => test::run(args, cache).await,
         Command::Completion(args) => completion::run(args),
+        Command::Push(args) => push::run(args, cache).await,
+        Command::Pull(args) => pull::run(args).await,
         Command::Run(_) | Command::Compile(_) | Command::CheckConfig(_) => {
             unreachable!("the host's own commands run before")
         }

@@ -125,7 +125,7 @@ fn read(path: &Path, limits: Limits, what: &str) -> anyhow::Result<Module> {
         let path = path.display();
         format!("cannot read the {what} `{path}`, which is to be a component's .wasm file")
     })?;
-    Ok(Module { name: path.display().to_string(), bytes: bytes.into(), limits })
+    Ok(Module { name: path.display().to_string(), content: bytes.into(), limits })
 }
 
 // === impl Parts ===

@@ -17,7 +17,7 @@ mod settings;
 mod skip;
 mod trial;
 
-pub use call::{Call, CallError, Called, Fault, Line, ModuleDigest, Moment, Source};
+pub use call::{Call, CallError, Called, Fault, Line, ModuleDigest, Moment, NoDigest, Source};
 use carry_out::{Answer, Planned, Refused, Turn};
 use dependencies::Dependencies;
 pub use done::Ended;

@@ -35,7 +35,7 @@ const CORE: [&[&str]; 6] = [
 /// The modules of the host, from the bottom, by the same rule.
 const HOST: [&[&str]; 7] = [
     &["cache_dir", "debounce", "metrics"],
-    &["cluster", "telemetry", "wasm"],
+    &["cluster", "oci", "telemetry", "wasm"],
     &["host"],
     &["operator"],
     &["args"],

@@ -9,22 +9,19 @@
 //! Eviction is by last use: when all entries together become too large, those that were used
 //! longest ago are removed.
 
-mod trim;
-
 use std::{
     fs::File,
     hash::{Hash, Hasher},
-    io::{self, Read, Write as _},
+    io::{self, Read, Seek as _, Write as _},
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
-use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use tracing::{debug, warn};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Digest;
-use crate::cache_dir::{CacheDir, is_unwritable};
+use crate::cache_dir::{CacheDir, Trim, Unfinished, is_unwritable, used};
 
 /// The folder of the entries, in the cache directory of the host.
 const FOLDER: &str = "code";
@@ -123,36 +120,63 @@ impl Cache {
         }
     }
 
+    /// Begins an entry, to which a compiler may write; `None` if nothing can be written there.
+    pub(super) fn begin(&self) -> Option<Unfinished> {
+        self.dir.begin_file().map_err(|error| self.not_kept(&error)).ok()
+    }
+
     /// Stores compiled code, and returns whether that succeeded. A failure costs a compilation at
     /// the next start and nothing else.
-    pub(super) fn put(&self, module: Digest, code: impl Read) -> bool {
-        let name = self.entry_name(module);
-        let written = self.write(&name, code);
-        match &written {
-            Ok(()) => debug!(%module, "kept compiled code"),
-            Err(error) if is_unwritable(error) && self.warned.swap(true, Relaxed) => {
-                debug!(%module, %error, "compiled code is not kept");
-            }
-            Err(error) => {
-                let directory = self.dir.path().display();
-                warn!(%module, %directory, %error, "compiled code is not kept");
-            }
-        }
-        trim::trim(&self.dir, &name, self.limit);
+    pub(super) fn put(&self, module: Digest, mut code: impl Read) -> bool {
+        let written = self.dir.begin_file().and_then(|mut entry| {
+            copy(&mut code, |chunk| entry.file().write_all(chunk))?;
+            self.seal(module, &mut entry)?;
+            entry.finish(&self.entry_name(module))
+        });
+        self.kept(module, &written);
         written.is_ok()
     }
 
-    /// Two hosts that write the same entry write equivalent code. The file is not synced to the
-    /// disk: an entry that a crash of the machine left incomplete does not carry its digest.
-    fn write(&self, name: &str, mut code: impl Read) -> io::Result<()> {
-        let mut entry = self.dir.begin_file()?;
-        let mut digest = digest_for(name);
-        copy(&mut code, |chunk| {
+    /// Stores an entry that a compiler has written. Returns its file, which lost its name if that
+    /// failed.
+    pub(super) fn finish(&self, module: Digest, mut entry: Unfinished) -> io::Result<File> {
+        let sealed = self.seal(module, &mut entry);
+        let file = entry.file().try_clone()?;
+        let written = sealed.and_then(|()| entry.finish(&self.entry_name(module)));
+        self.kept(module, &written);
+        Ok(file)
+    }
+
+    /// Appends the digest of an entry's name and code. The file is not synced to the disk: an entry
+    /// that a crash of the machine left incomplete does not carry its digest. Two hosts that write
+    /// the same entry write equivalent code.
+    fn seal(&self, module: Digest, entry: &mut Unfinished) -> io::Result<()> {
+        let mut digest = digest_for(&self.entry_name(module));
+        entry.file().rewind()?;
+        copy(entry.file(), |chunk| {
             digest.update(chunk);
-            entry.file().write_all(chunk)
+            Ok(())
         })?;
-        entry.file().write_all(digest.finish().as_ref())?;
-        entry.finish(name)
+        entry.file().write_all(digest.finish().as_ref())
+    }
+
+    fn kept(&self, module: Digest, written: &io::Result<()>) {
+        match written {
+            Ok(()) => debug!(%module, "kept compiled code"),
+            Err(error) => self.not_kept(error),
+        }
+        let newest = self.entry_name(module);
+        let stays = |name: &str| name == newest;
+        Trim { limit: self.limit, is_entry: &is_entry, stays: &stays }.run(&self.dir);
+    }
+
+    fn not_kept(&self, error: &io::Error) {
+        if is_unwritable(error) && self.warned.swap(true, Relaxed) {
+            debug!(%error, "compiled code is not kept");
+            return;
+        }
+        let directory = self.dir.path().display();
+        warn!(%directory, %error, "compiled code is not kept");
     }
 
     fn entry_name(&self, module: Digest) -> String {
@@ -171,15 +195,6 @@ impl Verified {
     /// open.
     pub(super) fn just_compiled(file: File) -> Self {
         Self { file }
-    }
-}
-
-/// Sets the time of an entry's last use. If that fails, the entry may be evicted early.
-fn used(file: &File) {
-    let at = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
-    let times = Timestamps { last_access: at(UTIME_OMIT), last_modification: at(UTIME_NOW) };
-    if let Err(error) = futimens(file, &times) {
-        debug!(%error, "the use of an entry of the code cache is not noted");
     }
 }
 

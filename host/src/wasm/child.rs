@@ -89,7 +89,7 @@ pub(crate) enum Failure {
     },
 }
 
-/// Runs `PROGRAM COMMAND` on an input. Returns its standard output, in a file that has no name.
+/// Runs `PROGRAM COMMAND` with files as its standard input and output.
 ///
 /// The child is told to end with the thread that has started it, so that thread stays here until
 /// the child has ended.
@@ -97,13 +97,10 @@ pub(crate) fn run(
     program: &Path,
     command: &str,
     limits: Limits,
-    input: &[u8],
+    (input, output): (File, &File),
     cancelled: &Cancelled,
-) -> io::Result<Result<File, Failure>> {
-    let mut given = memory_file("input")?;
-    given.write_all(input)?;
-    given.rewind()?;
-    let (mut output, stderr) = (memory_file("output")?, memory_file("messages")?);
+) -> io::Result<Result<(), Failure>> {
+    let stderr = memory_file("messages")?;
     if cancelled.is_so()? {
         return Ok(Err(Failure::Cancelled));
     }
@@ -119,18 +116,23 @@ pub(crate) fn run(
         .envs(OF_ALLOCATOR.iter().copied())
         .current_dir("/")
         .process_group(0)
-        .stdin(given)
+        .stdin(input)
         .stdout(output.try_clone()?)
         .stderr(stderr.try_clone()?)
         .spawn()?;
     match wait(&mut child, limits.patience, cancelled)? {
         Err(failure) => Ok(Err(failure)),
-        Ok(status) if status.success() => {
-            output.rewind()?;
-            Ok(Ok(output))
-        }
+        Ok(status) if status.success() => Ok(Ok(())),
         Ok(status) => Ok(Err(failure(status, read(stderr)?))),
     }
+}
+
+/// Returns a file in memory that holds these bytes, to be read from its start.
+pub(crate) fn input(bytes: &[u8]) -> io::Result<File> {
+    let mut file = memory_file("input")?;
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// Creates a [`Canceller`] and the [`Cancelled`] that shows when it was dropped.
@@ -144,7 +146,7 @@ pub(crate) fn canceller() -> io::Result<(Canceller, Cancelled)> {
 }
 
 /// Creates a file in memory, which needs no writable folder, and is gone when nobody has it open.
-fn memory_file(name: &str) -> io::Result<File> {
+pub(crate) fn memory_file(name: &str) -> io::Result<File> {
     Ok(memfd_create(name, MemfdFlags::CLOEXEC)?.into())
 }
 

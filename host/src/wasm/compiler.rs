@@ -10,8 +10,9 @@ use std::{fs::File, io, path::PathBuf, time::Duration};
 
 use super::child::{
     self, Cancelled, Failure,
-    compile::{self, REFUSED},
+    compile::{self, NOT_WRITTEN, REFUSED},
 };
+use super::content::Content;
 
 /// The way in which modules are compiled.
 #[derive(Debug, Clone, Default)]
@@ -69,6 +70,10 @@ pub enum CompileError {
     )]
     Killed { how: String },
 
+    /// The code could not be written. No fault of the module.
+    #[error("its code cannot be written{stderr}")]
+    NotWritten { stderr: String },
+
     /// The child could not be run. No fault of the module.
     #[error("the compiler cannot be run")]
     NotRun(#[source] io::Error),
@@ -92,16 +97,18 @@ impl Compiler {
         Self::Child { program: PathBuf::from("/proc/self/exe"), limits }
     }
 
-    /// Returns the machine code of a module, in a file without a name; `None` if this process is to
-    /// compile. Blocks for long: until the child ends, which its limits bound, or until it is
-    /// cancelled.
+    /// Writes the machine code of a module to a file; `None` if this process is to compile. Blocks
+    /// for long: until the child ends, which its limits bound, or until it is cancelled.
     pub(super) fn run_child(
         &self,
-        module: &[u8],
+        module: &Content,
+        output: &File,
         cancelled: &Cancelled,
-    ) -> Option<Result<File, CompileError>> {
+    ) -> Option<Result<(), CompileError>> {
         let Self::Child { program, limits } = self else { return None };
-        let ran = child::run(program, "compile", limits.of_child(), module, cancelled);
+        let ran = module.input().and_then(|input| {
+            child::run(program, "compile", limits.of_child(), (input, output), cancelled)
+        });
         Some(match ran {
             Ok(ended) => ended.map_err(|failure| CompileError::of(failure, *limits)),
             Err(error) => Err(CompileError::NotRun(error)),
@@ -141,6 +148,9 @@ impl CompileError {
             Failure::Killed(status) => Self::Killed { how: status.to_string() },
             Failure::Starved => Self::Starved { limit: limits.real_time() },
             Failure::Cancelled => Self::Cancelled,
+            Failure::Other { stderr, .. } if stderr.contains(NOT_WRITTEN) => {
+                Self::NotWritten { stderr: child::first_line(&stderr) }
+            }
             Failure::Other { status, stderr } => {
                 let refused = stderr.split_once(REFUSED).map(|(_, cause)| cause.trim().to_owned());
                 let is_refused = status.code() == Some(compile::BAD_INPUT);
@@ -164,6 +174,7 @@ impl CompileError {
             Self::Crashed { .. } => "crashed",
             Self::Starved { .. } => "starved",
             Self::Killed { .. } => "killed",
+            Self::NotWritten { .. } => "not_written",
             Self::NotRun(_) => "not_run",
             Self::Cancelled => "cancelled",
         }
@@ -173,7 +184,11 @@ impl CompileError {
     pub fn passes(&self) -> bool {
         matches!(
             self,
-            Self::Starved { .. } | Self::Killed { .. } | Self::NotRun(_) | Self::Cancelled
+            Self::Starved { .. }
+                | Self::Killed { .. }
+                | Self::NotWritten { .. }
+                | Self::NotRun(_)
+                | Self::Cancelled
         )
     }
 }

@@ -2,6 +2,8 @@
 //! takes from the cache), and links it.
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,11 +14,12 @@ use super::Digest;
 use super::bindings::ProcessorPre;
 use super::cache::{self, Verified};
 use super::compiler::CompileError;
+use super::content::Content;
 use super::engine::{Engine, Lane, Size};
 use super::library::{self, Library};
 use super::precompiled;
 use super::state::State;
-use crate::wasm::child::Cancelled;
+use crate::wasm::child::{self, Cancelled};
 
 /// The reason why a module was not loaded.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +68,10 @@ pub enum LoadError {
     #[error("module `{module}` does not fit the contract `{contract}`")]
     OtherTypes { module: String, contract: &'static str, source: wasmtime::Error },
 
+    /// The bytes of the module cannot be read.
+    #[error("module `{module}` cannot be read")]
+    Unreadable { module: String, source: io::Error },
+
     /// No code could be made of the module, though it may be a valid component.
     #[error("module `{module}` cannot be compiled")]
     CompileFailed { module: String, source: CompileError },
@@ -86,6 +93,8 @@ pub(super) struct Linked {
 /// The first bytes of every WebAssembly file; the version of the form follows.
 const MAGIC: &[u8] = b"\0asm";
 const CORE_MODULE: &[u8] = &[1, 0, 0, 0];
+/// The bytes from which the form is known.
+const FORMAT_BYTES: usize = 8;
 /// Metrics label of a cache entry that was found and not used.
 const REFUSED: &str = "refused";
 const CONTRACT: &str = "mortise:host@0.1.0";
@@ -125,11 +134,12 @@ pub(super) struct Compiled {
 pub(super) fn find(
     engine: &Engine,
     module: &str,
-    bytes: &[u8],
+    content: &Content,
     size: Size,
 ) -> Result<Found, LoadError> {
-    check_format(module, bytes)?;
-    let digest = Digest::of(bytes);
+    let unreadable = |source| LoadError::Unreadable { module: module.to_owned(), source };
+    check_format(module, &content.start(FORMAT_BYTES).map_err(unreadable)?)?;
+    let digest = content.digest();
     let (found, result) = match engine.cache().map(|cache| cache.get(digest)) {
         Some(cache::Found::Code(code)) => match from_code(engine, size, &code) {
             Ok(found) => (Some(found), "hit"),
@@ -154,7 +164,7 @@ pub(super) fn make(
     engine: &Engine,
     module: &str,
     Missing { digest, size, is_refused }: Missing,
-    bytes: &[u8],
+    content: &Content,
     cancelled: &Cancelled,
 ) -> Result<Compiled, LoadError> {
     // While this module waited for its turn, the same one may have been compiled for another
@@ -163,7 +173,7 @@ pub(super) fn make(
         return Ok(Compiled { digest, placed });
     }
     let start = Instant::now();
-    let compiled = compile(engine, module, (digest, bytes), size, cancelled);
+    let compiled = compile(engine, module, (digest, content), size, cancelled);
     let result = match &compiled {
         Ok(_) => "success",
         Err(LoadError::CompileFailed { source, .. }) => source.reason(),
@@ -176,27 +186,49 @@ pub(super) fn make(
 fn compile(
     engine: &Engine,
     module: &str,
-    (digest, bytes): (Digest, &[u8]),
+    (digest, content): (Digest, &Content),
     size: Size,
     cancelled: &Cancelled,
 ) -> Result<Placed, LoadError> {
     let malformed = |source| LoadError::Malformed { module: module.to_owned(), source };
-    let Some(code) = engine.compiler().run_child(bytes, cancelled) else {
-        return compile_here(engine, digest, bytes, size).map_err(malformed);
+    let Some(code) = compile_in_child(engine, (digest, content), cancelled) else {
+        let unreadable = |source| LoadError::Unreadable { module: module.to_owned(), source };
+        let bytes = content.bytes().map_err(unreadable)?;
+        return compile_here(engine, digest, &bytes, size).map_err(malformed);
     };
     let code = match code {
         Ok(file) => Verified::just_compiled(file),
         Err(CompileError::Refused(cause)) => return Err(malformed(wasmtime::Error::msg(cause))),
         Err(source) => return Err(LoadError::CompileFailed { module: module.to_owned(), source }),
     };
-    // The system can reclaim the memory of a mapped cache entry, but not that of a file without a
-    // name.
-    if engine.cache().is_some_and(|cache| cache.put(digest, &code.file))
-        && let Some(found) = cached(engine, digest, size)
-    {
-        return Ok(found);
-    }
     from_code(engine, size, &code).map_err(malformed)
+}
+
+/// Returns the code that a child has made of a module; `None` if this process is to compile.
+fn compile_in_child(
+    engine: &Engine,
+    (digest, content): (Digest, &Content),
+    cancelled: &Cancelled,
+) -> Option<Result<File, CompileError>> {
+    let compiler = engine.compiler();
+    // The system can reclaim the memory of a mapped file of the cache, but not that of a file
+    // without a name in memory.
+    if let Some(cache) = engine.cache()
+        && let Some(mut entry) = cache.begin()
+    {
+        match compiler.run_child(content, entry.file(), cancelled)? {
+            Ok(()) => return Some(cache.finish(digest, entry).map_err(CompileError::NotRun)),
+            // No space is left there.
+            Err(CompileError::NotWritten { .. }) => {}
+            Err(error) => return Some(Err(error)),
+        }
+    }
+    let output = match child::memory_file("output") {
+        Ok(output) => output,
+        Err(error) => return Some(Err(CompileError::NotRun(error))),
+    };
+    let ran = compiler.run_child(content, &output, cancelled)?;
+    Some(ran.map(|()| output))
 }
 
 fn compile_here(
@@ -304,7 +336,7 @@ pub struct Names {
 // === impl Names ===
 
 impl Names {
-    fn of(lane: &Lane, component: &Component) -> Self {
+    pub(super) fn of(lane: &Lane, component: &Component) -> Self {
         let types = component.component_type();
         let imports = types.imports(&lane.engine).map(|(name, _)| name.to_owned()).collect();
         let exports = types.exports(&lane.engine).map(|(name, _)| name.to_owned()).collect();

@@ -3,7 +3,7 @@
 
 use std::{
     collections::VecDeque,
-    io::{self, Read as _},
+    io::{self, Read as _, Seek as _},
     time::Duration,
 };
 
@@ -101,8 +101,14 @@ impl Compiler {
         let Self::Child { program, .. } = self else {
             return check_config::answer(question).map_err(CheckError::not_run);
         };
-        let ran = child::run(program, "check-config", LIMITS, question, cancelled);
-        let output = ran.map_err(CheckError::NotRun)?.map_err(CheckError::of)?;
+        let files = child::input(question).and_then(|input| {
+            let output = child::memory_file("output")?;
+            Ok((input, output))
+        });
+        let (input, mut output) = files.map_err(CheckError::NotRun)?;
+        let ran = child::run(program, "check-config", LIMITS, (input, &output), cancelled);
+        ran.map_err(CheckError::NotRun)?.map_err(CheckError::of)?;
+        output.rewind().map_err(CheckError::NotRun)?;
         let mut verdict = Vec::new();
         output.take(MAX_VERDICT_BYTES).read_to_end(&mut verdict).map_err(CheckError::NotRun)?;
         serde_json::from_slice(&verdict).map_err(CheckError::not_run)

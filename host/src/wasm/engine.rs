@@ -125,7 +125,7 @@ pub(super) enum Size {
 
 /// Bytes of a module above which it runs in the big lane. Rust guests have 0.2 to 2 MiB, Go guests
 /// 10 MiB and more.
-const SMALL_MODULE: usize = 8 << 20;
+const SMALL_MODULE: u64 = 8 << 20;
 /// Concurrent calls in the small lane: far more than cores, since calls only compute. One processor
 /// gets 56 at most, and 16 are reserved for processors that run no call, and for descriptions and
 /// trials; see [`Bounds::of_total`].
@@ -323,7 +323,7 @@ impl Lane {
 // === impl Size ===
 
 impl Size {
-    pub(super) fn of_module(bytes: usize) -> Self {
+    pub(super) fn of_module(bytes: u64) -> Self {
         if bytes > SMALL_MODULE { Self::Big } else { Self::Small }
     }
 }

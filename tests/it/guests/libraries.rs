@@ -54,7 +54,7 @@ async fn built(guest: &str) -> Vec<u8> {
 }
 
 fn module(name: &str, bytes: Vec<u8>, limits: Limits) -> Module {
-    Module { name: name.to_owned(), bytes: bytes.into(), limits }
+    Module { name: name.to_owned(), content: bytes.into(), limits }
 }
 
 fn library(bytes: Vec<u8>, limits: Limits) -> LibraryModule {

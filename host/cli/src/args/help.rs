@@ -106,3 +106,25 @@ Examples:
 Exit codes:
   0  well
   1  bad input: the message says what would be accepted; nothing was written";
+
+pub(super) const PUSH: &str = "\
+The layout is that of other tools for Wasm in registries. What the processor declares is in the annotation `dev.mortise.permissions`. The
+same component with the same annotations has the same digest. Credentials are those of `docker login`.
+
+Examples:
+  mortise push my.wasm registry.example.com/team/my:1.0.0
+  mortise push guests/my-guest registry.example.com/team/my:1.0.0 --description \"what it is for\"
+  mortise push my.wasm localhost:5000/my:1 --registry-ca ca.pem
+
+Exit codes:
+  0  well: the reference with its digest is printed
+  1  bad input, or the registry did not take it: the message says why";
+
+pub(super) const PULL: &str = "\
+Examples:
+  mortise pull registry.example.com/team/my:1.0.0
+  mortise pull registry.example.com/team/my:1.0.0 -o modules/my.wasm
+
+Exit codes:
+  0  well: the reference with its digest is printed
+  1  bad input, or the registry did not give it: the message says why";

@@ -290,6 +290,18 @@ impl Inspection {
     }
 }
 
+impl Inspection {
+    /// Returns the part that says what the processor may touch, as JSON.
+    pub fn permissions(&self) -> Value {
+        json!({
+            "reconciles": self.reconcilers.iter().map(|of| &of.of).collect::<Vec<_>>(),
+            "reads": self.reads,
+            "writes": self.writes,
+            "grants": self.grants,
+        })
+    }
+}
+
 // === impl ReconcilerEntry ===
 
 impl ReconcilerEntry {

@@ -142,7 +142,7 @@ impl Controller {
         let mut modules = check_supported(&newest.spec)?.into_iter().zip(modules);
         let with = |(path, read): (&str, Module), limits: &wasm::Limits| wasm::Module {
             name: path.to_owned(),
-            bytes: read.bytes,
+            content: read.bytes.into(),
             limits: limits.clone(),
         };
         let Some(module) = modules.next() else { return Err(Fault::superseded()) };

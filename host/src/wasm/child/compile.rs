@@ -13,6 +13,8 @@ use crate::wasm::{self, CompileError};
 
 /// The start of the message if the module itself is at fault.
 pub(crate) const REFUSED: &str = "cannot compile the module: ";
+/// The start of the message if the code cannot be written.
+pub(crate) const NOT_WRITTEN: &str = "cannot write the code";
 /// The exit code if the module itself is at fault.
 pub(crate) const BAD_INPUT: i32 = 1;
 
@@ -36,6 +38,6 @@ pub(crate) fn run(limits: &OwnLimits) -> anyhow::Result<ExitCode> {
         CompileError::Refused(cause) => anyhow::anyhow!("{REFUSED}{cause}"),
         error => error.into(),
     })?;
-    output.write_all(&code).and_then(|()| output.flush()).context("cannot write the code")?;
+    output.write_all(&code).and_then(|()| output.flush()).context(NOT_WRITTEN)?;
     Ok(ExitCode::SUCCESS)
 }

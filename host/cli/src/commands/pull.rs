@@ -1,0 +1,28 @@
+//! `mortise pull`: gets a component from a registry.
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+
+use crate::{args::PullArgs, desk::Desk};
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Fails if the registry does not give the component, or if the file cannot be written.
+pub async fn run(args: &PullArgs) -> anyhow::Result<ExitCode> {
+    let desk = Desk::open(&args.desk)?;
+    let pulled = desk.pull(&args.reference).await?;
+    let own = || {
+        let name = args.reference.repository().rsplit('/').next().unwrap_or_default();
+        PathBuf::from(format!("{name}.wasm"))
+    };
+    let path = args.output.clone().unwrap_or_else(own);
+    // Copied, and not renamed: a temporary file may be on another file system, and is ours alone.
+    std::fs::copy(pulled.file.path(), &path)
+        .with_context(|| format!("cannot write `{}`", path.display()))?;
+    writeln!(anstream::stdout(), "{} is in {}", pulled.reference, path.display())
+        .context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}

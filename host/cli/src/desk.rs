@@ -1,0 +1,195 @@
+//! Registries, asked with the developer's own credentials: those of Docker's configuration file.
+
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use mortise_host::oci::{
+    self, Credentials, Digest, DockerConfig, MAX_MODULE_BYTES, Reference, Registries, Repository,
+    Sink,
+    artifact::{self, Annotations},
+};
+use serde::Deserialize;
+
+use crate::args::DeskArgs;
+
+/// The name of the configuration file in its folder.
+const CONFIG: &str = "config.json";
+/// The user name with which a helper says that the password is a token.
+const TOKEN_USER: &str = "<token>";
+
+/// The registries, and Docker's configuration.
+pub struct Desk {
+    registries: Registries,
+    config: Option<(PathBuf, DockerConfig)>,
+}
+
+/// A component from a registry.
+#[derive(Debug)]
+pub struct Pulled {
+    /// The reference with the digest of the manifest.
+    pub reference: Reference,
+    /// The annotations of the manifest.
+    pub annotations: Annotations,
+    /// The component.
+    pub file: tempfile::NamedTempFile,
+}
+
+/// The credentials that a helper of Docker prints.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Helped {
+    username: String,
+    secret: String,
+}
+
+struct ToFile {
+    file: File,
+    at: u64,
+}
+
+// === impl Desk ===
+
+impl Desk {
+    /// Reads the options and Docker's configuration file, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Fails for options or a file that cannot be used.
+    pub fn open(args: &DeskArgs) -> anyhow::Result<Self> {
+        let registries = args.registry.registries()?;
+        let in_home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".docker"));
+        let folder = args.docker_config.clone().or_else(in_home);
+        let config = folder.map(|folder| docker_config(&folder.join(CONFIG))).transpose()?;
+        Ok(Self { registries, config: config.flatten() })
+    }
+
+    /// Returns the repository of a reference. `pushes`: it is written to.
+    ///
+    /// # Errors
+    ///
+    /// Fails for credentials that cannot be read.
+    pub fn repository(&self, of: &Reference, pushes: bool) -> anyhow::Result<Repository> {
+        let credentials = self.credentials(of)?;
+        Ok(self.registries.repository(of, credentials, pushes))
+    }
+
+    /// Pulls a component into a temporary file.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the registry does not give it, and for anything that is no component.
+    pub async fn pull(&self, of: &Reference) -> anyhow::Result<Pulled> {
+        let pulled = self.pull_now(of).await;
+        pulled.with_context(|| format!("cannot pull `{of}`"))
+    }
+
+    async fn pull_now(&self, of: &Reference) -> anyhow::Result<Pulled> {
+        let repository = self.repository(of, false)?;
+        let name = name_of(of);
+        let document = repository.manifest(&name).await?;
+        let parts = artifact::parse(&document.bytes)?;
+        let file = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+        let mut sink = ToFile { file: file.reopen()?, at: 0 };
+        repository.blob(&parts.layer, MAX_MODULE_BYTES, &mut sink).await?;
+        let annotations = parts.annotations;
+        Ok(Pulled { reference: of.at(document.digest), annotations, file })
+    }
+
+    fn credentials(&self, of: &Reference) -> anyhow::Result<Option<Credentials>> {
+        let Some((path, config)) = &self.config else { return Ok(None) };
+        let registry = of.registry();
+        let helper = config.cred_helpers.get(registry).or(config.creds_store.as_ref());
+        if let Some(helper) = helper
+            && let Some(credentials) = ask(helper, registry)?
+        {
+            return Ok(Some(credentials));
+        }
+        let found = config.credentials(of);
+        found.with_context(|| format!("cannot use `{}`", path.display()))
+    }
+}
+
+/// Returns the name by which a manifest is asked for: its digest, else its tag.
+pub fn name_of(of: &Reference) -> String {
+    let tag = || of.tag().unwrap_or_default().to_owned();
+    of.digest().map_or_else(tag, |digest| digest.to_string())
+}
+
+fn docker_config(path: &Path) -> anyhow::Result<Option<(PathBuf, DockerConfig)>> {
+    let cannot = || format!("cannot use `{}`", path.display());
+    match std::fs::read(path) {
+        Ok(text) => {
+            let config = DockerConfig::parse(&text).with_context(cannot)?;
+            Ok(Some((path.to_owned(), config)))
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(cannot),
+    }
+}
+
+/// Asks a program of Docker's for the credentials of a registry; `None` if it has none.
+fn ask(helper: &str, registry: &str) -> anyhow::Result<Option<Credentials>> {
+    let program = format!("docker-credential-{helper}");
+    let cannot = || format!("cannot run `{program}`, which Docker's configuration file names");
+    let mut child = Command::new(&program)
+        .arg("get")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(cannot)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(registry.as_bytes()).with_context(cannot)?;
+    }
+    let output = child.wait_with_output().with_context(cannot)?;
+    // Helpers fail for registries that they do not know.
+    if !output.status.success() {
+        return Ok(None);
+    }
+    let helped: Helped = serde_json::from_slice(&output.stdout)
+        .map_err(|_| anyhow::anyhow!("`{program} get` does not print credentials"))?;
+    Ok(Some(if helped.username == TOKEN_USER {
+        Credentials::IdentityToken(helped.secret)
+    } else {
+        Credentials::Basic { user: helped.username, password: helped.secret }
+    }))
+}
+
+// === impl ToFile ===
+
+impl Sink for ToFile {
+    async fn take(&mut self, part: bytes::Bytes) -> Result<(), oci::Error> {
+        self.file.write_all_at(&part, self.at).map_err(|source| oci::Error::Disk {
+            what: "cannot write to a temporary file".to_owned(),
+            source,
+        })?;
+        self.at += part.len() as u64;
+        Ok(())
+    }
+}
+
+/// Returns a file that is open, with its digest and length.
+///
+/// # Errors
+///
+/// Fails for a file that cannot be read, or is larger than a module may be.
+pub fn measured(path: &Path) -> anyhow::Result<(Arc<File>, Digest, u64)> {
+    let cannot = || format!("cannot read the module `{}`", path.display());
+    let file = File::open(path).with_context(cannot)?;
+    let mut bytes = Vec::new();
+    (&file).take(MAX_MODULE_BYTES + 1).read_to_end(&mut bytes).with_context(cannot)?;
+    let length = bytes.len() as u64;
+    anyhow::ensure!(
+        length <= MAX_MODULE_BYTES,
+        "the module `{}` is too large: up to {} MiB are accepted",
+        path.display(),
+        MAX_MODULE_BYTES >> 20
+    );
+    Ok((Arc::new(file), Digest::of(&bytes), length))
+}

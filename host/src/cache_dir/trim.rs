@@ -1,0 +1,100 @@
+//! Removes the files of a folder that were used longest ago.
+
+use std::{
+    fs::File,
+    io,
+    time::{Duration, SystemTime},
+};
+
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
+use tracing::{debug, warn};
+
+use super::CacheDir;
+
+/// Age of an unfinished file after which its host is taken for killed.
+const FORGOTTEN: Duration = Duration::from_hours(1);
+
+/// The files of a folder that may be removed.
+pub struct Trim<'a> {
+    /// Bytes that all files may have together.
+    pub limit: u64,
+    /// Returns whether a file of this name belongs to the cache. All others are left alone.
+    pub is_entry: &'a dyn Fn(&str) -> bool,
+    /// Returns whether a file stays however old it is.
+    pub stays: &'a dyn Fn(&str) -> bool,
+}
+
+struct Entry {
+    used: SystemTime,
+    size: u64,
+    name: String,
+}
+
+// === impl Trim ===
+
+impl Trim<'_> {
+    /// Removes the entries used longest ago until the total is within the limit, and abandoned
+    /// unfinished files. A process that has an entry open keeps its content. Returns the bytes that
+    /// are left.
+    pub fn run(&self, dir: &CacheDir) -> u64 {
+        let mut entries = match self.entries(dir) {
+            Ok(entries) => entries,
+            Err(error) => {
+                let directory = dir.path().display();
+                warn!(%directory, %error, "a folder of the cache cannot be looked through");
+                return 0;
+            }
+        };
+        let now = entries.iter().map(|entry| entry.used).max();
+        let mut total: u64 = entries.iter().map(|entry| entry.size).sum();
+        entries.sort_by_key(|entry| entry.used);
+        for Entry { used, size, name } in entries {
+            let age = now.and_then(|now| now.duration_since(used).ok()).unwrap_or_default();
+            let goes =
+                if CacheDir::is_unfinished(&name) { age > FORGOTTEN } else { total > self.limit };
+            if !goes || (self.stays)(&name) {
+                continue;
+            }
+            match dir.dir().remove_file(&name) {
+                Ok(()) => debug!(name, "removed an old file of the cache"),
+                // Another host removed it first.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    debug!(name, %error, "an old file of the cache stays");
+                    continue;
+                }
+            }
+            total -= size;
+        }
+        total
+    }
+
+    fn entries(&self, dir: &CacheDir) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in dir.dir().entries()? {
+            let entry = entry?;
+            // A cache consists of files only; an entry without metadata was removed by another host
+            // meanwhile.
+            let Some(metadata) = entry.metadata().ok().filter(cap_std::fs::Metadata::is_file)
+            else {
+                continue;
+            };
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if !(self.is_entry)(&name) && !CacheDir::is_unfinished(&name) {
+                continue;
+            }
+            let used = metadata.modified()?.into_std();
+            entries.push(Entry { used, size: metadata.len(), name });
+        }
+        Ok(entries)
+    }
+}
+
+/// Sets the time of an entry's last use. If that fails, the entry may be removed early.
+pub fn used(file: &File) {
+    let at = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    let times = Timestamps { last_access: at(UTIME_OMIT), last_modification: at(UTIME_NOW) };
+    if let Err(error) = futimens(file, &times) {
+        debug!(%error, "the use of a file of the cache is not noted");
+    }
+}

@@ -1,0 +1,262 @@
+//! Addresses that registries are asked at, and those that must not be asked.
+//!
+//! A registry names further addresses: where a redirect leads, and where its token service is. So
+//! each address is checked, after its name was resolved and before a connection is made: a module's
+//! author must not make the host send requests to the machine that it runs on, or to the service
+//! that hands out the machine's credentials.
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
+
+use http::Uri;
+
+use super::Error;
+
+/// Addresses of clouds' metadata services outside of the link-local ranges.
+const METADATA: [IpAddr; 6] = [
+    // Alibaba Cloud, Oracle Cloud, Azure.
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    // AWS, Google Cloud, Scaleway.
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)),
+];
+
+/// The place of one request: scheme, host, port, path and query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) is_tls: bool,
+    /// A name, or an IP address without brackets.
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) path_and_query: String,
+}
+
+// === impl Address ===
+
+impl Address {
+    /// Returns the address of a path at a registry, as a reference names the registry.
+    pub(super) fn of_registry(registry: &str, is_tls: bool, path_and_query: &str) -> Option<Self> {
+        let scheme = if is_tls { "https" } else { "http" };
+        Self::parse(&format!("{scheme}://{registry}{path_and_query}"))
+    }
+
+    /// Reads an absolute address; `None` for any other text, and for one that holds credentials.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let uri: Uri = text.parse().ok()?;
+        let is_tls = match uri.scheme_str()? {
+            "https" => true,
+            "http" => false,
+            _ => return None,
+        };
+        let authority = uri.authority().filter(|authority| !authority.as_str().contains('@'))?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let path_and_query = uri.path_and_query().map_or("/", |path| path.as_str());
+        if host.is_empty() || port == 0 || !path_and_query.starts_with('/') {
+            return None;
+        }
+        let host = host.to_ascii_lowercase();
+        Some(Self { is_tls, host, port, path_and_query: path_and_query.to_owned() })
+    }
+
+    /// Returns the address that a `Location` leads to from here; `None` if it is none.
+    pub(super) fn join(&self, location: &str) -> Option<Self> {
+        if location.contains("://") && !location.starts_with('/') {
+            return Self::parse(location);
+        }
+        if let Some(rest) = location.strip_prefix("//") {
+            let scheme = if self.is_tls { "https" } else { "http" };
+            return Self::parse(&format!("{scheme}://{rest}"));
+        }
+        let path = if location.starts_with('/') {
+            location.to_owned()
+        } else {
+            let path = self.path_and_query.split('?').next().unwrap_or_default();
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            format!("{folder}/{location}")
+        };
+        Self::parse(&format!("{}{path}", self.origin()))
+    }
+
+    /// Returns the same address with one more pair in its query.
+    pub(super) fn with_query(mut self, key: &str, value: &str) -> Self {
+        self.path_and_query.push(if self.path_and_query.contains('?') { '&' } else { '?' });
+        self.path_and_query.push_str(key);
+        self.path_and_query.push('=');
+        self.path_and_query.push_str(&encoded(value));
+        self
+    }
+
+    /// Returns host and port, as the header `Host` and a CONNECT name them.
+    pub(super) fn authority(&self) -> String {
+        let host = &self.host;
+        if host.contains(':') {
+            format!("[{host}]:{}", self.port)
+        } else {
+            format!("{host}:{}", self.port)
+        }
+    }
+
+    /// Returns scheme, host and port.
+    pub(super) fn origin(&self) -> String {
+        format!("{}://{}", if self.is_tls { "https" } else { "http" }, self.authority())
+    }
+
+    /// Returns whether the host is this machine, by its name.
+    pub(super) fn is_loopback(&self) -> bool {
+        self.host == "localhost"
+            || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+    }
+
+    /// Fails if no request may be sent to an IP address of this host.
+    pub(super) fn check(&self, ip: IpAddr, may_be_loopback: bool) -> Result<(), Error> {
+        let refused = |found: &str| {
+            Err(Error::AddressRefused { host: self.host.clone(), found: format!("{ip} {found}") })
+        };
+        match why_refused(ip) {
+            Some(found) => refused(found),
+            None if ip.to_canonical().is_loopback() && !may_be_loopback => {
+                refused("is this machine, and a registry elsewhere named it")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Origin and path, without the query, which may hold a signature.
+impl fmt::Display for Address {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path_and_query.split('?').next().unwrap_or_default();
+        write!(to, "{}{path}", self.origin())
+    }
+}
+
+/// Returns the reason why an IP address is never asked, if there is one.
+fn why_refused(ip: IpAddr) -> Option<&'static str> {
+    let ip = embedded(ip).map_or_else(|| ip.to_canonical(), IpAddr::V4);
+    if METADATA.contains(&ip) {
+        return Some("is the address of a metadata service");
+    }
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    if is_link_local {
+        return Some("is a link-local address");
+    }
+    let is_no_host = ip.is_unspecified()
+        || ip.is_multicast()
+        || matches!(ip, IpAddr::V4(ip) if ip.is_broadcast() || ip.octets()[0] == 0);
+    is_no_host.then_some("is the address of no single host")
+}
+
+/// Returns the IPv4 address that an IPv6 address leads to by translation (NAT64) or a tunnel (6to4).
+fn embedded(ip: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(ip) = ip else { return None };
+    let of = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        Ipv4Addr::new(a, b, c, d)
+    };
+    match ip.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => Some(of(high, low)),
+        _ => None,
+    }
+}
+
+/// Encodes a value for a query.
+pub(super) fn encoded(value: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let mut text = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        if plain(byte) {
+            text.push(byte.into());
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Address {
+        Address::parse(text).unwrap()
+    }
+
+    #[test]
+    fn no_request_is_sent_to_metadata_and_neighbours_on_the_link() {
+        let refused = [
+            "169.254.169.254",
+            "169.254.42.42",
+            "::ffff:169.254.169.254",
+            "64:ff9b::a9fe:a9fe",
+            "2002:a9fe:a9fe::1",
+            "fe80::1",
+            "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+            "0.0.0.0",
+            "0.1.2.3",
+            "::",
+            "224.0.0.1",
+            "ff02::1",
+            "255.255.255.255",
+        ];
+        for ip in refused {
+            let checked = address("https://example.com/").check(ip.parse().unwrap(), true);
+            assert!(matches!(checked, Err(Error::AddressRefused { .. })), "{ip}");
+        }
+        for ip in ["93.184.216.34", "10.0.0.1", "2606:4700::1111", "fd12::1", "100.64.0.1"] {
+            address("https://example.com/").check(ip.parse().unwrap(), false).unwrap();
+        }
+    }
+
+    #[test]
+    fn this_machine_is_asked_only_if_the_registry_is_there_too() {
+        for ip in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            let ip = ip.parse().unwrap();
+            let of = address("https://example.com/");
+            of.check(ip, true).unwrap();
+            let message = of.check(ip, false).unwrap_err().to_string();
+            assert!(message.contains("is this machine"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_location_leads_from_where_it_was_given() {
+        let from = address("https://example.com/v2/a/blobs/uploads/x?state=1");
+        let cases = [
+            ("https://other.example.com/b?c=d", "https://other.example.com:443/b?c=d"),
+            ("//other.example.com/b", "https://other.example.com:443/b"),
+            ("/b?c=http://d", "https://example.com:443/b?c=http://d"),
+            ("y", "https://example.com:443/v2/a/blobs/uploads/y"),
+            ("http://[::1]:5000/b", "http://[::1]:5000/b"),
+        ];
+        for (location, expected) in cases {
+            let to = from.join(location).unwrap();
+            assert_eq!(format!("{}{}", to.origin(), to.path_and_query), expected, "{location}");
+        }
+        let refused =
+            ["ftp://example.com/", "https://user@example.com/", "https:///a", "http://a:0/", "a b"];
+        for location in refused {
+            assert_eq!(from.join(location), None, "{location}");
+        }
+    }
+
+    #[test]
+    fn queries_are_encoded_and_not_shown() {
+        let of = address("https://example.com/token").with_query("scope", "repository:a/b:pull");
+        let of = of.with_query("service", "a b");
+        assert_eq!(of.path_and_query, "/token?scope=repository%3Aa%2Fb%3Apull&service=a%20b");
+        assert_eq!(of.to_string(), "https://example.com:443/token");
+    }
+}

@@ -1,0 +1,306 @@
+//! The layout of a component in a registry, as other tools read it: an OCI image manifest with a
+//! configuration that says what the component imports and exports, and one layer, the component.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Digest, Error};
+
+/// The media type of the manifest.
+pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+/// The media type of a list of manifests.
+pub const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+/// The media type of the configuration.
+pub const CONFIG: &str = "application/vnd.wasm.config.v0+json";
+/// The media type of the component.
+pub const LAYER: &str = "application/wasm";
+/// The media types that registries call manifests and lists of them.
+pub(super) const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// The annotations of a manifest.
+pub mod annotation {
+    /// The name of the file.
+    pub const TITLE: &str = "org.opencontainers.image.title";
+    /// The version that the component says it has.
+    pub const VERSION: &str = "org.opencontainers.image.version";
+    /// What the component is for.
+    pub const DESCRIPTION: &str = "org.opencontainers.image.description";
+    /// The revision of the sources.
+    pub const REVISION: &str = "org.opencontainers.image.revision";
+    /// The permissions that the processor declares, as JSON.
+    pub const PERMISSIONS: &str = "dev.mortise.permissions";
+}
+
+/// Annotations of a manifest.
+pub type Annotations = BTreeMap<String, String>;
+
+/// A blob or manifest, as others name it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Descriptor {
+    /// The media type.
+    pub media_type: String,
+    /// The digest of its bytes.
+    pub digest: Digest,
+    /// The number of its bytes.
+    pub size: u64,
+    /// The type of the artifact, in lists of referrers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_type: Option<String>,
+    /// Further facts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+}
+
+/// An image manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    /// The version of the layout: 2.
+    pub schema_version: u32,
+    /// The media type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// The type of the artifact, if it is not that of the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_type: Option<String>,
+    /// The configuration.
+    pub config: Descriptor,
+    /// The layers.
+    pub layers: Vec<Descriptor>,
+    /// The manifest that this one says something about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Descriptor>,
+    /// Further facts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Annotations>,
+}
+
+/// A list of manifests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Index {
+    /// The version of the layout: 2.
+    pub schema_version: u32,
+    /// The media type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+    /// The manifests.
+    #[serde(default)]
+    pub manifests: Vec<Descriptor>,
+}
+
+/// The configuration of a component.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Config {
+    created: &'static str,
+    architecture: &'static str,
+    os: &'static str,
+    layer_digests: Vec<Digest>,
+    component: Component,
+}
+
+#[derive(Debug, Serialize)]
+struct Component {
+    exports: Vec<String>,
+    imports: Vec<String>,
+}
+
+/// A component that can be pushed.
+#[derive(Debug, Clone)]
+pub struct Artifact {
+    /// The manifest's own bytes, whose digest is the artifact's.
+    pub manifest: Vec<u8>,
+    /// The configuration's bytes.
+    pub config: Vec<u8>,
+    /// The descriptor of the configuration.
+    pub config_descriptor: Descriptor,
+    /// The descriptor of the component.
+    pub layer: Descriptor,
+}
+
+/// The parts of a component in a registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parts {
+    /// The component.
+    pub layer: Descriptor,
+    /// The annotations of the manifest.
+    pub annotations: Annotations,
+}
+
+// === impl Descriptor ===
+
+impl Descriptor {
+    /// Returns the descriptor of these bytes.
+    pub fn of(media_type: &str, bytes: &[u8]) -> Self {
+        let (digest, size) = (Digest::of(bytes), bytes.len() as u64);
+        Self { media_type: media_type.to_owned(), digest, size, artifact_type: None, annotations: None }
+    }
+}
+
+// === impl Artifact ===
+
+impl Artifact {
+    /// Lays out a component. The same component with the same annotations has the same digest.
+    ///
+    /// # Errors
+    ///
+    /// Fails for annotations that are no JSON, of which there are none.
+    pub fn build(
+        layer: Descriptor,
+        (imports, exports): (Vec<String>, Vec<String>),
+        annotations: Annotations,
+    ) -> serde_json::Result<Self> {
+        let config = serde_json::to_vec(&Config {
+            // Readers ask for a time; one that changes would change the digest of equal components.
+            created: "1970-01-01T00:00:00Z",
+            architecture: "wasm",
+            os: "wasip2",
+            layer_digests: vec![layer.digest],
+            component: Component { exports, imports },
+        })?;
+        let config_descriptor = Descriptor::of(CONFIG, &config);
+        let manifest = serde_json::to_vec(&Manifest {
+            schema_version: 2,
+            media_type: Some(MANIFEST.to_owned()),
+            artifact_type: None,
+            config: config_descriptor.clone(),
+            layers: vec![layer.clone()],
+            subject: None,
+            annotations: (!annotations.is_empty()).then_some(annotations),
+        })?;
+        Ok(Self { manifest, config, config_descriptor, layer })
+    }
+
+    /// Returns the digest of the manifest.
+    pub fn digest(&self) -> Digest {
+        Digest::of(&self.manifest)
+    }
+}
+
+/// Reads the manifest of a component.
+///
+/// # Errors
+///
+/// Fails for any other manifest, and says what it is.
+pub fn parse(manifest: &[u8]) -> Result<Parts, Error> {
+    let none = |found: String| Err(Error::NotWasm { found });
+    let parsed: serde_json::Value = match serde_json::from_slice(manifest) {
+        Ok(parsed) => parsed,
+        Err(_) => return none("its manifest is no JSON".to_owned()),
+    };
+    if parsed.get("manifests").is_some() {
+        return none("it is a list of images for several platforms".to_owned());
+    }
+    let Ok(manifest) = serde_json::from_value::<Manifest>(parsed) else {
+        return none("its manifest is not that of an image".to_owned());
+    };
+    let config = &manifest.config.media_type;
+    if config != CONFIG {
+        return none(format!("its configuration is `{}`{}", shown(config), kind_of(config)));
+    }
+    let [layer] = manifest.layers.as_slice() else {
+        return none(format!("it has {} layers", manifest.layers.len()));
+    };
+    if layer.media_type != LAYER {
+        return none(format!("its layer is `{}`", shown(&layer.media_type)));
+    }
+    let annotations = manifest.annotations.unwrap_or_default();
+    Ok(Parts { layer: layer.clone(), annotations })
+}
+
+/// Returns the kind of an artifact with this configuration, where people would know it by a name.
+fn kind_of(config: &str) -> &'static str {
+    match config {
+        "application/vnd.oci.image.config.v1+json"
+        | "application/vnd.docker.container.image.v1+json" => ", so it is an image of a container",
+        "application/vnd.cncf.helm.config.v1+json" => ", so it is a Helm chart",
+        _ => "",
+    }
+}
+
+/// Cuts a text of a registry to what a message may hold.
+pub(super) fn shown(text: &str) -> String {
+    const LONGEST: usize = 200;
+    let plain = |sign: char| if sign.is_control() { ' ' } else { sign };
+    let mut shown: String = text.chars().take(LONGEST).map(plain).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn artifact() -> Artifact {
+        let annotations = [(annotation::VERSION.to_owned(), "1.0.0".to_owned())].into();
+        let names = (vec!["wasi:io/poll@0.2.6".to_owned()], vec!["a:b/c".to_owned()]);
+        Artifact::build(Descriptor::of(LAYER, b"component"), names, annotations).unwrap()
+    }
+
+    #[test]
+    fn a_component_is_laid_out_as_other_tools_read_it() {
+        let artifact = artifact();
+        let config: serde_json::Value = serde_json::from_slice(&artifact.config).unwrap();
+        let expected = json!({
+            "created": "1970-01-01T00:00:00Z", "architecture": "wasm", "os": "wasip2",
+            "layerDigests": [Digest::of(b"component").to_string()],
+            "component": {"exports": ["a:b/c"], "imports": ["wasi:io/poll@0.2.6"]},
+        });
+        assert_eq!(config, expected);
+        let manifest: serde_json::Value = serde_json::from_slice(&artifact.manifest).unwrap();
+        let expected = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": {
+                "mediaType": "application/vnd.wasm.config.v0+json",
+                "digest": Digest::of(&artifact.config).to_string(),
+                "size": artifact.config.len(),
+            },
+            "layers": [{
+                "mediaType": "application/wasm", "digest": Digest::of(b"component").to_string(), "size": 9,
+            }],
+            "annotations": {"org.opencontainers.image.version": "1.0.0"},
+        });
+        assert_eq!(manifest, expected);
+    }
+
+    #[test]
+    fn what_was_laid_out_is_read_again() {
+        let artifact = artifact();
+        let parts = parse(&artifact.manifest).unwrap();
+        assert_eq!(parts.layer, artifact.layer);
+        assert_eq!(parts.annotations[annotation::VERSION], "1.0.0");
+    }
+
+    #[test]
+    fn what_is_no_component_is_called_by_its_name() {
+        let of = |change: &dyn Fn(&mut serde_json::Value)| {
+            let mut manifest = serde_json::from_slice(&artifact().manifest).unwrap();
+            change(&mut manifest);
+            serde_json::to_vec(&manifest).unwrap()
+        };
+        let oci = "application/vnd.oci.image.config.v1+json";
+        let cases = [
+            (b"<html>".to_vec(), "its manifest is no JSON"),
+            (b"{}".to_vec(), "its manifest is not that of an image"),
+            (of(&|it| it["manifests"] = json!([])), "a list of images for several platforms"),
+            (of(&|it| it["config"]["mediaType"] = oci.into()), "so it is an image of a container"),
+            (of(&|it| it["config"]["mediaType"] = "a\nb".into()), "its configuration is `a b`"),
+            (of(&|it| it["layers"] = json!([])), "it has 0 layers"),
+            (of(&|it| it["layers"][0]["mediaType"] = "a/b".into()), "its layer is `a/b`"),
+            (of(&|it| it["layers"][0]["digest"] = "sha256:x".into()), "not that of an image"),
+        ];
+        for (manifest, expected) in cases {
+            let message = parse(&manifest).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+            assert!(message.contains("one layer `application/wasm` is accepted"), "{message}");
+        }
+    }
+}

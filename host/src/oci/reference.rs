@@ -1,0 +1,237 @@
+//! References to artifacts in registries: `registry.example.com/team/rules:2.3.0@sha256:…`.
+
+use std::{fmt, str::FromStr};
+
+use super::Digest;
+
+/// The longest name of a repository that registries accept.
+const MAX_REPOSITORY_BYTES: usize = 255;
+const MAX_TAG_BYTES: usize = 128;
+const FORM: &str = "HOST/REPOSITORY:TAG or HOST/REPOSITORY@sha256:DIGEST is accepted";
+
+/// An artifact in a registry, by tag, digest or both.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// The host of the registry, with the port if one is named.
+    registry: String,
+    repository: String,
+    tag: Option<String>,
+    digest: Option<Digest>,
+}
+
+/// The reason why a text is no reference.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` {found}; {FORM}")]
+pub struct InvalidReference {
+    text: String,
+    found: String,
+}
+
+// === impl Reference ===
+
+impl Reference {
+    /// Returns the host of the registry, with the port if one is named.
+    pub fn registry(&self) -> &str {
+        &self.registry
+    }
+
+    /// Returns the repository in the registry.
+    pub fn repository(&self) -> &str {
+        &self.repository
+    }
+
+    /// Returns registry and repository: the name by which artifacts are trusted.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.registry, self.repository)
+    }
+
+    /// Returns the tag, if one is named.
+    pub fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+
+    /// Returns the digest of the manifest, if one is named. The tag says nothing then.
+    pub fn digest(&self) -> Option<Digest> {
+        self.digest
+    }
+
+    /// Returns the same reference with the digest of its manifest.
+    #[must_use]
+    pub fn at(&self, digest: Digest) -> Self {
+        Self { digest: Some(digest), ..self.clone() }
+    }
+
+    /// Returns the same reference without a digest; `None` if it names no tag.
+    pub fn by_tag(&self) -> Option<Self> {
+        self.tag.is_some().then(|| Self { digest: None, ..self.clone() })
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(to, "{}/{}", self.registry, self.repository)?;
+        if let Some(tag) = &self.tag {
+            write!(to, ":{tag}")?;
+        }
+        self.digest.iter().try_for_each(|digest| write!(to, "@{digest}"))
+    }
+}
+
+impl FromStr for Reference {
+    type Err = InvalidReference;
+
+    fn from_str(text: &str) -> Result<Self, InvalidReference> {
+        parse(text).map_err(|found| {
+            // What stands before an `@` may be a password.
+            let shown = if found == CREDENTIALS { "the reference" } else { text };
+            InvalidReference { text: shown.to_owned(), found: found.to_owned() }
+        })
+    }
+}
+
+const CREDENTIALS: &str =
+    "holds credentials, which belong into a pull secret or into the Docker configuration file";
+
+fn parse(text: &str) -> Result<Reference, &'static str> {
+    if text.contains("://") {
+        return Err("begins with a scheme, which is left out");
+    }
+    let Some((registry, rest)) = text.split_once('/') else {
+        return Err("names no registry and repository");
+    };
+    if registry.contains('@') {
+        return Err(CREDENTIALS);
+    }
+    if !is_registry(registry) {
+        return Err("names no registry: the part before the first `/` is no host");
+    }
+    let (rest, digest) = match rest.split_once('@') {
+        None => (rest, None),
+        Some((rest, digest)) => {
+            let digest = digest.parse().map_err(|_| "has a digest that is none")?;
+            (rest, Some(digest))
+        }
+    };
+    let (repository, tag) = match rest.rsplit_once(':') {
+        None => (rest, None),
+        Some((repository, tag)) if is_tag(tag) => (repository, Some(tag.to_owned())),
+        Some(_) => return Err("has a tag that is none"),
+    };
+    if !is_repository(repository) {
+        return Err("has a repository that is none: lower-case letters, digits, `.`, `_` and `-`");
+    }
+    if tag.is_none() && digest.is_none() {
+        return Err("names neither a tag nor a digest");
+    }
+    let registry = registry.to_ascii_lowercase();
+    Ok(Reference { registry, repository: repository.to_owned(), tag, digest })
+}
+
+/// Returns whether a text is a host with or without a port. A word without a dot and a port is taken
+/// for a part of a repository, but for `localhost`.
+fn is_registry(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    if port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0)) {
+        return false;
+    }
+    if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        return address.parse::<std::net::Ipv6Addr>().is_ok();
+    }
+    let is_label = |label: &str| {
+        let inner = |sign: char| sign.is_ascii_alphanumeric() || sign == '-';
+        !label.is_empty()
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+            && label.chars().all(inner)
+    };
+    let is_named = host.contains('.') || port.is_some() || host == "localhost";
+    is_named && host.split('.').all(is_label)
+}
+
+fn is_repository(text: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_word = |sign: char| sign.is_ascii_lowercase() || sign.is_ascii_digit();
+        let separators = part.split(is_word).filter(|separator| !separator.is_empty());
+        let is_separator = |separator: &str| {
+            matches!(separator, "." | "_" | "__") || separator.chars().all(|sign| sign == '-')
+        };
+        part.starts_with(is_word) && part.ends_with(is_word) && separators.into_iter().all(is_separator)
+    };
+    text.len() <= MAX_REPOSITORY_BYTES && text.split('/').all(is_part)
+}
+
+fn is_tag(text: &str) -> bool {
+    let is_word = |sign: char| sign.is_ascii_alphanumeric() || sign == '_';
+    text.len() <= MAX_TAG_BYTES
+        && text.starts_with(is_word)
+        && text.chars().all(|sign| is_word(sign) || matches!(sign, '.' | '-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+    #[test]
+    fn a_reference_is_read_and_written() {
+        let cases = [
+            ("registry.example.com/a:1", "registry.example.com", "a", Some("1")),
+            ("localhost/a/b-c/d__e.f:v1.0_x-y", "localhost", "a/b-c/d__e.f", Some("v1.0_x-y")),
+            ("registry:5000/a:1", "registry:5000", "a", Some("1")),
+            ("[::1]:5000/a:1", "[::1]:5000", "a", Some("1")),
+            ("127.0.0.1:5000/a---b:1", "127.0.0.1:5000", "a---b", Some("1")),
+        ];
+        for (text, registry, repository, tag) in cases {
+            for text in [text.to_owned(), format!("{text}@{DIGEST}")] {
+                let reference: Reference = text.parse().unwrap();
+                assert_eq!(reference.registry(), registry, "{text}");
+                assert_eq!(reference.repository(), repository, "{text}");
+                assert_eq!(reference.tag(), tag, "{text}");
+                assert_eq!(reference.digest().is_some(), text.contains('@'), "{text}");
+                assert_eq!(reference.to_string(), text);
+            }
+        }
+        let by_digest: Reference = format!("Example.com/a@{DIGEST}").parse().unwrap();
+        assert_eq!(by_digest.to_string(), format!("example.com/a@{DIGEST}"));
+        assert_eq!(by_digest.by_tag(), None);
+    }
+
+    #[test]
+    fn what_is_no_reference_is_told_why() {
+        let cases = [
+            ("a", "names no registry and repository"),
+            ("team/a:1", "names no registry: "),
+            ("https://example.com/a:1", "begins with a scheme"),
+            ("user:password@example.com/a:1", "holds credentials"),
+            ("example.com/a", "names neither a tag nor a digest"),
+            ("example.com:0/a:1", "names no registry"),
+            ("example.com:x/a:1", "names no registry"),
+            ("-example.com/a:1", "names no registry"),
+            ("[::g]:1/a:1", "names no registry"),
+            ("example.com/:1", "has a repository that is none"),
+            ("example.com/A:1", "has a repository that is none"),
+            ("example.com/a/../b:1", "has a repository that is none"),
+            ("example.com/a//b:1", "has a repository that is none"),
+            ("example.com/a b:1", "has a repository that is none"),
+            ("example.com/a___b:1", "has a repository that is none"),
+            ("example.com/a:", "has a tag that is none"),
+            ("example.com/a:.1", "has a tag that is none"),
+            ("example.com/a:1 ", "has a tag that is none"),
+            ("example.com/a@sha256:12", "has a digest that is none"),
+            ("example.com/a@sha512:12", "has a digest that is none"),
+            ("example.com/a:1@", "has a digest that is none"),
+            (&format!("example.com/a@{}", DIGEST.to_uppercase()), "has a digest that is none"),
+            (&format!("example.com/{}:1", "a".repeat(256)), "has a repository that is none"),
+            (&format!("example.com/a:{}", "a".repeat(129)), "has a tag that is none"),
+        ];
+        for (text, expected) in cases {
+            let message = text.parse::<Reference>().unwrap_err().to_string();
+            assert!(message.contains(expected) && message.ends_with(FORM), "{text}: {message}");
+            assert!(!message.contains("password@"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! One repository in a registry: what is asked of it, as whom, and how its answers are checked.
+
+mod challenge;
+
+use std::{fs::File, io, os::unix::fs::FileExt as _, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{Stream, stream};
+use http::{
+    HeaderMap, HeaderValue, Method, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+};
+use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
+use hyper::body::Frame;
+use parking_lot::Mutex;
+use ring::digest::{Context, SHA256};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    Credentials, Digest, Error, Reference,
+    address::Address,
+    artifact::{self, Descriptor, INDEX, Index, Manifest, shown},
+    transport::{Answer, Body, Transport},
+};
+
+/// The largest manifest, list or bundle that is read. Registries accept 4 MiB at most.
+const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
+/// The bytes of an answer that is no success that are read.
+const MAX_REFUSAL_BYTES: usize = 16 << 10;
+/// The redirects that are followed.
+const REDIRECTS: usize = 5;
+/// The longest wait that a registry may ask for.
+const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
+/// The bytes of a file that are sent at once.
+const CHUNK: usize = 64 << 10;
+const DIGEST_HEADER: &str = "docker-content-digest";
+
+/// A repository in a registry. Cheap to make; asks nothing before it is asked.
+pub struct Repository {
+    transport: Arc<Transport>,
+    registry: String,
+    name: String,
+    credentials: Option<Credentials>,
+    /// Whether the registry is written to.
+    pushes: bool,
+    state: Mutex<State>,
+}
+
+/// What the registry has shown of itself.
+#[derive(Debug, Default, Clone)]
+struct State {
+    /// The header that the registry accepts.
+    authorization: Option<HeaderValue>,
+    /// Whether the registry, which is this machine, speaks no TLS.
+    is_plain: bool,
+}
+
+/// The part of a request that is the same at each attempt.
+struct Asked<'a> {
+    method: Method,
+    headers: HeaderMap,
+    body: &'a (dyn Fn() -> Body + Send + Sync),
+    /// The words for it in messages.
+    what: String,
+}
+
+/// The content of a manifest, and its digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Document {
+    /// The digest.
+    pub digest: Digest,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// The bytes of a blob to be uploaded.
+#[derive(Debug, Clone, Copy)]
+pub enum Blob<'a> {
+    /// In memory.
+    Bytes(&'a [u8]),
+    /// In a file, which is read as it is sent.
+    File(&'a Arc<File>),
+}
+
+/// Takes the parts of a blob, one after the other.
+pub trait Sink: Send {
+    /// Takes the next part.
+    fn take(&mut self, part: Bytes) -> impl Future<Output = Result<(), Error>> + Send;
+}
+
+// === impl Repository ===
+
+impl Repository {
+    pub(super) fn new(
+        transport: &Arc<Transport>,
+        of: &Reference,
+        credentials: Option<Credentials>,
+        pushes: bool,
+    ) -> Self {
+        let state = State { is_plain: transport.is_plain(of.registry()), authorization: None };
+        Self {
+            transport: Arc::clone(transport),
+            registry: of.registry().to_owned(),
+            name: of.repository().to_owned(),
+            credentials,
+            pushes,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Returns the digest of the manifest that a tag, or a digest, names.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the registry does not answer, refuses, or has no such manifest.
+    pub async fn resolve(&self, name: &str) -> Result<Digest, Error> {
+        let asked = Asked::manifest(Method::HEAD, name);
+        let answer = self.ask(&self.at(&format!("manifests/{name}"))?, &asked).await?;
+        // A registry may leave the header out: then the manifest itself says it.
+        match answer.header(DIGEST_HEADER).map(str::parse) {
+            Some(Ok(digest)) => Ok(digest),
+            _ => Ok(self.manifest(name).await?.digest),
+        }
+    }
+
+    /// Returns the manifest that a tag, or a digest, names. One by digest has this digest.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Repository::resolve`] does, and for an answer that is too large or another one.
+    pub async fn manifest(&self, name: &str) -> Result<Document, Error> {
+        let asked = Asked::manifest(Method::GET, name);
+        let mut answer = self.ask(&self.at(&format!("manifests/{name}"))?, &asked).await?;
+        let bytes = self.document(&mut answer, &asked.what).await?;
+        let digest = Digest::of(&bytes);
+        let expected = name.parse().ok().or_else(|| answer.header(DIGEST_HEADER)?.parse().ok());
+        if let Some(expected) = expected.filter(|expected| *expected != digest) {
+            let (host, asked) = (self.registry.clone(), asked.what);
+            return Err(Error::OtherDigest { host, asked, found: digest, expected });
+        }
+        Ok(Document { digest, bytes })
+    }
+
+    /// Returns a small blob.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Repository::blob`] does.
+    pub async fn small_blob(&self, of: &Descriptor) -> Result<Vec<u8>, Error> {
+        struct Memory(Vec<u8>);
+        impl Sink for Memory {
+            async fn take(&mut self, part: Bytes) -> Result<(), Error> {
+                self.0.extend_from_slice(&part);
+                Ok(())
+            }
+        }
+        let mut memory = Memory(Vec::new());
+        self.blob(of, MAX_DOCUMENT_BYTES, &mut memory).await?;
+        Ok(memory.0)
+    }
+
+    /// Hands the bytes of a blob to a sink as they come. If this succeeds, they were those of the
+    /// descriptor; if it fails, the sink was given others, or not all.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a blob of more than `limit` bytes before anything is asked, if the registry does
+    /// not answer, refuses, breaks off or is too slow, and if length or digest differ.
+    pub async fn blob(
+        &self,
+        of: &Descriptor,
+        limit: u64,
+        to: &mut impl Sink,
+    ) -> Result<(), Error> {
+        let what = format!("the blob {}", of.digest);
+        if of.size > limit {
+            return Err(Error::TooLarge { what, found: of.size, limit });
+        }
+        let asked = Asked { method: Method::GET, headers: HeaderMap::new(), body: &nothing, what };
+        let mut answer = self.ask(&self.at(&format!("blobs/{}", of.digest))?, &asked).await?;
+        let (host, asked, expected) = (answer.from.host.clone(), asked.what, of.size);
+        let length = answer.header(CONTENT_LENGTH.as_str()).and_then(|length| length.parse().ok());
+        if let Some(found) = length.filter(|found| *found != expected) {
+            return Err(Error::OtherLength { host, asked, found, expected });
+        }
+        let (start, whole) = (Instant::now(), self.transport.times.whole);
+        let (mut digest, mut came) = (Context::new(&SHA256), 0_u64);
+        while let Some(part) = answer.next().await {
+            let part = match part {
+                Ok(part) => part,
+                Err(found) => return Err(Error::Truncated { host, asked, came, expected, found }),
+            };
+            came += part.len() as u64;
+            if came > expected {
+                return Err(Error::OtherLength { host, asked, found: came, expected });
+            }
+            digest.update(&part);
+            to.take(part).await?;
+            let took = start.elapsed();
+            if took > whole {
+                return Err(Error::TooSlow { host, asked, came, expected, took });
+            }
+        }
+        if came != expected {
+            let found = "the answer ended".to_owned();
+            return Err(Error::Truncated { host, asked, came, expected, found });
+        }
+        let found = Digest::finish(digest);
+        if found != of.digest {
+            return Err(Error::OtherDigest { host, asked, found, expected: of.digest });
+        }
+        Ok(())
+    }
+
+    /// Returns the manifests that say something about a manifest: from the registry's own list, or
+    /// from that under the tag `sha256-…`, which stands in for it where a registry has none.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the registry does not answer, or gives no list.
+    pub async fn referrers(&self, of: Digest) -> Result<Vec<Descriptor>, Error> {
+        let asked = Asked {
+            method: Method::GET,
+            headers: accept(INDEX),
+            body: &nothing,
+            what: format!("GET referrers/{of}"),
+        };
+        let at = self.at(&format!("referrers/{of}"))?;
+        let list = match self.ask(&at, &asked).await {
+            Ok(mut answer) => self.document(&mut answer, &asked.what).await?,
+            // What is no list of such a registry is told apart by its form.
+            Err(Error::Refused { status: 400 | 404 | 405, .. }) => {
+                match self.manifest(&referrers_tag(of)).await {
+                    Ok(document) => document.bytes,
+                    Err(Error::Refused { status: 404, .. }) => return Ok(Vec::new()),
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        match serde_json::from_slice::<Index>(&list) {
+            Ok(index) => Ok(index.manifests),
+            Err(error) => Err(self.invalid(asked.what, format!("it is no list: {error}"))),
+        }
+    }
+
+    /// Uploads a blob, unless the registry has it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the registry does not answer or refuses.
+    pub async fn push_blob(
+        &self,
+        of: &Descriptor,
+        blob: Blob<'_>,
+    ) -> Result<(), Error> {
+        let what = format!("the blob {}", of.digest);
+        let asked = Asked { method: Method::HEAD, headers: HeaderMap::new(), body: &nothing, what };
+        match self.ask(&self.at(&format!("blobs/{}", of.digest))?, &asked).await {
+            Ok(_) => return Ok(()),
+            Err(Error::Refused { status: 404, .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let what = "the start of an upload".to_owned();
+        let headers = [(CONTENT_LENGTH, HeaderValue::from(0))].into_iter().collect();
+        let asked = Asked { method: Method::POST, headers, body: &nothing, what };
+        let started = self.ask(&self.at("blobs/uploads/")?, &asked).await?;
+        let location = started.header("location").and_then(|location| started.from.join(location));
+        let Some(to) = location else {
+            return Err(self.invalid(asked.what, "it names no place for it".to_owned()));
+        };
+        let to = to.with_query("digest", &of.digest.to_string());
+        let octets = HeaderValue::from_static("application/octet-stream");
+        let headers = [(CONTENT_TYPE, octets), (CONTENT_LENGTH, HeaderValue::from(of.size))];
+        let what = format!("the upload of {}", of.digest);
+        let body = || blob.body();
+        let headers = headers.into_iter().collect();
+        let asked = Asked { method: Method::PUT, headers, body: &body, what };
+        self.ask_from(&started.from, started.is_loopback, &to, &asked).await?;
+        Ok(())
+    }
+
+    /// Stores a manifest under a tag, or under its digest.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the registry does not answer or refuses.
+    pub async fn push_manifest(
+        &self,
+        name: &str,
+        media_type: &str,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let content_type = HeaderValue::try_from(media_type);
+        let content_type = content_type.map_err(|_| {
+            self.invalid(media_type.to_owned(), "it is no media type".to_owned())
+        })?;
+        let headers =
+            [(CONTENT_TYPE, content_type), (CONTENT_LENGTH, HeaderValue::from(bytes.len()))];
+        let body = || Blob::Bytes(bytes).body();
+        let what = format!("PUT manifests/{name}");
+        let headers = headers.into_iter().collect();
+        let asked = Asked { method: Method::PUT, headers, body: &body, what };
+        self.ask(&self.at(&format!("manifests/{name}"))?, &asked).await?;
+        Ok(())
+    }
+
+    /// Adds a manifest to those that say something about another one: the registry does that by
+    /// itself, or has the list under a tag.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the registry does not answer or refuses.
+    pub async fn push_referrer(&self, subject: Digest, manifest: &[u8]) -> Result<(), Error> {
+        let descriptor = Descriptor::of(artifact::MANIFEST, manifest);
+        let name = descriptor.digest.to_string();
+        self.push_manifest(&name, artifact::MANIFEST, manifest).await?;
+        let mut known = self.referrers(subject).await?;
+        if known.iter().any(|of| of.digest == descriptor.digest) {
+            return Ok(());
+        }
+        let artifact_type = serde_json::from_slice::<Manifest>(manifest);
+        let artifact_type = artifact_type.ok().and_then(|manifest| manifest.artifact_type);
+        known.push(Descriptor { artifact_type, ..descriptor });
+        let media_type = Some(INDEX.to_owned());
+        let index = Index { schema_version: 2, media_type, manifests: known };
+        let index = serde_json::to_vec(&index)
+            .map_err(|error| self.invalid("a list".to_owned(), error.to_string()))?;
+        self.push_manifest(&referrers_tag(subject), INDEX, &index).await
+    }
+
+    /// Returns the address of a path below the repository.
+    fn at(&self, path: &str) -> Result<Address, Error> {
+        let path = format!("/v2/{}/{path}", self.name);
+        let is_tls = !self.state.lock().is_plain;
+        let refused = || Error::AddressRefused {
+            host: self.registry.clone(),
+            found: "it is no host".to_owned(),
+        };
+        Address::of_registry(&self.registry, is_tls, &path).ok_or_else(refused)
+    }
+
+    /// Sends a request to the registry itself.
+    async fn ask(&self, to: &Address, asked: &Asked<'_>) -> Result<Answer, Error> {
+        match self.ask_from(to, true, to, asked).await {
+            Err(Error::Unreachable { .. }) if to.is_tls && to.is_loopback() => {
+                // Registries on this machine seldom speak TLS.
+                let plain = Address { is_tls: false, port: self.port_of(false), ..to.clone() };
+                let answer = self.ask_from(&plain, true, &plain, asked).await?;
+                self.state.lock().is_plain = true;
+                Ok(answer)
+            }
+            answered => answered,
+        }
+    }
+
+    fn port_of(&self, is_tls: bool) -> u16 {
+        let registry = Address::of_registry(&self.registry, is_tls, "/");
+        registry.map_or(0, |registry| registry.port)
+    }
+
+    /// Sends a request to an address that `from` has named, and follows redirects. Credentials go to
+    /// `from` only.
+    async fn ask_from(
+        &self,
+        from: &Address,
+        mut may_be_loopback: bool,
+        to: &Address,
+        asked: &Asked<'_>,
+    ) -> Result<Answer, Error> {
+        let (mut to, mut asked_for_token) = (to.clone(), false);
+        let mut redirects = 0;
+        loop {
+            let is_own = to.origin() == from.origin();
+            self.check_scheme(&to)?;
+            let mut headers = asked.headers.clone();
+            if is_own && let Some(authorization) = self.state.lock().authorization.clone() {
+                headers.insert(AUTHORIZATION, authorization);
+            }
+            let has_body = headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0");
+            let times = self.transport.times;
+            let limit = if has_body { times.whole } else { times.answer };
+            let request = (asked.method.clone(), headers, (asked.body)());
+            let mut answer = self.transport.send(&to, may_be_loopback, request, limit).await?;
+            may_be_loopback &= answer.is_loopback;
+            let status = answer.status;
+            if status.is_success() {
+                return Ok(answer);
+            }
+            let is_read = matches!(asked.method, Method::GET | Method::HEAD);
+            if status == StatusCode::UNAUTHORIZED && is_own && !asked_for_token {
+                asked_for_token = true;
+                let authorization = self.authorization(&answer).await?;
+                self.state.lock().authorization = Some(authorization);
+                continue;
+            }
+            if is_read && status.is_redirection() {
+                redirects += 1;
+                to = self.redirected(&answer, redirects, &asked.what)?;
+                continue;
+            }
+            return Err(refused(&mut answer, &asked.what).await);
+        }
+    }
+
+    /// Returns the address that an answer leads to.
+    fn redirected(&self, answer: &Answer, count: usize, what: &str) -> Result<Address, Error> {
+        let found = |found: &str| {
+            let (host, asked) = (answer.from.host.clone(), what.to_owned());
+            Error::Invalid { host, asked, found: found.to_owned() }
+        };
+        if count > REDIRECTS {
+            return Err(found("it redirects again and again"));
+        }
+        let location = answer.header("location").and_then(|location| answer.from.join(location));
+        let to = location.ok_or_else(|| found("it redirects to no address"))?;
+        if answer.from.is_tls && !to.is_tls {
+            let found = "a redirect leads to it without TLS".to_owned();
+            return Err(Error::AddressRefused { host: to.host, found });
+        }
+        Ok(to)
+    }
+
+    /// Fails for an address without TLS that is neither this machine nor allowed by an option.
+    fn check_scheme(&self, to: &Address) -> Result<(), Error> {
+        let is_named = self.transport.is_plain(&to.authority()) || self.transport.is_plain(&to.host);
+        if to.is_tls || to.is_loopback() || is_named {
+            return Ok(());
+        }
+        let found = "it would be asked without TLS, which --plain-http allows".to_owned();
+        Err(Error::AddressRefused { host: to.host.clone(), found })
+    }
+
+    /// Reads the body of an answer that is a document.
+    async fn document(&self, answer: &mut Answer, what: &str) -> Result<Vec<u8>, Error> {
+        let host = answer.from.host.clone();
+        let limit = usize::try_from(MAX_DOCUMENT_BYTES).unwrap_or(usize::MAX);
+        let read = tokio::time::timeout(self.transport.times.whole, answer.all(limit)).await;
+        let read = read.unwrap_or_else(|_| Err("it is too slow".to_owned()));
+        let bytes = read.map_err(|found| Error::Unreachable { host, found })?;
+        let found = bytes.len() as u64;
+        if found > MAX_DOCUMENT_BYTES {
+            let what = format!("the answer to {what}");
+            return Err(Error::TooLarge { what, found, limit: MAX_DOCUMENT_BYTES });
+        }
+        Ok(bytes.into())
+    }
+
+    fn invalid(&self, asked: String, found: String) -> Error {
+        Error::Invalid { host: self.registry.clone(), asked, found }
+    }
+}
+
+// === impl Blob ===
+
+impl Blob<'_> {
+    fn body(self) -> Body {
+        match self {
+            Self::Bytes(bytes) => {
+                let bytes = Bytes::copy_from_slice(bytes);
+                Full::new(bytes).map_err(|never| match never {}).boxed()
+            }
+            Self::File(file) => StreamBody::new(frames(Arc::clone(file))).boxed(),
+        }
+    }
+}
+
+/// Returns the content of a file, part by part.
+fn frames(file: Arc<File>) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Send + Sync {
+    stream::try_unfold((file, 0), |(file, at)| async move {
+        let mut part = vec![0; CHUNK];
+        let read = file.read_at(&mut part, at)?;
+        part.truncate(read);
+        let next = (file, at + read as u64);
+        Ok((read > 0).then(|| (Frame::data(part.into()), next)))
+    })
+}
+
+// === impl Asked ===
+
+impl Asked<'_> {
+    fn manifest(method: Method, name: &str) -> Self {
+        let what = format!("{method} manifests/{name}");
+        Self { method, headers: accept(artifact::ACCEPTED), body: &nothing, what }
+    }
+}
+
+/// Returns the tag under which registries without a list of referrers have it.
+fn referrers_tag(of: Digest) -> String {
+    format!("sha256-{}", of.hex())
+}
+
+fn accept(media_types: &'static str) -> HeaderMap {
+    [(ACCEPT, HeaderValue::from_static(media_types))].into_iter().collect()
+}
+
+fn nothing() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed()
+}
+
+/// Returns the error of an answer that is no success, with the registry's own words.
+async fn refused(answer: &mut Answer, what: &str) -> Error {
+    // Without its words, the status says what there is to say.
+    let body = answer.all(MAX_REFUSAL_BYTES).await.unwrap_or_default();
+    let seconds = answer.header(RETRY_AFTER.as_str()).and_then(|after| after.parse().ok());
+    let retry_after = seconds.map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER));
+    Error::Refused {
+        host: answer.from.host.clone(),
+        status: answer.status.as_u16(),
+        asked: what.to_owned(),
+        found: words(&body).map(|words| format!(" ({words})")).unwrap_or_default(),
+        retry_after,
+    }
+}
+
+/// Returns the first error of a registry's answer in words.
+fn words(body: &[u8]) -> Option<String> {
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let first = body.get("errors")?.get(0)?;
+    let text = |key: &str| first.get(key).and_then(Value::as_str).map(shown);
+    let words: Vec<String> = [text("code"), text("message")].into_iter().flatten().collect();
+    (!words.is_empty()).then(|| words.join(": "))
+}

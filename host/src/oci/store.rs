@@ -1,0 +1,347 @@
+//! Pulled artifacts in the cache directory: manifests and modules by their digests, the signatures
+//! of manifests, and who may use what.
+//!
+//! *Guarantees.* A file that is given out has the digest that it is named by. What is kept is never
+//! removed, however full the folder is.
+//!
+//! *Access.* A registry asks who pulls; a file in a folder does not. So it is noted for which
+//! namespace a repository has given a manifest out: others ask the registry first.
+
+use std::{
+    collections::BTreeSet,
+    fs::File,
+    io::{self, Read as _, Seek as _, Write as _},
+    sync::Arc,
+};
+
+use bytes::{Bytes, BytesMut};
+use ring::digest::{Context, SHA256};
+use tracing::warn;
+
+use super::{
+    Digest, Error, Reference,
+    artifact::{self, Descriptor},
+    repository::Sink,
+};
+use crate::cache_dir::{self, CacheDir, Trim, Unfinished, is_unwritable, used};
+
+/// The folder in the cache directory.
+const FOLDER: &str = "modules";
+/// The most bytes of a small file.
+const MAX_SMALL_BYTES: u64 = 8 << 20;
+/// The bytes that are written at once.
+const CHUNK: usize = 256 << 10;
+const BLOB: &str = "sha256-";
+const SIGNATURES: &str = "signatures-";
+const ACCESS: &str = "access-";
+
+/// A folder of pulled artifacts. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Store {
+    dir: CacheDir,
+    limit: u64,
+}
+
+/// A module in a file that does not change.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// The file.
+    pub file: Arc<File>,
+    /// The digest of its bytes.
+    pub digest: Digest,
+    /// The number of its bytes.
+    pub length: u64,
+}
+
+/// A blob that is being written.
+pub struct Writer {
+    store: Store,
+    /// `None` while a part is written elsewhere, and after that failed.
+    file: Option<Unfinished>,
+    waiting: BytesMut,
+    written: u64,
+}
+
+// === impl Store ===
+
+impl Store {
+    /// Opens the folder in a cache directory, which may hold `limit` bytes. Returns `None`, and logs
+    /// that, if it cannot be made there.
+    ///
+    /// # Errors
+    ///
+    /// Fails if other users may write to the folder.
+    pub fn open(dir: &CacheDir, limit: u64) -> Result<Option<Self>, cache_dir::Error> {
+        match dir.subdir(FOLDER) {
+            Ok(dir) => Ok(Some(Self { dir, limit })),
+            Err(error) if error.is_unwritable() => {
+                let error = mortise_core::error_chain::whole(&error);
+                warn!(error, "modules from registries are not kept");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns a module, if it is there undamaged. Reads all of it.
+    pub async fn module(&self, of: &Descriptor) -> Option<Stored> {
+        let (store, digest, length) = (self.clone(), of.digest, of.size);
+        let open = move || {
+            let file = store.whole(digest)?;
+            let is_whole = file.metadata().is_ok_and(|metadata| metadata.len() == length);
+            is_whole.then(|| Stored { file: Arc::new(file), digest, length })
+        };
+        elsewhere(open).await.flatten()
+    }
+
+    /// Returns a manifest, if it is there undamaged.
+    pub fn manifest(&self, digest: Digest) -> Option<Vec<u8>> {
+        let bytes = self.small(&blob_name(digest))?;
+        (Digest::of(&bytes) == digest).then_some(bytes)
+    }
+
+    /// Keeps a manifest.
+    ///
+    /// # Errors
+    ///
+    /// Nothing can be written.
+    pub fn put_manifest(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.put(&blob_name(Digest::of(bytes)), bytes)
+    }
+
+    /// Returns the signatures of a manifest, as they were kept. They are no proof of anything
+    /// before they are verified.
+    pub fn signatures(&self, of: Digest) -> Option<Vec<u8>> {
+        self.small(&signatures_name(of))
+    }
+
+    /// Keeps the signatures of a manifest.
+    ///
+    /// # Errors
+    ///
+    /// Nothing can be written.
+    pub fn put_signatures(&self, of: Digest, bytes: &[u8]) -> Result<(), Error> {
+        self.put(&signatures_name(of), bytes)
+    }
+
+    /// Returns whether a repository has given a manifest out for this namespace.
+    pub fn has_access(&self, namespace: &str, of: &Reference, digest: Digest) -> bool {
+        self.noted(&access_name(namespace, of, "")).contains(&digest)
+    }
+
+    /// Returns the digest that a tag was last known to name, for this namespace.
+    pub fn last_of_tag(&self, namespace: &str, of: &Reference) -> Option<Digest> {
+        self.noted(&access_name(namespace, of, of.tag()?)).first().copied()
+    }
+
+    /// Notes that a repository has given a manifest out for this namespace, by its tag if the
+    /// reference has no digest.
+    ///
+    /// # Errors
+    ///
+    /// Nothing can be written.
+    pub fn note_access(
+        &self,
+        namespace: &str,
+        of: &Reference,
+        digest: Digest,
+    ) -> Result<(), Error> {
+        self.note(&access_name(namespace, of, ""), digest)?;
+        match of.tag().filter(|_| of.digest().is_none()) {
+            Some(tag) => self.note(&access_name(namespace, of, tag), digest),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts a digest in front of those that a file lists.
+    fn note(&self, name: &str, digest: Digest) -> Result<(), Error> {
+        /// The digests that are remembered: the newest ones.
+        const REMEMBERED: usize = 64;
+        let mut noted = self.noted(name);
+        if noted.first() == Some(&digest) {
+            return Ok(());
+        }
+        noted.retain(|other| *other != digest);
+        noted.insert(0, digest);
+        let lines: Vec<String> = noted.iter().take(REMEMBERED).map(Digest::to_string).collect();
+        self.put(name, lines.join("\n").as_bytes())
+    }
+
+    fn noted(&self, name: &str) -> Vec<Digest> {
+        let text = String::from_utf8(self.small(name).unwrap_or_default()).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// Begins a blob.
+    ///
+    /// # Errors
+    ///
+    /// Nothing can be written.
+    pub async fn begin(&self) -> Result<Writer, Error> {
+        let store = self.clone();
+        let begin = move || {
+            let file = store.dir.begin_file().map_err(|error| store.failed(error))?;
+            Ok(Writer { store, file: Some(file), waiting: BytesMut::new(), written: 0 })
+        };
+        elsewhere(begin).await.unwrap_or_else(|| Err(broken_off()))
+    }
+
+    /// Removes what was used longest ago, until there is room for so many bytes. `kept` are digests of
+    /// manifests, which stay with their modules and signatures.
+    ///
+    /// # Errors
+    ///
+    /// Fails if what is kept leaves no such room.
+    pub async fn make_room(&self, bytes: u64, kept: BTreeSet<Digest>) -> Result<(), Error> {
+        let store = self.clone();
+        let trim = move || store.trim(store.limit.saturating_sub(bytes), &kept);
+        let left = elsewhere(trim).await.unwrap_or_default();
+        if left.saturating_add(bytes) <= self.limit {
+            return Ok(());
+        }
+        let what = format!(
+            "the folder of modules has room for {} MiB, and what Processors name, run or may go back to takes {} (--max-modules-mib)",
+            self.limit >> 20,
+            left.div_ceil(1 << 20)
+        );
+        Err(Error::Disk { what, source: io::ErrorKind::QuotaExceeded.into() })
+    }
+
+    /// Returns the bytes that are left.
+    fn trim(&self, limit: u64, kept: &BTreeSet<Digest>) -> u64 {
+        let mut names = BTreeSet::new();
+        for digest in kept {
+            names.extend([blob_name(*digest), signatures_name(*digest)]);
+            let parts = self.manifest(*digest).and_then(|bytes| artifact::parse(&bytes).ok());
+            names.extend(parts.map(|parts| blob_name(parts.layer.digest)));
+        }
+        let stays = |name: &str| names.contains(name);
+        // The notes of access take a few bytes each.
+        let is_entry = |name: &str| name.starts_with(BLOB) || name.starts_with(SIGNATURES);
+        Trim { limit, is_entry: &is_entry, stays: &stays }.run(&self.dir)
+    }
+
+    /// Opens a blob, if its bytes have this digest.
+    fn whole(&self, digest: Digest) -> Option<File> {
+        let mut file = self.open_file(&blob_name(digest))?;
+        let mut context = Context::new(&SHA256);
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(read) => context.update(buffer.get(..read)?),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    warn!(%digest, %error, "a module in the cache cannot be read");
+                    return None;
+                }
+            }
+        }
+        if Digest::finish(context) != digest {
+            warn!(%digest, "a module in the cache was changed, it is pulled again");
+            return None;
+        }
+        file.rewind().ok()?;
+        used(&file);
+        Some(file)
+    }
+
+    fn small(&self, name: &str) -> Option<Vec<u8>> {
+        let file = self.open_file(name)?;
+        let mut bytes = Vec::new();
+        // A file that cannot be read is as good as none: it is pulled again.
+        (&file).take(MAX_SMALL_BYTES).read_to_end(&mut bytes).ok()?;
+        used(&file);
+        Some(bytes)
+    }
+
+    fn open_file(&self, name: &str) -> Option<File> {
+        match self.dir.open_file(name) {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                warn!(name, %error, "a file of the cache is refused");
+                None
+            }
+        }
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.dir.begin_file().and_then(|mut file| {
+            file.file().write_all(bytes)?;
+            file.finish(name)
+        });
+        written.map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, source: io::Error) -> Error {
+        let path = self.dir.path().display();
+        let hint = if is_unwritable(&source) { " (--cache)" } else { "" };
+        Error::Disk { what: format!("cannot write to `{path}`{hint}"), source }
+    }
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Ends the blob, whose bytes were checked to have this digest.
+    ///
+    /// # Errors
+    ///
+    /// Nothing can be written.
+    pub async fn finish(mut self, digest: Digest) -> Result<Stored, Error> {
+        self.flush().await?;
+        let length = self.written;
+        let end = move || {
+            let Some(mut unfinished) = self.file.take() else { return Err(broken_off()) };
+            let file = unfinished.file().try_clone();
+            let ended = file.and_then(|file| unfinished.finish(&blob_name(digest)).map(|()| file));
+            let file = Arc::new(ended.map_err(|error| self.store.failed(error))?);
+            Ok(Stored { file, digest, length })
+        };
+        elsewhere(end).await.unwrap_or_else(|| Err(broken_off()))
+    }
+
+    /// Writes what is waiting, on a thread where that may block.
+    async fn flush(&mut self) -> Result<(), Error> {
+        let (Some(mut file), part) = (self.file.take(), self.waiting.split()) else {
+            return Err(broken_off());
+        };
+        self.written += part.len() as u64;
+        let write = move || file.file().write_all(&part).map(|()| file);
+        let written = elsewhere(write).await.unwrap_or_else(|| Err(io::Error::other("broken off")));
+        self.file = Some(written.map_err(|error| self.store.failed(error))?);
+        Ok(())
+    }
+}
+
+impl Sink for Writer {
+    async fn take(&mut self, part: Bytes) -> Result<(), Error> {
+        self.waiting.extend_from_slice(&part);
+        if self.waiting.len() >= CHUNK { self.flush().await } else { Ok(()) }
+    }
+}
+
+fn blob_name(digest: Digest) -> String {
+    format!("{BLOB}{}", digest.hex())
+}
+
+fn signatures_name(digest: Digest) -> String {
+    format!("{SIGNATURES}{}", digest.hex())
+}
+
+/// Returns the name of the notes about a repository, or a tag of it, and a namespace.
+fn access_name(namespace: &str, of: &Reference, tag: &str) -> String {
+    let text = [namespace, &of.name(), tag].join("\n");
+    format!("{ACCESS}{}", Digest::of(text.as_bytes()).hex())
+}
+
+/// Runs work on a thread where it may block; `None` if it panicked.
+async fn elsewhere<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}
+
+fn broken_off() -> Error {
+    let what = "writing to the cache was broken off".to_owned();
+    Error::Disk { what, source: io::ErrorKind::Interrupted.into() }
+}

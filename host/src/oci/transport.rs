@@ -1,0 +1,432 @@
+//! Connections to registries: names resolved and checked, TLS, a proxy; one request each.
+//!
+//! A connection for each request costs a handshake; registries are asked seldom, and nothing has to
+//! be kept open or ended.
+
+use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::{Bytes, BytesMut};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, StatusCode,
+    header::{HOST, PROXY_AUTHORIZATION, USER_AGENT},
+};
+use http_body_util::{BodyExt as _, Empty, combinators::BoxBody};
+use hyper::{body::Frame, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+use super::{Error, address::Address};
+use mortise_core::error_chain;
+
+/// The bytes that a connection reads ahead.
+const READ_AHEAD: usize = 64 << 10;
+const AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
+
+/// The body of a request.
+pub(super) type Body = BoxBody<Bytes, io::Error>;
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+
+/// How long a registry may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// For a connection, with TLS.
+    pub connect: Duration,
+    /// For the head of an answer, after the request was sent.
+    pub answer: Duration,
+    /// Between two parts of a body.
+    pub idle: Duration,
+    /// For a whole body.
+    pub whole: Duration,
+}
+
+/// How registries are reached.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Certificates of authorities in PEM that are trusted besides the compiled-in ones.
+    pub authorities: Option<Vec<u8>>,
+    /// The registries, `HOST` or `HOST:PORT`, that are asked without TLS.
+    pub plain: Vec<String>,
+    /// The proxy for requests with TLS: `http://proxy.example.com:3128`.
+    pub proxy: Option<String>,
+    /// The hosts that are asked without the proxy, as `NO_PROXY` names them; `*` for all.
+    pub no_proxy: Vec<String>,
+    /// How long a registry may take.
+    pub times: Times,
+}
+
+/// The reason why registries cannot be reached as the options say.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidOptions(String);
+
+/// Makes requests.
+pub(super) struct Transport {
+    tls: TlsConnector,
+    plain: Vec<String>,
+    proxy: Option<Proxy>,
+    no_proxy: Vec<String>,
+    pub(super) times: Times,
+}
+
+struct Proxy {
+    address: Address,
+    authorization: Option<HeaderValue>,
+}
+
+/// An answer whose body is still to come. Dropping it ends the connection.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// The address that answered.
+    pub(super) from: Address,
+    /// Whether the connection ended at this machine.
+    pub(super) is_loopback: bool,
+    body: hyper::body::Incoming,
+    connection: Option<Connection>,
+    idle: Duration,
+}
+
+// === impl Times ===
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            answer: Duration::from_secs(30),
+            idle: Duration::from_secs(30),
+            whole: Duration::from_mins(10),
+        }
+    }
+}
+
+// === impl Transport ===
+
+impl Transport {
+    pub(super) fn build(options: Options) -> Result<Self, InvalidOptions> {
+        let mut roots =
+            RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect() };
+        if let Some(pem) = &options.authorities {
+            add_authorities(&mut roots, pem).map_err(InvalidOptions)?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| InvalidOptions(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let proxy = options.proxy.as_deref().map(Proxy::parse).transpose()?;
+        Ok(Self {
+            tls: TlsConnector::from(Arc::new(config)),
+            plain: options.plain,
+            proxy,
+            no_proxy: options.no_proxy,
+            times: options.times,
+        })
+    }
+
+    /// Returns whether a registry may be asked without TLS, by an option.
+    pub(super) fn is_plain(&self, registry: &str) -> bool {
+        self.plain.iter().any(|plain| plain == registry)
+    }
+
+    /// Sends a request, and returns the head of its answer. `may_be_loopback`: the address may be
+    /// this machine. `limit`: how long sending the request and waiting for the answer may take.
+    pub(super) async fn send(
+        &self,
+        to: &Address,
+        may_be_loopback: bool,
+        (method, headers, body): (Method, HeaderMap, Body),
+        limit: Duration,
+    ) -> Result<Answer, Error> {
+        let host = to.host.as_str();
+        let (stream, is_loopback) = self.connect(to, may_be_loopback).await?;
+        let shaken = http1::Builder::new().max_buf_size(READ_AHEAD).handshake(TokioIo::new(stream));
+        let (mut sender, connection) =
+            shaken.await.map_err(|error| unreachable(host, &error))?;
+        let mut connection: Connection = Box::pin(connection);
+        let request = request(to, method, headers, body);
+        let request = request.map_err(|error| unreachable(host, &error))?;
+        let mut is_over = false;
+        let mut answer = std::pin::pin!(sender.send_request(request));
+        let answered = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut answer => return answer,
+                    ended = &mut connection, if !is_over => {
+                        is_over = true;
+                        ended?;
+                    }
+                }
+            }
+        };
+        let answer = timeout(limit, answered).await;
+        let answer = answer.map_err(|_| late(host, "no answer", limit))?;
+        let (head, body) = answer.map_err(|error| unreachable(host, &error))?.into_parts();
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+            from: to.clone(),
+            is_loopback,
+            body,
+            connection: (!is_over).then_some(connection),
+            idle: self.times.idle,
+        })
+    }
+
+    /// Connects to an address, through the proxy if there is one for it. Returns also whether the
+    /// connection ends at this machine.
+    async fn connect(
+        &self,
+        to: &Address,
+        may_be_loopback: bool,
+    ) -> Result<(Box<dyn Stream>, bool), Error> {
+        let connected = async {
+            let proxy = self.proxy.as_ref().filter(|_| to.is_tls && !self.is_direct(to));
+            let (stream, is_loopback): (Box<dyn Stream>, bool) = match proxy {
+                Some(proxy) => {
+                    // The proxy resolves the name: only an address as such can be checked here.
+                    if let Ok(ip) = to.host.parse::<IpAddr>() {
+                        to.check(ip, may_be_loopback)?;
+                    }
+                    (self.tunnel(proxy, to).await?, false)
+                }
+                None => {
+                    let (stream, is_loopback) = open(to, may_be_loopback).await?;
+                    (Box::new(stream), is_loopback)
+                }
+            };
+            let stream =
+                if to.is_tls { Box::new(self.secure(to, stream).await?) as _ } else { stream };
+            Ok((stream, is_loopback))
+        };
+        let limit = self.times.connect;
+        let connected = timeout(limit, connected).await;
+        connected.unwrap_or_else(|_| Err(late(&to.host, "no connection", limit)))
+    }
+
+    async fn secure(
+        &self,
+        to: &Address,
+        stream: Box<dyn Stream>,
+    ) -> Result<tokio_rustls::client::TlsStream<Box<dyn Stream>>, Error> {
+        let host = to.host.as_str();
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|error| unreachable(host, &error))?;
+        self.tls.connect(name, stream).await.map_err(|error| unreachable(host, &error))
+    }
+
+    /// Asks the proxy for a connection to an address.
+    async fn tunnel(&self, proxy: &Proxy, to: &Address) -> Result<Box<dyn Stream>, Error> {
+        let host = proxy.address.host.as_str();
+        // The operator names the proxy.
+        let (stream, _) = open(&proxy.address, true).await?;
+        let stream: Box<dyn Stream> = if proxy.address.is_tls {
+            Box::new(self.secure(&proxy.address, Box::new(stream)).await?)
+        } else {
+            Box::new(stream)
+        };
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| unreachable(host, &error))?;
+        let mut connect = Request::connect(to.authority());
+        if let Some(authorization) = &proxy.authorization {
+            connect = connect.header(PROXY_AUTHORIZATION, authorization);
+        }
+        let connect = connect.header(HOST, to.authority()).body(Empty::<Bytes>::new());
+        let connect = connect.map_err(|error| unreachable(host, &error))?;
+        let asked = async {
+            let answer = sender.send_request(connect).await?;
+            let status = answer.status();
+            Ok::<_, hyper::Error>((status, hyper::upgrade::on(answer)))
+        };
+        let (asked, mut connection) = (std::pin::pin!(asked), std::pin::pin!(connection.with_upgrades()));
+        let (status, upgraded) = tokio::select! {
+            biased;
+            asked = asked => asked.map_err(|error| unreachable(host, &error))?,
+            ended = &mut connection => {
+                let found = ended.err().map_or("it closed the connection".to_owned(), |error| error_chain::without_repeats(&error));
+                return Err(Error::Unreachable { host: host.to_owned(), found });
+            }
+        };
+        if !status.is_success() {
+            let found = format!("the proxy answers {} for `{}`", status.as_u16(), to.authority());
+            return Err(Error::Unreachable { host: host.to_owned(), found });
+        }
+        connection.await.map_err(|error| unreachable(host, &error))?;
+        let upgraded = upgraded.await.map_err(|error| unreachable(host, &error))?;
+        Ok(Box::new(TokioIo::new(upgraded)))
+    }
+
+    /// Returns whether an address is asked without the proxy.
+    fn is_direct(&self, to: &Address) -> bool {
+        to.is_loopback() || self.no_proxy.iter().any(|entry| covers(entry, &to.host))
+    }
+}
+
+/// Returns whether an entry of `NO_PROXY` names a host: `*`, an address, a domain with all in it.
+fn covers(entry: &str, host: &str) -> bool {
+    let entry = entry.trim().to_ascii_lowercase();
+    let domain = entry.trim_start_matches("*.").trim_start_matches('.');
+    let rest = host.strip_suffix(domain);
+    entry == "*" || !domain.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// Resolves the name of an address, checks what was found, and connects.
+async fn open(to: &Address, may_be_loopback: bool) -> Result<(TcpStream, bool), Error> {
+    let host = to.host.as_str();
+    let found = tokio::net::lookup_host((host, to.port)).await;
+    let found = found.map_err(|error| unreachable(host, &error))?;
+    let mut failed = None;
+    for address in found {
+        // One address that is refused refuses the name: it was given to pass the check.
+        to.check(address.ip(), may_be_loopback)?;
+        match TcpStream::connect(address).await {
+            Ok(stream) => {
+                // Requests are small, and written at once.
+                let _ = stream.set_nodelay(true);
+                return Ok((stream, address.ip().to_canonical().is_loopback()));
+            }
+            Err(error) => failed = Some(unreachable(host, &error)),
+        }
+    }
+    let nothing = || Error::Unreachable { host: host.to_owned(), found: "no address".to_owned() };
+    Err(failed.unwrap_or_else(nothing))
+}
+
+fn request(
+    to: &Address,
+    method: Method,
+    headers: HeaderMap,
+    body: Body,
+) -> http::Result<Request<Body>> {
+    let default = if to.is_tls { 443 } else { 80 };
+    let host = to.authority();
+    let host = host.strip_suffix(&format!(":{default}")).unwrap_or(&host);
+    let mut request = Request::builder()
+        .method(method)
+        .uri(&to.path_and_query)
+        .header(HOST, host)
+        .header(USER_AGENT, AGENT)
+        .body(body)?;
+    request.headers_mut().extend(headers);
+    Ok(request)
+}
+
+fn add_authorities(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), String> {
+    let mut count = 0;
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
+        count += 1;
+    }
+    if count == 0 {
+        return Err("it holds no certificate; PEM is accepted (`-----BEGIN CERTIFICATE-----`)".to_owned());
+    }
+    Ok(())
+}
+
+fn unreachable(host: &str, error: &(dyn std::error::Error + 'static)) -> Error {
+    Error::Unreachable { host: host.to_owned(), found: error_chain::without_repeats(error) }
+}
+
+fn late(host: &str, what: &str, limit: Duration) -> Error {
+    let found = format!("{what} within {} s", limit.as_secs());
+    Error::Unreachable { host: host.to_owned(), found }
+}
+
+// === impl Proxy ===
+
+impl Proxy {
+    fn parse(text: &str) -> Result<Self, InvalidOptions> {
+        let invalid = || {
+            InvalidOptions(
+                "the proxy is no address: `http://HOST:PORT` or `https://HOST:PORT` is accepted, with USER:PASSWORD@ before the host if need be"
+                    .to_owned(),
+            )
+        };
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
+        let address = Address::parse(&format!("{scheme}://{place}")).ok_or_else(invalid)?;
+        let authorization = user.map(|user| {
+            let text = decoded(user).ok_or_else(invalid)?;
+            HeaderValue::try_from(format!("Basic {}", STANDARD.encode(text))).map_err(|_| invalid())
+        });
+        Ok(Self { address, authorization: authorization.transpose()? })
+    }
+}
+
+/// Decodes `%41`.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = (part.get(..2)?, part.get(2..)?);
+        bytes.push(u8::from_str_radix(code, 16).ok()?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    Some(bytes)
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// Returns a header as text.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Returns the next part of the body; `None` at its end.
+    pub(super) async fn next(&mut self) -> Option<Result<Bytes, String>> {
+        loop {
+            let Ok(frame) = timeout(self.idle, self.frame()).await else {
+                return Some(Err(format!("nothing came for {} s", self.idle.as_secs())));
+            };
+            match frame? {
+                // Trailers say nothing.
+                Ok(frame) => match frame.into_data() {
+                    Ok(data) => return Some(Ok(data)),
+                    Err(_) => continue,
+                },
+                Err(error) => return Some(Err(error_chain::without_repeats(&error))),
+            }
+        }
+    }
+
+    async fn frame(&mut self) -> Option<hyper::Result<Frame<Bytes>>> {
+        loop {
+            let Some(connection) = &mut self.connection else { return self.body.frame().await };
+            tokio::select! {
+                biased;
+                frame = self.body.frame() => return frame,
+                // The body says what is wrong with a connection that failed.
+                _ = connection => self.connection = None,
+            }
+        }
+    }
+
+    /// Returns the whole body; the part that was read if it has more bytes than `limit`.
+    pub(super) async fn all(&mut self, limit: usize) -> Result<BytesMut, String> {
+        let mut all = BytesMut::new();
+        while all.len() <= limit
+            && let Some(part) = self.next().await
+        {
+            all.extend_from_slice(&part?);
+        }
+        Ok(all)
+    }
+}
