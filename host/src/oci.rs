@@ -10,6 +10,7 @@ mod credentials;
 mod error;
 mod reference;
 mod repository;
+pub mod signature;
 mod store;
 mod transport;
 

@@ -264,7 +264,8 @@ mod tests {
         dropper.join().unwrap();
         let limits = Limits { memory_mib: 64, seconds: 1, patience: Duration::ZERO };
         let program = Path::new("/nowhere/at/all");
-        let ended = run(program, "compile", limits, b"", &cancelled).unwrap();
+        let (given, output) = (input(b"").unwrap(), memory_file("output").unwrap());
+        let ended = run(program, "compile", limits, (given, &output), &cancelled).unwrap();
         assert!(matches!(ended, Err(Failure::Cancelled)), "{ended:?}");
     }
 }

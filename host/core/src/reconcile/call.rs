@@ -149,6 +149,11 @@ impl ModuleDigest {
         of
     }
 
+    /// Returns the bytes of the digest.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Returns the digest in hexadecimal digits, without its algorithm.
     pub fn hex(&self) -> String {
         self.to_string().split_off(ALGORITHM.len())

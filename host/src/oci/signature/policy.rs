@@ -1,0 +1,184 @@
+//! What has to be signed: by the keys of a Processor, and by those of the host.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::{KeyId, PublicKey, Verified};
+
+/// The signatures that the host requires, whatever a Processor says.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    rules: Vec<Rule>,
+}
+
+/// A rule: it covers all names that begin with its prefix.
+#[derive(Debug, Clone)]
+struct Rule {
+    prefix: String,
+    /// The keys, one of which must have signed; `None` if nothing has to be signed.
+    keys: Option<Vec<PublicKey>>,
+}
+
+/// The form of the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    rules: Vec<InFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InFile {
+    /// Absent: all names.
+    #[serde(default)]
+    prefix: String,
+    keys: Option<Vec<String>>,
+    #[serde(default)]
+    unsigned: bool,
+}
+
+/// The reason why a text is no policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0}; `rules:` is accepted, a list with a `prefix` (of an image or of a path below /modules/; all if absent), and `keys` in PEM or `unsigned: true`"
+)]
+pub struct InvalidPolicy(String);
+
+/// The keys that a module needs signatures of: at least one of each list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Requirement {
+    lists: Vec<(Origin, Vec<PublicKey>)>,
+}
+
+/// The place that requires a signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Processor,
+    Host,
+}
+
+/// A module that is not signed as required.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsigned {
+    origin: Origin,
+    found: String,
+}
+
+// === impl Policy ===
+
+impl Policy {
+    /// Reads the file of `--require-signatures`.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a text of another form, and for keys that are none.
+    pub fn parse(text: &str) -> Result<Self, InvalidPolicy> {
+        let file: File = serde_saphyr::from_str(text)
+            .map_err(|error| InvalidPolicy(error.to_string().replace('\n', " ")))?;
+        let rule = |rule: InFile| {
+            let of = if rule.prefix.is_empty() { "all" } else { &rule.prefix };
+            let keys = match (rule.keys, rule.unsigned) {
+                (Some(keys), false) if !keys.is_empty() => Some(keys),
+                (None, true) => None,
+                _ => return Err(InvalidPolicy(format!("the rule for `{of}` has no keys"))),
+            };
+            let parse = |keys: Vec<String>| keys.iter().map(|key| PublicKey::parse(key)).collect();
+            let keys: Option<Result<Vec<PublicKey>, _>> = keys.map(parse);
+            let keys = keys.transpose().map_err(|error| {
+                InvalidPolicy(format!("a key of the rule for `{of}` is none: {error}"))
+            })?;
+            Ok(Rule { prefix: rule.prefix.trim_end_matches('/').to_owned(), keys })
+        };
+        let rules = file.rules.into_iter().map(rule).collect::<Result<_, _>>()?;
+        Ok(Self { rules })
+    }
+
+    /// Returns the keys, one of which must have signed the module of this name; `None` if it need
+    /// not be signed.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a name that no rule covers: it is not loaded.
+    fn keys(&self, name: &str) -> Result<Option<&[PublicKey]>, Unsigned> {
+        let covering = self.rules.iter().filter(|rule| rule.covers(name));
+        let rule = covering.max_by_key(|rule| rule.prefix.len());
+        let rule = rule.ok_or_else(|| Unsigned {
+            origin: Origin::Host,
+            found: format!("no rule of --require-signatures covers `{name}`"),
+        })?;
+        Ok(rule.keys.as_deref())
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    /// Returns whether the name begins with the prefix, at the border of a part.
+    fn covers(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(self.prefix.as_str());
+        let is_at_border = |rest: &str| self.prefix.is_empty() || rest.is_empty() || rest.starts_with('/');
+        rest.is_some_and(is_at_border)
+    }
+}
+
+// === impl Requirement ===
+
+impl Requirement {
+    /// Returns what is required of the module of a name: by the keys of a Processor, if it names
+    /// some, and by the host, if it has a policy.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a name that no rule of the policy covers.
+    pub fn of(
+        name: &str,
+        keys: Option<&[PublicKey]>,
+        policy: Option<&Policy>,
+    ) -> Result<Self, Unsigned> {
+        let own = keys.map(|keys| (Origin::Processor, keys.to_vec()));
+        let of_host = policy.map(|policy| policy.keys(name)).transpose()?.flatten();
+        let of_host = of_host.map(|keys| (Origin::Host, keys.to_vec()));
+        Ok(Self { lists: own.into_iter().chain(of_host).collect() })
+    }
+
+    /// Returns whether no signature is needed.
+    pub fn is_nothing(&self) -> bool {
+        self.lists.is_empty()
+    }
+
+    /// Returns all keys that may be asked for.
+    pub fn keys(&self) -> Vec<&PublicKey> {
+        self.lists.iter().flat_map(|(_, keys)| keys).collect()
+    }
+
+    /// Fails if what was verified is not enough.
+    ///
+    /// # Errors
+    ///
+    /// Says what was found, and which keys are accepted.
+    pub fn check(&self, verified: &Verified) -> Result<(), Unsigned> {
+        for (origin, keys) in &self.lists {
+            let required = verified.require(keys);
+            required.map_err(|found| Unsigned { origin: *origin, found })?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether signatures by these keys are enough.
+    pub fn is_met_by<'a>(&self, by: impl Fn(&KeyId) -> bool + 'a) -> bool {
+        self.lists.iter().all(|(_, keys)| keys.iter().any(|key| by(&key.id())))
+    }
+}
+
+// === impl Unsigned ===
+
+impl fmt::Display for Unsigned {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by = match self.origin {
+            Origin::Processor => "spec.verification",
+            Origin::Host => "--require-signatures",
+        };
+        write!(to, "{} ({by})", self.found)
+    }
+}

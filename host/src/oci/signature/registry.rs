@@ -1,0 +1,150 @@
+//! Signatures of artifacts in a registry: where cosign puts them.
+
+use std::collections::BTreeMap;
+
+use super::{Signature, bundle};
+use crate::oci::{
+    Blob, Digest, Error, Repository,
+    artifact::{self, Descriptor, Manifest},
+};
+
+/// The most signatures of an artifact that are looked at, of each format.
+const MOST: usize = 32;
+/// The largest signature.
+const MAX_BYTES: u64 = 256 << 10;
+const SIMPLE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+const SIMPLE_SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+const EMPTY_BYTES: &[u8] = b"{}";
+
+/// The format of a signature.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Format {
+    /// Cosign 3's: a bundle, which refers to the artifact.
+    #[default]
+    Bundle,
+    /// Cosign 2's: under the tag `sha256-….sig`; of a file the plain signature.
+    Tag,
+}
+
+/// Returns the signatures of a manifest, of both formats. There may be none.
+///
+/// # Errors
+///
+/// Fails if the registry does not answer, and for answers that are not what they should be.
+pub async fn fetch(repository: &Repository, of: Digest) -> Result<Vec<Signature>, Error> {
+    let mut found = Vec::new();
+    let referrers = repository.referrers(of).await?;
+    let is_bundle = |referrer: &&Descriptor| {
+        // A list that was made by hand may leave the type out.
+        referrer.artifact_type.as_deref().is_none_or(|of| of == bundle::MEDIA_TYPE)
+    };
+    for referrer in referrers.iter().filter(is_bundle).take(MOST) {
+        let document = repository.manifest(&referrer.digest.to_string()).await?;
+        let Ok(manifest) = serde_json::from_slice::<Manifest>(&document.bytes) else { continue };
+        let layers = manifest.layers.iter().filter(|layer| layer.media_type == bundle::MEDIA_TYPE);
+        for layer in layers.filter(|layer| layer.size <= MAX_BYTES).take(MOST) {
+            let text = String::from_utf8(repository.small_blob(layer).await?);
+            found.extend(text.ok().map(Signature::Bundle));
+        }
+    }
+    let Some(manifest) = tagged(repository, of).await? else { return Ok(found) };
+    let layers = manifest.layers.iter().filter(|layer| layer.media_type == SIMPLE);
+    for layer in layers.filter(|layer| layer.size <= MAX_BYTES).take(MOST) {
+        let annotations = layer.annotations.as_ref();
+        let Some(signature) = annotations.and_then(|of| of.get(SIMPLE_SIGNATURE)) else { continue };
+        let payload = String::from_utf8(repository.small_blob(layer).await?);
+        let signature = signature.clone();
+        found.extend(payload.ok().map(|payload| Signature::Simple { payload, signature }));
+    }
+    Ok(found)
+}
+
+/// Stores a signature of a manifest beside those that there are.
+///
+/// # Errors
+///
+/// Fails if the registry does not answer or refuses.
+pub async fn push(
+    repository: &Repository,
+    of: &Descriptor,
+    signature: &Signature,
+) -> Result<(), Error> {
+    match signature {
+        Signature::Bundle(text) => {
+            let layer = Descriptor::of(bundle::MEDIA_TYPE, text.as_bytes());
+            let config = Descriptor::of(EMPTY, EMPTY_BYTES);
+            repository.push_blob(&layer, Blob::Bytes(text.as_bytes())).await?;
+            repository.push_blob(&config, Blob::Bytes(EMPTY_BYTES)).await?;
+            let annotations = BTreeMap::from([
+                ("dev.sigstore.bundle.content".to_owned(), "dsse-envelope".to_owned()),
+                ("dev.sigstore.bundle.predicateType".to_owned(), bundle::PREDICATE.to_owned()),
+            ]);
+            let manifest = manifest(config, vec![layer]);
+            let manifest = Manifest {
+                artifact_type: Some(bundle::MEDIA_TYPE.to_owned()),
+                subject: Some(of.clone()),
+                annotations: Some(annotations),
+                ..manifest
+            };
+            repository.push_referrer(of.digest, &json(&manifest)?).await
+        }
+        Signature::Simple { payload, signature } => {
+            let mut layer = Descriptor::of(SIMPLE, payload.as_bytes());
+            repository.push_blob(&layer, Blob::Bytes(payload.as_bytes())).await?;
+            let annotation = (SIMPLE_SIGNATURE.to_owned(), signature.clone());
+            layer.annotations = Some([annotation].into());
+            let known = tagged(repository, of.digest).await?;
+            let mut layers = known.map(|known| known.layers).unwrap_or_default();
+            layers.push(layer);
+            let config = config_of(&layers);
+            let descriptor = Descriptor::of(OCI_CONFIG, &config);
+            repository.push_blob(&descriptor, Blob::Bytes(&config)).await?;
+            let manifest = json(&manifest(descriptor, layers))?;
+            repository.push_manifest(&tag(of.digest), artifact::MANIFEST, &manifest).await
+        }
+    }
+}
+
+fn manifest(config: Descriptor, layers: Vec<Descriptor>) -> Manifest {
+    Manifest {
+        schema_version: 2,
+        media_type: Some(artifact::MANIFEST.to_owned()),
+        artifact_type: None,
+        config,
+        layers,
+        subject: None,
+        annotations: None,
+    }
+}
+
+/// Returns the configuration of an image without anything that runs, which registries expect.
+fn config_of(layers: &[Descriptor]) -> Vec<u8> {
+    let digests: Vec<Digest> = layers.iter().map(|layer| layer.digest).collect();
+    let config = serde_json::json!({
+        "architecture": "", "os": "", "config": {},
+        "rootfs": {"type": "layers", "diff_ids": digests},
+    });
+    config.to_string().into_bytes()
+}
+
+/// Returns the manifest of the signatures under the tag, if there is one.
+async fn tagged(repository: &Repository, of: Digest) -> Result<Option<Manifest>, Error> {
+    match repository.manifest(&tag(of)).await {
+        Ok(document) => Ok(serde_json::from_slice(&document.bytes).ok()),
+        Err(Error::Refused { status: 404, .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn tag(of: Digest) -> String {
+    format!("sha256-{}.sig", of.hex())
+}
+
+fn json(manifest: &Manifest) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(manifest).map_err(|error| Error::Disk {
+        what: "a manifest cannot be written".to_owned(),
+        source: error.into(),
+    })
+}
