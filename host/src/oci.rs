@@ -16,6 +16,7 @@ mod transport;
 
 use std::sync::Arc;
 
+use self::transport::Transport;
 pub use self::{
     credentials::{Credentials, DockerConfig, InvalidCredentials},
     error::Error,
@@ -24,7 +25,6 @@ pub use self::{
     store::{Store, Stored, Writer},
     transport::{InvalidOptions, Options, Times},
 };
-use self::transport::Transport;
 pub use mortise_core::reconcile::ModuleDigest as Digest;
 
 /// The largest module that is read, in bytes. Go guests have 10 to 60 MiB; compiling a module takes

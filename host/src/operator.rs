@@ -14,15 +14,18 @@ pub mod api;
 mod claims;
 mod controller;
 mod fault;
+mod images;
 mod load;
 mod module;
 mod owners;
 mod progress;
 mod recipe;
 mod resource;
+mod source;
 pub mod status;
 
 pub use fault::{Fault, Former};
+pub use images::{Away, Options as ImageOptions};
 pub use progress::Progress;
 pub use recipe::{Largest, limits_of_call};
 
@@ -49,6 +52,7 @@ use self::{
     accounts::Accounts,
     claims::Claims,
     controller::{Controller, Newest},
+    images::Images,
     module::Modules,
     owners::Owners,
     progress::{Phase, Phases},
@@ -73,6 +77,8 @@ pub struct Options {
     pub namespace: Option<String>,
     /// The folder of module files.
     pub modules: PathBuf,
+    /// How modules are got from registries.
+    pub images: ImageOptions,
     /// The clock for the times in conditions.
     pub now: Clock,
     /// The guard that says whether this host may write. A standby loads the same versions as the
@@ -101,6 +107,7 @@ struct OperatorState {
     engine: Engine,
     host: Arc<Host>,
     modules: Modules,
+    images: Images,
     now: Clock,
     lease: Guard,
     largest: Largest,
@@ -131,6 +138,7 @@ impl Operator {
             engine: engine.clone(),
             host: Arc::clone(host),
             modules,
+            images: Images::new(options.images, Arc::clone(&options.now)),
             now: options.now,
             lease: options.lease.clone(),
             largest: options.largest,
@@ -223,6 +231,7 @@ impl Operator {
                 gone.for_each(|(_, sender)| drop(sender.send_replace(None)));
                 self.is_listed = true;
                 self.shared.claims.all_recorded();
+                self.shared.images.all_recorded();
                 self.shared.progress.listed();
             }
             Event::Delete(object) => {
@@ -237,6 +246,7 @@ impl Operator {
         let name = name_of(&object);
         let processor = Arc::new(read(object));
         self.shared.claims.record(&name, &processor);
+        self.shared.images.record(&name, &processor);
         // A Processor whose controller is about to end gets another one, which starts after the
         // former one has removed its version.
         let alive = self
@@ -292,7 +302,8 @@ pub(crate) fn check_stored(object: DynamicObject) {
     let libraries = vec![library; spec.libraries.len()];
     let digests = recipe::Digests { module: library, libraries };
     let recipe = Recipe::new(spec, &account, &digests, None, &Largest::default());
-    if recipe::check_supported(spec).is_ok()
+    if source::sources(spec).is_ok()
+        && source::keys(spec).is_ok()
         && let Ok(recipe) = recipe
     {
         recipe.settings("p", Pace::new(spec, false, &Largest::default()));

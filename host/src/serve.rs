@@ -41,8 +41,9 @@ use crate::{
     },
     host::{Host, Options, Skip},
     metrics::Metrics,
+    oci::Store,
     operator::{
-        self, Operator, Progress,
+        self, ImageOptions, Operator, Progress,
         admin::{self, Admin, Also, Objects, Reports},
         api::Processor,
     },
@@ -143,6 +144,7 @@ impl Server {
         let operator = operator::Options {
             namespace: args.namespace.clone(),
             modules: args.modules.clone(),
+            images: images(args, cache.as_ref())?,
             now: options.now,
             lease: guard.clone(),
             largest: args.largest(),
@@ -310,6 +312,17 @@ fn skip(cache: Option<&CacheDir>) -> anyhow::Result<Skip> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Returns how modules are got from registries.
+fn images(args: &RunArgs, cache: Option<&CacheDir>) -> anyhow::Result<ImageOptions> {
+    let store = cache.map(|cache| Store::open(cache, u64::from(args.max_modules_mib) << 20));
+    Ok(ImageOptions {
+        registries: args.registry.registries()?,
+        store: store.transpose()?.flatten(),
+        interval: Duration::from_secs(args.image_interval_seconds.into()),
+        policy: args.policy()?.map(Arc::new),
+    })
 }
 
 fn lease_namespace<'a>(args: &'a RunArgs, home: &'a Home) -> &'a str {

@@ -20,7 +20,13 @@ pub struct RegistryArgs {
     #[arg(long, env = "HTTPS_PROXY", hide_env_values = true, value_name = "URL")]
     pub https_proxy: Option<String>,
     /// Hosts that are asked without the proxy, with all below these domains, separated by commas.
-    #[arg(long, env = "NO_PROXY", hide_env_values = true, value_name = "HOST", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "NO_PROXY",
+        hide_env_values = true,
+        value_name = "HOST",
+        value_delimiter = ','
+    )]
     pub no_proxy: Vec<String>,
 }
 

@@ -2,10 +2,12 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::value;
+use anyhow::Context as _;
+
+use super::{RegistryArgs, value};
 use crate::{
-    cluster::lease::Times, host::Bounds, operator::Largest, telemetry::LogFormat,
-    wasm::CompileLimits,
+    cluster::lease::Times, host::Bounds, oci::signature::Policy, operator::Largest,
+    telemetry::LogFormat, wasm::CompileLimits,
 };
 
 /// `mortise run`.
@@ -24,6 +26,32 @@ pub struct RunArgs {
     /// The folder that a Processor's `spec.module.path` is looked for in.
     #[arg(long, env = "MORTISE_MODULES", value_name = "DIR")]
     pub modules: PathBuf,
+    /// The signatures that all modules need, whatever a Processor says: a YAML file of `rules`, each with a `prefix` of images or of
+    /// paths below /modules/, and `keys` in PEM or `unsigned: true`. What no rule covers is not loaded.
+    #[arg(long, env = "MORTISE_REQUIRE_SIGNATURES", value_name = "FILE")]
+    pub require_signatures: Option<PathBuf>,
+    /// How long after a tag in `spec.module.image` was resolved it is resolved again, in seconds.
+    #[arg(
+        long,
+        env = "MORTISE_IMAGE_INTERVAL_SECONDS",
+        value_name = "N",
+        default_value_t = 300,
+        value_parser = clap::value_parser!(u32).range(1..=86_400)
+    )]
+    pub image_interval_seconds: u32,
+    /// How much the modules from registries may take in --cache, in MiB. What Processors name, run or may go back to stays; the rest goes
+    /// by its last use.
+    #[arg(
+        long,
+        env = "MORTISE_MAX_MODULES_MIB",
+        value_name = "N",
+        default_value_t = 2048,
+        value_parser = clap::value_parser!(u32).range(64..=1 << 20)
+    )]
+    pub max_modules_mib: u32,
+    /// How registries are reached.
+    #[command(flatten)]
+    pub registry: RegistryArgs,
     /// Answers `/livez`, `/readyz` and `/metrics` there; port 0: a free one.
     #[arg(long, env = "MORTISE_LISTEN", value_name = "ADDR", default_value = "0.0.0.0:8080", value_parser = value::address)]
     pub listen: SocketAddr,
@@ -165,6 +193,20 @@ impl RunArgs {
     pub fn bounds(&self) -> Bounds {
         let number = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         Bounds { watches: number(self.max_watches), store_mib: number(self.max_store_mib) }
+    }
+
+    /// Returns the signatures that all modules need, if an option names them.
+    ///
+    /// # Errors
+    ///
+    /// Fails for a file that cannot be read, or holds something else.
+    pub fn policy(&self) -> anyhow::Result<Option<Policy>> {
+        let Some(path) = &self.require_signatures else { return Ok(None) };
+        let shown = path.display();
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read `--require-signatures {shown}`"))?;
+        let policy = Policy::parse(&text);
+        Ok(Some(policy.with_context(|| format!("cannot use `--require-signatures {shown}`"))?))
     }
 
     /// Returns the limits on the compilation of one module.

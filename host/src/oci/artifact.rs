@@ -136,7 +136,13 @@ impl Descriptor {
     /// Returns the descriptor of these bytes.
     pub fn of(media_type: &str, bytes: &[u8]) -> Self {
         let (digest, size) = (Digest::of(bytes), bytes.len() as u64);
-        Self { media_type: media_type.to_owned(), digest, size, artifact_type: None, annotations: None }
+        Self {
+            media_type: media_type.to_owned(),
+            digest,
+            size,
+            artifact_type: None,
+            annotations: None,
+        }
     }
 }
 

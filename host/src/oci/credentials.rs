@@ -24,7 +24,9 @@ pub enum Credentials {
 
 /// The reason why a file holds no credentials that can be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}; JSON is accepted of the form {{\"auths\": {{\"registry.example.com\": {{\"auth\": …}}}}}}")]
+#[error(
+    "{0}; JSON is accepted of the form {{\"auths\": {{\"registry.example.com\": {{\"auth\": …}}}}}}"
+)]
 pub struct InvalidCredentials(String);
 
 /// A Docker configuration file.
@@ -93,8 +95,7 @@ impl DockerConfig {
         if is_of_entries && let Ok(auths) = BTreeMap::<String, Entry>::deserialize(&value) {
             return Ok(Self { auths, cred_helpers: BTreeMap::new(), creds_store: None });
         }
-        Self::deserialize(&value)
-            .map_err(|_| InvalidCredentials("it has another form".to_owned()))
+        Self::deserialize(&value).map_err(|_| InvalidCredentials("it has another form".to_owned()))
     }
 
     /// Returns the credentials for a repository: those of the longest entry that its name begins
@@ -103,10 +104,7 @@ impl DockerConfig {
     /// # Errors
     ///
     /// Fails for an entry that cannot be read.
-    pub fn credentials(
-        &self,
-        of: &Reference,
-    ) -> Result<Option<Credentials>, InvalidCredentials> {
+    pub fn credentials(&self, of: &Reference) -> Result<Option<Credentials>, InvalidCredentials> {
         let name = of.name();
         let covers = |entry: &str| {
             let entry = place(entry);
@@ -186,7 +184,10 @@ mod tests {
 
     #[test]
     fn the_older_form_has_nothing_around_its_entries() {
-        assert_eq!(find(r#"{"example.com": {"auth": "YTpi"}}"#, "example.com/x:1"), basic("a", "b"));
+        assert_eq!(
+            find(r#"{"example.com": {"auth": "YTpi"}}"#, "example.com/x:1"),
+            basic("a", "b")
+        );
         assert_eq!(find("{}", "example.com/x:1"), Ok(None));
         assert_eq!(find(r#"{"credsStore": "desktop"}"#, "example.com/x:1"), Ok(None));
     }

@@ -158,7 +158,9 @@ fn is_repository(text: &str) -> bool {
         let is_separator = |separator: &str| {
             matches!(separator, "." | "_" | "__") || separator.chars().all(|sign| sign == '-')
         };
-        part.starts_with(is_word) && part.ends_with(is_word) && separators.into_iter().all(is_separator)
+        part.starts_with(is_word)
+            && part.ends_with(is_word)
+            && separators.into_iter().all(is_separator)
     };
     text.len() <= MAX_REPOSITORY_BYTES && text.split('/').all(is_part)
 }

@@ -167,12 +167,7 @@ impl Repository {
     ///
     /// Fails for a blob of more than `limit` bytes before anything is asked, if the registry does
     /// not answer, refuses, breaks off or is too slow, and if length or digest differ.
-    pub async fn blob(
-        &self,
-        of: &Descriptor,
-        limit: u64,
-        to: &mut impl Sink,
-    ) -> Result<(), Error> {
+    pub async fn blob(&self, of: &Descriptor, limit: u64, to: &mut impl Sink) -> Result<(), Error> {
         let what = format!("the blob {}", of.digest);
         if of.size > limit {
             return Err(Error::TooLarge { what, found: of.size, limit });
@@ -250,11 +245,7 @@ impl Repository {
     /// # Errors
     ///
     /// Fails if the registry does not answer or refuses.
-    pub async fn push_blob(
-        &self,
-        of: &Descriptor,
-        blob: Blob<'_>,
-    ) -> Result<(), Error> {
+    pub async fn push_blob(&self, of: &Descriptor, blob: Blob<'_>) -> Result<(), Error> {
         let what = format!("the blob {}", of.digest);
         let asked = Asked { method: Method::HEAD, headers: HeaderMap::new(), body: &nothing, what };
         match self.ask(&self.at(&format!("blobs/{}", of.digest))?, &asked).await {
@@ -293,9 +284,8 @@ impl Repository {
         bytes: &[u8],
     ) -> Result<(), Error> {
         let content_type = HeaderValue::try_from(media_type);
-        let content_type = content_type.map_err(|_| {
-            self.invalid(media_type.to_owned(), "it is no media type".to_owned())
-        })?;
+        let content_type = content_type
+            .map_err(|_| self.invalid(media_type.to_owned(), "it is no media type".to_owned()))?;
         let headers =
             [(CONTENT_TYPE, content_type), (CONTENT_LENGTH, HeaderValue::from(bytes.len()))];
         let body = || Blob::Bytes(bytes).body();
@@ -391,7 +381,8 @@ impl Repository {
             let is_read = matches!(asked.method, Method::GET | Method::HEAD);
             if status == StatusCode::UNAUTHORIZED && is_own && !asked_for_token {
                 asked_for_token = true;
-                let authorization = self.authorization(&answer).await?;
+                let (is_loopback, headers) = (answer.is_loopback, answer.headers);
+                let authorization = self.authorization((&to, is_loopback), &headers).await?;
                 self.state.lock().authorization = Some(authorization);
                 continue;
             }
@@ -424,7 +415,8 @@ impl Repository {
 
     /// Fails for an address without TLS that is neither this machine nor allowed by an option.
     fn check_scheme(&self, to: &Address) -> Result<(), Error> {
-        let is_named = self.transport.is_plain(&to.authority()) || self.transport.is_plain(&to.host);
+        let is_named =
+            self.transport.is_plain(&to.authority()) || self.transport.is_plain(&to.host);
         if to.is_tls || to.is_loopback() || is_named {
             return Ok(());
         }

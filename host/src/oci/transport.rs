@@ -155,8 +155,7 @@ impl Transport {
         let host = to.host.as_str();
         let (stream, is_loopback) = self.connect(to, may_be_loopback).await?;
         let shaken = http1::Builder::new().max_buf_size(READ_AHEAD).handshake(TokioIo::new(stream));
-        let (mut sender, connection) =
-            shaken.await.map_err(|error| unreachable(host, &error))?;
+        let (mut sender, connection) = shaken.await.map_err(|error| unreachable(host, &error))?;
         let mut connection: Connection = Box::pin(connection);
         let request = request(to, method, headers, body);
         let request = request.map_err(|error| unreachable(host, &error))?;
@@ -254,7 +253,8 @@ impl Transport {
             let status = answer.status();
             Ok::<_, hyper::Error>((status, hyper::upgrade::on(answer)))
         };
-        let (asked, mut connection) = (std::pin::pin!(asked), std::pin::pin!(connection.with_upgrades()));
+        let (asked, mut connection) =
+            (std::pin::pin!(asked), std::pin::pin!(connection.with_upgrades()));
         let (status, upgraded) = tokio::select! {
             biased;
             asked = asked => asked.map_err(|error| unreachable(host, &error))?,
@@ -283,7 +283,8 @@ fn covers(entry: &str, host: &str) -> bool {
     let entry = entry.trim().to_ascii_lowercase();
     let domain = entry.trim_start_matches("*.").trim_start_matches('.');
     let rest = host.strip_suffix(domain);
-    entry == "*" || !domain.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    entry == "*"
+        || !domain.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// Resolves the name of an address, checks what was found, and connects.
@@ -335,7 +336,9 @@ fn add_authorities(roots: &mut RootCertStore, pem: &[u8]) -> Result<(), String> 
         count += 1;
     }
     if count == 0 {
-        return Err("it holds no certificate; PEM is accepted (`-----BEGIN CERTIFICATE-----`)".to_owned());
+        return Err(
+            "it holds no certificate; PEM is accepted (`-----BEGIN CERTIFICATE-----`)".to_owned()
+        );
     }
     Ok(())
 }
@@ -360,7 +363,8 @@ impl Proxy {
             )
         };
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
-        let (user, place) = rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
+        let (user, place) =
+            rest.rsplit_once('@').map_or((None, rest), |(user, place)| (Some(user), place));
         let address = Address::parse(&format!("{scheme}://{place}")).ok_or_else(invalid)?;
         let authorization = user.map(|user| {
             let text = decoded(user).ok_or_else(invalid)?;

@@ -4,6 +4,7 @@
 
 mod claim;
 mod end;
+mod modules;
 mod status;
 mod swap;
 
@@ -16,14 +17,15 @@ use tokio::{
 
 use self::{
     claim::Stake,
+    modules::{LastRead, Origins},
     swap::{Refused, Served},
 };
 use super::{
     OperatorState,
     fault::{Fault, Former},
-    module::Stamp,
+    images::Follower,
     progress::Phase,
-    recipe::{Digests, Pace, check_supported},
+    recipe::Pace,
     resource::{Finalizer, Resource},
 };
 use crate::{
@@ -68,8 +70,12 @@ pub(super) struct Controller {
     /// The end of the running version's probation; `None` if it is not on probation, or not called
     /// yet.
     proven_at: Option<Instant>,
-    /// The files of the module and of its libraries as they were last read; `None` if that failed.
-    read: Option<ReadFiles>,
+    /// The artifacts that the spec names.
+    follower: Follower,
+    /// The module and its libraries as they were last read; `None` if that failed.
+    read: Option<LastRead>,
+    /// The origins of the version that was replaced last.
+    before: Option<Origins>,
     fault: Option<Fault>,
     /// The reason why the deletion of the Processor is not done yet, if it is being deleted.
     waits: Option<String>,
@@ -89,13 +95,6 @@ pub(super) struct Controller {
     status_due: bool,
     /// The number of refused status writes in a row.
     refusals: u32,
-}
-
-/// The files of a module and of its libraries, as they were read.
-struct ReadFiles {
-    paths: Vec<String>,
-    stamps: Vec<Stamp>,
-    digests: Digests,
 }
 
 /// The fields of a resource whose changes need an action.
@@ -160,9 +159,12 @@ impl Controller {
         newest: latest::Receiver<Newest>,
     ) -> Self {
         let last_status = newest.borrow().as_ref().and_then(|newest| newest.status.clone());
+        let full_name: Arc<str> = format!("{namespace}/{name}").into();
         Self {
             shared: Arc::clone(shared),
-            name: format!("{namespace}/{name}").into(),
+            follower: Follower::new(&shared.images, &shared.cluster, &full_name),
+            before: None,
+            name: full_name,
             account_namespace: namespace.to_owned(),
             own_name: name.to_owned(),
             resource: Resource::new(namespace, name),
@@ -241,6 +243,7 @@ impl Controller {
             Ok(()) = claims.changed(), if waits_for_claim => Woken::Check,
             Ok(()) = circumstances.changed(), if may_pass || self.stake.is_some() => of_rights,
             Ok(()) = files.changed(), if rests_until.is_none() => Woken::Files,
+            () = self.follower.changed(), if rests_until.is_none() => Woken::Check,
             () = until(rests_until) => Woken::Rest,
             Ok(()) = verdicts.changed() => Woken::Rest,
             () = self.shared.lease.held(), if !*leads => { *leads = true; Woken::Check }
@@ -278,27 +281,12 @@ impl Controller {
         }
     }
 
-    /// Returns whether the file of the module or of a library differs from the one that was read.
-    async fn module_has_moved(&self, newest: &Processor) -> bool {
-        let Ok(paths) = check_supported(&newest.spec) else { return false };
-        let read = self.read.as_ref();
-        self.stamps(&paths).await.as_ref() != read.map(|read| &read.stamps)
-    }
-
-    /// Returns the stamps of files; `None` if one of them cannot be read.
-    async fn stamps(&self, paths: &[&str]) -> Option<Vec<Stamp>> {
-        let mut stamps = Vec::new();
-        for path in paths {
-            stamps.push(self.shared.modules.stamp(path).await?);
-        }
-        Some(stamps)
-    }
-
     /// Removes the version, the metrics and the claims of a resource that is gone.
     async fn forget(&mut self) {
         self.take_out().await;
         self.shared.host.forget_metrics(&self.name);
         self.shared.claims.forget(&self.name);
+        self.shared.images.forget(&self.name);
         self.shared.progress.gone(&self.name);
     }
 
@@ -335,10 +323,15 @@ impl Controller {
 
     /// Records the fault of the spec, if any, and the phase. Logs a fault that is new.
     fn record(&mut self, fault: Option<Fault>) {
-        if let Some(fault) = fault.as_ref().filter(|fault| self.fault.as_ref() != Some(fault)) {
+        let is_new = |fault: &&Fault| !fault.is_pulling() && self.fault.as_ref() != Some(fault);
+        if let Some(fault) = fault.as_ref().filter(is_new) {
             tracing::warn!(processor = %self.name, reason = fault.reason, message = fault.message, "not run as asked for");
         }
-        let phase = if fault.is_some() { Phase::Faulty } else { Phase::AtWork };
+        let phase = match &fault {
+            None => Phase::AtWork,
+            Some(fault) if fault.is_pulling() => Phase::Pulling,
+            Some(_) => Phase::Faulty,
+        };
         self.shared.progress.set(&self.name, phase);
         self.fault = fault;
     }

@@ -3,6 +3,7 @@
 
 use crate::{
     host::{NotSwapped, Verdict},
+    oci::{self, Reference, signature::policy::Unsigned},
     wasm::{self, LoadError},
 };
 use mortise_core::{error_chain, grant::rights::Account};
@@ -32,6 +33,7 @@ pub enum Former {
 
 /// The reason of a fault that is not shown in a condition.
 const SUPERSEDED: &str = "Superseded";
+const PULLING: &str = "Pulling";
 
 // === impl Fault ===
 
@@ -79,6 +81,38 @@ impl Fault {
         self.reason == SUPERSEDED
     }
 
+    /// Creates the state of a module that is being pulled: no fault yet.
+    pub(super) fn pulling(reference: &Reference) -> Self {
+        Self::new(PULLING, format!("`{reference}` is being pulled"))
+    }
+
+    /// Returns whether nothing is wrong yet, since the module is being pulled.
+    pub(super) fn is_pulling(&self) -> bool {
+        self.reason == PULLING
+    }
+
+    /// Creates the fault of an artifact that does not come from its registry.
+    pub(super) fn of_registry(reference: &Reference, error: &oci::Error) -> Self {
+        let reason = match error {
+            oci::Error::Refused { status: 401 | 403, .. } => "RegistryDenied",
+            oci::Error::Refused { status: 404, .. } => "ImageNotFound",
+            oci::Error::Refused { status: 429, .. } => "RegistryBusy",
+            oci::Error::AddressRefused { .. } => "AddressRefused",
+            oci::Error::Truncated { .. } | oci::Error::TooSlow { .. } => "PullFailed",
+            oci::Error::OtherDigest { .. } | oci::Error::OtherLength { .. } => "ImageDiffers",
+            oci::Error::TooLarge { .. } => "ModuleTooLarge",
+            oci::Error::NotWasm { .. } => "ImageNotWasm",
+            oci::Error::Disk { .. } => "CacheFull",
+            _ => "RegistryUnavailable",
+        };
+        Self::passing(reason, format!("`{reference}`: {}", error_chain::whole(error)))
+    }
+
+    /// Creates the fault of a module that is not signed as required.
+    pub(super) fn unsigned(module: &str, unsigned: &Unsigned) -> Self {
+        Self::passing("SignatureMissing", format!("`{module}`: {unsigned}"))
+    }
+
     pub(super) fn of_load(error: &LoadError) -> Self {
         let reason = match error {
             LoadError::OtherVersion { .. } | LoadError::OtherTypes { .. } => "ModuleOtherVersion",
@@ -89,7 +123,7 @@ impl Fault {
             _ => "ModuleInvalid",
         };
         let passes = match error {
-            LoadError::BrokenOff { .. } => true,
+            LoadError::BrokenOff { .. } | LoadError::Unreadable { .. } => true,
             LoadError::CompileFailed { source, .. } => source.passes(),
             _ => false,
         };

@@ -26,13 +26,15 @@ use rustix::fs::OFlags;
 use tokio::sync::{Semaphore, watch as latest};
 
 use super::fault::Fault;
-use crate::wasm::Digest;
+use crate::{
+    oci::{MAX_MODULE_BYTES, signature::MAX_FILE_BYTES},
+    wasm::Digest,
+};
 
-/// The largest module that is read, in bytes. Go guests have 10 to 20 MiB; compiling a module takes
-/// some ten times its size of memory.
-pub(super) const MAX_MODULE_BYTES: u64 = 64 << 20;
+/// The end of the name of a module's signature, after the module's own name.
+const SIGNATURE: &str = ".sig";
 /// The name of the folder in specs, wherever the folder is.
-const FOLDER: &str = "/modules/";
+pub(super) const FOLDER: &str = "/modules/";
 /// The number of modules that a message lists.
 const LISTED_MODULES: usize = 10;
 /// The age from which a change time can be relied on: a file that changed more recently may change
@@ -107,6 +109,28 @@ impl Modules {
             Ok(Module { digest: Digest::of(&bytes), bytes, stamp })
         })
         .await
+    }
+
+    /// Reads the signature beside the file of a module; `None` if there is none.
+    pub(super) async fn signature(&self, path: &str) -> Result<Option<(Bytes, Stamp)>, Fault> {
+        let path = format!("{path}{SIGNATURE}");
+        self.with_dir(&path, |dir, name| match dir.metadata(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
+                let message = format!(
+                    "the signature `{name}` has {} bytes; up to {MAX_FILE_BYTES} are accepted",
+                    metadata.len()
+                );
+                Err(Fault::passing("SignatureMissing", message))
+            }
+            _ => read(dir, name).map(Some),
+        })
+        .await
+    }
+
+    /// Returns the stamp of the signature beside the file of a module; `None` if there is none.
+    pub(super) async fn signature_stamp(&self, path: &str) -> Option<Stamp> {
+        self.stamp(&format!("{path}{SIGNATURE}")).await
     }
 
     /// Returns the stamp of the module's file; `None` if the file cannot be read.

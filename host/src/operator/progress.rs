@@ -12,6 +12,8 @@ pub struct Progress {
     pub listed: bool,
     /// The number of Processors that neither run nor have a fault yet.
     pub pending: usize,
+    /// The number of Processors whose modules are being pulled.
+    pub pulling: usize,
     /// The number of Processors that do not run as their spec asks.
     pub faulty: usize,
 }
@@ -20,6 +22,7 @@ pub struct Progress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Pending,
+    Pulling,
     AtWork,
     Faulty,
 }
@@ -63,9 +66,10 @@ impl Phases {
     /// newer one.
     fn notify(&self, all: &BTreeMap<Arc<str>, Phase>) {
         let count = |phase: Phase| all.values().filter(|held| **held == phase).count();
-        let (pending, faulty) = (count(Phase::Pending), count(Phase::Faulty));
+        let (pending, pulling) = (count(Phase::Pending), count(Phase::Pulling));
+        let faulty = count(Phase::Faulty);
         self.current.send_if_modified(|progress| {
-            let next = Progress { pending, faulty, ..*progress };
+            let next = Progress { pending, pulling, faulty, ..*progress };
             std::mem::replace(progress, next) != next
         });
     }

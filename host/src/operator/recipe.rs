@@ -66,44 +66,6 @@ pub(super) struct Pace {
     pub(super) rate: Option<u32>,
 }
 
-/// Returns the path of the module, and then those of the libraries. Fails if the spec cannot be
-/// read, names no module, or uses a field that the host does not support yet.
-pub(super) fn check_supported(spec: &ProcessorSpec) -> Result<Vec<&str>, Fault> {
-    let fault = |what: &str, accepted: &str| {
-        Err(Fault::new("NotSupported", format!("{what} is not supported yet: {accepted}")))
-    };
-    if let Some(why) = &spec.unreadable {
-        let message = format!(
-            "the spec is not one of this host's version of the kind, as `kubectl explain processor.spec` shows it: {why}"
-        );
-        return Err(Fault::new("SpecInvalid", message));
-    }
-    let modules = std::iter::once(("spec".to_owned(), &spec.module));
-    let libraries = spec.libraries.iter().map(|library| (field_of(library), &library.module));
-    let modules: Vec<_> = modules.chain(libraries).collect();
-    if let Some((field, _)) = modules.iter().find(|(_, module)| module.image.is_some()) {
-        return fault(
-            &format!("{field}.module.image"),
-            &format!("name a file in the host's folder of modules in {field}.module.path"),
-        );
-    }
-    if spec.verification.is_some() {
-        return fault("spec.verification", "leave it out");
-    }
-    if !spec.egress.is_empty() {
-        return fault("spec.egress", "leave it out");
-    }
-    let paths = modules.into_iter().map(|(field, module)| {
-        let message = || format!("{field}.module names no module: give {field}.module.path");
-        module.path.as_deref().ok_or_else(|| Fault::new("ModuleNotNamed", message()))
-    });
-    paths.collect()
-}
-
-fn field_of(library: &api::Library) -> String {
-    format!("spec.libraries[{}]", library.interface)
-}
-
 // === impl Digests ===
 
 impl Digests {
@@ -204,7 +166,7 @@ impl Largest {
         for library in &spec.libraries {
             let asked = library_limits(library).ok()?;
             let api::LibraryLimits { memory, deadline } = &library.limits;
-            calls.push((field_of(library), memory, deadline, asked));
+            calls.push((library.field(), memory, deadline, asked));
         }
         let mut lowered = Vec::new();
         let mut record_lowered =
@@ -252,7 +214,7 @@ fn limits(limits: &api::Limits) -> Result<wasm::Limits, Fault> {
 
 fn library_limits(library: &api::Library) -> Result<wasm::Limits, Fault> {
     of_call(
-        &format!("{}.limits", field_of(library)),
+        &format!("{}.limits", library.field()),
         &library.limits.memory,
         &library.limits.deadline,
     )
@@ -396,7 +358,6 @@ mod tests {
         };
         let path = || serde_json::json!({"path": "c.wasm"});
         let spec = library("2Gi", path());
-        assert_eq!(check_supported(&spec), Ok(vec!["a.wasm", "c.wasm"]));
         let largest = Largest::default();
         let account = Account { namespace: "n".into(), name: "a".into() };
         let [module, other] = [Digest::of(b"a"), Digest::of(b"c")];
@@ -416,41 +377,5 @@ mod tests {
         assert_ne!(of, recipe(&library("1Mi", path()), other).unwrap());
         let fault = recipe(&library("1Ki", path()), other).unwrap_err().message;
         assert!(fault.starts_with("spec.libraries[a:b/c].limits.memory is `1Ki`; "), "{fault}");
-        for (module, expected) in [
-            (serde_json::json!({"image": "c"}), "spec.libraries[a:b/c].module.image is not"),
-            (serde_json::json!({}), "spec.libraries[a:b/c].module names no module"),
-        ] {
-            let fault = check_supported(&library("1Mi", module)).unwrap_err().message;
-            assert!(fault.starts_with(expected), "{fault}");
-        }
-    }
-
-    #[test]
-    fn what_comes_later_is_refused_by_name() {
-        let spec = |rest: serde_json::Value| {
-            let mut spec =
-                serde_json::json!({"module": {"path": "a.wasm"}, "serviceAccountName": "a"});
-            spec.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-            serde_json::from_value::<ProcessorSpec>(spec).unwrap()
-        };
-        let cases = [
-            (serde_json::json!({"module": {"image": "a"}}), "spec.module.image"),
-            (
-                serde_json::json!({"verification": {"publicKeySecretRef": {"name": "a"}}}),
-                "spec.verification",
-            ),
-            (serde_json::json!({"egress": ["https://a.example.com"]}), "spec.egress"),
-        ];
-        for (rest, field) in cases {
-            let spec = spec(rest);
-            let fault = check_supported(&spec).expect_err(field);
-            assert_eq!(fault.reason, "NotSupported");
-            assert!(
-                fault.message.starts_with(&format!("{field} is not supported yet: ")),
-                "{}",
-                fault.message
-            );
-        }
-        assert_eq!(check_supported(&spec(serde_json::json!({}))), Ok(vec!["a.wasm"]));
     }
 }

@@ -7,8 +7,9 @@ use jiff::Timestamp;
 
 use crate::{
     host,
+    oci::Reference,
     operator::{
-        Fault,
+        Away, Fault,
         api::{
             Condition, Counts, HeldFinalizer, LastFailure, LibraryStatus, ModuleStatus,
             ProcessorStatus, ReconciledKind,
@@ -43,6 +44,8 @@ pub struct Known<'a> {
     pub generation: Option<i64>,
     /// The reason why the Processor does not run as its spec asks, if any.
     pub fault: Option<&'a Fault>,
+    /// The tags that the registries do not resolve now, and since when.
+    pub away: Vec<(Reference, Away)>,
     /// The limits of the spec that are higher than the host allows, if any.
     pub lowered: Option<host::LimitMet>,
     /// The running version, if any.
@@ -58,12 +61,14 @@ pub struct Known<'a> {
 }
 
 /// A running version.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Running<'a> {
     /// The description that the version gave of itself.
     pub description: &'a Description,
     /// The status of the version in the host.
     pub status: &'a host::ProcessorStatus,
+    /// The artifacts that the module and the libraries come from.
+    pub images: Vec<Option<Reference>>,
     /// True until the version has made its first runs.
     pub is_new: bool,
 }
@@ -96,11 +101,17 @@ pub fn compute(known: &Known<'_>) -> ProcessorStatus {
     let findings = findings.into_iter().chain(limited(known).map(|finding| (LIMITED, finding)));
     let conditions = findings.map(|(kind, finding)| condition(kind, finding, known)).collect();
     let running = known.running.as_ref();
+    // A host that starts has to know which artifact ran last, as long as it may come again.
+    let may_come = known.fault.is_none_or(|fault| fault.passes || fault.is_pulling());
+    let before = may_come.then_some(known.before);
     let last_failure = running.and_then(|running| running.status.last_failure.as_ref());
     ProcessorStatus {
         observed_generation: known.generation,
-        module: running.map(module),
-        libraries: running.map(libraries).unwrap_or_default(),
+        module: running.map(module).or_else(|| before.and_then(|before| before.module.clone())),
+        libraries: running
+            .map(libraries)
+            .or_else(|| before.map(|before| before.libraries.clone()))
+            .unwrap_or_default(),
         reconciles: running.map(reconciles).unwrap_or_default(),
         finalizers: known.finalizers.clone(),
         counts: running.and_then(|running| counts(known, running)),
@@ -123,16 +134,23 @@ fn module(running: &Running<'_>) -> ModuleStatus {
         digest: version.digest.to_string(),
         name: running.description.name.clone(),
         version: version.version.clone(),
+        image: image(running, 0),
     }
 }
 
 fn libraries(running: &Running<'_>) -> Vec<LibraryStatus> {
-    let libraries = running.status.version.libraries.iter();
-    let of = libraries.map(|(interface, digest)| LibraryStatus {
+    let libraries = running.status.version.libraries.iter().zip(1..);
+    let of = libraries.map(|((interface, digest), at)| LibraryStatus {
         interface: interface.clone(),
         digest: digest.to_string(),
+        image: image(running, at),
     });
     of.collect()
+}
+
+/// Returns the artifact that a module comes from, the processor's own first.
+fn image(running: &Running<'_>, at: usize) -> Option<String> {
+    running.images.get(at)?.as_ref().map(Reference::to_string)
 }
 
 fn reconciles(running: &Running<'_>) -> Vec<ReconciledKind> {
@@ -158,6 +176,13 @@ fn failure(failure: &host::LastFailure) -> LastFailure {
 
 fn loaded(known: &Known<'_>) -> Finding {
     match (known.fault, &known.running) {
+        (Some(fault), running) if fault.is_pulling() => {
+            let goes_on = running.as_ref().map(|running| {
+                format!("; the former version {} goes on", running.status.version.version)
+            });
+            let message = format!("{}{}", fault.message, goes_on.unwrap_or_default());
+            Finding::unknown(fault.reason, message)
+        }
         (Some(fault), Some(running)) => {
             let version = &running.status.version.version;
             // Rules stand at the end, a line each, ready to be copied.
@@ -172,10 +197,25 @@ fn loaded(known: &Known<'_>) -> Finding {
         (None, Some(running)) => {
             let version = &running.status.version;
             let (name, number) = (&running.description.name, &version.version);
-            Finding::yes("Loaded", format!("{name} {number} is at work"))
+            let message = format!("{name} {number} is at work");
+            match not_resolved(&known.away) {
+                None => Finding::yes("Loaded", message),
+                Some(away) => Finding::yes("RegistryUnavailable", format!("{message}; {away}")),
+            }
         }
         (None, None) => Finding::unknown("Loading", "the module is being loaded"),
     }
+}
+
+/// Says which tags are not resolved, and since when.
+fn not_resolved(away: &[(Reference, Away)]) -> Option<String> {
+    let texts: Vec<String> = away
+        .iter()
+        .map(|(reference, Away { since, why })| {
+            format!("since {} nobody says what `{reference}` names: {why}", time(*since))
+        })
+        .collect();
+    (!texts.is_empty()).then(|| listed(&texts))
 }
 
 fn synced(known: &Known<'_>) -> Finding {

@@ -25,7 +25,7 @@ pub(super) async fn done(
     loop {
         host.settled().await;
         let progress = *operator.borrow_and_update();
-        let all_loaded = progress.listed && progress.pending == 0;
+        let all_loaded = progress.listed && progress.pending + progress.pulling == 0;
         if all_loaded && host.is_settled() {
             return End::of(host, &progress);
         }

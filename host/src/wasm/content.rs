@@ -49,7 +49,9 @@ impl Content {
     /// Returns the first bytes, up to `count`.
     pub(super) fn start(&self, count: usize) -> io::Result<Vec<u8>> {
         match self {
-            Self::Memory(bytes) => Ok(bytes.get(..count.min(bytes.len())).unwrap_or_default().into()),
+            Self::Memory(bytes) => {
+                Ok(bytes.get(..count.min(bytes.len())).unwrap_or_default().into())
+            }
             Self::File { file, .. } => {
                 let mut start = vec![0; count];
                 let read = file.read_at(&mut start, 0)?;

@@ -13,7 +13,7 @@ use crate::oci::{
     Credentials, Error,
     address::{Address, encoded},
     artifact::shown,
-    transport::{Answer, Body},
+    transport::Body,
 };
 
 /// The largest answer of a token service.
@@ -35,17 +35,22 @@ struct Token {
 }
 
 impl Repository {
-    /// Returns the header that a registry accepts which has answered 401.
-    pub(super) async fn authorization(&self, answer: &Answer) -> Result<HeaderValue, Error> {
-        let challenges = answer.headers.get_all(WWW_AUTHENTICATE).into_iter();
+    /// Returns the header that a registry accepts which has answered 401 with these headers.
+    /// `is_loopback`: it is this machine.
+    pub(super) async fn authorization(
+        &self,
+        (from, is_loopback): (&Address, bool),
+        headers: &HeaderMap,
+    ) -> Result<HeaderValue, Error> {
+        let challenges = headers.get_all(WWW_AUTHENTICATE).into_iter();
         let challenges = challenges.filter_map(|value| value.to_str().ok()).filter_map(parse);
         // A token can do less than a password.
         let challenge = challenges.max_by_key(|challenge| *challenge != Challenge::Basic);
         match challenge {
             Some(Challenge::Bearer { realm, service }) => {
-                self.token(answer, &realm, service.as_deref()).await
+                self.token((from, is_loopback), &realm, service.as_deref()).await
             }
-            Some(Challenge::Basic) => self.basic(&answer.from),
+            Some(Challenge::Basic) => self.basic(from),
             None => Err(self.denied("it does not say how it wants to know who asks")),
         }
     }
@@ -64,7 +69,7 @@ impl Repository {
     /// Asks the registry's token service for a token.
     async fn token(
         &self,
-        answer: &Answer,
+        (from, is_loopback): (&Address, bool),
         realm: &str,
         service: Option<&str>,
     ) -> Result<HeaderValue, Error> {
@@ -74,7 +79,7 @@ impl Repository {
             return Err(self.invalid("a request without a token".to_owned(), found));
         };
         self.check_scheme(&at)?;
-        if answer.from.is_tls && !at.is_tls {
+        if from.is_tls && !at.is_tls {
             let found = "it is to give a token without TLS".to_owned();
             return Err(Error::AddressRefused { host: at.host, found });
         }
@@ -87,8 +92,7 @@ impl Repository {
         pairs.extend(service.map(|service| ("service", service)));
         let (to, request) = self.token_request(at, &pairs);
         let limit = self.transport.times.answer;
-        let mut given =
-            self.transport.send(&to, answer.is_loopback, request, limit).await?;
+        let mut given = self.transport.send(&to, is_loopback, request, limit).await?;
         if !given.status.is_success() {
             return Err(super::refused(&mut given, "a request for a token").await);
         }
@@ -98,7 +102,11 @@ impl Repository {
         let header = token.and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
         let Some(mut header) = header else {
             let (host, asked) = (to.host, "a request for a token".to_owned());
-            return Err(Error::Invalid { host, asked, found: "there is no token in it".to_owned() });
+            return Err(Error::Invalid {
+                host,
+                asked,
+                found: "there is no token in it".to_owned(),
+            });
         };
         header.set_sensitive(true);
         Ok(header)
@@ -179,8 +187,14 @@ mod tests {
         let cases = [
             ("Basic realm=\"x\"", Some(Challenge::Basic)),
             ("basic", Some(Challenge::Basic)),
-            ("Bearer realm=\"https://a/b?c=d,e\",service=\"s\"", bearer("https://a/b?c=d,e", Some("s"))),
-            ("bearer service=s, scope=\"a:b:pull,push\", Realm=https://a", bearer("https://a", Some("s"))),
+            (
+                "Bearer realm=\"https://a/b?c=d,e\",service=\"s\"",
+                bearer("https://a/b?c=d,e", Some("s")),
+            ),
+            (
+                "bearer service=s, scope=\"a:b:pull,push\", Realm=https://a",
+                bearer("https://a", Some("s")),
+            ),
             ("Bearer realm=\"https://a\"", bearer("https://a", None)),
             ("Bearer service=\"s\"", None),
             ("Bearer realm=\"open", None),

@@ -107,9 +107,10 @@ pub(super) fn verify_manifest(
         return Err(format!("it is a statement of another type, `{found}`"));
     }
     let subjects = statement.get("subject").and_then(Value::as_array);
-    let mut digests = subjects.into_iter().flatten().filter_map(|subject| {
-        subject.pointer("/digest/sha256").and_then(Value::as_str)
-    });
+    let mut digests = subjects
+        .into_iter()
+        .flatten()
+        .filter_map(|subject| subject.pointer("/digest/sha256").and_then(Value::as_str));
     if digests.any(|digest| digest == manifest.hex()) {
         return Ok(by);
     }

@@ -117,7 +117,8 @@ impl Rule {
     /// Returns whether the name begins with the prefix, at the border of a part.
     fn covers(&self, name: &str) -> bool {
         let rest = name.strip_prefix(self.prefix.as_str());
-        let is_at_border = |rest: &str| self.prefix.is_empty() || rest.is_empty() || rest.starts_with('/');
+        let is_at_border =
+            |rest: &str| self.prefix.is_empty() || rest.is_empty() || rest.starts_with('/');
         rest.is_some_and(is_at_border)
     }
 }

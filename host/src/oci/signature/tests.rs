@@ -84,7 +84,9 @@ fn a_signature_of_another_artifact_does_not_count() {
 
 #[test]
 fn a_signature_that_was_changed_does_not_count() {
-    let Signature::Simple { payload, signature } = recorded(COSIGN_2) else { panic!("it is simple") };
+    let Signature::Simple { payload, signature } = recorded(COSIGN_2) else {
+        panic!("it is simple")
+    };
     let changed = Signature::Simple {
         payload: payload.replace(&Digest::of(MANIFEST).hex(), &Digest::of(b"another").hex()),
         signature: signature.clone(),
@@ -130,7 +132,8 @@ fn a_statement_of_another_type_is_no_signature() {
     let message = refused(Signature::Bundle(bundle));
     assert!(message.contains("it is the signature of a file"), "{message}");
     let Signature::Bundle(bundle) = recorded(COSIGN_3) else { panic!("it is a bundle") };
-    let message = verify_file(FILE, bundle.as_bytes(), &[&key]).require(&[key.clone()]).unwrap_err();
+    let message =
+        verify_file(FILE, bundle.as_bytes(), &[&key]).require(&[key.clone()]).unwrap_err();
     assert!(message.contains("it is the signature of an artifact"), "{message}");
 }
 
@@ -140,7 +143,8 @@ fn what_is_not_signed_says_so() {
     let message = Verified::default().require(std::slice::from_ref(&key)).unwrap_err();
     assert!(message.starts_with("it has no signature; one by a key of these"), "{message}");
     let many = vec![recorded(ATTESTATION); 5];
-    let message = verify_manifest(Digest::of(MANIFEST), &many, &[&key]).require(&[key]).unwrap_err();
+    let message =
+        verify_manifest(Digest::of(MANIFEST), &many, &[&key]).require(&[key]).unwrap_err();
     assert!(message.starts_with("it has 5 signatures that do not count: "), "{message}");
     assert_eq!(message.matches("another type").count(), LISTED, "{message}");
 }
@@ -196,7 +200,8 @@ fn the_longest_rule_of_a_policy_counts_at_the_border_of_a_part() {
     );
     let policy = Policy::parse(&text).unwrap();
     let keys = |name: &str| {
-        let required = Requirement::of(name, None, Some(&policy)).map_err(|found| found.to_string())?;
+        let required =
+            Requirement::of(name, None, Some(&policy)).map_err(|found| found.to_string())?;
         Ok::<_, String>(required.keys().iter().map(|key| key.id()).collect::<Vec<_>>())
     };
     let uncovered = |name: &str| {
@@ -244,7 +249,10 @@ fn what_is_no_policy_is_told_why() {
         ("rules: [{prefix: a}]", "the rule for `a` has no keys"),
         ("rules: [{keys: []}]", "the rule for `all` has no keys"),
         ("rules: [{prefix: a, keys: [x], unsigned: true}]", "the rule for `a` has no keys"),
-        ("rules: [{prefix: a, keys: [x]}]", "a key of the rule for `a` is none: it holds no public key"),
+        (
+            "rules: [{prefix: a, keys: [x]}]",
+            "a key of the rule for `a` is none: it holds no public key",
+        ),
     ];
     for (text, expected) in cases {
         let message = Policy::parse(text).unwrap_err().to_string();

@@ -38,9 +38,14 @@ pub struct ProcessorSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = schema::libraries)]
     pub libraries: Vec<Library>,
-    /// How the module is checked before it is loaded. Not supported yet: a Processor that asks for it is not loaded.
+    /// The signatures that the module and the libraries need: what lacks one is not loaded. The host may require others besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verification: Option<Verification>,
+    /// The Secrets of this namespace with credentials for registries, of the type kubernetes.io/dockerconfigjson. They are read as the
+    /// `ServiceAccount`, which needs the right to get them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = schema::pull_secrets)]
+    pub image_pull_secrets: Vec<SecretReference>,
     /// The `ServiceAccount` of this namespace that the processor acts as: it may do what this account may do, and nothing else. The
     /// account must consent: by the label or annotation `mortise.dev/processor` with the Processor's name, or the annotation with `*`.
     #[schemars(transform = schema::object_name)]
@@ -79,7 +84,8 @@ pub struct ProcessorSpec {
 /// Where the component comes from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Module {
-    /// An OCI artifact, by digest or tag. Not supported yet: a Processor that names one is not loaded.
+    /// An OCI artifact, as `mortise push` makes it, by digest or tag: `registry.example.com/team/rules:1.0.0@sha256:…`. With a digest
+    /// the tag says nothing; without one it is resolved again and again, and another artifact is another version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(transform = schema::image)]
     pub image: Option<String>,
@@ -117,12 +123,12 @@ pub struct LibraryLimits {
     pub deadline: String,
 }
 
-/// How a module is checked.
+/// The signatures that a module needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Verification {
-    /// The Secret of this namespace with the public key that the module must be signed by.
-    pub public_key_secret_ref: SecretReference,
+    /// Public keys in PEM (ECDSA on P-256, as `cosign generate-key-pair` makes them): a signature by one of them is enough.
+    #[schemars(transform = schema::keys)]
+    pub keys: Vec<String>,
 }
 
 /// A Secret, by its name.
@@ -220,6 +226,9 @@ pub struct ModuleStatus {
     pub name: String,
     /// The version that the processor says it has.
     pub version: String,
+    /// The artifact that it comes from, with the digest of its manifest. None: a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
 }
 
 /// A library that is called.
@@ -230,6 +239,9 @@ pub struct LibraryStatus {
     pub interface: String,
     /// The SHA-256 of its bytes.
     pub digest: String,
+    /// The artifact that it comes from, with the digest of its manifest. None: a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
 }
 
 /// One kind that is reconciled.
@@ -341,6 +353,15 @@ impl HeldFinalizer {
     pub fn of_kind(&self) -> Kind {
         let Self { group, version, kind, .. } = self.clone();
         Kind { group, version, kind }
+    }
+}
+
+// === impl Library ===
+
+impl Library {
+    /// The place of the library in messages.
+    pub fn field(&self) -> String {
+        format!("spec.libraries[{}]", self.interface)
     }
 }
 

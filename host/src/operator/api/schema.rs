@@ -62,6 +62,19 @@ pub(super) fn image(schema: &mut Schema) {
     set(schema, "maxLength", 1024);
 }
 
+pub(super) fn pull_secrets(schema: &mut Schema) {
+    set(schema, "maxItems", 8);
+    set(schema, "x-kubernetes-list-type", "map");
+    set(schema, "x-kubernetes-list-map-keys", json!(["name"]));
+}
+
+pub(super) fn keys(schema: &mut Schema) {
+    set(schema, "minItems", 1);
+    set(schema, "maxItems", 16);
+    set(schema, "x-kubernetes-list-type", "atomic");
+    set(schema, "items", json!({"type": "string", "minLength": 1, "maxLength": 4096}));
+}
+
 pub(super) fn module_path(schema: &mut Schema) {
     text(schema, 1024, MODULE_PATH);
 }

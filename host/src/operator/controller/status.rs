@@ -56,7 +56,8 @@ impl Controller {
         }
         let running = self.running.as_ref().zip(host.as_ref()).map(|(running, host)| {
             let description = &*running.served.loaded.description;
-            status::Running { description, status: host, is_new: running.is_new }
+            let images = running.served.origins.images().map(Option::<&_>::cloned).collect();
+            status::Running { description, status: host, images, is_new: running.is_new }
         });
         let state = match (&self.waits, self.running.as_ref()) {
             (Some(waits), _) => status::State::Ends(waits),
@@ -69,6 +70,7 @@ impl Controller {
         status::compute(&status::Known {
             generation: newest.metadata.generation,
             fault: self.fault.as_ref(),
+            away: self.follower.away(),
             lowered: self.shared.largest.lowered(&newest.spec),
             running,
             finalizers: self.shared.claims.of(&self.name),

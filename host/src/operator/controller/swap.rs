@@ -9,7 +9,10 @@ use std::{future::pending, sync::Arc};
 
 use tokio::{sync::watch as latest, time::Instant};
 
-use super::{Controller, MAX_REST, Newest, ReadFiles, Running};
+use super::{
+    Controller, MAX_REST, Newest, Running,
+    modules::{Named, Origins},
+};
 use crate::{
     host::{Ending, Loaded, NotSwapped, Trust, Verdict},
     operator::{
@@ -17,9 +20,9 @@ use crate::{
         claims::Claim,
         fault::Fault,
         load::load,
-        module::Module,
-        recipe::{Digests, Pace, Recipe, check_supported},
+        recipe::{Pace, Recipe},
         resource::Finalizer,
+        source::{ReadModule, Source},
     },
     wasm::{self, LibraryModule},
 };
@@ -32,6 +35,7 @@ pub(super) struct Served {
     pub(super) loaded: Loaded,
     /// The finalizers that the version claims.
     claim: Claim,
+    pub(super) origins: Origins,
 }
 
 /// A version that was rolled back.
@@ -51,7 +55,7 @@ impl Controller {
         ending: Option<Ending>,
     ) -> Result<(), Fault> {
         let spec = &newest.spec;
-        let paths = check_supported(spec)?;
+        let named = self.named(spec)?;
         let pace = Pace::new(spec, ending.is_some(), &self.shared.largest);
         // The running version is suspended at once, however long the version of the spec takes to
         // load.
@@ -59,29 +63,35 @@ impl Controller {
         let account = self.account(newest);
         self.check_account(&account).await?;
         let largest = self.shared.largest;
+        self.follow(&named, spec, &account)?;
         // Large files are not read again to find that nothing has changed.
-        if let Some(digests) = self.digests_as_read(&paths).await
-            && let Ok(recipe) = Recipe::new(spec, &account, digests, ending, &largest)
+        if let Some(read) = self.digests_as_read(&named).await
+            && let Ok(recipe) = Recipe::new(spec, &account, &read.digests, ending, &largest)
             && self.runs(&recipe)
         {
             return self.keep_at_work(newest, ending).await;
         }
-        let (modules, digests) = self.read_modules(&paths).await?;
-        let recipe = Recipe::new(spec, &account, &digests, ending, &largest)?;
+        let modules = self.read_modules(&named).await?;
+        let Some(read) = &self.read else { return Err(Fault::superseded()) };
+        let origins = read.origins.clone();
+        let recipe = Recipe::new(spec, &account, &read.digests, ending, &largest)?;
         if self.runs(&recipe) {
+            // Equal modules may come from another place now, and be signed by others.
+            self.running.iter_mut().for_each(|running| running.served.origins = origins.clone());
+            self.keep_images();
             return self.keep_at_work(newest, ending).await;
         }
         self.refused.take_if(|refused| !refused.is(&recipe, newest));
         if let Some(refused) = &self.refused {
             return Err(refused.fault.clone());
         }
-        let loaded = self.load(newest, modules, &recipe, pace).await?;
+        let loaded = self.load(newest, (&named, modules), &recipe, pace).await?;
         let claim = Claim::of(&loaded.description);
         // The claims of the running version are added, since it may keep running.
         let all = self.running.iter().fold(claim.clone(), |all, running| all.and(&running.claim()));
         let before = self.shared.claims.of(&self.name);
         self.claim(newest, &account, all).await?;
-        let served = Served { recipe, loaded, claim };
+        let served = Served { recipe, loaded, claim, origins };
         let done = match self.hold(newest, ending).await {
             Ok(()) => self.swap(served, pace).await,
             Err(fault) => Err(fault),
@@ -99,29 +109,6 @@ impl Controller {
         self.running.as_ref().is_some_and(|running| running.served.recipe == *recipe)
     }
 
-    /// Returns the digests of files if these are the ones that were read last, and are as they were
-    /// then.
-    async fn digests_as_read(&self, paths: &[&str]) -> Option<&Digests> {
-        let read = self.read.as_ref().filter(|read| read.paths == paths)?;
-        (self.stamps(paths).await? == read.stamps).then_some(&read.digests)
-    }
-
-    /// Reads the files of the module and of its libraries.
-    async fn read_modules(&mut self, paths: &[&str]) -> Result<(Vec<Module>, Digests), Fault> {
-        self.read = None;
-        let mut modules = Vec::new();
-        for path in paths {
-            modules.push(self.shared.modules.read(path).await?);
-        }
-        let digests = Digests::of(modules.iter().map(|module| module.digest))?;
-        self.read = Some(ReadFiles {
-            paths: paths.iter().map(ToString::to_string).collect(),
-            stamps: modules.iter().map(|module| module.stamp.clone()).collect(),
-            digests: digests.clone(),
-        });
-        Ok((modules, digests))
-    }
-
     /// Returns the account that the spec names.
     pub(super) fn account(&self, newest: &Processor) -> Account {
         Account {
@@ -135,14 +122,14 @@ impl Controller {
     async fn load(
         &mut self,
         newest: &Processor,
-        modules: Vec<Module>,
+        (named, modules): (&Named, Vec<ReadModule>),
         recipe: &Recipe,
         pace: Pace,
     ) -> Result<Loaded, Fault> {
-        let mut modules = check_supported(&newest.spec)?.into_iter().zip(modules);
-        let with = |(path, read): (&str, Module), limits: &wasm::Limits| wasm::Module {
-            name: path.to_owned(),
-            content: read.bytes.into(),
+        let mut modules = named.sources().zip(modules);
+        let with = |(source, read): (&Source, ReadModule), limits: &wasm::Limits| wasm::Module {
+            name: source.to_string(),
+            content: read.content,
             limits: limits.clone(),
         };
         let Some(module) = modules.next() else { return Err(Fault::superseded()) };
@@ -246,10 +233,12 @@ impl Controller {
             host.swap(served.loaded.clone()).await.map_err(NotSwapped::from)
         };
         swapped.map_err(|refused| Fault::not_swapped(&refused))?;
-        let former = self.running.take().filter(|_| is_tried);
-        let former = former.map(|running| running.last_good(&trust));
+        let former = self.running.take();
+        self.before = former.as_ref().map(|running| running.served.origins.clone());
+        let former = former.filter(|_| is_tried).map(|running| running.last_good(&trust));
         self.running = Some(Running::new(served, pace, former));
         self.claim_for_running();
+        self.keep_images();
         Ok(())
     }
 
@@ -271,6 +260,7 @@ impl Controller {
             Trust::Proven => {
                 running.former = None;
                 self.claim_for_running();
+                self.keep_images();
             }
             Trust::OnProbation { until, .. } => self.proven_at = until,
             Trust::Broken(verdict) => self.roll_back(&verdict).await,
@@ -286,6 +276,10 @@ impl Controller {
             tracing::warn!(processor = %self.name, %account, reason = fault.reason, "the former version does not come back: the host may not act as its account any more");
             return;
         }
+        if let Err(fault) = self.may_come_back(&former.origins) {
+            tracing::error!(processor = %self.name, error = fault.message, "the former version does not come back");
+            return;
+        }
         let Some(running) = &mut self.running else { return };
         let pace = running.pace;
         let former = former.at_pace(pace);
@@ -297,8 +291,10 @@ impl Controller {
         let recipe = running.served.recipe.clone();
         let generation = self.seen.as_ref().and_then(|seen| seen.generation);
         self.refused = Some(Refused { recipe, generation, fault: fault.clone() });
+        self.before = Some(running.served.origins.clone());
         self.running = Some(Running::new(former, pace, None));
         self.claim_for_running();
+        self.keep_images();
         self.record(Some(fault));
     }
 
@@ -324,7 +320,8 @@ async fn superseded(mut newest: latest::Receiver<Newest>, loading: &Processor) {
         let spec = &of.spec;
         let is_deleted = of.metadata.deletion_timestamp.is_some();
         let account = spec.service_account_name.clone();
-        let modules = (spec.module.clone(), spec.libraries.clone());
+        let signed = spec.verification.clone();
+        let modules = (spec.module.clone(), spec.libraries.clone(), signed);
         (of.metadata.uid.clone(), is_deleted, modules, account, spec.suspend)
     };
     let asked = asks(loading);

@@ -99,10 +99,12 @@ fn computed(
 ) -> ProcessorStatus {
     let (description, mut status) = (description(), host());
     change(&mut status);
-    let running = Running { description: &description, status: &status, is_new: false };
+    let running =
+        Running { description: &description, status: &status, images: Vec::new(), is_new: false };
     compute(&Known {
         generation: Some(4),
         fault,
+        away: Vec::new(),
         lowered: None,
         running: Some(running),
         finalizers: Vec::new(),
@@ -268,6 +270,7 @@ fn where_nothing_runs_the_fault_is_said_and_the_last_failure_is_kept() {
     let known = |fault| Known {
         generation: Some(1),
         fault,
+        away: Vec::new(),
         lowered: None,
         running: None,
         finalizers: Vec::new(),
@@ -289,10 +292,16 @@ fn the_time_of_a_condition_is_that_of_its_last_change_of_status() {
     let first = computed(|_| {}, None, State::Runs);
     let (description, status) = (description(), host());
     let later = |state, before: &ProcessorStatus, now| {
-        let running = Running { description: &description, status: &status, is_new: false };
+        let running = Running {
+            description: &description,
+            status: &status,
+            images: Vec::new(),
+            is_new: false,
+        };
         let known = Known {
             generation: Some(5),
             fault: None,
+            away: Vec::new(),
             lowered: None,
             running: Some(running),
             finalizers: Vec::new(),
@@ -319,12 +328,18 @@ fn until_the_first_runs_are_made_a_new_host_repeats_what_the_former_said() {
     let (description, mut status) = (description(), host());
     (status.objects, status.ready, status.runs) = (0, 3, 0);
     let started = |generation, before: &ProcessorStatus| {
-        let running = Running { description: &description, status: &status, is_new: true };
+        let running = Running {
+            description: &description,
+            status: &status,
+            images: Vec::new(),
+            is_new: true,
+        };
         compute(&Known {
             generation: Some(generation),
             fault: None,
+            away: Vec::new(),
             lowered: None,
-            running: Some(running),
+            running: Some(running.clone()),
             finalizers: Vec::new(),
             state: State::Runs,
             before,
@@ -352,13 +367,15 @@ fn a_limit_of_the_host_is_said_once_it_is_met() {
     assert_eq!(said(&status, "Limited"), ("True", "WatchesLimited", "256 watches are open"));
     assert_eq!(said(&status, "Ready").0, "True");
     let (description, host) = (description(), host());
-    let running = Running { description: &description, status: &host, is_new: false };
+    let running =
+        Running { description: &description, status: &host, images: Vec::new(), is_new: false };
     let later = |before: &ProcessorStatus| {
         compute(&Known {
             generation: Some(4),
             fault: None,
+            away: Vec::new(),
             lowered: None,
-            running: Some(running),
+            running: Some(running.clone()),
             finalizers: Vec::new(),
             state: State::Runs,
             before,
@@ -377,6 +394,7 @@ fn what_a_spec_gets_less_of_is_said_also_where_nothing_runs() {
     let status = compute(&Known {
         generation: Some(4),
         fault: None,
+        away: Vec::new(),
         lowered: Some(met),
         running: None,
         finalizers: Vec::new(),
@@ -385,4 +403,47 @@ fn what_a_spec_gets_less_of_is_said_also_where_nothing_runs() {
         now: at("2026-01-02T03:04:05.6Z"),
     });
     assert_eq!(said(&status, "Limited"), ("True", "LimitsLowered", "given is 256Mi"));
+}
+
+#[test]
+fn an_artifact_is_named_by_its_digest_and_kept_while_it_comes_again() {
+    let (description, host) = (description(), host());
+    let tagged: Reference = "example.com/a:1".parse().unwrap();
+    let image = tagged.at(Digest::of(b"manifest"));
+    let before = ProcessorStatus::default();
+    let known = |fault, running, before| Known {
+        generation: Some(4),
+        fault,
+        away: Vec::new(),
+        lowered: None,
+        running,
+        finalizers: Vec::new(),
+        state: State::Runs,
+        before,
+        now: at("2026-01-02T03:04:05Z"),
+    };
+    let images = vec![Some(image.clone())];
+    let running = Running { description: &description, status: &host, images, is_new: false };
+    let runs = compute(&known(None, Some(running.clone()), &before));
+    assert_eq!(runs.module.as_ref().unwrap().image, Some(image.to_string()));
+    assert_eq!(said(&runs, "Loaded").1, "Loaded");
+
+    // A registry that is away says nothing about what runs.
+    let why = "`example.com` does not answer: no address".to_owned();
+    let away = vec![(tagged.clone(), Away { since: at("2026-01-02T01:00:00Z"), why })];
+    let status = compute(&Known { away, ..known(None, Some(running.clone()), &runs) });
+    let expected = "api-rule 2.3.0 is at work; since 2026-01-02T01:00:00Z nobody says what `example.com/a:1` names: `example.com` does not answer: no address";
+    assert_eq!(said(&status, "Loaded"), ("True", "RegistryUnavailable", expected));
+
+    // The next host begins with what ran last, as long as that may come.
+    let pulling = Fault::pulling(&tagged);
+    let comes = compute(&known(Some(&pulling), None, &runs));
+    assert_eq!(comes.module, runs.module);
+    let expected = "`example.com/a:1` is being pulled";
+    assert_eq!(said(&comes, "Loaded"), ("Unknown", "Pulling", expected));
+    let goes_on = compute(&known(Some(&pulling), Some(running), &runs));
+    let expected = "`example.com/a:1` is being pulled; the former version 2.3.0 goes on";
+    assert_eq!(said(&goes_on, "Loaded"), ("Unknown", "Pulling", expected));
+    let lasting = Fault::new("ImageInvalid", "it is none");
+    assert_eq!(compute(&known(Some(&lasting), None, &comes)).module, None);
 }

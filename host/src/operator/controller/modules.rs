@@ -1,0 +1,271 @@
+//! The modules of one Processor: read from files and registries, and verified.
+//!
+//! *Guarantee.* What is read here is signed as the Processor and the host require it; nothing else
+//! is loaded. A version that comes back later is checked again.
+
+use super::Controller;
+use crate::{
+    oci::{
+        Digest, Reference,
+        signature::{
+            PublicKey, Requirement, Verified, policy::Unsigned, verify_file, verify_manifest,
+        },
+    },
+    operator::{
+        api::{Processor, ProcessorSpec, ProcessorStatus},
+        fault::Fault,
+        images::{Image, Pulled, Use, Wanted},
+        recipe::Digests,
+        source::{self, ReadModule, Source, Stamp},
+    },
+    wasm::Content,
+};
+use mortise_core::grant::rights::Account;
+
+/// The modules that a spec names, and the signatures that each needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Named {
+    /// The module, and then the libraries.
+    modules: Vec<(Source, Requirement)>,
+}
+
+/// The modules as they were last read.
+#[derive(Debug)]
+pub(super) struct LastRead {
+    named: Named,
+    stamps: Vec<Stamp>,
+    pub(super) digests: Digests,
+    pub(super) origins: Origins,
+}
+
+/// The origins of the modules of a version, and who has signed them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Origins {
+    modules: Vec<Origin>,
+}
+
+#[derive(Debug, Clone)]
+struct Origin {
+    /// The name by which policies know the module.
+    name: String,
+    verified: Verified,
+    image: Option<Reference>,
+}
+
+// === impl Controller ===
+
+impl Controller {
+    /// Returns the modules that a spec names, with the signatures that they need.
+    pub(super) fn named(&self, spec: &ProcessorSpec) -> Result<Named, Fault> {
+        let (sources, keys) = (source::sources(spec)?, source::keys(spec)?);
+        let modules = sources.into_iter().map(|source| {
+            let requirement = self.requirement(&source.name(), keys.as_deref());
+            let requirement =
+                requirement.map_err(|unsigned| Fault::unsigned(&source.to_string(), &unsigned))?;
+            Ok((source, requirement))
+        });
+        Ok(Named { modules: modules.collect::<Result<_, Fault>>()? })
+    }
+
+    fn requirement(&self, name: &str, keys: Option<&[PublicKey]>) -> Result<Requirement, Unsigned> {
+        Requirement::of(name, keys, self.shared.images.policy())
+    }
+
+    /// Returns whether the file of the module or of a library differs from the one that was read.
+    pub(super) async fn module_has_moved(&self, newest: &Processor) -> bool {
+        let Ok(named) = self.named(&newest.spec) else { return false };
+        let read = self.read.as_ref();
+        self.stamps(&named).await.as_ref() != read.map(|read| &read.stamps)
+    }
+
+    /// Returns the stamps of modules; `None` if one of them cannot be read.
+    async fn stamps(&self, named: &Named) -> Option<Vec<Stamp>> {
+        let mut stamps = Vec::new();
+        for (at, (source, requirement)) in named.modules.iter().enumerate() {
+            stamps.push(match source {
+                Source::Path(path) => {
+                    let modules = &self.shared.modules;
+                    let signature = if requirement.is_nothing() {
+                        None
+                    } else {
+                        modules.signature_stamp(path).await
+                    };
+                    Stamp::File(modules.stamp(path).await?, signature)
+                }
+                Source::Image(_) => match self.follower.state(at)? {
+                    Image::Here { pulled, .. } => Stamp::Image(pulled.manifest),
+                    Image::Coming | Image::Failed(_) => return None,
+                },
+            });
+        }
+        Some(stamps)
+    }
+
+    /// Follows the artifacts that a spec names. Fails if one of them is not here.
+    pub(super) fn follow(
+        &mut self,
+        named: &Named,
+        spec: &ProcessorSpec,
+        account: &Account,
+    ) -> Result<(), Fault> {
+        let image = |(source, requirement): &(Source, Requirement)| {
+            Some((source.image()?.clone(), requirement.clone()))
+        };
+        let wanted = Wanted {
+            images: named.modules.iter().map(image).collect(),
+            account: account.clone(),
+            secrets: spec.image_pull_secrets.iter().map(|secret| secret.name.clone()).collect(),
+        };
+        let status = &self.last_status;
+        let last = |at: usize, reference: &Reference| last_run(status, spec, at, reference);
+        let states = self.follower.want(wanted, last);
+        let mut coming = Ok(());
+        for state in states.into_iter().zip(&named.modules) {
+            match state {
+                (Some(Image::Failed(fault)), _) => return Err(fault),
+                (Some(Image::Coming), (Source::Image(reference), _)) => {
+                    coming = Err(Fault::pulling(reference));
+                }
+                _ => {}
+            }
+        }
+        coming
+    }
+
+    /// Returns the digests of modules if these are the ones that were read last, and are as they
+    /// were then.
+    pub(super) async fn digests_as_read(&self, named: &Named) -> Option<&LastRead> {
+        let read = self.read.as_ref().filter(|read| read.named == *named)?;
+        (self.stamps(named).await? == read.stamps).then_some(read)
+    }
+
+    /// Reads and verifies the module and the libraries.
+    pub(super) async fn read_modules(&mut self, named: &Named) -> Result<Vec<ReadModule>, Fault> {
+        self.read = None;
+        let mut modules = Vec::new();
+        for (at, (source, requirement)) in named.modules.iter().enumerate() {
+            let (module, found) = match source {
+                Source::Path(path) => self.read_file(path, requirement).await?,
+                Source::Image(reference) => match self.follower.state(at) {
+                    Some(Image::Here { pulled, .. }) => read_image(&pulled, requirement),
+                    Some(Image::Failed(fault)) => return Err(fault),
+                    Some(Image::Coming) | None => return Err(Fault::pulling(reference)),
+                },
+            };
+            // The only way to what is loaded.
+            let checked = requirement.check(&found);
+            checked.map_err(|unsigned| Fault::unsigned(&source.to_string(), &unsigned))?;
+            modules.push(ReadModule { verified: found, ..module });
+        }
+        let digests = Digests::of(modules.iter().map(|module| module.digest))?;
+        let origin = |((source, _), module): (&(Source, Requirement), &ReadModule)| Origin {
+            name: source.name(),
+            verified: module.verified.clone(),
+            image: module.image.clone(),
+        };
+        self.read = Some(LastRead {
+            named: named.clone(),
+            stamps: modules.iter().map(|module| module.stamp.clone()).collect(),
+            digests,
+            origins: Origins { modules: named.modules.iter().zip(&modules).map(origin).collect() },
+        });
+        Ok(modules)
+    }
+
+    async fn read_file(
+        &self,
+        path: &str,
+        requirement: &Requirement,
+    ) -> Result<(ReadModule, Verified), Fault> {
+        let modules = &self.shared.modules;
+        // The signature first: a module that is replaced meanwhile does not fit it.
+        let signature =
+            if requirement.is_nothing() { None } else { modules.signature(path).await? };
+        let read = modules.read(path).await?;
+        let found = match &signature {
+            Some((signature, _)) => verify_file(&read.bytes, signature, &requirement.keys()),
+            None => Verified::default(),
+        };
+        let module = ReadModule {
+            content: Content::Memory(read.bytes),
+            digest: read.digest,
+            stamp: Stamp::File(read.stamp, signature.map(|(_, stamp)| stamp)),
+            verified: Verified::default(),
+            image: None,
+        };
+        Ok((module, found))
+    }
+
+    /// Returns whether a version may come back: it is signed as the spec and the host require it
+    /// now.
+    pub(super) fn may_come_back(&self, origins: &Origins) -> Result<(), Fault> {
+        let newest = self.newest.borrow();
+        let keys = newest.as_ref().map(|newest| source::keys(&newest.spec)).transpose()?.flatten();
+        origins.modules.iter().try_for_each(|origin| {
+            let requirement = self.requirement(&origin.name, keys.as_deref());
+            let checked = requirement.and_then(|required| required.check(&origin.verified));
+            checked.map_err(|unsigned| Fault::unsigned(&origin.name, &unsigned))
+        })
+    }
+
+    /// Keeps the artifacts of the versions that run, or may come back, and of the last one before.
+    pub(super) fn keep_images(&mut self) {
+        let Some(running) = &self.running else { return };
+        let former = running.former.iter().map(|former| &former.origins);
+        let all = std::iter::once(&running.served.origins).chain(former).chain(&self.before);
+        let manifests = all.flat_map(Origins::images).flatten().filter_map(Reference::digest);
+        self.shared.images.keep(&self.name, Use::Runs, manifests.collect());
+    }
+}
+
+/// Returns the manifest that ran last under a tag, from the status: a host that starts runs that
+/// one first.
+fn last_run(
+    status: &ProcessorStatus,
+    spec: &ProcessorSpec,
+    at: usize,
+    reference: &Reference,
+) -> Option<Digest> {
+    let image = match at.checked_sub(1).and_then(|at| spec.libraries.get(at)) {
+        None => status.module.as_ref()?.image.as_ref(),
+        Some(library) => {
+            let mut libraries = status.libraries.iter();
+            libraries.find(|of| of.interface == library.interface)?.image.as_ref()
+        }
+    };
+    let last: Reference = image?.parse().ok()?;
+    last.digest().filter(|_| last.by_tag().as_ref() == Some(reference))
+}
+
+/// Returns a pulled module, and the keys by which it is signed.
+fn read_image(pulled: &Pulled, requirement: &Requirement) -> (ReadModule, Verified) {
+    let Pulled { reference, manifest, module, signatures } = pulled;
+    let found = verify_manifest(*manifest, signatures, &requirement.keys());
+    let (file, digest, length) = (module.file.clone(), module.digest, module.length);
+    let read = ReadModule {
+        content: Content::File { file, digest, length },
+        digest,
+        stamp: Stamp::Image(*manifest),
+        verified: Verified::default(),
+        image: Some(reference.clone()),
+    };
+    (read, found)
+}
+
+// === impl Named ===
+
+impl Named {
+    /// Returns the sources, the module's first.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.modules.iter().map(|(source, _)| source)
+    }
+}
+
+// === impl Origins ===
+
+impl Origins {
+    /// Returns the artifacts that the modules come from, the module's first.
+    pub(super) fn images(&self) -> impl Iterator<Item = Option<&Reference>> {
+        self.modules.iter().map(|origin| origin.image.as_ref())
+    }
+}

@@ -1,0 +1,153 @@
+//! The artifacts that Processors name: resolved, pulled and kept, in tasks of their own, so that no
+//! controller waits for a registry.
+//!
+//! *Guarantees.* An artifact that is given out was pulled whole, by its digest. If its registry goes
+//! away, the last one that a tag named stays. What a Processor names, runs or may go back to is not
+//! removed from the disk.
+
+mod follower;
+mod pull;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub use self::follower::Away;
+pub(super) use self::follower::{Follower, Image, Wanted};
+use super::api::Processor;
+use crate::oci::{
+    Digest, Reference, Registries, Store, Stored,
+    signature::{Policy, Signature},
+};
+use mortise_core::write::Clock;
+
+/// The artifacts that are pulled at the same time for one namespace: a registry that is slow keeps
+/// only those waiting that chose it.
+const PULLS: usize = 2;
+
+/// How artifacts are got.
+#[derive(Clone)]
+pub struct Options {
+    /// The way to registries.
+    pub registries: Registries,
+    /// The place of pulled artifacts; `None`: none can be pulled.
+    pub store: Option<Store>,
+    /// The time after which a tag is resolved again.
+    pub interval: Duration,
+    /// The signatures that all modules need.
+    pub policy: Option<Arc<Policy>>,
+}
+
+/// What the followers of all Processors share. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Images(Arc<State>);
+
+struct State {
+    options: Options,
+    now: Clock,
+    pulls: Mutex<HashMap<String, Arc<Semaphore>>>,
+    kept: Mutex<Kept>,
+}
+
+/// The manifests that must not be removed.
+#[derive(Default)]
+struct Kept {
+    /// True if all Processors are known: nothing is removed before.
+    is_complete: bool,
+    /// By Processor and use.
+    of: BTreeMap<(Arc<str>, Use), BTreeSet<Digest>>,
+}
+
+/// The reason why a manifest is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Use {
+    /// A version runs, or may come back.
+    Runs,
+    /// The spec names it, in this place.
+    Named(usize),
+}
+
+/// An artifact on this machine.
+#[derive(Debug, Clone)]
+pub(super) struct Pulled {
+    /// The reference with the digest of the manifest.
+    pub(super) reference: Reference,
+    pub(super) manifest: Digest,
+    pub(super) module: Stored,
+    pub(super) signatures: Vec<Signature>,
+}
+
+// === impl Images ===
+
+impl Images {
+    pub(super) fn new(options: Options, now: Clock) -> Self {
+        let (pulls, kept) = (Mutex::default(), Mutex::default());
+        Self(Arc::new(State { options, now, pulls, kept }))
+    }
+
+    /// Returns the signatures that all modules need.
+    pub(super) fn policy(&self) -> Option<&Policy> {
+        self.0.options.policy.as_deref()
+    }
+
+    /// Keeps what a Processor names and has last run, until its controller says more.
+    pub(super) fn record(&self, name: &Arc<str>, processor: &Processor) {
+        let mut kept = self.0.kept.lock();
+        let key = (Arc::clone(name), Use::Runs);
+        kept.of.entry(key).or_insert_with(|| digests_in(processor));
+    }
+
+    /// Notes that all Processors are known: from now on others may be removed.
+    pub(super) fn all_recorded(&self) {
+        self.0.kept.lock().is_complete = true;
+    }
+
+    /// Keeps these manifests for this use, and no others.
+    pub(super) fn keep(&self, name: &Arc<str>, use_: Use, manifests: BTreeSet<Digest>) {
+        self.0.kept.lock().of.insert((Arc::clone(name), use_), manifests);
+    }
+
+    /// Keeps nothing for a Processor that is gone.
+    pub(super) fn forget(&self, name: &str) {
+        self.0.kept.lock().of.retain(|(of, _), _| **of != *name);
+    }
+
+    fn forget_use(&self, name: &Arc<str>, is_over: impl Fn(Use) -> bool) {
+        self.0.kept.lock().of.retain(|(of, use_), _| of != name || !is_over(*use_));
+    }
+
+    /// Returns the manifests that are kept; `None` as long as not all are known.
+    fn kept(&self) -> Option<BTreeSet<Digest>> {
+        let kept = self.0.kept.lock();
+        kept.is_complete.then(|| kept.of.values().flatten().copied().collect())
+    }
+
+    /// Waits for a place to pull an artifact for a namespace.
+    async fn place(&self, namespace: &str) -> OwnedSemaphorePermit {
+        let line = {
+            let mut pulls = self.0.pulls.lock();
+            pulls.retain(|_, line| Arc::strong_count(line) > 1);
+            let line = pulls.entry(namespace.to_owned());
+            Arc::clone(line.or_insert_with(|| Arc::new(Semaphore::new(PULLS))))
+        };
+        line.acquire_owned().await.expect("the places are never closed")
+    }
+}
+
+/// Returns the digests in the references of a spec and of a status.
+fn digests_in(processor: &Processor) -> BTreeSet<Digest> {
+    let spec = &processor.spec;
+    let libraries = spec.libraries.iter().map(|library| &library.module);
+    let named = std::iter::once(&spec.module).chain(libraries).filter_map(|of| of.image.as_ref());
+    let status = processor.status.as_ref();
+    let module = status.and_then(|status| status.module.as_ref());
+    let module = module.and_then(|module| module.image.as_ref());
+    let libraries = status.into_iter().flat_map(|status| &status.libraries);
+    let all = named.chain(module).chain(libraries.filter_map(|library| library.image.as_ref()));
+    all.filter_map(|image| image.parse::<Reference>().ok()?.digest()).collect()
+}

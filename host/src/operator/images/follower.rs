@@ -1,0 +1,320 @@
+//! Follows the artifacts that one Processor names.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, watch as latest},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    Images, Pulled, Use,
+    pull::{Failed, Puller},
+};
+use crate::{
+    cluster::Cluster,
+    oci::{Digest, Reference, signature::Requirement},
+    operator::fault::Fault,
+};
+use mortise_core::grant::rights::Account;
+
+/// The wait before the first retry of a failed attempt. It doubles with each further retry.
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+const MAX_RETRY: Duration = Duration::from_mins(5);
+
+/// The artifacts that a Processor wants, and as whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::operator) struct Wanted {
+    /// Each with the signatures that it needs; `None` for modules that come from elsewhere.
+    pub(in crate::operator) images: Vec<Option<(Reference, Requirement)>>,
+    pub(in crate::operator) account: Account,
+    /// The pull secrets, in the namespace of the account.
+    pub(in crate::operator) secrets: Vec<String>,
+}
+
+/// The state of one artifact.
+#[derive(Debug, Clone)]
+pub(in crate::operator) enum Image {
+    /// It is being resolved or pulled.
+    Coming,
+    /// It is here.
+    Here {
+        /// The artifact.
+        pulled: Arc<Pulled>,
+        /// Set while the registry does not say what the tag names now.
+        away: Option<Away>,
+    },
+    /// It is not to be had.
+    Failed(Fault),
+}
+
+/// A registry that does not answer about a tag.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Away {
+    /// The time since when it does not.
+    pub since: Timestamp,
+    /// The words for why.
+    pub why: String,
+}
+
+/// Follows the artifacts of one Processor. Dropping it ends that.
+pub(in crate::operator) struct Follower {
+    images: Images,
+    cluster: Cluster,
+    name: Arc<str>,
+    wanted: Option<Wanted>,
+    /// The states, in the order of `wanted`.
+    states: Arc<Mutex<Vec<Option<Image>>>>,
+    moved: latest::Sender<u64>,
+    seen: latest::Receiver<u64>,
+    again: Arc<Notify>,
+    tasks: JoinSet<()>,
+}
+
+/// One artifact that is followed.
+struct Followed {
+    puller: Puller,
+    name: Arc<str>,
+    at: usize,
+    /// The digest to begin with, whatever the tag names by now.
+    start: Option<Digest>,
+    held: Option<Arc<Pulled>>,
+    /// True once the registry has said what the tag names.
+    is_resolved: bool,
+    away_since: Option<Timestamp>,
+    /// The number of failed attempts in a row.
+    attempts: u32,
+    states: Arc<Mutex<Vec<Option<Image>>>>,
+    moved: latest::Sender<u64>,
+    again: Arc<Notify>,
+}
+
+// === impl Follower ===
+
+impl Follower {
+    pub(in crate::operator) fn new(images: &Images, cluster: &Cluster, name: &Arc<str>) -> Self {
+        let (moved, seen) = latest::channel(0);
+        Self {
+            images: images.clone(),
+            cluster: cluster.clone(),
+            name: Arc::clone(name),
+            wanted: None,
+            states: Arc::default(),
+            moved,
+            seen,
+            again: Arc::default(),
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Waits until the state of an artifact has changed since [`Follower::want`].
+    pub(in crate::operator) async fn changed(&mut self) {
+        self.seen.changed().await.expect("the sender is held here");
+    }
+
+    /// Follows these artifacts and no others, and returns the state of each. `start` gives the
+    /// manifest to begin with, in place of what a tag names by now.
+    pub(in crate::operator) fn want(
+        &mut self,
+        wanted: Wanted,
+        start: impl Fn(usize, &Reference) -> Option<Digest>,
+    ) -> Vec<Option<Image>> {
+        self.seen.mark_unchanged();
+        if self.wanted.as_ref() == Some(&wanted) {
+            let states = self.states.lock().clone();
+            if states.iter().flatten().any(|state| matches!(state, Image::Failed(_))) {
+                // Something has changed that may mend it.
+                self.again.notify_waiters();
+            }
+            return states;
+        }
+        self.follow(&wanted, start);
+        let states = self.states.lock().clone();
+        self.wanted = Some(wanted);
+        states
+    }
+
+    /// Returns the state of an artifact, by its place among those that are wanted.
+    pub(in crate::operator) fn state(&self, at: usize) -> Option<Image> {
+        self.states.lock().get(at).cloned().flatten()
+    }
+
+    /// Returns the references whose registries do not answer, and since when.
+    pub(in crate::operator) fn away(&self) -> Vec<(Reference, Away)> {
+        let states = self.states.lock();
+        let away = states.iter().flatten().filter_map(|state| match state {
+            Image::Here { pulled, away: Some(away) } => {
+                Some((pulled.reference.by_tag()?, away.clone()))
+            }
+            _ => None,
+        });
+        away.collect()
+    }
+
+    fn follow(&mut self, wanted: &Wanted, start: impl Fn(usize, &Reference) -> Option<Digest>) {
+        self.tasks = JoinSet::new();
+        self.images.forget_use(&self.name, |of| of != Use::Runs);
+        // The former tasks may still be ending: they write to the former states.
+        self.states = Arc::default();
+        let images = wanted.images.iter().enumerate();
+        for (at, image) in images {
+            self.states.lock().push(image.as_ref().map(|_| Image::Coming));
+            let Some((reference, requirement)) = image else { continue };
+            let followed = Followed {
+                puller: Puller {
+                    images: self.images.clone(),
+                    cluster: self.cluster.clone(),
+                    wanted: wanted.clone(),
+                    reference: reference.clone(),
+                    requirement: requirement.clone(),
+                },
+                name: Arc::clone(&self.name),
+                at,
+                start: start(at, reference),
+                held: None,
+                is_resolved: false,
+                away_since: None,
+                attempts: 0,
+                states: Arc::clone(&self.states),
+                moved: self.moved.clone(),
+                again: Arc::clone(&self.again),
+            };
+            self.tasks.spawn(followed.run());
+        }
+    }
+}
+
+// === impl Followed ===
+
+impl Followed {
+    async fn run(mut self) {
+        loop {
+            let start = Instant::now();
+            let (state, wait) = self.step().await;
+            self.publish(state);
+            let again = Arc::clone(&self.again);
+            let asked = async {
+                again.notified().await;
+                // Whatever asks, and however often: the registry is asked no more often.
+                sleep_until(start + FIRST_RETRY).await;
+            };
+            match wait {
+                Some(wait) => tokio::select! {
+                    () = sleep_until(Instant::now() + wait) => {}
+                    () = asked => {}
+                },
+                None => asked.await,
+            }
+        }
+    }
+
+    /// Gets what the reference names now. Returns the state, and the wait until the next time;
+    /// `None` if there is nothing to be asked again.
+    async fn step(&mut self) -> (Image, Option<Duration>) {
+        let interval = self.puller.images.0.options.interval;
+        let is_tag = self.puller.reference.digest().is_none();
+        match self.attempt().await {
+            Ok((pulled, None)) => {
+                (self.away_since, self.attempts) = (None, 0);
+                // What ran last is asked about soon, where the registry has not been asked yet.
+                let wait = if self.is_resolved { interval } else { interval.min(FIRST_RETRY) };
+                (Image::Here { pulled, away: None }, is_tag.then_some(wait))
+            }
+            Ok((pulled, Some(failed))) => {
+                let now = &self.puller.images.0.now;
+                let since = *self.away_since.get_or_insert_with(|| now());
+                let wait = self.wait_after(&failed).min(interval.max(FIRST_RETRY));
+                let away = Some(Away { since, why: failed.words() });
+                (Image::Here { pulled, away }, Some(wait))
+            }
+            Err(failed) => {
+                let wait = self.wait_after(&failed);
+                (Image::Failed(failed.fault(&self.puller.reference)), Some(wait))
+            }
+        }
+    }
+
+    /// Gets what the reference names now. If the registry does not say it, returns the last that is
+    /// known, and why.
+    async fn attempt(&mut self) -> Result<(Arc<Pulled>, Option<Failed>), Failed> {
+        if let Some(digest) = self.puller.reference.digest() {
+            return Ok((self.hold(digest).await?, None));
+        }
+        if let Some(start) = self.start {
+            match self.hold(start).await {
+                Err(failed) if failed.is_away() => return Err(failed),
+                // The tag says what there is now.
+                Err(failed) => {
+                    tracing::debug!(image = %self.puller.reference, why = failed.words(), "what ran last is gone");
+                }
+                Ok(pulled) => {
+                    self.start = None;
+                    return Ok((pulled, None));
+                }
+            }
+            self.start = None;
+        }
+        let failed = match self.puller.resolve().await {
+            Ok(digest) => {
+                self.is_resolved = true;
+                return Ok((self.hold(digest).await?, None));
+            }
+            Err(failed) => failed,
+        };
+        if let Some(held) = &self.held {
+            return Ok((Arc::clone(held), Some(failed)));
+        }
+        let last = self.puller.last_known().filter(|_| failed.is_away());
+        let Some(last) = last else { return Err(failed) };
+        match self.hold(last).await {
+            Ok(pulled) => Ok((pulled, Some(failed))),
+            Err(_) => Err(failed),
+        }
+    }
+
+    /// Gets an artifact by its digest.
+    async fn hold(&mut self, digest: Digest) -> Result<Arc<Pulled>, Failed> {
+        if let Some(held) = self.held.as_ref().filter(|held| held.manifest == digest) {
+            return Ok(Arc::clone(held));
+        }
+        let images = &self.puller.images;
+        let held = self.held.iter().map(|held| held.manifest);
+        images.keep(&self.name, Use::Named(self.at), held.chain([digest]).collect());
+        let pulled = Arc::new(self.puller.get(digest).await?);
+        images.keep(&self.name, Use::Named(self.at), [digest].into());
+        self.held = Some(Arc::clone(&pulled));
+        Ok(pulled)
+    }
+
+    fn wait_after(&mut self, failed: &Failed) -> Duration {
+        self.attempts = self.attempts.saturating_add(1);
+        let doubled =
+            2_u32.checked_pow(self.attempts - 1).and_then(|by| FIRST_RETRY.checked_mul(by));
+        let wait = doubled.unwrap_or(MAX_RETRY).min(MAX_RETRY);
+        match failed {
+            Failed::Registry(error) => wait.max(error.retry_after().unwrap_or_default()),
+            Failed::Fault(_) => wait,
+        }
+    }
+
+    fn publish(&self, state: Image) {
+        let mut states = self.states.lock();
+        let Some(known) = states.get_mut(self.at) else { return };
+        let is_known = match (&known, &state) {
+            (Some(Image::Here { pulled: one, away }), Image::Here { pulled: other, away: new }) => {
+                one.manifest == other.manifest
+                    && away.as_ref().map(|away| away.since) == new.as_ref().map(|away| away.since)
+            }
+            (Some(Image::Failed(one)), Image::Failed(other)) => one == other,
+            _ => false,
+        };
+        *known = Some(state);
+        drop(states);
+        if !is_known {
+            self.moved.send_modify(|count| *count += 1);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! One artifact: resolved, and got from the disk or from its registry.
+
+use serde_json::Value;
+
+use super::{Images, Pulled, Wanted};
+use crate::{
+    cluster::Cluster,
+    oci::{
+        Credentials, Digest, DockerConfig, Error, MAX_MODULE_BYTES, Reference, Repository, Store,
+        Stored,
+        artifact::{self, Parts},
+        signature::{self, Requirement, Signature, verify_manifest},
+    },
+    operator::fault::Fault,
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mortise_core::resource::{Outgoing, encoded};
+
+/// The keys of a pull secret's data.
+const DATA: [&str; 2] = [".dockerconfigjson", ".dockercfg"];
+
+/// Gets the artifacts of one Processor.
+pub(super) struct Puller {
+    pub(super) images: Images,
+    pub(super) cluster: Cluster,
+    pub(super) wanted: Wanted,
+    pub(super) reference: Reference,
+    pub(super) requirement: Requirement,
+}
+
+// === impl Puller ===
+
+impl Puller {
+    /// Returns the digest that the tag names now.
+    pub(super) async fn resolve(&self) -> Result<Digest, Failed> {
+        let tag = self.reference.tag().unwrap_or_default();
+        Ok(self.repository().await?.resolve(tag).await?)
+    }
+
+    /// Returns the digest that the tag was last known to name.
+    pub(super) fn last_known(&self) -> Option<Digest> {
+        let store = self.images.0.options.store.as_ref()?;
+        store.last_of_tag(&self.wanted.account.namespace, &self.reference)
+    }
+
+    /// Returns an artifact by its digest. The registry is asked only if something is not on the
+    /// disk, or if this namespace has not been given it before.
+    pub(super) async fn get(&self, manifest: Digest) -> Result<Pulled, Failed> {
+        let store = self.store()?;
+        let namespace = &self.wanted.account.namespace;
+        let may = store.has_access(namespace, &self.reference, manifest);
+        let on_disk = if may { self.on_disk(store, manifest).await } else { None };
+        let pulled = match on_disk {
+            Some(pulled) => pulled,
+            None => self.pull(store, manifest).await?,
+        };
+        store.note_access(namespace, &self.reference, manifest)?;
+        Ok(pulled)
+    }
+
+    /// Returns an artifact that is on the disk, with enough signatures.
+    async fn on_disk(&self, store: &Store, manifest: Digest) -> Option<Pulled> {
+        let bytes = store.manifest(manifest)?;
+        let parts = artifact::parse(&bytes).ok()?;
+        let signatures = self.kept_signatures(store, manifest);
+        if !self.is_enough(manifest, &signatures) {
+            return None;
+        }
+        let module = store.module(&parts.layer).await?;
+        Some(self.pulled(manifest, module, signatures))
+    }
+
+    async fn pull(&self, store: &Store, manifest: Digest) -> Result<Pulled, Failed> {
+        let _place = self.images.place(&self.wanted.account.namespace).await;
+        let repository = self.repository().await?;
+        let document = repository.manifest(&manifest.to_string()).await?;
+        let parts = artifact::parse(&document.bytes)?;
+        // Before the module comes, which is larger: it is not pulled if it is not signed.
+        let signatures = self.signatures(store, &repository, manifest).await?;
+        let module = match store.module(&parts.layer).await {
+            Some(module) => module,
+            None => self.pull_module(store, &repository, (manifest, &parts)).await?,
+        };
+        store.put_manifest(&document.bytes)?;
+        Ok(self.pulled(manifest, module, signatures))
+    }
+
+    async fn pull_module(
+        &self,
+        store: &Store,
+        repository: &Repository,
+        (manifest, parts): (Digest, &Parts),
+    ) -> Result<Stored, Failed> {
+        let layer = &parts.layer;
+        if layer.size > MAX_MODULE_BYTES {
+            let what = "the module".to_owned();
+            return Err(Error::TooLarge { what, found: layer.size, limit: MAX_MODULE_BYTES }.into());
+        }
+        if let Some(mut kept) = self.images.kept() {
+            kept.insert(manifest);
+            store.make_room(layer.size, kept).await?;
+        }
+        let mut writer = store.begin().await?;
+        repository.blob(layer, MAX_MODULE_BYTES, &mut writer).await?;
+        let stored = writer.finish(layer.digest).await?;
+        tracing::info!(image = %self.reference, %manifest, module = %layer.digest, bytes = layer.size, "pulled");
+        Ok(stored)
+    }
+
+    /// Returns the signatures of a manifest, if any are needed, from the registry where those on the
+    /// disk are not enough.
+    async fn signatures(
+        &self,
+        store: &Store,
+        repository: &Repository,
+        manifest: Digest,
+    ) -> Result<Vec<Signature>, Failed> {
+        if self.requirement.is_nothing() {
+            return Ok(Vec::new());
+        }
+        let kept = self.kept_signatures(store, manifest);
+        if self.is_enough(manifest, &kept) {
+            return Ok(kept);
+        }
+        let found = signature::fetch(repository, manifest).await?;
+        let verified = verify_manifest(manifest, &found, &self.requirement.keys());
+        self.requirement.check(&verified).map_err(|unsigned| {
+            Failed::Fault(Fault::unsigned(&self.reference.at(manifest).to_string(), &unsigned))
+        })?;
+        // Only those that are of use: strangers may have added others.
+        let of_use = |one: &&Signature| {
+            let one = std::slice::from_ref(*one);
+            !verify_manifest(manifest, one, &self.requirement.keys()).by.is_empty()
+        };
+        let found: Vec<Signature> = found.iter().filter(of_use).cloned().collect();
+        if let Ok(text) = serde_json::to_vec(&found) {
+            store.put_signatures(manifest, &text)?;
+        }
+        Ok(found)
+    }
+
+    fn kept_signatures(&self, store: &Store, manifest: Digest) -> Vec<Signature> {
+        let kept = if self.requirement.is_nothing() { None } else { store.signatures(manifest) };
+        kept.and_then(|kept| serde_json::from_slice(&kept).ok()).unwrap_or_default()
+    }
+
+    fn is_enough(&self, manifest: Digest, signatures: &[Signature]) -> bool {
+        let verified = verify_manifest(manifest, signatures, &self.requirement.keys());
+        self.requirement.check(&verified).is_ok()
+    }
+
+    fn pulled(&self, manifest: Digest, module: Stored, signatures: Vec<Signature>) -> Pulled {
+        Pulled { reference: self.reference.at(manifest), manifest, module, signatures }
+    }
+
+    fn store(&self) -> Result<&Store, Failed> {
+        self.images.0.options.store.as_ref().ok_or_else(|| {
+            let message = format!(
+                "`{}` cannot be pulled: this host has no folder for modules from registries; give it one with --cache",
+                self.reference
+            );
+            Failed::Fault(Fault::new("CacheMissing", message))
+        })
+    }
+
+    async fn repository(&self) -> Result<Repository, Failed> {
+        let credentials = self.credentials().await.map_err(Failed::Fault)?;
+        let registries = &self.images.0.options.registries;
+        Ok(registries.repository(&self.reference, credentials, false))
+    }
+
+    /// Returns the credentials for the repository in the first pull secret that has some.
+    async fn credentials(&self) -> Result<Option<Credentials>, Fault> {
+        for name in &self.wanted.secrets {
+            if let Some(credentials) = self.in_secret(name).await? {
+                return Ok(Some(credentials));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads a pull secret as the account of the Processor: the host itself may read none.
+    async fn in_secret(&self, name: &str) -> Result<Option<Credentials>, Fault> {
+        let account = &self.wanted.account;
+        let namespace = &account.namespace;
+        let path = format!("/api/v1/namespaces/{}/secrets/{}", encoded(namespace), encoded(name));
+        let answer = self.cluster.acting_as(account).send(&Outgoing::get(path)).await;
+        let secret = answer.map_err(|refusal| {
+            let message = if refusal.code == 403 {
+                format!(
+                    "the ServiceAccount `{}` may not get the pull secret `{name}`: bind it to a Role in the namespace `{namespace}` with apiGroups [\"\"], resources [secrets], resourceNames [{name}], verbs [get]",
+                    account.name
+                )
+            } else {
+                format!("the pull secret `{name}` cannot be read: {refusal}")
+            };
+            Fault::passing("PullSecretUnreadable", message)
+        })?;
+        let data = secret.body.get("data");
+        let text = DATA.iter().find_map(|key| data?.get(*key).and_then(Value::as_str));
+        let invalid = |why: String| {
+            Fault::passing("PullSecretInvalid", format!("the pull secret `{name}`: {why}"))
+        };
+        let text = text.ok_or_else(|| {
+            invalid("it holds no credentials; one of the type kubernetes.io/dockerconfigjson is accepted, as `kubectl create secret docker-registry` makes it".to_owned())
+        })?;
+        let text = STANDARD.decode(text).map_err(|_| invalid("it is no base64".to_owned()))?;
+        let config = DockerConfig::parse(&text).map_err(|error| invalid(error.to_string()))?;
+        config.credentials(&self.reference).map_err(|error| invalid(error.to_string()))
+    }
+}
+
+/// The reason why an artifact is not there.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// The registry, what it gave, or the disk.
+    Registry(Error),
+    /// Anything else.
+    Fault(Fault),
+}
+
+// === impl Failed ===
+
+impl Failed {
+    /// Returns whether this says nothing about the artifact: what is here goes on.
+    pub(super) fn is_away(&self) -> bool {
+        matches!(self, Self::Registry(error) if error.is_registry_away())
+    }
+
+    /// Returns the condition that it becomes.
+    pub(super) fn fault(&self, reference: &Reference) -> Fault {
+        match self {
+            Self::Registry(error) => Fault::of_registry(reference, error),
+            Self::Fault(fault) => fault.clone(),
+        }
+    }
+
+    /// Returns the words for it beside what is here.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Registry(error) => mortise_core::error_chain::whole(error),
+            Self::Fault(fault) => fault.message.clone(),
+        }
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Registry(error)
+    }
+}
