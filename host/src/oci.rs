@@ -12,6 +12,8 @@ mod reference;
 mod repository;
 pub mod signature;
 mod store;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 use std::sync::Arc;

@@ -331,6 +331,12 @@ impl Repository {
         Address::of_registry(&self.registry, is_tls, &path).ok_or_else(refused)
     }
 
+    /// Returns scheme, host and port of the registry.
+    #[cfg(test)]
+    pub(super) fn origin(&self) -> Option<String> {
+        Some(self.at("").ok()?.origin())
+    }
+
     /// Sends a request to the registry itself.
     async fn ask(&self, to: &Address, asked: &Asked<'_>) -> Result<Answer, Error> {
         match self.ask_from(to, true, to, asked).await {
@@ -487,7 +493,7 @@ fn accept(media_types: &'static str) -> HeaderMap {
     [(ACCEPT, HeaderValue::from_static(media_types))].into_iter().collect()
 }
 
-fn nothing() -> Body {
+pub(super) fn nothing() -> Body {
     Empty::new().map_err(|never| match never {}).boxed()
 }
 

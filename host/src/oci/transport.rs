@@ -3,7 +3,13 @@
 //! A connection for each request costs a handshake; registries are asked seldom, and nothing has to
 //! be kept open or ended.
 
-use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{IpAddr, ToSocketAddrs as _},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
@@ -21,6 +27,7 @@ use rustls::{
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    sync::Semaphore,
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
@@ -30,6 +37,9 @@ use mortise_core::error_chain;
 
 /// The bytes that a connection reads ahead.
 const READ_AHEAD: usize = 64 << 10;
+/// The names that are looked up at the same time, each on a thread that waits for a name server: a
+/// registry whose name server hangs leaves threads to the rest of the host (see `program`).
+const LOOKUPS: usize = 3;
 const AGENT: &str = concat!("mortise/", env!("CARGO_PKG_VERSION"));
 
 /// The body of a request.
@@ -79,6 +89,8 @@ pub(super) struct Transport {
     plain: Vec<String>,
     proxy: Option<Proxy>,
     no_proxy: Vec<String>,
+    /// Places for look-ups of names.
+    lookups: Arc<Semaphore>,
     pub(super) times: Times,
 }
 
@@ -134,6 +146,7 @@ impl Transport {
             plain: options.plain,
             proxy,
             no_proxy: options.no_proxy,
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
             times: options.times,
         })
     }
@@ -205,7 +218,7 @@ impl Transport {
                     (self.tunnel(proxy, to).await?, false)
                 }
                 None => {
-                    let (stream, is_loopback) = open(to, may_be_loopback).await?;
+                    let (stream, is_loopback) = self.open(to, may_be_loopback).await?;
                     (Box::new(stream), is_loopback)
                 }
             };
@@ -233,7 +246,7 @@ impl Transport {
     async fn tunnel(&self, proxy: &Proxy, to: &Address) -> Result<Box<dyn Stream>, Error> {
         let host = proxy.address.host.as_str();
         // The operator names the proxy.
-        let (stream, _) = open(&proxy.address, true).await?;
+        let (stream, _) = self.open(&proxy.address, true).await?;
         let stream: Box<dyn Stream> = if proxy.address.is_tls {
             Box::new(self.secure(&proxy.address, Box::new(stream)).await?)
         } else {
@@ -249,27 +262,59 @@ impl Transport {
         let connect = connect.header(HOST, to.authority()).body(Empty::<Bytes>::new());
         let connect = connect.map_err(|error| unreachable(host, &error))?;
         let asked = async {
-            let answer = sender.send_request(connect).await?;
-            let status = answer.status();
-            Ok::<_, hyper::Error>((status, hyper::upgrade::on(answer)))
-        };
-        let (asked, mut connection) =
-            (std::pin::pin!(asked), std::pin::pin!(connection.with_upgrades()));
-        let (status, upgraded) = tokio::select! {
-            biased;
-            asked = asked => asked.map_err(|error| unreachable(host, &error))?,
-            ended = &mut connection => {
-                let found = ended.err().map_or("it closed the connection".to_owned(), |error| error_chain::without_repeats(&error));
-                return Err(Error::Unreachable { host: host.to_owned(), found });
+            let answer = sender.send_request(connect).await;
+            let answer = answer.map_err(|error| unreachable(host, &error))?;
+            let status = answer.status().as_u16();
+            if answer.status().is_success() {
+                return Ok(hyper::upgrade::on(answer));
             }
+            let found = format!("the proxy answers {status} for `{}`", to.authority());
+            Err(Error::Unreachable { host: host.to_owned(), found })
         };
-        if !status.is_success() {
-            let found = format!("the proxy answers {} for `{}`", status.as_u16(), to.authority());
-            return Err(Error::Unreachable { host: host.to_owned(), found });
-        }
-        connection.await.map_err(|error| unreachable(host, &error))?;
+        let connection =
+            async { connection.with_upgrades().await.map_err(|error| unreachable(host, &error)) };
+        // The connection ends when it is a tunnel, which may be before the answer is looked at.
+        let (upgraded, ()) = tokio::try_join!(asked, connection)?;
         let upgraded = upgraded.await.map_err(|error| unreachable(host, &error))?;
         Ok(Box::new(TokioIo::new(upgraded)))
+    }
+
+    /// Resolves the name of an address, checks what was found, and connects. Returns also whether the
+    /// connection ends at this machine.
+    async fn open(&self, to: &Address, may_be_loopback: bool) -> Result<(TcpStream, bool), Error> {
+        let host = to.host.as_str();
+        let mut failed = None;
+        for ip in self.resolve(host).await? {
+            // One address that is refused refuses the name: it was given to pass the check.
+            to.check(ip, may_be_loopback)?;
+            match TcpStream::connect((ip, to.port)).await {
+                Ok(stream) => {
+                    // Requests are small, and written at once.
+                    let _ = stream.set_nodelay(true);
+                    return Ok((stream, ip.to_canonical().is_loopback()));
+                }
+                Err(error) => failed = Some(unreachable(host, &error)),
+            }
+        }
+        let found = "its name has no address".to_owned();
+        Err(failed.unwrap_or_else(|| Error::Unreachable { host: host.to_owned(), found }))
+    }
+
+    /// Returns the addresses of a host.
+    async fn resolve(&self, host: &str) -> Result<Vec<IpAddr>, Error> {
+        if let Ok(ip) = host.parse() {
+            return Ok(vec![ip]);
+        }
+        let place = Arc::clone(&self.lookups).acquire_owned().await;
+        let name = host.to_owned();
+        let looked_up = tokio::task::spawn_blocking(move || {
+            // Held until the name server has answered, however long somebody waits for that.
+            let _place = place;
+            let found = (name.as_str(), 0).to_socket_addrs()?;
+            io::Result::Ok(found.map(|address| address.ip()).collect::<Vec<_>>())
+        });
+        let found = looked_up.await.map_err(io::Error::other).flatten();
+        found.map_err(|error| unreachable(host, &error))
     }
 
     /// Returns whether an address is asked without the proxy.
@@ -285,28 +330,6 @@ fn covers(entry: &str, host: &str) -> bool {
     let rest = host.strip_suffix(domain);
     entry == "*"
         || !domain.is_empty() && rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-}
-
-/// Resolves the name of an address, checks what was found, and connects.
-async fn open(to: &Address, may_be_loopback: bool) -> Result<(TcpStream, bool), Error> {
-    let host = to.host.as_str();
-    let found = tokio::net::lookup_host((host, to.port)).await;
-    let found = found.map_err(|error| unreachable(host, &error))?;
-    let mut failed = None;
-    for address in found {
-        // One address that is refused refuses the name: it was given to pass the check.
-        to.check(address.ip(), may_be_loopback)?;
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                // Requests are small, and written at once.
-                let _ = stream.set_nodelay(true);
-                return Ok((stream, address.ip().to_canonical().is_loopback()));
-            }
-            Err(error) => failed = Some(unreachable(host, &error)),
-        }
-    }
-    let nothing = || Error::Unreachable { host: host.to_owned(), found: "no address".to_owned() };
-    Err(failed.unwrap_or_else(nothing))
 }
 
 fn request(
@@ -432,5 +455,28 @@ impl Answer {
             all.extend_from_slice(&part?);
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_proxy_names_is_asked_directly() {
+        let cases = [
+            ("example.com", "example.com", true),
+            ("example.com", "a.example.com", true),
+            (".Example.com", "a.example.com", true),
+            ("*.example.com", "a.example.com", true),
+            ("example.com", "anexample.com", false),
+            ("*", "anything", true),
+            ("10.0.0.1", "10.0.0.1", true),
+            ("", "example.com", false),
+            (".", "example.com", false),
+        ];
+        for (entry, host, expected) in cases {
+            assert_eq!(covers(entry, host), expected, "{entry} {host}");
+        }
     }
 }

@@ -1,0 +1,518 @@
+//! Pushes and pulls against a registry of the tests' own, which misbehaves.
+
+#[expect(unreachable_pub, dead_code, reason = "the tests of the whole host include it too")]
+mod fake;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use super::{
+    artifact::{Artifact, Descriptor, LAYER, MANIFEST},
+    signature::{self, Format, PrivateKey, Signature, verify_manifest},
+    *,
+};
+use fake::{Answer, Fake, Request};
+
+const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0 and a body of some bytes";
+const REPOSITORY: &str = "team/rules";
+
+/// What a sink was given.
+#[derive(Default)]
+struct Taken(Vec<u8>);
+
+impl Sink for Taken {
+    async fn take(&mut self, part: Bytes) -> Result<(), Error> {
+        self.0.extend_from_slice(&part);
+        Ok(())
+    }
+}
+
+/// A registry, and the way to it.
+struct Place {
+    fake: Fake,
+    registries: Registries,
+    reference: Reference,
+}
+
+impl Place {
+    async fn plain() -> Self {
+        Self::around(Fake::plain().await, Options::default())
+    }
+
+    async fn tls() -> Self {
+        Self::around(Fake::tls().await, Options::default())
+    }
+
+    fn around(fake: Fake, options: Options) -> Self {
+        let reference = format!("{}/{REPOSITORY}:1", fake.host()).parse().unwrap();
+        let times = Times {
+            connect: Duration::from_secs(5),
+            answer: Duration::from_millis(500),
+            idle: Duration::from_millis(500),
+            whole: Duration::from_secs(1),
+        };
+        let authorities = Some(fake::AUTHORITY.to_vec());
+        let registries = Registries::build(Options { authorities, times, ..options }).unwrap();
+        Self { fake, registries, reference }
+    }
+
+    fn repository(&self) -> Repository {
+        self.registries.repository(&self.reference, None, false)
+    }
+
+    fn as_user(&self, pushes: bool) -> Repository {
+        let credentials =
+            Credentials::Basic { user: "user".to_owned(), password: "secret".to_owned() };
+        self.registries.repository(&self.reference, Some(credentials), pushes)
+    }
+
+    /// Stores an artifact, and returns it.
+    fn put(&self) -> Artifact {
+        let artifact = artifact();
+        self.fake.put_blob(COMPONENT);
+        self.fake.put_blob(&artifact.config);
+        self.fake.put_manifest(REPOSITORY, "1", &artifact.manifest);
+        artifact
+    }
+
+    /// Answers requests whose target holds a text in another way.
+    fn answer(&self, to: &'static str, answer: Answer) {
+        let answers = move |request: &Request| request.target.contains(to).then(|| answer.clone());
+        self.fake.set_mood(answers);
+    }
+
+    async fn pull(&self) -> Result<Vec<u8>, Error> {
+        pull(&self.repository()).await
+    }
+}
+
+fn artifact() -> Artifact {
+    let names = (Vec::new(), Vec::new());
+    Artifact::build(Descriptor::of(LAYER, COMPONENT), names, Default::default()).unwrap()
+}
+
+async fn pull(repository: &Repository) -> Result<Vec<u8>, Error> {
+    let document = repository.manifest("1").await?;
+    let parts = artifact::parse(&document.bytes)?;
+    let mut taken = Taken::default();
+    repository.blob(&parts.layer, MAX_MODULE_BYTES, &mut taken).await?;
+    Ok(taken.0)
+}
+
+async fn push(repository: &Repository, artifact: &Artifact) -> Result<(), Error> {
+    repository.push_blob(&artifact.layer, Blob::Bytes(COMPONENT)).await?;
+    repository.push_blob(&artifact.config_descriptor, Blob::Bytes(&artifact.config)).await?;
+    repository.push_manifest("1", MANIFEST, &artifact.manifest).await
+}
+
+#[tokio::test]
+async fn what_was_pushed_is_pulled_with_and_without_tls() {
+    for place in [Place::plain().await, Place::tls().await] {
+        let artifact = artifact();
+        let repository = place.registries.repository(&place.reference, None, true);
+        push(&repository, &artifact).await.unwrap();
+        assert_eq!(place.pull().await.unwrap(), COMPONENT);
+        assert_eq!(place.repository().resolve("1").await.unwrap(), artifact.digest());
+        let sent = place.fake.seen().len();
+        push(&repository, &artifact).await.unwrap();
+        let again = place.fake.seen().split_off(sent);
+        let methods: Vec<&str> = again.iter().map(|request| request.method.as_str()).collect();
+        assert_eq!(methods, ["HEAD", "HEAD", "PUT"], "blobs that are there are not sent");
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_sent_part_by_part() {
+    let place = Place::plain().await;
+    let bytes: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+    let mut file = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut file, &bytes).unwrap();
+    let descriptor = Descriptor::of(LAYER, &bytes);
+    let repository = place.registries.repository(&place.reference, None, true);
+    repository.push_blob(&descriptor, Blob::File(&Arc::new(file))).await.unwrap();
+    let mut taken = Taken::default();
+    repository.blob(&descriptor, MAX_MODULE_BYTES, &mut taken).await.unwrap();
+    assert_eq!(taken.0, bytes);
+}
+
+#[tokio::test]
+async fn what_a_registry_refuses_is_said_in_its_words() {
+    let place = Place::plain().await;
+    place.put();
+    let cases = [
+        (401, "UNAUTHORIZED", "answers 401 to a request about `team/rules`: it does not say how"),
+        (403, "DENIED", "answers 403 to GET manifests/1 (DENIED: in words)"),
+        (404, "MANIFEST_UNKNOWN", "answers 404 to GET manifests/1 (MANIFEST_UNKNOWN: in words)"),
+        (429, "TOOMANYREQUESTS", "answers 429 to GET manifests/1 (TOOMANYREQUESTS: in words)"),
+        (500, "UNKNOWN", "answers 500 to GET manifests/1 (UNKNOWN: in words)"),
+    ];
+    for (status, code, expected) in cases {
+        let answer = Answer::error(status, code, "in words").header("retry-after", "7");
+        place.answer("/manifests/", answer);
+        let error = place.pull().await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(error.is_registry_away(), matches!(status, 429 | 500), "{error}");
+        let after = error.retry_after();
+        assert_eq!(after, (status != 401).then_some(Duration::from_secs(7)), "{error}");
+    }
+    let html = Answer::of(502).body(b"<html>\0</html>").header("retry-after", "999999");
+    place.answer("/manifests/", html);
+    let error = place.pull().await.unwrap_err();
+    assert!(error.to_string().ends_with("answers 502 to GET manifests/1"), "{error}");
+    assert_eq!(error.retry_after(), Some(Duration::from_hours(1)));
+}
+
+#[tokio::test]
+async fn a_registry_that_is_away_is_named() {
+    let mut place = Place::plain().await;
+    place.put();
+    place.fake.stop().await;
+    let error = place.pull().await.unwrap_err();
+    assert!(error.is_registry_away(), "{error}");
+    assert!(error.to_string().contains("`127.0.0.1` does not answer: "), "{error}");
+    place.fake.resume().await;
+    place.pull().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_registry_that_hangs_is_not_waited_for() {
+    let place = Place::plain().await;
+    place.put();
+    let late = |answer: Answer| Answer { pace: Some((1, Duration::from_secs(60))), ..answer };
+    place.answer("/blobs/", late(Answer::of(200).body(COMPONENT)));
+    let error = place.pull().await.unwrap_err();
+    assert!(matches!(error, Error::Truncated { came: 1, .. }), "{error}");
+    assert!(error.to_string().contains("broke off after 1 of 33 bytes"), "{error}");
+    assert!(error.to_string().contains("nothing came for 0 s"), "{error}");
+}
+
+#[tokio::test]
+async fn a_registry_that_is_slow_is_not_waited_for_longer_than_a_blob_may_take() {
+    let place = Place::plain().await;
+    place.put();
+    let pace = Some((1, Duration::from_millis(100)));
+    place.answer("/blobs/", Answer { pace, ..Answer::of(200).body(COMPONENT) });
+    let error = place.pull().await.unwrap_err();
+    assert!(matches!(error, Error::TooSlow { .. }), "{error}");
+    assert!(error.to_string().contains("`127.0.0.1` is too slow: "), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_not_what_was_asked_for_is_not_taken() {
+    let place = Place::plain().await;
+    let artifact = place.put();
+    let other = [COMPONENT.to_vec(), b"more".to_vec()].concat();
+    let mut flipped = COMPONENT.to_vec();
+    flipped[9] ^= 1;
+    let chunked = Answer { length: Some(COMPONENT.len() as u64), ..Answer::of(200).body(&other) };
+    let cases = [
+        (
+            "/blobs/",
+            Answer { cut: Some(9), ..Answer::of(200).body(COMPONENT) },
+            "broke off after 9 of 33 bytes",
+        ),
+        ("/blobs/", Answer::of(200).body(&other), "of 37 bytes; 33 are expected"),
+        ("/blobs/", Answer::of(200).body(&COMPONENT[1..]), "of 32 bytes; 33 are expected"),
+        ("/blobs/", Answer::of(200).body(&flipped), "with the digest sha256:"),
+        // The rest is not read: it is another answer's, or nobody's.
+        (
+            "/blobs/",
+            Answer { cut: Some(0), ..Answer::of(200).body(COMPONENT) },
+            "broke off after 0 of 33 bytes",
+        ),
+        ("/manifests/", Answer::of(200).body(b"{}"), "it is no Wasm artifact: "),
+        (
+            "/manifests/",
+            Answer::of(200)
+                .body(&artifact.manifest)
+                .header("docker-content-digest", &Digest::of(b"").to_string()),
+            "sent GET manifests/1 with the digest sha256:",
+        ),
+    ];
+    for (to, answer, expected) in cases {
+        place.answer(to, answer);
+        let error = place.pull().await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{expected}: {error}");
+        assert!(!error.is_registry_away(), "{error}");
+    }
+    place.answer("/blobs/", chunked);
+    assert_eq!(place.pull().await.unwrap(), COMPONENT, "bytes after the end are nobody's");
+    place.fake.behave();
+    let name = Digest::of(b"another").to_string();
+    place.fake.set_mood(move |request| {
+        let is_it = request.target.contains("/manifests/");
+        is_it.then(|| Answer::of(200).body(b"something"))
+    });
+    let error = place.repository().manifest(&name).await.unwrap_err();
+    assert!(error.to_string().contains(&format!("{name} is expected")), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_not_read() {
+    let place = Place::plain().await;
+    place.put();
+    let endless = Answer { length: Some(1 << 40), ..Answer::of(200).body(&vec![b' '; 5 << 20]) };
+    place.answer("/manifests/", endless);
+    let error = place.pull().await.unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    let large = Descriptor { size: MAX_MODULE_BYTES + 1, ..Descriptor::of(LAYER, b"") };
+    place.fake.forget();
+    let mut taken = Taken::default();
+    let error = place.repository().blob(&large, MAX_MODULE_BYTES, &mut taken).await.unwrap_err();
+    assert!(matches!(error, Error::TooLarge { .. }), "{error}");
+    assert!(place.fake.seen().is_empty(), "nothing is asked for");
+}
+
+#[tokio::test]
+async fn redirects_are_followed_where_they_may_lead() {
+    let place = Place::tls().await;
+    place.put();
+    let port = place.fake.host().rsplit(':').next().unwrap().to_owned();
+    let digest = Digest::of(COMPONENT);
+    let elsewhere = format!("https://localhost:{port}/elsewhere");
+    let to = elsewhere.clone();
+    place.fake.set_mood(move |request| {
+        if request.target.contains("/blobs/") {
+            return Some(Answer::redirect(&to));
+        }
+        (request.target == "/elsewhere").then(|| Answer::of(200).body(COMPONENT))
+    });
+    assert_eq!(place.pull().await.unwrap(), COMPONENT);
+    let cases = [
+        ("https://169.254.169.254/latest", "169.254.169.254 is a link-local address"),
+        ("https://[fd00:ec2::254]/latest", "is the address of a metadata service"),
+        ("https://[::ffff:169.254.169.254]/", "is a link-local address"),
+        ("http://127.0.0.1:1/", "a redirect leads to it without TLS"),
+        ("http://example.com/", "a redirect leads to it without TLS"),
+        ("https://user:password@example.com/", "it redirects to no address"),
+        ("ftp://example.com/", "it redirects to no address"),
+    ];
+    for (to, expected) in cases {
+        place.answer("/blobs/", Answer::redirect(to));
+        let error = place.pull().await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{to}: {error}");
+    }
+    place.answer("/blobs/", Answer::redirect(&format!("/v2/{REPOSITORY}/blobs/{digest}")));
+    let error = place.pull().await.unwrap_err();
+    assert!(error.to_string().contains("it redirects again and again"), "{error}");
+}
+
+#[tokio::test]
+async fn a_registry_elsewhere_leads_nobody_to_this_machine() {
+    // Only the address counts: names are resolved first.
+    let to = address::Address::parse("https://localhost/").unwrap();
+    let transport = transport::Transport::build(Options::default()).unwrap();
+    let request = (http::Method::GET, http::HeaderMap::new(), repository::nothing());
+    let sent = transport.send(&to, false, request, Duration::from_secs(5)).await;
+    let error = sent.err().unwrap().to_string();
+    assert!(error.contains("is this machine, and a registry elsewhere named it"), "{error}");
+}
+
+/// Asks for the password `secret` of `user`.
+fn wants_password(request: &Request) -> Option<Answer> {
+    let given = request.headers.get("authorization").map(String::as_str);
+    (given != Some("Basic dXNlcjpzZWNyZXQ=")).then(|| {
+        Answer::error(401, "UNAUTHORIZED", "who are you")
+            .header("www-authenticate", "Basic realm=\"x\"")
+    })
+}
+
+#[tokio::test]
+async fn a_password_is_sent_over_tls_and_to_the_registry_only() {
+    let place = Place::tls().await;
+    let artifact = artifact();
+    place.fake.set_mood(wants_password);
+    push(&place.as_user(true), &artifact).await.unwrap();
+    assert_eq!(pull(&place.as_user(false)).await.unwrap(), COMPONENT);
+    let error = place.pull().await.unwrap_err().to_string();
+    assert!(error.contains("it asks for credentials, and there are none for it"), "{error}");
+
+    let port = place.fake.host().rsplit(':').next().unwrap().to_owned();
+    let elsewhere = format!("https://localhost:{port}/elsewhere");
+    place.fake.set_mood(move |request| {
+        if request.target == "/elsewhere" {
+            return Some(Answer::of(200).body(COMPONENT));
+        }
+        let redirect = || Some(Answer::redirect(&elsewhere));
+        wants_password(request)
+            .or_else(|| if request.target.contains("/blobs/") { redirect() } else { None })
+    });
+    place.fake.forget();
+    assert_eq!(pull(&place.as_user(false)).await.unwrap(), COMPONENT);
+    let seen = place.fake.seen();
+    let elsewhere = seen.iter().find(|request| request.target == "/elsewhere").unwrap();
+    assert_eq!(elsewhere.headers.get("authorization"), None, "not to another host");
+
+    let plain = Place::plain().await;
+    plain.put();
+    plain.fake.set_mood(wants_password);
+    let error = pull(&plain.as_user(false)).await.unwrap_err().to_string();
+    assert!(error.contains("which are sent over TLS only"), "{error}");
+    let told = plain.fake.seen().iter().any(|seen| seen.headers.contains_key("authorization"));
+    assert!(!told);
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_where_the_registry_says() {
+    let place = Place::tls().await;
+    place.put();
+    let host = place.fake.host();
+    let with_realm = |place: &Place, realm: String| {
+        place.fake.set_mood(move |request| {
+            if request.target.starts_with("/token") {
+                return Some(Answer::of(200).body(br#"{"token": "given"}"#));
+            }
+            let given = request.headers.get("authorization").map(String::as_str);
+            let challenge = format!("Bearer realm=\"{realm}\",service=\"s\"");
+            (given != Some("Bearer given"))
+                .then(|| Answer::of(401).header("www-authenticate", &challenge))
+        });
+    };
+    with_realm(&place, format!("https://{host}/token"));
+    assert_eq!(place.pull().await.unwrap(), COMPONENT, "nobody may read, too");
+    place.fake.forget();
+    assert_eq!(pull(&place.as_user(false)).await.unwrap(), COMPONENT);
+    let seen = place.fake.seen();
+    let tokens: Vec<&Request> =
+        seen.iter().filter(|request| request.target.starts_with("/token")).collect();
+    assert_eq!(tokens.len(), 1, "one token is enough");
+    assert_eq!(tokens[0].target, "/token?scope=repository%3Ateam%2Frules%3Apull&service=s");
+    assert_eq!(tokens[0].headers["authorization"], "Basic dXNlcjpzZWNyZXQ=");
+
+    let identity = Some(Credentials::IdentityToken("identity".to_owned()));
+    place.fake.forget();
+    let repository = place.registries.repository(&place.reference, identity, true);
+    repository.resolve("1").await.unwrap();
+    let form = place.fake.seen().into_iter().find(|seen| seen.method == "POST").unwrap();
+    let expected = "scope=repository%3Ateam%2Frules%3Apull%2Cpush&service=s&grant_type=refresh_token&refresh_token=identity&client_id=mortise";
+    assert_eq!(String::from_utf8(form.body).unwrap(), expected);
+
+    let cases = [
+        (format!("http://{host}/token"), "it is to give a token without TLS"),
+        ("https://169.254.169.254/token".to_owned(), "is a link-local address"),
+        ("/token".to_owned(), "is no address"),
+        (format!("https://user@{host}/token"), "is no address"),
+    ];
+    for (realm, expected) in cases {
+        with_realm(&place, realm.clone());
+        place.fake.forget();
+        let error = pull(&place.as_user(false)).await.unwrap_err().to_string();
+        assert!(error.contains(expected), "{realm}: {error}");
+        let told = place.fake.seen().iter().any(|seen| seen.headers.contains_key("authorization"));
+        assert!(!told, "{realm}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_nobody_known_is_refused() {
+    let place = Place::tls().await;
+    place.put();
+    let strangers = Registries::build(Options::default()).unwrap();
+    // This machine is asked again without TLS, which it does not speak.
+    let error = strangers.repository(&place.reference, None, false).resolve("1").await.unwrap_err();
+    assert!(error.is_registry_away(), "{error}");
+    let error =
+        Registries::build(Options { authorities: Some(b"x".to_vec()), ..Options::default() });
+    assert!(error.err().unwrap().to_string().contains("it holds no certificate"));
+}
+
+#[tokio::test]
+async fn only_this_machine_and_what_an_option_names_is_asked_without_tls() {
+    let place = Place::plain().await;
+    let port = place.fake.host().rsplit(':').next().unwrap().to_owned();
+    // A name of this machine that is not known as one.
+    let host = format!("ip6-localhost.invalid:{port}");
+    let reference: Reference = format!("{host}/a:1").parse().unwrap();
+    let plain = |plain: Vec<String>| {
+        let registries = Registries::build(Options { plain, ..Options::default() }).unwrap();
+        registries.repository(&reference, None, false)
+    };
+    let at = |repository: &Repository| repository.origin().unwrap();
+    assert_eq!(at(&plain(Vec::new())), format!("https://{host}"));
+    assert_eq!(at(&plain(vec![host.clone()])), format!("http://{host}"));
+}
+
+#[tokio::test]
+async fn requests_with_tls_go_by_the_proxy_that_is_named() {
+    let place = Place::tls().await;
+    place.put();
+    let proxy = fake::Proxy::start(place.fake.host()).await;
+    let options = |proxy: &str, no_proxy: &[&str]| Options {
+        proxy: Some(proxy.to_owned()),
+        no_proxy: no_proxy.iter().map(ToString::to_string).collect(),
+        authorities: Some(fake::AUTHORITY.to_vec()),
+        ..Options::default()
+    };
+    // The certificate is that of this machine, which is else asked without a proxy: the name is one
+    // that only the proxy knows.
+    let reference: Reference = "127.0.0.2:5000/team/rules:1".parse().unwrap();
+    let of =
+        |options: Options| Registries::build(options).unwrap().repository(&reference, None, false);
+    let by = format!("http://user:pa%40ss@{}", proxy.host());
+    let error = of(options(&by, &[])).resolve("1").await.unwrap_err().to_string();
+    assert_eq!(proxy.asked(), Vec::<String>::new(), "this machine needs none: {error}");
+
+    let reference: Reference = "registry.example.com/team/rules:1".parse().unwrap();
+    let of =
+        |options: Options| Registries::build(options).unwrap().repository(&reference, None, false);
+    let error = of(options(&by, &[])).resolve("1").await.unwrap_err().to_string();
+    assert!(error.contains("certificate not valid for name"), "{error}");
+    assert_eq!(proxy.asked(), ["CONNECT registry.example.com:443 Basic dXNlcjpwYUBzcw=="]);
+    let link: Reference = "169.254.169.254/a:1".parse().unwrap();
+    let registries = Registries::build(options(&by, &[])).unwrap();
+    let error = registries.repository(&link, None, false).resolve("1").await.unwrap_err();
+    assert!(matches!(error, Error::AddressRefused { .. }), "{error}");
+    for wrong in ["socks5://a:1", "http://", "http://a%zz@b:1"] {
+        assert!(Registries::build(options(wrong, &[])).is_err(), "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn signatures_are_found_in_both_places() {
+    let place = Place::plain().await;
+    let artifact = place.put();
+    let repository = place.registries.repository(&place.reference, None, true);
+    assert_eq!(signature::fetch(&repository, artifact.digest()).await.unwrap(), []);
+    let pkcs8 = ring::signature::EcdsaKeyPair::generate_pkcs8(
+        &ring::signature::ECDSA_P256_SHA256_ASN1_SIGNING,
+        &ring::rand::SystemRandom::new(),
+    );
+    let key = PrivateKey::from_pkcs8(pkcs8.unwrap().as_ref()).unwrap();
+    let of = Descriptor::of(MANIFEST, &artifact.manifest);
+    let mut expected = Vec::new();
+    for format in [Format::Bundle, Format::Tag, Format::Bundle, Format::Tag] {
+        let signature = Signature::of_manifest(of.digest, &place.reference, format, &key).unwrap();
+        signature::push(&repository, &of, &signature).await.unwrap();
+        expected.push(signature);
+    }
+    let found = signature::fetch(&repository, of.digest).await.unwrap();
+    assert_eq!(found.len(), 4);
+    assert!(expected.iter().all(|signature| found.contains(signature)), "{found:?}");
+    let verified = verify_manifest(of.digest, &found, &[&key.public()]);
+    assert_eq!(verified.by, [key.public().id()].into());
+}
+
+#[tokio::test]
+async fn a_list_of_referrers_is_bounded_and_read_by_type() {
+    let place = Place::plain().await;
+    let artifact = place.put();
+    let (digest, other) = (artifact.digest(), "application/vnd.example.sbom");
+    let entry = |kind: &str| {
+        serde_json::json!({
+            "mediaType": MANIFEST, "digest": Digest::of(kind.as_bytes()), "size": 1, "artifactType": kind,
+        })
+    };
+    let list = serde_json::json!({
+        "schemaVersion": 2, "manifests": vec![entry(other); 1000],
+    });
+    place.answer("/referrers/", Answer::of(200).body(list.to_string().as_bytes()));
+    let found = signature::fetch(&place.repository(), digest).await.unwrap();
+    assert_eq!(found, []);
+    place.answer("/referrers/", Answer::of(200).body(b"<html>"));
+    let error = signature::fetch(&place.repository(), digest).await.unwrap_err();
+    assert!(error.to_string().contains("it is no list"), "{error}");
+    place.answer("/referrers/", Answer::of(503));
+    let error = signature::fetch(&place.repository(), digest).await.unwrap_err();
+    assert!(error.is_registry_away(), "an error is not the same as no signature: {error}");
+}
