@@ -63,6 +63,15 @@ pub enum Command {
     /// Gets a component from a registry.
     #[command(after_long_help = help::PULL)]
     Pull(PullArgs),
+    /// Shows what the second of two modules asks for that the first did not, and the other way round.
+    #[command(after_long_help = help::DIFF)]
+    Diff(DiffArgs),
+    /// Signs a component in a registry, or a file, as cosign does.
+    #[command(after_long_help = help::SIGN)]
+    Sign(SignArgs),
+    /// Verifies the signatures of a component in a registry, or of a file, as the host does.
+    #[command(after_long_help = help::VERIFY)]
+    Verify(VerifyArgs),
 }
 
 /// The registries that a command asks, and as whom.
@@ -237,8 +246,8 @@ pub struct SimulateArgs {
 /// `mortise inspect`.
 #[derive(Debug, clap::Args)]
 pub struct InspectArgs {
-    /// The processor: a WebAssembly component, or the folder of a guest, which is built.
-    #[arg(value_name = "FILE")]
+    /// The processor: a WebAssembly component, the folder of a guest, which is built, or a reference to an artifact.
+    #[arg(value_name = "FILE|REF")]
     pub module: PathBuf,
     /// The processor's configuration: a YAML or JSON file. What it declares may depend on it.
     #[arg(long, value_name = "FILE")]
@@ -258,6 +267,78 @@ pub struct InspectArgs {
     /// What the module is run with.
     #[command(flatten)]
     pub with: ModuleArgs,
+    /// The registry, and who asks.
+    #[command(flatten)]
+    pub desk: DeskArgs,
+}
+
+/// `mortise diff`.
+#[derive(Debug, clap::Args)]
+pub struct DiffArgs {
+    /// The module that runs: a component, the folder of a guest, which is built, or a reference to an artifact.
+    #[arg(value_name = "FILE|REF")]
+    pub before: PathBuf,
+    /// The one that is to run.
+    #[arg(value_name = "FILE|REF")]
+    pub after: PathBuf,
+    /// The configuration of both: a YAML or JSON file. What they declare may depend on it.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Folders of CRDs, which say the plurals of kinds, besides those that a guest names; may be repeated.
+    #[arg(long, value_name = "DIR")]
+    pub crds: Vec<PathBuf>,
+    /// How it is printed: for people if absent.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Output>,
+    /// What the modules are run with.
+    #[command(flatten)]
+    pub with: ModuleArgs,
+    /// The registry, and who asks.
+    #[command(flatten)]
+    pub desk: DeskArgs,
+}
+
+/// `mortise sign`.
+#[derive(Debug, clap::Args)]
+pub struct SignArgs {
+    /// The component: a reference to an artifact, or a file. The signature of FILE goes to FILE.sig.
+    #[arg(value_name = "REF|FILE")]
+    pub what: PathBuf,
+    /// The private key: cosign's, whose password COSIGN_PASSWORD holds, or one of ECDSA on P-256 in PKCS #8 (PEM).
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// The password of the key.
+    #[arg(long, env = "COSIGN_PASSWORD", hide_env_values = true, hide = true, default_value = "")]
+    pub password: String,
+    /// The format of the signature.
+    #[arg(long, value_name = "FORMAT", default_value = "bundle")]
+    pub format: SignatureFormat,
+    /// The registry, and who asks.
+    #[command(flatten)]
+    pub desk: DeskArgs,
+}
+
+/// The format of a signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SignatureFormat {
+    /// Cosign 3's: a bundle, which refers to the artifact.
+    Bundle,
+    /// Cosign 2's: under the tag `sha256-….sig`; of a file the plain signature.
+    Tag,
+}
+
+/// `mortise verify`.
+#[derive(Debug, clap::Args)]
+pub struct VerifyArgs {
+    /// The component: a reference to an artifact, or a file. The signature of FILE is FILE.sig.
+    #[arg(value_name = "REF|FILE")]
+    pub what: PathBuf,
+    /// A public key (PEM), as in `spec.verification.keys`; a signature by one of several is enough.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub key: Vec<PathBuf>,
+    /// The registry, and who asks.
+    #[command(flatten)]
+    pub desk: DeskArgs,
 }
 
 /// `mortise completion`.

@@ -17,7 +17,7 @@ use mortise_host::oci::{
 };
 use serde::Deserialize;
 
-use crate::args::DeskArgs;
+use crate::{args::DeskArgs, guest::Source};
 
 /// The name of the configuration file in its folder.
 const CONFIG: &str = "config.json";
@@ -47,6 +47,17 @@ pub struct Pulled {
 struct Helped {
     username: String,
     secret: String,
+}
+
+/// A component that a command was given: a file, what a guest's folder builds, or an artifact.
+#[derive(Debug)]
+pub struct Subject {
+    /// The source, as far as it is a file or a folder.
+    pub source: Source,
+    /// The component's file.
+    pub file: PathBuf,
+    /// The artifact that it was pulled from.
+    pub pulled: Option<Pulled>,
 }
 
 struct ToFile {
@@ -113,6 +124,52 @@ impl Desk {
         }
         let found = config.credentials(of);
         found.with_context(|| format!("cannot use `{}`", path.display()))
+    }
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// Opens what is at a path, or pulls the artifact that it is a reference to.
+    ///
+    /// # Errors
+    ///
+    /// Fails for what is neither, for a guest that does not build, and if the registry does not give
+    /// the artifact.
+    pub async fn open(what: &Path, args: &DeskArgs) -> anyhow::Result<Self> {
+        let Some(reference) = reference(what)? else {
+            let source = Source::open(what)?;
+            let file = source.component()?;
+            return Ok(Self { source, file, pulled: None });
+        };
+        let pulled = Desk::open(args)?.pull(&reference).await?;
+        let file = pulled.file.path().to_owned();
+        Ok(Self { source: Source::File(file.clone()), file, pulled: Some(pulled) })
+    }
+
+    /// Returns the name of the component, for people.
+    pub fn shown(&self) -> String {
+        let of_file = || self.file.display().to_string();
+        self.pulled.as_ref().map_or_else(of_file, |pulled| pulled.reference.to_string())
+    }
+}
+
+/// Returns the reference that an argument is; `None` if it is a path.
+///
+/// # Errors
+///
+/// Fails for what is no path that exists, and a reference that is none.
+pub fn reference(what: &Path) -> anyhow::Result<Option<Reference>> {
+    if what.exists() {
+        return Ok(None);
+    }
+    let text = what.to_string_lossy();
+    match text.parse() {
+        Ok(reference) => Ok(Some(reference)),
+        // What ends as a file does was meant as one: that it is not there says more.
+        Err(_) if text.ends_with(".wasm") || !text.contains(['/', ':', '@']) => Ok(None),
+        Err(error) if text.contains([':', '@']) => Err(error.into()),
+        Err(_) => Ok(None),
     }
 }
 

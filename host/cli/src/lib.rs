@@ -26,7 +26,9 @@ use mortise_host::{
 };
 
 use args::{Args, Command};
-use commands::{bench, completion, dev, inspect, new, pull, push, simulate, test};
+use commands::{
+    bench, completion, dev, diff, inspect, new, pull, push, sign, simulate, test, verify,
+};
 
 /// Runs a command and prints an error once, as an error chain.
 pub fn run(args: &Args) -> ExitCode {
@@ -59,6 +61,9 @@ async fn command_of(command: &Command, cache: Option<&Path>) -> anyhow::Result<E
         Command::Completion(args) => completion::run(args),
         Command::Push(args) => push::run(args, cache).await,
         Command::Pull(args) => pull::run(args).await,
+        Command::Diff(args) => diff::run(args, cache).await,
+        Command::Sign(args) => sign::run(args).await,
+        Command::Verify(args) => verify::run(args).await,
         Command::Run(_) | Command::Compile(_) | Command::CheckConfig(_) => {
             unreachable!("the host's own commands run before")
         }

@@ -19,7 +19,8 @@ use super::{
 use mortise_core::{
     contract::{GrantedRule, Kind},
     grant::granted,
-    grant::rights::{Account, Rights as _},
+    grant::rights::{Account, Question, Rights as _},
+    grant::role::Roles,
     grant::{display_kind, display_ref},
     queue::Key,
     reconcile::Tried,
@@ -48,12 +49,12 @@ pub enum NotSwapped {
     /// The account lacks rights that the version declares; rights that the former version lacks too
     /// do not count.
     #[error(
-        "the ServiceAccount `{}` lacks what version {version} declares: {}",
+        "the ServiceAccount `{}` lacks what version {version} declares; the rules for it:\n{}",
         account.name,
-        missing.join("; ")
+        missing.iter().cloned().collect::<Roles>().lines()
     )]
     #[expect(missing_docs, reason = "the message says what the fields are")]
-    RightsMissing { version: String, account: Account, missing: Vec<String> },
+    RightsMissing { version: String, account: Account, missing: Vec<Question> },
 
     /// The account does not hold rules that the version hands on; rules that the former version
     /// hands on and that are not held either do not count.
@@ -152,8 +153,8 @@ impl Host {
             });
         }
         let Some(rights) = &new.active.rights else { return Ok(()) };
-        let lacked = former.rights.as_ref().map_or_else(Vec::new, |rights| rights.missing());
-        let mut missing = rights.missing();
+        let lacked = former.rights.as_ref().map_or_else(Vec::new, |rights| rights.denied());
+        let mut missing = rights.denied();
         missing.retain(|right| !lacked.contains(right));
         let account = rights.account().clone();
         if !missing.is_empty() {

@@ -13,7 +13,8 @@ Exit codes:
   0  well
   1  bad input: the message says what would be accepted
   3  a reconcile failed, or with `run --once` a Processor is not at work
-  4  `run` was ended before all was done";
+  4  `run` was ended before all was done
+  5  `diff`: the second module asks for more";
 
 pub(super) const DEV: &str = "\
 Examples:
@@ -63,6 +64,7 @@ Examples:
   mortise inspect my.wasm
   mortise inspect guests/api-rule -o json
   mortise inspect my.wasm --crds crds/ --rbac --service-account shop/my | kubectl apply -f -
+  mortise inspect registry.example.com/team/my:1.0.0
 
 Exit codes:
   0  well
@@ -128,3 +130,40 @@ Examples:
 Exit codes:
   0  well: the reference with its digest is printed
   1  bad input, or the registry did not give it: the message says why";
+
+pub(super) const DIFF: &str = "\
+Compared are the rules of the roles that each needs, what it hands on in roles, the kinds that it reconciles, the version of the contract,
+what it imports, and its size.
+
+Examples:
+  mortise diff old.wasm new.wasm
+  mortise diff registry.example.com/team/my:1.0.0 registry.example.com/team/my:1.1.0
+  mortise diff registry.example.com/team/my:1.0.0 guests/my-guest -o json
+
+Exit codes:
+  0  the second asks for nothing more
+  1  bad input: the message says what would be accepted
+  5  the second asks for more rights, kinds or imports";
+
+pub(super) const SIGN: &str = "\
+The formats are cosign's with a key and without a transparency log. `cosign verify --insecure-ignore-tlog` and `cosign verify-blob` accept
+them.
+
+Examples:
+  mortise sign registry.example.com/team/my:1.0.0 --key cosign.key
+  mortise sign modules/my.wasm --key cosign.key                # makes modules/my.wasm.sig
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out my.key
+  openssl pkey -in my.key -pubout -out my.pub
+
+Exit codes:
+  0  well: what was signed is printed, with its digest
+  1  bad input, or the registry did not take it: the message says why";
+
+pub(super) const VERIFY: &str = "\
+Examples:
+  mortise verify registry.example.com/team/my:1.0.0 --key cosign.pub
+  mortise verify modules/my.wasm --key cosign.pub --key other.pub
+
+Exit codes:
+  0  it is signed by one of the keys
+  1  it is not, or bad input: the message says what was found";

@@ -17,18 +17,23 @@ use serde_json::{Value, json};
 use crate::{
     args::{InspectArgs, Structured},
     commands::simulate,
+    desk::Subject,
     files,
-    guest::Source,
     local::{self, Parts},
     print,
 };
 use mortise_core::{
     contract::{Description, GrantedRule, Kind, Reconciler, Selection, WriteRule},
     grant::{display_kind, granted, rights::Account, role::Roles, verb_names},
+    resource::Kinds,
 };
-use mortise_host::{cluster::Cluster, host::Loaded};
+use mortise_host::{
+    cluster::Cluster,
+    host::Loaded,
+    oci::artifact::{Annotations, annotation},
+};
 
-mod page;
+pub(super) mod page;
 #[cfg(test)]
 mod tests;
 
@@ -46,8 +51,12 @@ pub struct Inspection {
     pub name: String,
     /// The processor's version.
     pub version: String,
-    /// The path of the module.
-    pub file: PathBuf,
+    /// The path of the module; `None` if it was pulled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// The artifact that it was pulled from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageEntry>,
     /// The digest of the module.
     pub digest: String,
     /// The size of the module in bytes.
@@ -71,6 +80,15 @@ pub struct Inspection {
     /// The JSON schema of the configuration; `None` if the processor takes no configuration, or
     /// checks it itself.
     pub config_schema: Option<Value>,
+}
+
+/// An artifact in a registry.
+#[derive(Debug, Clone, Serialize)]
+pub struct ImageEntry {
+    /// The reference, with the digest of the manifest.
+    pub reference: String,
+    /// The annotations, but for the permissions: those are shown as the component declares them.
+    pub annotations: Annotations,
 }
 
 /// A library.
@@ -160,15 +178,14 @@ pub struct WriteEntry {
 pub async fn run(args: &InspectArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
     let config = local::config(args.config.as_deref())?;
     let account = args.service_account.clone();
-    let source = Source::open(&args.module)?;
-    let file = source.component()?;
-    let parts = Parts::of(&source, file.clone(), &args.with)?;
+    let subject = Subject::open(&args.module, &args.desk).await?;
+    let parts = Parts::of(&subject.source, subject.file.clone(), &args.with)?;
     let loaded = local::load(parts, config, cache).await?;
     let text = if args.rbac {
-        let crds = files::load_all(&[source.crds(), &args.crds].concat())?;
+        let crds = files::load_all(&[subject.source.crds(), &args.crds].concat())?;
         rbac(&loaded.description, crds, account.as_ref(), args.output).await?
     } else {
-        let inspection = Inspection::of(&loaded, &file)?;
+        let inspection = Inspection::of_subject(&loaded, &subject)?;
         match args.output {
             Some(format) => document(&json!(inspection), format)?,
             None => inspection.for_people(),
@@ -201,11 +218,7 @@ pub async fn rbac(
     account: Option<&Account>,
     format: Option<Structured>,
 ) -> anyhow::Result<String> {
-    let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
-    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
-    let definitions = crds.into_iter().filter(|object| local::rank(object) == 1).collect();
-    local::apply(&cluster, definitions).await?;
-    let known = cluster.resolve_all(&description.kinds()).await?;
+    let known = known(description, crds).await?;
     let objects = Roles::of(description, |kind| local::served(&known, kind))
         .objects(&description.name, account);
     let granted = granted::objects(&description.name, &description.grants, account);
@@ -225,6 +238,19 @@ pub async fn rbac(
         text.push_str(&print::yaml(object));
     }
     Ok(text)
+}
+
+/// Returns the kinds of a description that Kubernetes itself serves, or one of these CRDs.
+///
+/// # Errors
+///
+/// Fails for CRDs that are not valid.
+pub(super) async fn known(description: &Description, crds: Vec<Value>) -> anyhow::Result<Kinds> {
+    let api = EmbeddedApi::new(mortise_embedded_api::Options::default());
+    let cluster = Cluster::new(kube::Client::new(api.router(), "default"));
+    let definitions = crds.into_iter().filter(|object| local::rank(object) == 1).collect();
+    local::apply(&cluster, definitions).await?;
+    Ok(cluster.resolve_all(&description.kinds()).await?)
 }
 
 /// Formats the objects as YAML, after comments that explain them.
@@ -275,7 +301,8 @@ impl Inspection {
         Ok(Self {
             name: description.name.clone(),
             version: description.version.clone(),
-            file: file.to_owned(),
+            file: Some(file.to_owned()),
+            image: None,
             digest: loaded.processor.digest().to_string(),
             size,
             contract: names.contract().context("the module exports no contract")?,
@@ -291,6 +318,20 @@ impl Inspection {
 }
 
 impl Inspection {
+    /// Returns the inspection of a loaded processor, and of the artifact that it comes from.
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`Inspection::of`] does.
+    pub fn of_subject(loaded: &Loaded, subject: &Subject) -> anyhow::Result<Self> {
+        let inspection = Self::of(loaded, &subject.file)?;
+        let Some(pulled) = &subject.pulled else { return Ok(inspection) };
+        let mut annotations = pulled.annotations.clone();
+        annotations.remove(annotation::PERMISSIONS);
+        let image = ImageEntry { reference: pulled.reference.to_string(), annotations };
+        Ok(Self { file: None, image: Some(image), ..inspection })
+    }
+
     /// Returns the part that says what the processor may touch, as JSON.
     pub fn permissions(&self) -> Value {
         json!({

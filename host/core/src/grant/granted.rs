@@ -207,17 +207,24 @@ pub const MAX_LINES_BYTES: usize = 16 << 10;
 /// Returns rules as lines of a role's `rules`: one a line, in YAML's flow style. Past
 /// [`MAX_LINES_BYTES`] a comment says how many are left out.
 pub fn lines(rules: &[GrantedRule]) -> String {
+    bounded(rules.iter().map(|rule| format!("- {}", rule.to_value())))
+}
+
+/// Joins lines, up to [`MAX_LINES_BYTES`].
+pub(super) fn bounded(lines: impl Iterator<Item = String>) -> String {
     /// Bytes for the last line.
     const REST: usize = 64;
-    let mut text = String::new();
-    for (number, rule) in rules.iter().enumerate() {
-        let line = format!("- {}\n", rule.to_value());
-        if text.len() + line.len() + REST > MAX_LINES_BYTES {
-            let left = rules.len() - number;
-            _ = writeln!(text, "# {left} more: see `mortise inspect --rbac`");
-            break;
+    let (mut text, mut left) = (String::new(), 0);
+    for line in lines {
+        if left > 0 || text.len() + line.len() + REST > MAX_LINES_BYTES {
+            left += 1;
+            continue;
         }
         text.push_str(&line);
+        text.push('\n');
+    }
+    if left > 0 {
+        _ = writeln!(text, "# {left} more: see `mortise inspect --rbac`");
     }
     text.truncate(text.trim_end().len());
     text
@@ -237,6 +244,13 @@ pub fn difference(
         one.difference(other).map(|right| GrantedRule::from(*right)).collect()
     };
     (only(&granted, &written), only(&written, &granted))
+}
+
+/// Returns the single rights of rules that others do not include, each as a rule.
+pub fn beyond(rules: &[GrantedRule], others: &[GrantedRule]) -> Vec<GrantedRule> {
+    let rights: BTreeSet<Right<'_>> = rules.iter().flat_map(GrantedRule::rights).collect();
+    let more = rights.iter().filter(|right| !others.iter().any(|other| other.has(right)));
+    more.map(|right| GrantedRule::from(*right)).collect()
 }
 
 impl From<Right<'_>> for GrantedRule {
@@ -259,6 +273,16 @@ impl From<Right<'_>> for GrantedRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_handed_on_beyond_others_is_each_right_that_they_do_not_include() {
+        let all = of(&["*"], &["pods", "secrets"], &[], &["get", "list"]);
+        let some = of(&[""], &["pods"], &["a"], &["get", "watch"]);
+        let more = beyond(std::slice::from_ref(&some), std::slice::from_ref(&all));
+        assert_eq!(more, [of(&[""], &["pods"], &["a"], &["watch"])]);
+        assert_eq!(beyond(std::slice::from_ref(&all), std::slice::from_ref(&all)), []);
+        assert_eq!(beyond(&[all], &[some]).len(), 4);
+    }
 
     #[expect(clippy::needless_pass_by_value, reason = "values are made where they are used")]
     fn rule(value: Value) -> GrantedRule {

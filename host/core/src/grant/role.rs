@@ -4,6 +4,7 @@
 //! Pure: no I/O, no clock. The verbs are those of the requests that the host sends on a processor's
 //! behalf.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
@@ -64,11 +65,11 @@ struct Allowed {
     resource: String,
     /// The object's name; `None`: every object.
     name: Option<String>,
-    verb: &'static str,
+    verb: Cow<'static, str>,
 }
 
 /// A rule of a role: the verbs that hold for all of these resources and names.
-type Rule = (String, BTreeSet<String>, BTreeSet<String>, Vec<&'static str>);
+type Rule = (String, BTreeSet<String>, BTreeSet<String>, Vec<String>);
 
 // === impl Roles ===
 
@@ -199,12 +200,48 @@ impl Roles {
             allowed.iter().map(move |one| Question {
                 group: one.group.as_str().into(),
                 resource: one.resource.as_str().into(),
-                verb: one.verb.into(),
+                verb: one.verb.clone(),
                 namespace: namespace.as_deref().map(Into::into),
                 name: one.name.as_deref().map(Into::into),
             })
         });
         of_place.collect()
+    }
+
+    /// Returns the rules as lines of roles: one a line, in YAML's flow style, after a comment that
+    /// says of which role.
+    pub fn lines(&self) -> String {
+        let of_place = self.0.iter().flat_map(|(namespace, allowed)| {
+            let head = namespace.as_ref().map_or_else(
+                || "# of a ClusterRole".to_owned(),
+                |namespace| format!("# of a Role in the namespace {namespace}"),
+            );
+            let rules = rules(allowed);
+            let lines: Vec<String> = rules.iter().map(|of| format!("- {}", rule(of))).collect();
+            std::iter::once(head).chain(lines)
+        });
+        super::granted::bounded(of_place)
+    }
+
+    /// Returns the rights that these roles hold and others do not: what `other` has for all
+    /// namespaces or names counts for each.
+    #[must_use]
+    pub fn beyond(&self, other: &Self) -> Self {
+        let covered = |namespace: &Option<String>, allowed: &Allowed| {
+            let places = [Some(namespace), Some(&None)];
+            let held = places.into_iter().flatten().filter_map(|place| other.0.get(place));
+            held.flatten().any(|held| held.covers(allowed))
+        };
+        let of_place = self.0.iter().map(|(namespace, allowed)| {
+            let more = allowed.iter().filter(|allowed| !covered(namespace, allowed));
+            (namespace.clone(), more.cloned().collect::<BTreeSet<_>>())
+        });
+        Self(of_place.filter(|(_, allowed)| !allowed.is_empty()).collect())
+    }
+
+    /// Returns whether there is no right.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns the roles as objects, each with its binding if there is an account to bind it to.
@@ -233,10 +270,24 @@ impl Roles {
     }
 }
 
+impl FromIterator<Question> for Roles {
+    /// Collects rights, so that they can be printed as rules.
+    fn from_iter<I: IntoIterator<Item = Question>>(questions: I) -> Self {
+        let mut roles = Self::default();
+        for Question { group, resource, verb, namespace, name } in questions {
+            let (group, resource) = (group.into_string(), resource.into_string());
+            let allowed = Allowed { group, resource, name: name.map(Into::into), verb };
+            roles.0.entry(namespace.map(Into::into)).or_default().insert(allowed);
+        }
+        roles
+    }
+}
+
 // === impl Allowed ===
 
 impl Allowed {
     fn new(group: &str, resource: &str, name: Option<String>, verb: &'static str) -> Self {
+        let verb = Cow::Borrowed(verb);
         Self { group: group.to_owned(), resource: resource.to_owned(), name, verb }
     }
 
@@ -257,10 +308,10 @@ impl Allowed {
 /// Returns the fewest rules that express the rights: names with the same verbs are put together,
 /// then resources with the same verbs and names.
 fn rules(allowed: &BTreeSet<Allowed>) -> Vec<Rule> {
-    let mut verbs: BTreeMap<(&str, &str, Option<&str>), Vec<&'static str>> = BTreeMap::new();
+    let mut verbs: BTreeMap<(&str, &str, Option<&str>), Vec<String>> = BTreeMap::new();
     for one in allowed {
         let of = (one.group.as_str(), one.resource.as_str(), one.name.as_deref());
-        verbs.entry(of).or_default().push(one.verb);
+        verbs.entry(of).or_default().push(one.verb.to_string());
     }
     let mut names: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for ((group, resource, name), verbs) in verbs {

@@ -102,10 +102,14 @@ impl Rights {
     /// Returns the rights that the description needs and the account lacks, each in words:
     /// `may not patch services in all namespaces`. Kinds that are not served are not reported.
     pub fn missing(&self) -> Vec<String> {
+        self.denied().iter().map(|question| format!("may not {question}")).collect()
+    }
+
+    /// Returns the rights that the description needs and the account lacks.
+    pub fn denied(&self) -> Vec<Question> {
         let answers = self.answers.read();
         let is_denied = |question: &&Question| answers.is(question, Answer::Denied);
-        let missing = answers.needed.iter().filter(is_denied);
-        missing.map(|question| format!("may not {question}")).collect()
+        answers.needed.iter().filter(is_denied).cloned().collect()
     }
 
     /// Asks for all rights that the description needs, and for those that it hands on.

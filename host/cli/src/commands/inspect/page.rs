@@ -2,8 +2,9 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use super::{Inspection, LibraryEntry, ReconcilerEntry, Selected, WriteEntry};
+use super::{ImageEntry, Inspection, LibraryEntry, ReconcilerEntry, Selected, WriteEntry};
 use crate::print::{self, BOLD, DIM};
+use mortise_host::telemetry::escaped;
 
 /// Rows of cells; each cell has lines.
 type Table = Vec<Vec<Vec<String>>>;
@@ -14,8 +15,9 @@ impl Inspection {
     /// Formats the whole inspection for a terminal.
     pub fn for_people(&self) -> String {
         let mut text = format!("{BOLD}{} {}{BOLD:#}\n", self.name, self.version);
+        let file = self.file.iter().map(|file| ("file", vec![file.display().to_string()]));
+        let image = self.image.iter().flat_map(ImageEntry::rows);
         let head = vec![
-            ("file", vec![self.file.display().to_string()]),
             ("digest", vec![self.digest.clone()]),
             ("size", vec![size(self.size)]),
             ("contract", vec![self.contract.clone()]),
@@ -23,7 +25,7 @@ impl Inspection {
         ];
         let libraries = self.libraries.iter().map(LibraryEntry::lines);
         let libraries = libraries.map(|lines| ("library", lines));
-        let head = head.into_iter().chain(libraries);
+        let head = file.chain(image).chain(head).chain(libraries);
         let head = head.map(|(name, lines)| vec![vec![name.to_owned()], lines]);
         text.push_str(&aligned(&head.collect::<Vec<_>>()));
         section(
@@ -58,6 +60,20 @@ impl Inspection {
             }
         }
         text
+    }
+}
+
+// === impl ImageEntry ===
+
+impl ImageEntry {
+    fn rows(&self) -> Vec<(&'static str, Vec<String>)> {
+        let annotations = self.annotations.iter().map(|(key, value)| format!("{key}: {value}"));
+        let annotations: Vec<String> = annotations.map(|line| escaped(&line).into()).collect();
+        let mut rows = vec![("image", vec![self.reference.clone()])];
+        if !annotations.is_empty() {
+            rows.push(("annotations", annotations));
+        }
+        rows
     }
 }
 
@@ -136,7 +152,7 @@ fn some_or(lines: Vec<String>, none: &str) -> Vec<String> {
 }
 
 /// Formats a size: `848 KiB (868114 bytes)`.
-fn size(bytes: u64) -> String {
+pub(in crate::commands) fn size(bytes: u64) -> String {
     format!("{} KiB ({bytes} bytes)", bytes.div_ceil(1024))
 }
 

@@ -28,7 +28,8 @@ fn inspection() -> Inspection {
     Inspection {
         name: "widgets".into(),
         version: "1.2.3".into(),
-        file: "widgets.wasm".into(),
+        file: Some("widgets.wasm".into()),
+        image: None,
         digest: "sha256:00".into(),
         size: 2049,
         contract: "mortise:host@0.1.0".into(),

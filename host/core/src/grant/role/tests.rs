@@ -441,3 +441,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_roles_have_beyond_others_is_printed_a_rule_a_line() {
+    let read = |of: Vec<Selection>| Roles::of(&description(Vec::new(), of, Vec::new()), served);
+    let (all, shop) = (selection("Pod", None, None), selection("Pod", Some("shop"), None));
+    let (map, zone) =
+        (selection("ConfigMap", Some("shop"), Some("a")), selection("Zone", None, None));
+    let lines = |more: &[&Selection], than: &[&Selection]| {
+        let of = |of: &[&Selection]| read(of.iter().map(|of| (*of).clone()).collect());
+        of(more).beyond(&of(than)).lines()
+    };
+    let pods = r#"- {"apiGroups":[""],"resources":["pods"],"verbs":["get","list","watch"]}"#;
+    let zones =
+        r#"- {"apiGroups":["example.dev"],"resources":["zones"],"verbs":["get","list","watch"]}"#;
+    let maps = r#"- {"apiGroups":[""],"resourceNames":["a"],"resources":["configmaps"],"verbs":["get","list","watch"]}"#;
+    let cases = [
+        (vec![&all], vec![&all], String::new()),
+        (vec![&shop], vec![&all], String::new()),
+        (vec![&all], vec![&shop], format!("# of a ClusterRole\n{pods}")),
+        (
+            vec![&shop, &map, &zone],
+            vec![],
+            format!(
+                "# of a ClusterRole\n{zones}\n# of a Role in the namespace shop\n{maps}\n{pods}"
+            ),
+        ),
+        (vec![&map, &shop], vec![&shop], format!("# of a Role in the namespace shop\n{maps}")),
+    ];
+    for (more, than, expected) in cases {
+        assert_eq!(lines(&more, &than), expected);
+    }
+    let roles = read(vec![all, map]);
+    assert_eq!(roles.questions().into_iter().collect::<Roles>(), roles);
+    assert!(roles.beyond(&roles).is_empty());
+}

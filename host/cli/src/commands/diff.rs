@@ -1,0 +1,178 @@
+//! `mortise diff`: shows what one of two modules asks for beyond the other.
+
+use std::{collections::BTreeSet, fmt::Write as _, io::Write as _, path::Path, process::ExitCode};
+
+use anyhow::Context as _;
+use mortise_core::{
+    contract::Description,
+    grant::{display_kind, granted, role::Roles},
+};
+use serde::Serialize;
+
+use super::inspect::{self, Inspection, page};
+use crate::{
+    args::DiffArgs,
+    desk::Subject,
+    files,
+    local::{self, Parts},
+    print::{BOLD, DIM, GREEN, RED},
+};
+
+/// The exit code if the second module asks for more.
+const ASKS_FOR_MORE: u8 = 5;
+
+/// A module, and what it asks for.
+struct Side {
+    shown: String,
+    inspection: Inspection,
+    description: Description,
+    roles: Roles,
+}
+
+/// The difference of two modules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// The modules, with their versions, contracts and sizes.
+    pub modules: [ModuleEntry; 2],
+    /// True if the second asks for more.
+    pub asks_for_more: bool,
+    /// What only the second asks for.
+    pub more: Asked,
+    /// What only the first asked for.
+    pub less: Asked,
+}
+
+/// One of the modules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModuleEntry {
+    /// The file or reference.
+    pub module: String,
+    /// The version that it says it has.
+    pub version: String,
+    /// The WIT package for which it was built.
+    pub contract: String,
+    /// The size in bytes.
+    pub size: u64,
+}
+
+/// What a module asks for beyond another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Asked {
+    /// Rules of its account's roles, a line each, after comments that say of which role.
+    pub rules: Vec<String>,
+    /// Rules that it hands on in roles, a line each.
+    pub grants: Vec<String>,
+    /// Kinds that it reconciles.
+    pub reconciles: Vec<String>,
+    /// What it imports.
+    pub imports: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Fails for bad input: what cannot be built, pulled or loaded.
+pub async fn run(args: &DiffArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let before = Side::open(&args.before, args, cache).await?;
+    let after = Side::open(&args.after, args, cache).await?;
+    let difference = Difference::of(&before, &after);
+    let text = match args.output {
+        Some(_) => serde_json::to_string_pretty(&difference)? + "\n",
+        None => difference.for_people(),
+    };
+    anstream::stdout().write_all(text.as_bytes()).context("cannot write to standard output")?;
+    let more = difference.asks_for_more;
+    Ok(if more { ExitCode::from(ASKS_FOR_MORE) } else { ExitCode::SUCCESS })
+}
+
+// === impl Side ===
+
+impl Side {
+    async fn open(what: &Path, args: &DiffArgs, cache: Option<&Path>) -> anyhow::Result<Self> {
+        let subject = Subject::open(what, &args.desk).await?;
+        let parts = Parts::of(&subject.source, subject.file.clone(), &args.with)?;
+        let loaded = local::load(parts, local::config(args.config.as_deref())?, cache).await?;
+        let description = Description::clone(&loaded.description);
+        let crds = files::load_all(&[subject.source.crds(), &args.crds].concat())?;
+        let known = inspect::known(&description, crds).await?;
+        let roles = Roles::of(&description, |kind| local::served(&known, kind));
+        let inspection = Inspection::of(&loaded, &subject.file)?;
+        Ok(Self { shown: subject.shown(), inspection, description, roles })
+    }
+
+    fn entry(&self) -> ModuleEntry {
+        ModuleEntry {
+            module: self.shown.clone(),
+            version: self.inspection.version.clone(),
+            contract: self.inspection.contract.clone(),
+            size: self.inspection.size,
+        }
+    }
+
+    /// Returns what this module asks for beyond another.
+    fn beyond(&self, other: &Self) -> Asked {
+        let lines = |text: String| text.lines().map(ToOwned::to_owned).collect();
+        let more = granted::beyond(&self.description.grants, &other.description.grants);
+        let kinds = |side: &Self| -> BTreeSet<String> {
+            side.description.reconcilers.iter().map(|of| display_kind(&of.of.kind)).collect()
+        };
+        let imports =
+            |side: &Self| -> BTreeSet<String> { side.inspection.imports.iter().cloned().collect() };
+        let only = |of: &dyn Fn(&Self) -> BTreeSet<String>| {
+            of(self).difference(&of(other)).cloned().collect()
+        };
+        Asked {
+            rules: lines(self.roles.beyond(&other.roles).lines()),
+            grants: lines(granted::lines(&more)),
+            reconciles: only(&kinds),
+            imports: only(&imports),
+        }
+    }
+}
+
+// === impl Difference ===
+
+impl Difference {
+    fn of(before: &Side, after: &Side) -> Self {
+        let (more, less) = (after.beyond(before), before.beyond(after));
+        let asks_for_more = more != Asked::default();
+        Self { modules: [before.entry(), after.entry()], asks_for_more, more, less }
+    }
+
+    /// Formats the difference for a terminal.
+    fn for_people(&self) -> String {
+        let [before, after] = &self.modules;
+        let mut text = String::new();
+        for (sign, style, of) in [("-", RED, before), ("+", GREEN, after)] {
+            let _ = writeln!(text, "{style}{sign} {} {}{style:#}", of.module, of.version);
+        }
+        let parts: [(&str, &[String], &[String]); 4] = [
+            ("permissions", &self.less.rules, &self.more.rules),
+            ("hands on", &self.less.grants, &self.more.grants),
+            ("reconciles", &self.less.reconciles, &self.more.reconciles),
+            ("imports", &self.less.imports, &self.more.imports),
+        ];
+        for (name, less, more) in parts {
+            let _ = writeln!(text, "{BOLD}{name}{BOLD:#}");
+            if less.is_empty() && more.is_empty() {
+                let _ = writeln!(text, "{DIM}  as before{DIM:#}");
+            }
+            for (sign, style, lines) in [("-", RED, less), ("+", GREEN, more)] {
+                for line in lines {
+                    let _ = writeln!(text, "{style}{sign} {line}{style:#}");
+                }
+            }
+        }
+        let contract = match before.contract == after.contract {
+            true => format!("{} as before", after.contract),
+            false => format!("{} → {}", before.contract, after.contract),
+        };
+        let _ = writeln!(text, "{BOLD}contract{BOLD:#}\n  {contract}");
+        let size = |of: &ModuleEntry| page::size(of.size);
+        let _ = writeln!(text, "{BOLD}size{BOLD:#}\n  {} → {}", size(before), size(after));
+        text
+    }
+}
