@@ -7,6 +7,7 @@ mod gone;
 mod grants;
 mod ground;
 mod harness;
+mod images;
 mod install;
 mod installed;
 mod interrupted;

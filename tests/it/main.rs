@@ -15,6 +15,8 @@ mod clients;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+mod cosign;
+#[cfg(test)]
 mod crds;
 #[cfg(test)]
 mod goldens;
@@ -30,3 +32,5 @@ mod hostile;
 mod istio_client;
 #[cfg(test)]
 mod kubectl;
+#[cfg(test)]
+mod registry;

@@ -32,6 +32,38 @@ pub fn clients() -> Result<Option<PathBuf>> {
     program("clients", CLIENTS)
 }
 
+/// Returns the program of a Go module, by package and version, built in a folder of the target
+/// directory; `None` in the cases of [`program`].
+///
+/// # Errors
+///
+/// Fails if the folder cannot be made.
+///
+/// # Panics
+///
+/// Panics if Go or the module is missing, and [`tool::VARIABLE`] requires Go.
+pub fn installed(name: &str, package: &str, tests: &str) -> Result<Option<PathBuf>> {
+    if !tool::is_there("go", tests) {
+        return Ok(None);
+    }
+    let version = package.rsplit('@').next().unwrap_or_default();
+    let folder = target()?.join("go").join(name).join(version);
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let binary = package.split('@').next().and_then(|path| path.rsplit('/').next());
+    let program = folder.join(binary.unwrap_or_default());
+    if program.is_file() {
+        return Ok(Some(program));
+    }
+    let output = Command::new("go").args(["install", package]).env("GOBIN", &folder).output();
+    let output = output.with_context(|| format!("cannot run `go install {package}`"))?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        tool::say("go", &format!("go cannot build {package}: {tests} not run\n{error}"));
+        return Ok(None);
+    }
+    Ok(Some(program))
+}
+
 /// Builds the program in a folder of `tests/`, once for each state of its sources, in a folder of
 /// its own in the target directory. Returns `None` if Go is not on the PATH or cannot get the
 /// modules, and reports that as [`tool::is_there`] does.

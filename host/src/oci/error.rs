@@ -14,6 +14,10 @@ pub enum Error {
     #[error("`{host}` does not answer: {found}")]
     Unreachable { host: String, found: String },
 
+    /// A connection, and no TLS on it: the other side speaks something else.
+    #[error("`{host}` speaks no TLS: {found}")]
+    NoTls { host: String, found: String },
+
     /// The answer is no success.
     #[error("`{host}` answers {status} to {asked}{found}")]
     Refused {
@@ -73,7 +77,7 @@ impl Error {
     /// nothing about the artifact.
     pub fn is_registry_away(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Invalid { .. } => true,
+            Self::Unreachable { .. } | Self::NoTls { .. } | Self::Invalid { .. } => true,
             Self::Refused { status, .. } => *status == 429 || *status >= 500,
             _ => false,
         }

@@ -340,7 +340,7 @@ impl Repository {
     /// Sends a request to the registry itself.
     async fn ask(&self, to: &Address, asked: &Asked<'_>) -> Result<Answer, Error> {
         match self.ask_from(to, true, to, asked).await {
-            Err(Error::Unreachable { .. }) if to.is_tls && to.is_loopback() => {
+            Err(Error::NoTls { .. }) if to.is_tls && to.is_loopback() => {
                 // Registries on this machine seldom speak TLS.
                 let plain = Address { is_tls: false, port: self.port_of(false), ..to.clone() };
                 let answer = self.ask_from(&plain, true, &plain, asked).await?;

@@ -345,3 +345,6 @@ fn broken_off() -> Error {
     let what = "writing to the cache was broken off".to_owned();
     Error::Disk { what, source: io::ErrorKind::Interrupted.into() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -409,9 +409,10 @@ async fn a_certificate_of_nobody_known_is_refused() {
     let place = Place::tls().await;
     place.put();
     let strangers = Registries::build(Options::default()).unwrap();
-    // This machine is asked again without TLS, which it does not speak.
     let error = strangers.repository(&place.reference, None, false).resolve("1").await.unwrap_err();
     assert!(error.is_registry_away(), "{error}");
+    assert!(error.to_string().contains("invalid peer certificate: UnknownIssuer"), "{error}");
+    assert!(place.fake.seen().is_empty(), "and it is not asked without TLS");
     let error =
         Registries::build(Options { authorities: Some(b"x".to_vec()), ..Options::default() });
     assert!(error.err().unwrap().to_string().contains("it holds no certificate"));

@@ -239,7 +239,16 @@ impl Transport {
         let host = to.host.as_str();
         let name = ServerName::try_from(host.to_owned());
         let name = name.map_err(|error| unreachable(host, &error))?;
-        self.tls.connect(name, stream).await.map_err(|error| unreachable(host, &error))
+        self.tls.connect(name, stream).await.map_err(|error| {
+            let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+            // What is wrong with a certificate is wrong with TLS that is spoken.
+            let is_none = match of_tls {
+                Some(of_tls) => matches!(of_tls, rustls::Error::InvalidMessage(_)),
+                None => true,
+            };
+            let (host, found) = (host.to_owned(), error_chain::without_repeats(&error));
+            if is_none { Error::NoTls { host, found } } else { Error::Unreachable { host, found } }
+        })
     }
 
     /// Asks the proxy for a connection to an address.

@@ -292,6 +292,7 @@ async fn files(table: &mut Table) -> anyhow::Result<()> {
     let options = operator::Options {
         namespace: None,
         modules: modules.path().to_owned(),
+        images: mortise_tests::registry::none(),
         now: HostOptions::default().now,
         lease: Guard::none(),
         largest: operator::Largest::default(),

@@ -14,7 +14,7 @@ use mortise_core::reconcile::Report;
 use mortise_host::{
     cluster::{Cluster, lease::Guard, only_own},
     host::{Host, Loaded, Options, ProcessorStatus, Settings},
-    operator::{self, Operator, admin::Admin, api::definition},
+    operator::{self, ImageOptions, Operator, admin::Admin, api::definition},
     wasm::{Limits, Processor},
 };
 use mortise_sdk::{Description, Outcome};
@@ -82,6 +82,11 @@ impl Stage {
     /// Runs the Processor controller for the namespace until it is dropped. The Processors may use
     /// the module `puppet.wasm`. The controller consumes reports, so that other readers miss some.
     pub(super) async fn supervise(&self) -> (JoinSet<()>, TempDir) {
+        self.supervise_with(mortise_tests::registry::none()).await
+    }
+
+    /// Does what [`Stage::supervise`] does, with modules from registries.
+    pub(super) async fn supervise_with(&self, images: ImageOptions) -> (JoinSet<()>, TempDir) {
         let control_plane = cluster::shared().await.unwrap().unwrap();
         control_plane.install(&[definition::processors()]).await.unwrap();
         let modules = tempfile::tempdir().unwrap();
@@ -90,6 +95,7 @@ impl Stage {
         let options = operator::Options {
             namespace: Some(self.namespace.clone()),
             modules: modules.path().to_owned(),
+            images,
             now: Options::default().now,
             lease: Guard::none(),
             largest: operator::Largest::default(),

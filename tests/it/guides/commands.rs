@@ -84,7 +84,39 @@ const COMMANDS: &[(&str, Run)] = &[
         "docker buildx imagetools inspect rust:1.95.0-slim-bookworm --format '{{.Manifest.Digest}}'",
         Not("no registry where the tests run"),
     ),
+    (
+        "mortise push guests/api-rule registry.example.com/team/api-rule:2.3.0",
+        By("tests/it/registry.rs", "\"push\", file, &reference"),
+    ),
+    (
+        "mortise sign registry.example.com/team/api-rule:2.3.0 --key cosign.key",
+        By("tests/it/registry.rs", "\"sign\", &reference, \"--key\", KEY"),
+    ),
+    (
+        "mortise verify registry.example.com/team/api-rule:2.3.0 --key cosign.pub",
+        By("tests/it/registry.rs", "\"verify\", what, \"--key\", OTHER"),
+    ),
+    (
+        "mortise diff registry.example.com/team/api-rule:2.3.0 registry.example.com/team/api-rule:2.4.0",
+        By("tests/it/registry.rs", "\"diff\", before, after"),
+    ),
     // guests/README.md
+    (
+        "mortise push guests/secret-copy registry.example.com/team/secret-copy:1.0.0",
+        By("tests/it/registry.rs", "\"push\", file, &reference"),
+    ),
+    (
+        "mortise sign registry.example.com/team/secret-copy:1.0.0 --key cosign.key",
+        By("tests/it/registry.rs", "\"sign\", &reference, \"--key\", KEY"),
+    ),
+    (
+        "mortise diff registry.example.com/team/secret-copy:1.0.0 guests/secret-copy",
+        By("tests/it/registry.rs", "\"diff\", before, after"),
+    ),
+    (
+        "mortise inspect registry.example.com/team/secret-copy:1.0.0",
+        By("tests/it/registry.rs", "\"inspect\", &reference"),
+    ),
     ("mortise dev guests/secret-copy --plain", Dev),
     ("kubectl label namespace shop team-", In("guests/secret-copy")),
     ("kubectl delete secret registry -n orders", In("guests/secret-copy")),

@@ -159,7 +159,7 @@ fn the_guide_has_every_option_of_run_with_its_variable_and_default() {
     let starts = Regex::new(r"(?m)^ +(?:-\w, )?--").unwrap();
     let options = starts.split(&help).skip(1).map(|option| {
         let name = format!("--{}", found(r"^([a-z-]+)", option)[0]);
-        let variable = found(r"\[env: (\w+)=", option).first().copied().unwrap_or_default();
+        let variable = found(r"\[env: (\w+)[=\]]", option).first().copied().unwrap_or_default();
         let default = found(r"\[default: ([^\]]+)\]", option).first().copied().unwrap_or_default();
         [name, variable.to_owned(), default.to_owned()]
     });

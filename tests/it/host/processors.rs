@@ -6,9 +6,11 @@ mod fields;
 mod files;
 mod gone;
 mod hang;
+mod images;
 mod refused;
 mod rights;
 mod shared;
+mod signed;
 mod swaps;
 
 use std::{fs, sync::Arc};
@@ -24,12 +26,13 @@ use mortise_embedded_api::EmbeddedApi;
 use mortise_host::{
     cluster::{Cluster, lease::Guard, only_own},
     host::{Host, Options},
+    oci,
     operator::{
-        self, Largest, Operator,
+        self, ImageOptions, Largest, Operator, Progress,
         api::{Condition, Processor, definition},
     },
 };
-use mortise_tests::guest;
+use mortise_tests::{guest, registry};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{sync::watch as latest, task::JoinSet, time::timeout};
@@ -56,12 +59,31 @@ struct Place {
     largest: Largest,
     /// The namespace whose Processors run; `None`: all.
     served: Option<String>,
+    /// How modules come from registries: not at all, unless a test sets it.
+    images: ImageOptions,
     host: Arc<Host>,
     /// The reports of ended runs.
     reports: Arc<latest::Sender<Vec<Report>>>,
     /// Stops the controller of the Processors, as a host does that is told to stop.
     stop: CancellationToken,
     tasks: JoinSet<()>,
+}
+
+/// Another host of the same cluster.
+struct Replica {
+    host: Arc<Host>,
+    progress: latest::Receiver<Progress>,
+}
+
+impl Replica {
+    /// Waits until all Processors are handled, and so many do not run as their specs ask.
+    async fn until_faulty(&self, count: usize) {
+        let mut progress = self.progress.clone();
+        let is_it = |progress: &Progress| {
+            progress.listed && progress.pending + progress.pulling == 0 && progress.faulty == count
+        };
+        timeout(GUARD, progress.wait_for(is_it)).await.expect("it comes to that").unwrap();
+    }
 }
 
 impl Place {
@@ -84,6 +106,7 @@ impl Place {
             me: None,
             largest: Largest::default(),
             served: None,
+            images: registry::none(),
             host,
             reports: Arc::new(latest::Sender::new(Vec::new())),
             stop: CancellationToken::new(),
@@ -107,11 +130,37 @@ impl Place {
     }
 
     async fn start(&mut self) {
+        let stop = self.stop.clone();
+        self.run_operator(&Arc::clone(&self.host), self.images.clone(), stop).await;
+        let (host, reports) = (Arc::clone(&self.host), Arc::clone(&self.reports));
+        self.tasks.spawn(async move {
+            loop {
+                let report = host.next_report().await.unwrap();
+                reports.send_modify(|reports| reports.push(report));
+            }
+        });
+    }
+
+    /// Starts another host of the same cluster, with a folder of modules and an engine like those of
+    /// this one.
+    async fn replica(&mut self, images: ImageOptions) -> Replica {
+        let host = Self::host(&self.tap, &self.api);
+        let progress = self.run_operator(&host, images, CancellationToken::new()).await;
+        Replica { host, progress }
+    }
+
+    async fn run_operator(
+        &mut self,
+        host: &Arc<Host>,
+        images: ImageOptions,
+        stop: CancellationToken,
+    ) -> latest::Receiver<Progress> {
         let cache = guest(PUPPET).unwrap().parent().unwrap().join("mortise-cache");
         let engine = local::engine(Some(&cache), false).unwrap();
         let options = operator::Options {
             namespace: self.served.clone(),
             modules: self.modules.path().to_owned(),
+            images,
             now: now(),
             lease: Guard::none(),
             largest: self.largest,
@@ -120,17 +169,10 @@ impl Place {
         if let Some(me) = &self.me {
             cluster = cluster.acting_as(me);
         }
-        let operator = Operator::open(&cluster, &engine, &self.host, options).await.unwrap();
-        let host = Arc::clone(&self.host);
-        let stop = self.stop.clone();
+        let operator = Operator::open(&cluster, &engine, host, options).await.unwrap();
+        let progress = operator.progress();
         self.tasks.spawn(async move { operator.run(stop).await.unwrap() });
-        let reports = Arc::clone(&self.reports);
-        self.tasks.spawn(async move {
-            loop {
-                let report = host.next_report().await.unwrap();
-                reports.send_modify(|reports| reports.push(report));
-            }
-        });
+        progress
     }
 
     /// Ends the host and its controller, and starts others.

@@ -143,6 +143,16 @@ impl Fake {
         self.state().put(repository, tag, "application/vnd.oci.image.manifest.v1+json", bytes)
     }
 
+    /// Puts what stands under a tag under another one, in each repository.
+    pub fn copy(&self, from: &str, to: &str) {
+        let mut state = self.state();
+        let copies = state.tags.iter().filter(|((_, tag), _)| tag == from);
+        let copies: Vec<_> = copies
+            .map(|((repository, _), digest)| ((repository.clone(), to.to_owned()), *digest))
+            .collect();
+        state.tags.extend(copies);
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

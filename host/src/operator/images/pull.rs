@@ -33,6 +33,8 @@ pub(super) struct Puller {
 impl Puller {
     /// Returns the digest that the tag names now.
     pub(super) async fn resolve(&self) -> Result<Digest, Failed> {
+        // Nothing is asked for that could not be kept.
+        self.store()?;
         let tag = self.reference.tag().unwrap_or_default();
         Ok(self.repository().await?.resolve(tag).await?)
     }

@@ -137,16 +137,28 @@ async fn what_comes_later_is_refused_by_name() {
     let place = Place::new().await;
     let cases = vec![
         case(
-            "image",
-            json!({"module": {"image": "registry.example.com/a:1"}}),
-            "NotSupported",
-            "spec.module.image is not supported yet: name a file",
+            "no-tag",
+            json!({"module": {"image": "registry.example.com/a"}}),
+            "ImageInvalid",
+            "spec.module.image: `registry.example.com/a` names neither a tag nor a digest; HOST/REPOSITORY:TAG",
         ),
         case(
-            "signed",
-            json!({"verification": {"publicKeySecretRef": {"name": "key"}}}),
-            "NotSupported",
-            "spec.verification is not supported yet",
+            "no-digest",
+            json!({"module": {"image": "registry.example.com/a@sha256:12"}}),
+            "ImageInvalid",
+            "`registry.example.com/a@sha256:12` has a digest that is none",
+        ),
+        case(
+            "password",
+            json!({"module": {"image": "user:password@registry.example.com/a:1"}}),
+            "ImageInvalid",
+            "`the reference` holds credentials, which belong into a pull secret",
+        ),
+        case(
+            "key",
+            json!({"verification": {"keys": ["secret"]}}),
+            "VerificationInvalid",
+            "spec.verification.keys[0]: it holds no public key; a public key of ECDSA on P-256",
         ),
         case(
             "egress",

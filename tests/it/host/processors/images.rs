@@ -1,0 +1,628 @@
+//! Processors whose modules come from registries. The clock of these tests is not paused: a registry
+//! is at the other end of a socket.
+
+#[expect(unreachable_pub, dead_code, reason = "the tests of the registry's client include it too")]
+#[path = "../../../../host/src/oci/tests/fake.rs"]
+pub(super) mod fake;
+
+use std::{path::Path, time::Duration};
+
+use mortise_host::{
+    cache_dir::CacheDir,
+    oci::{
+        Digest, Options, Registries, Store, Times,
+        artifact::{Annotations, Artifact, Descriptor, LAYER},
+    },
+};
+use mortise_tests::rebuilt;
+use serde_json::json;
+use tokio::time::sleep;
+
+use self::fake::{Answer, Fake, Request};
+use super::*;
+
+const REPOSITORY: &str = "team/puppet";
+/// The time between two resolutions of a tag.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// Several intervals, and several times what a status takes.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// A host, its cluster, and a registry with the puppet.
+pub(super) struct Scene {
+    pub(super) place: Place,
+    pub(super) fake: Fake,
+    pub(super) cache: TempDir,
+}
+
+pub(super) fn module(build: &str) -> Vec<u8> {
+    let module = fs::read(guest(PUPPET).unwrap()).unwrap();
+    if build.is_empty() { module } else { rebuilt(&module, build) }
+}
+
+impl Fake {
+    /// Stores a component under a tag, and returns the digest of its manifest.
+    pub(super) fn push(&self, tag: &str, component: &[u8]) -> Digest {
+        self.push_to(REPOSITORY, tag, component)
+    }
+
+    pub(super) fn push_to(&self, repository: &str, tag: &str, component: &[u8]) -> Digest {
+        let layer = Descriptor::of(LAYER, component);
+        let names = (Vec::new(), Vec::new());
+        let artifact = Artifact::build(layer, names, Annotations::new()).unwrap();
+        self.put_blob(component);
+        self.put_blob(&artifact.config);
+        self.put_manifest(repository, tag, &artifact.manifest)
+    }
+
+    pub(super) fn image(&self, name: &str) -> String {
+        format!("{}/{REPOSITORY}{name}", self.host())
+    }
+}
+
+pub(super) fn store(cache: &Path) -> Option<Store> {
+    Store::open(&CacheDir::open(&cache.join("cache")).unwrap(), 64 << 20).unwrap()
+}
+
+pub(super) fn options(cache: &Path) -> ImageOptions {
+    let times = Times { idle: Duration::from_secs(2), ..Times::default() };
+    let authorities = Some(fake::AUTHORITY.to_vec());
+    let options = Options { authorities, times, ..Options::default() };
+    let registries = Registries::build(options).unwrap();
+    ImageOptions { registries, store: store(cache), interval: INTERVAL, policy: None }
+}
+
+impl Scene {
+    pub(super) async fn new() -> Self {
+        Self::with(Fake::plain().await).await
+    }
+
+    pub(super) async fn with(fake: Fake) -> Self {
+        let cache = tempfile::tempdir().unwrap();
+        let mut place = Place::new().await;
+        place.images = options(cache.path());
+        place.restart().await;
+        Self { place, fake, cache }
+    }
+
+    /// Applies a Processor whose module is this artifact.
+    pub(super) async fn processor(&self, name: &str, image: &str, rest: &Value) {
+        self.processor_in(NAMESPACE, name, image, rest).await;
+    }
+
+    async fn processor_in(&self, namespace: &str, name: &str, image: &str, rest: &Value) {
+        let mut spec = json!({
+            "module": {"image": image}, "serviceAccountName": "puppet", "config": puppet().config(),
+        });
+        merge(&mut spec, rest);
+        spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        let metadata = json!({"name": name, "namespace": namespace});
+        let object = json!({
+            "apiVersion": "mortise.dev/v1alpha1", "kind": "Processor", "metadata": metadata, "spec": spec,
+        });
+        self.place.apply(&[object]).await;
+    }
+
+    /// Waits until this module runs, from this artifact; returns the Processor.
+    pub(super) async fn until_runs(
+        &self,
+        name: &str,
+        module: &[u8],
+        manifest: Digest,
+    ) -> Processor {
+        let (digest, manifest) = (Digest::of(module).to_string(), manifest.to_string());
+        let runs = |processor: &Processor| {
+            let status = processor.status.as_ref().and_then(|status| status.module.as_ref());
+            let image = |image: &String| image.ends_with(&manifest);
+            let is_it = status.is_some_and(|status| {
+                status.digest == digest && status.image.as_ref().is_some_and(image)
+            });
+            is_it && condition(processor, "Ready").is_some_and(|ready| ready.reason == "Runs")
+        };
+        self.place.until(name, "the module runs", runs).await
+    }
+
+    /// Starts another host in place of this one, with the cache of `keeps_cache`.
+    async fn restart(&mut self, keeps_cache: bool) {
+        if !keeps_cache {
+            self.cache = tempfile::tempdir().unwrap();
+        }
+        self.place.images = options(self.cache.path());
+        self.place.restart().await;
+    }
+
+    /// Starts another host, and waits until it runs this module, from this artifact.
+    async fn restart_and_run(&mut self, keeps_cache: bool, module: &[u8], manifest: Digest) {
+        self.restart(keeps_cache).await;
+        self.place.until_at_work_are(&["1.0.0"]).await;
+        self.until_runs("rules", module, manifest).await;
+    }
+
+    /// Returns the number of requests for blobs up to now.
+    fn blobs(&self) -> usize {
+        let is_blob = |request: &&Request| request.target.contains("/blobs/");
+        self.fake.seen().iter().filter(is_blob).count()
+    }
+}
+
+#[tokio::test]
+async fn a_tag_that_moves_brings_the_next_version() {
+    let scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("stable", &one);
+    scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    let found = scene.until_runs("rules", &one, first).await;
+    let status = found.status.unwrap().module.unwrap();
+    assert_eq!(status.image, Some(format!("{}@{first}", scene.fake.image(":stable"))));
+
+    scene.fake.forget();
+    sleep(QUIET).await;
+    let asked = scene.fake.seen();
+    assert!(asked.len() > 2 && asked.iter().all(|request| request.method == "HEAD"), "{asked:?}");
+
+    let second = scene.fake.push("stable", &two);
+    scene.until_runs("rules", &two, second).await;
+    assert_eq!(scene.blobs(), 1, "the configuration is not asked for");
+    // Back again: it is on the disk.
+    scene.fake.push("stable", &one);
+    scene.until_runs("rules", &one, first).await;
+    assert_eq!(scene.blobs(), 1);
+}
+
+#[tokio::test]
+async fn a_digest_stays_what_it_is() {
+    let scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("stable", &one);
+    let image = scene.fake.image(&format!(":stable@{first}"));
+    scene.processor("rules", &image, &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.fake.push("stable", &two);
+    scene.fake.forget();
+    sleep(QUIET).await;
+    assert!(scene.fake.seen().is_empty(), "nothing is asked about a digest");
+    scene.until_runs("rules", &one, first).await;
+}
+
+#[tokio::test]
+async fn a_registry_that_is_away_changes_nothing_and_the_condition_says_since_when() {
+    let mut scene = Scene::new().await;
+    let one = module("");
+    let first = scene.fake.push("stable", &one);
+    scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+
+    scene.fake.stop().await;
+    let (status, message) = scene.place.reason("rules", "Loaded", "RegistryUnavailable").await;
+    assert_eq!(status, "True");
+    let image = scene.fake.image(":stable");
+    let expected = format!("puppet 1.0.0 is at work; since 2");
+    assert!(message.starts_with(&expected), "{message}");
+    assert!(
+        message.contains(&format!("nobody says what `{image}` names: `127.0.0.1` does not")),
+        "{message}"
+    );
+    assert_eq!(scene.place.reason("rules", "Ready", "Runs").await.0, "True");
+
+    // A host that starts needs no registry for what is on the disk.
+    scene.restart_and_run(true, &one, first).await;
+    scene.place.reason("rules", "Loaded", "RegistryUnavailable").await;
+    let script = applies(&[made("b", &json!({}))]);
+    scene.place.apply(&[scripted("a", &script)]).await;
+    scene.place.until_object(CONFIG_MAP, "b", "it reconciles", |found| found.is_some()).await;
+
+    scene.fake.resume().await;
+    scene.place.reason("rules", "Loaded", "Loaded").await;
+}
+
+#[tokio::test]
+async fn a_host_without_a_cache_begins_with_what_ran_last() {
+    let mut scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("stable", &one);
+    scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.place.tasks.shutdown().await;
+    let second = scene.fake.push("stable", &two);
+    scene.fake.forget();
+    scene.restart_and_run(false, &two, second).await;
+    let asked: Vec<String> = scene.fake.seen().into_iter().map(|seen| seen.target).collect();
+    assert!(asked[0].ends_with(&format!("/manifests/{first}")), "the digest first: {asked:?}");
+    let version = scene.place.host.status();
+    assert_eq!(version.len(), 1);
+}
+
+#[tokio::test]
+async fn what_ran_last_and_is_gone_from_the_registry_is_followed_by_what_the_tag_names() {
+    let mut scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("stable", &one);
+    scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.place.tasks.shutdown().await;
+    let second = scene.fake.push("stable", &two);
+    let gone = format!("/manifests/{first}");
+    scene.fake.set_mood(move |request| {
+        let is_gone = request.target.ends_with(&gone);
+        is_gone.then(|| Answer::error(404, "MANIFEST_UNKNOWN", "it was removed"))
+    });
+    scene.restart_and_run(false, &two, second).await;
+}
+
+/// A registry's answer about a new version, and the condition that it becomes.
+struct Case {
+    name: &'static str,
+    mood: fake::Mood,
+    reason: &'static str,
+    says: &'static str,
+}
+
+fn case(
+    name: &'static str,
+    to: &'static str,
+    answer: Answer,
+    (reason, says): (&'static str, &'static str),
+) -> Case {
+    let mood = move |request: &Request| request.target.contains(to).then(|| answer.clone());
+    Case { name, mood: Box::new(mood), reason, says }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
+    let scene = Scene::new().await;
+    let (one, two) = (module(""), module("2"));
+    let first = scene.fake.push("1", &one);
+    scene.processor("rules", &scene.fake.image(":1"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    let second = scene.fake.push("2", &two);
+    let mut flipped = two.clone();
+    flipped[20] ^= 1;
+    let container = json!({
+        "schemaVersion": 2, "layers": [],
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": second, "size": 1},
+    });
+    let container = container.to_string().into_bytes();
+    let container_digest = Digest::of(&container);
+    let as_container = Answer::of(200)
+        .body(&container)
+        .header("docker-content-digest", &container_digest.to_string());
+    let index = Answer::of(200).body(br#"{"schemaVersion": 2, "manifests": []}"#);
+    let wide = json!({
+        "schemaVersion": 2,
+        "config": {"mediaType": "application/vnd.wasm.config.v0+json", "digest": second, "size": 1},
+        "layers": [{"mediaType": "application/wasm", "digest": second, "size": 1_u64 << 40}],
+    });
+    let wide = Answer::of(200).body(wide.to_string().as_bytes());
+    let cut = Answer { cut: Some(1000), ..Answer::of(200).body(&two) };
+    let slow = Answer { pace: Some((1000, Duration::from_secs(60))), ..Answer::of(200).body(&two) };
+    let error = Answer::error;
+    let cases = [
+        case(
+            "401",
+            "/manifests/",
+            error(401, "UNAUTHORIZED", "x"),
+            ("RegistryDenied", "answers 401 to a request about `team/puppet`"),
+        ),
+        case(
+            "403",
+            "/manifests/",
+            error(403, "DENIED", "not yours"),
+            ("RegistryDenied", "answers 403 to HEAD manifests/2"),
+        ),
+        case(
+            "404",
+            "/manifests/",
+            error(404, "MANIFEST_UNKNOWN", "x"),
+            ("ImageNotFound", "answers 404 to HEAD manifests/2"),
+        ),
+        case(
+            "429",
+            "/manifests/",
+            error(429, "TOOMANYREQUESTS", "slow down"),
+            ("RegistryBusy", "answers 429 to HEAD manifests/2"),
+        ),
+        case(
+            "500",
+            "/manifests/",
+            error(500, "UNKNOWN", "x"),
+            ("RegistryUnavailable", "answers 500 to HEAD manifests/2"),
+        ),
+        case("cut", "/blobs/", cut, ("PullFailed", "broke off after 1000 of ")),
+        case("slow", "/blobs/", slow, ("PullFailed", "nothing came for 2 s")),
+        case(
+            "digest",
+            "/blobs/",
+            Answer::of(200).body(&flipped),
+            ("ImageDiffers", "with the digest sha256:"),
+        ),
+        case(
+            "length",
+            "/blobs/",
+            Answer::of(200).body(&two[..2000]),
+            ("ImageDiffers", "of 2000 bytes; "),
+        ),
+        case(
+            "container",
+            "/manifests/",
+            as_container,
+            ("ImageNotWasm", "so it is an image of a container"),
+        ),
+        case(
+            "index",
+            "/manifests/",
+            index,
+            ("ImageNotWasm", "it is a list of images for several platforms"),
+        ),
+        case(
+            "wide",
+            "/manifests/",
+            wide,
+            ("ModuleTooLarge", "has 1099511627776 bytes; up to 67108864 are accepted"),
+        ),
+        case(
+            "metadata",
+            "/blobs/",
+            Answer::redirect("http://169.254.169.254/latest/meta-data"),
+            ("AddressRefused", "it would be asked without TLS"),
+        ),
+        case(
+            "link",
+            "/blobs/",
+            Answer::redirect("https://[fe80::1]/"),
+            ("AddressRefused", "fe80::1 is a link-local address"),
+        ),
+    ];
+    for Case { name, mood, reason, says } in cases {
+        scene.fake.set_mood(mood);
+        let image = scene.fake.image(":2");
+        scene.place.edit("rules", json!({"module": {"image": &image}})).await;
+        let (status, message) = scene.place.reason("rules", "Loaded", reason).await;
+        assert_eq!(status, "False", "{name}");
+        assert!(
+            message.contains(says) && message.contains(&format!("`{image}`: ")),
+            "{name}: {message}"
+        );
+        assert!(message.ends_with("; the former version 1.0.0 goes on"), "{name}: {message}");
+        let (status, _) = scene.place.reason("rules", "Ready", "FormerVersion").await;
+        assert_eq!(status, "True", "{name}");
+        scene.fake.behave();
+        scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":1")}})).await;
+        scene.until_runs("rules", &one, first).await;
+    }
+    scene.place.edit("rules", json!({"module": {"image": scene.fake.image(":2")}})).await;
+    scene.until_runs("rules", &two, second).await;
+}
+
+#[tokio::test]
+async fn a_file_of_the_cache_that_was_changed_is_pulled_again() {
+    let mut scene = Scene::new().await;
+    let one = module("");
+    let first = scene.fake.push("stable", &one);
+    scene.processor("rules", &scene.fake.image(":stable"), &json!({})).await;
+    scene.until_runs("rules", &one, first).await;
+    scene.place.tasks.shutdown().await;
+    let folder = scene.cache.path().join("cache/modules");
+    let change = |digest: Digest| {
+        let path = folder.join(format!("sha256-{}", digest.hex()));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[15] ^= 1;
+        fs::write(&path, bytes).unwrap();
+    };
+    change(Digest::of(&one));
+    scene.fake.forget();
+    scene.restart_and_run(true, &one, first).await;
+    assert_eq!(scene.blobs(), 1, "the module came again");
+    scene.place.tasks.shutdown().await;
+    change(first);
+    scene.restart_and_run(true, &one, first).await;
+
+    // Without the registry nothing stands in for it, and nothing that was changed is loaded.
+    scene.place.tasks.shutdown().await;
+    change(Digest::of(&one));
+    scene.fake.stop().await;
+    scene.restart(true).await;
+    let (status, message) = scene.place.reason("rules", "Loaded", "RegistryUnavailable").await;
+    assert_eq!(status, "False", "{message}");
+    assert!(scene.place.host.status().is_empty());
+    let last = scene.place.processors().get("rules").await.unwrap().status.unwrap().module;
+    assert!(
+        last.unwrap().image.unwrap().ends_with(&first.to_string()),
+        "it is known what ran last"
+    );
+    scene.fake.resume().await;
+    scene.until_runs("rules", &one, first).await;
+}
+
+/// Asks for the password `secret` of `user`.
+fn wants_password(request: &Request) -> Option<Answer> {
+    let given = request.headers.get("authorization").map(String::as_str);
+    (given != Some("Basic dXNlcjpzZWNyZXQ=")).then(|| {
+        Answer::error(401, "UNAUTHORIZED", "who are you").header("www-authenticate", "Basic")
+    })
+}
+
+fn pull_secret(namespace: &str, host: &str, password: &str) -> Value {
+    let config = json!({"auths": {host: {"username": "user", "password": password}}});
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"name": "pull", "namespace": namespace},
+        "stringData": {".dockerconfigjson": config.to_string()},
+    })
+}
+
+#[tokio::test]
+async fn a_pull_secret_is_read_as_the_account() {
+    let scene = Scene::with(Fake::tls().await).await;
+    scene.fake.set_mood(wants_password);
+    let one = module("");
+    let first = scene.fake.push("stable", &one);
+    let place = &scene.place;
+    place.limited("rules").await;
+    let needed = [
+        ("configmaps", vec!["get", "list", "watch", "create", "patch", "delete"]),
+        ("events", vec!["create", "patch"]),
+    ];
+    place.may("rules", &needed).await;
+    let image = scene.fake.image(":stable");
+    let with = json!({"serviceAccountName": "rules", "imagePullSecrets": [{"name": "pull"}]});
+    scene.processor("rules", &image, &json!({"serviceAccountName": "rules"})).await;
+    let (_, message) = place.reason("rules", "Loaded", "RegistryDenied").await;
+    assert!(message.contains("it asks for credentials, and there are none for it"), "{message}");
+
+    scene.processor("rules", &image, &with).await;
+    let (_, message) = place.reason("rules", "Loaded", "PullSecretUnreadable").await;
+    let expected = "the ServiceAccount `rules` may not get the pull secret `pull`: bind it to a Role in the namespace `a` with apiGroups [\"\"], resources [secrets], resourceNames [pull], verbs [get]";
+    assert_eq!(message, expected);
+    let mut more = needed.to_vec();
+    more.push(("secrets", vec!["get"]));
+    place.may("rules", &more).await;
+    let says = |reason: &'static str, says: &'static str| {
+        move |processor: &Processor| {
+            condition(processor, "Loaded")
+                .is_some_and(|loaded| loaded.reason == reason && loaded.message.contains(says))
+        }
+    };
+    place.until("rules", "no secret", says("PullSecretUnreadable", "cannot be read")).await;
+    let wrong = json!({"data": {}, "metadata": {"name": "pull", "namespace": NAMESPACE}, "kind": "Secret", "apiVersion": "v1"});
+    place.apply(&[wrong]).await;
+    place
+        .until(
+            "rules",
+            "nothing in it",
+            says("PullSecretInvalid", "it holds no credentials; one of the type"),
+        )
+        .await;
+    place.objects("v1/Secret").await.delete("pull", &DeleteParams::default()).await.unwrap();
+    place.apply(&[pull_secret(NAMESPACE, &scene.fake.host(), "other")]).await;
+    place.until("rules", "a wrong one", says("RegistryDenied", "answers 401")).await;
+    place.apply(&[pull_secret(NAMESPACE, &scene.fake.host(), "secret")]).await;
+    scene.until_runs("rules", &one, first).await;
+    let own = place.tap.own();
+    assert!(!own.iter().any(|request| request.contains("secrets")), "as the host itself: {own:?}");
+}
+
+#[tokio::test]
+async fn what_is_on_the_disk_is_given_only_to_whom_the_registry_gives_it() {
+    let scene = Scene::with(Fake::tls().await).await;
+    scene.fake.set_mood(wants_password);
+    let one = module("");
+    let first = scene.fake.push("stable", &one);
+    let image = scene.fake.image(&format!("@{first}"));
+    let host = scene.fake.host();
+    scene
+        .place
+        .apply(&[pull_secret(NAMESPACE, &host, "secret"), pull_secret("b", &host, "guessed")])
+        .await;
+    let secrets = json!({"imagePullSecrets": [{"name": "pull"}]});
+    scene.processor("rules", &image, &secrets).await;
+    scene.until_runs("rules", &one, first).await;
+    let blobs = scene.blobs();
+    // Another one of the namespace.
+    scene.processor("others", &image, &secrets).await;
+    scene.until_runs("others", &one, first).await;
+    assert_eq!(scene.blobs(), blobs, "it is on the disk");
+
+    // Of another tenant.
+    let everything = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "everything"});
+    let account = json!({"name": "puppet", "namespace": "b"});
+    let consents = json!({"annotations": {"mortise.dev/processor": "*"}});
+    let mut metadata = account.clone();
+    merge(&mut metadata, &consents);
+    scene
+        .place
+        .apply(&[
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+            json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+                "metadata": {"name": "puppet-b"}, "roleRef": everything,
+                "subjects": [{"kind": "ServiceAccount", "name": "puppet", "namespace": "b"}],
+            }),
+        ])
+        .await;
+    let own = json!({"config": {"description": {"name": "other"}}, "imagePullSecrets": [{"name": "pull"}]});
+    scene.processor_in("b", "theirs", &image, &own).await;
+    let theirs: Api<Processor> = Api::namespaced(scene.place.cluster.client().clone(), "b");
+    let denied = |processor: Option<&Processor>| {
+        let loaded = processor.and_then(|processor| condition(processor, "Loaded"));
+        loaded.is_some_and(|loaded| loaded.reason == "RegistryDenied")
+    };
+    timeout(GUARD, await_condition(theirs, "theirs", denied)).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_library_comes_from_a_registry_too() {
+    let scene = Scene::new().await;
+    let built = |guest: &str| fs::read(mortise_tests::guest(guest).unwrap()).unwrap();
+    let (announce, shout) = (built("tests/guests/announce"), built("tests/guests/shout"));
+    let first = scene.fake.push_to("team/announce", "1", &announce);
+    let library = scene.fake.push_to("team/shout", "1", &shout);
+    let host = scene.fake.host();
+    let spec = json!({
+        "config": null,
+        "libraries": [{
+            "interface": "example:shouting/shout@1.0.0", "module": {"image": format!("{host}/team/shout:1")},
+            "limits": {"memory": "16Mi"},
+        }],
+    });
+    scene.processor("rules", &format!("{host}/team/announce:1"), &spec).await;
+    let found = scene.until_runs("rules", &announce, first).await;
+    let libraries = found.status.unwrap().libraries;
+    assert_eq!(libraries[0].digest, Digest::of(&shout).to_string());
+    assert_eq!(libraries[0].image, Some(format!("{host}/team/shout:1@{library}")));
+    let next = rebuilt(&shout, "2");
+    let library = scene.fake.push_to("team/shout", "1", &next);
+    let is_next = |processor: &Processor| {
+        let libraries = processor.status.iter().flat_map(|status| &status.libraries);
+        let mut images = libraries.filter_map(|library| library.image.as_ref());
+        images.any(|image| image.ends_with(&library.to_string()))
+    };
+    scene.place.until("rules", "the next library", is_next).await;
+}
+
+#[tokio::test]
+async fn a_version_under_a_tag_that_asks_for_more_waits_until_it_may() {
+    let scene = Scene::new().await;
+    let built = |guest: &str| fs::read(mortise_tests::guest(guest).unwrap()).unwrap();
+    let (modest, greedy) = (built("tests/guests/idle"), built("guests/secret-copy"));
+    scene.place.apply(&mortise_tests::definitions("guests/secret-copy").unwrap()).await;
+    scene.place.limited("rules").await;
+    let few = [
+        ("configmaps", vec!["get", "list", "watch", "create", "patch"]),
+        ("events", vec!["create", "patch"]),
+    ];
+    scene.place.may("rules", &few).await;
+    let first = scene.fake.push("stable", &modest);
+    let own = json!({"serviceAccountName": "rules", "config": null});
+    scene.processor("rules", &scene.fake.image(":stable"), &own).await;
+    scene.until_runs("rules", &modest, first).await;
+    let second = scene.fake.push("stable", &greedy);
+    let (status, message) = scene.place.reason("rules", "Loaded", "RightsMissing").await;
+    assert_eq!(status, "False");
+    let (head, rules) = message.split_once('\n').unwrap();
+    assert!(
+        head.starts_with("the former version 0.1.0 goes on; the ServiceAccount `rules` lacks "),
+        "{head}"
+    );
+    assert_eq!(scene.place.reason("rules", "Ready", "FormerVersion").await.0, "True");
+
+    // What it says is pasted into the role, and nothing else is done.
+    let pasted: Value = serde_saphyr::from_str(rules).unwrap();
+    let mut all: Vec<Value> = pasted.as_array().unwrap().clone();
+    all.extend(few.iter().map(
+        |(resource, verbs)| json!({"apiGroups": [""], "resources": [resource], "verbs": verbs}),
+    ));
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "rules"}, "rules": all,
+    });
+    scene.place.apply(&[role]).await;
+    scene.until_runs("rules", &greedy, second).await;
+}
+
+#[tokio::test]
+async fn a_host_without_a_folder_says_so() {
+    let place = Place::new().await;
+    let spec =
+        json!({"module": {"image": "registry.example.com/a:1"}, "serviceAccountName": "puppet"});
+    place.apply(&[object("mortise.dev/v1alpha1/Processor", "rules", &json!({"spec": spec}))]).await;
+    let (_, message) = place.reason("rules", "Loaded", "CacheMissing").await;
+    assert!(message.contains("give it one with --cache"), "{message}");
+}

@@ -1,0 +1,218 @@
+//! The program `mortise` and a real registry, Debian's, with TLS and a password.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use mortise_tests::{guest, registry::Registry};
+use serde_json::Value;
+
+const TESTS: &str = "the tests of it::registry";
+/// The recorded key of cosign, and its password.
+const KEY: &str = "host/src/oci/signature/recorded/cosign.key";
+const PUBLIC: &str = "host/src/oci/signature/recorded/cosign.pub";
+const OTHER: &str = "host/src/oci/signature/recorded/other.pub";
+const PASSWORD: &str = "mortise";
+
+/// A registry, and what `mortise` is started with to reach it.
+pub(crate) struct Desk {
+    pub(crate) registry: Registry,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+/// What a command has printed.
+#[derive(Debug)]
+pub(crate) struct Said {
+    code: Option<i32>,
+    pub(crate) out: String,
+    error: String,
+}
+
+impl Desk {
+    /// Starts a registry; `None` where there is no program for it.
+    pub(crate) fn open(tests: &str) -> Option<Self> {
+        let registry = Registry::start(tests)?;
+        Some(Self { registry, folder: tempfile::tempdir().unwrap() })
+    }
+
+    pub(crate) fn reference(&self, name: &str) -> String {
+        format!("{}/{name}", self.registry.host())
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mortise-tested"));
+        command
+            .args(arguments)
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap())
+            .env("MORTISE_REGISTRY_CA", self.registry.authority())
+            .env("MORTISE_CACHE", self.folder.path().join("cache"))
+            .env("DOCKER_CONFIG", self.registry.docker_config())
+            .env("COSIGN_PASSWORD", PASSWORD);
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
+        said(&mut self.command(arguments))
+    }
+
+    /// Runs a command that succeeds; returns what it printed.
+    pub(crate) fn well(&self, arguments: &[&str]) -> String {
+        self.run(arguments).well()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Said {
+    fn well(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.out
+    }
+
+    /// The one line that says what is wrong.
+    fn line(self) -> String {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        assert_eq!(self.error.trim_end().lines().count(), 1, "{self:?}");
+        self.error
+    }
+}
+
+fn said(command: &mut Command) -> Said {
+    let output = command.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
+}
+
+fn module(folder: &str) -> PathBuf {
+    guest(folder).unwrap()
+}
+
+#[test]
+fn what_is_pushed_is_pulled_and_inspected() {
+    let Some(desk) = Desk::open(TESTS) else { return };
+    let (file, reference) = (module("guests/secret-copy"), desk.reference("team/secret-copy:1"));
+    let file = file.to_str().unwrap();
+    let pushed =
+        desk.well(&["push", file, &reference, "--description", "copies", "--revision", "abc"]);
+    let digest = pushed.trim().strip_prefix(&format!("{reference}@")).unwrap().to_owned();
+    assert_eq!(
+        desk.well(&["push", file, &reference, "--description", "copies", "--revision", "abc"]),
+        pushed
+    );
+
+    let pulled = desk.path("pulled.wasm");
+    let by_digest = desk.reference(&format!("team/secret-copy@{digest}"));
+    for reference in [&reference, &by_digest] {
+        let said = desk.well(&["pull", reference, "-o", &pulled]);
+        assert!(said.contains(&digest), "{said}");
+        assert_eq!(std::fs::read(&pulled).unwrap(), std::fs::read(file).unwrap());
+        std::fs::remove_file(&pulled).unwrap();
+    }
+    let inspection: Value =
+        serde_json::from_str(&desk.well(&["inspect", &reference, "-o", "json"])).unwrap();
+    assert_eq!(inspection["name"], "secret-copy");
+    assert_eq!(inspection["image"]["reference"], pushed.trim());
+    let annotations = &inspection["image"]["annotations"];
+    assert_eq!(annotations["org.opencontainers.image.description"], "copies");
+    assert_eq!(annotations["org.opencontainers.image.revision"], "abc");
+    assert_eq!(annotations["org.opencontainers.image.title"], "secret_copy.wasm");
+    let roles = desk.well(&["inspect", &reference, "--rbac", "--crds", "crds/copy.mortise.dev"]);
+    assert!(roles.contains("resources:\n  - secrets"), "{roles}");
+
+    // A library has no processor, and is pushed all the same.
+    let shout = module("tests/guests/shout");
+    desk.well(&["push", shout.to_str().unwrap(), &desk.reference("team/shout:1")]);
+}
+
+#[test]
+fn who_may_not_is_told_so_in_one_line() {
+    let Some(desk) = Desk::open(TESTS) else { return };
+    let (file, reference) = (module("tests/guests/idle"), desk.reference("team/idle:1"));
+    let file = file.to_str().unwrap();
+    let stranger = |arguments: &[&str]| {
+        let nobody = desk.folder.path().join("nobody");
+        said(desk.command(arguments).env("DOCKER_CONFIG", nobody)).line()
+    };
+    let line = stranger(&["push", file, &reference]);
+    assert!(line.contains(&format!("cannot push `{reference}`")), "{line}");
+    assert!(line.contains("it asks for credentials, and there are none for it"), "{line}");
+    let line = stranger(&["pull", &reference]);
+    assert!(line.contains(&format!("cannot pull `{reference}`")), "{line}");
+    let line = desk.run(&["pull", &reference]).line();
+    assert!(line.contains("answers 404 to GET manifests/1 (MANIFEST_UNKNOWN"), "{line}");
+    let line = said(desk.command(&["pull", &reference]).env_remove("MORTISE_REGISTRY_CA")).line();
+    assert!(line.contains("does not answer: invalid peer certificate"), "{line}");
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let line = desk.run(&["push", file, &desk.reference(&format!("a@{digest}"))]).line();
+    assert!(
+        line.contains("names a digest, which follows from what is pushed: name a tag"),
+        "{line}"
+    );
+}
+
+#[test]
+fn what_the_second_of_two_modules_asks_for_more_is_shown() {
+    let Some(desk) = Desk::open(TESTS) else { return };
+    let (idle, copy) = (module("tests/guests/idle"), module("guests/secret-copy"));
+    let reference = desk.reference("team/idle:1");
+    desk.well(&["push", idle.to_str().unwrap(), &reference]);
+    let crds = ["--crds", "crds/copy.mortise.dev"];
+    let diff = |before: &str, after: &str, rest: &[&str]| {
+        desk.run(&[&["diff", before, after][..], &crds, rest].concat())
+    };
+    let same = diff(&reference, idle.to_str().unwrap(), &[]).well();
+    assert_eq!(same.matches("  as before").count(), 4, "{same}");
+    let more = diff(&reference, copy.to_str().unwrap(), &[]);
+    assert_eq!(more.code, Some(5), "{more:?}");
+    for line in [
+        "+ - {\"apiGroups\":[\"\"],\"resources\":[\"secrets\"]",
+        "+ SecretCopy copy.mortise.dev/v1",
+        "- ConfigMap v1",
+        "  mortise:host@0.1.0 as before",
+    ] {
+        assert!(more.out.contains(line), "{line} is missing in:\n{}", more.out);
+    }
+    let json = diff(&reference, copy.to_str().unwrap(), &["-o", "json"]);
+    let difference: Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(difference["asksForMore"], true);
+    assert_eq!(difference["less"]["reconciles"][0], "ConfigMap v1");
+    let fewer = diff(copy.to_str().unwrap(), &reference, &[]);
+    assert_eq!(fewer.code, Some(5), "it reconciles another kind: {fewer:?}");
+}
+
+#[test]
+fn what_is_signed_is_verified_in_a_registry_and_beside_a_file() {
+    let Some(desk) = Desk::open(TESTS) else { return };
+    let idle = module("tests/guests/idle");
+    let file = desk.path("idle.wasm");
+    std::fs::copy(idle, &file).unwrap();
+    let reference = desk.reference("team/idle:1");
+    let pushed = desk.well(&["push", &file, &reference]);
+    for what in [&reference, &file] {
+        let line = desk.run(&["verify", what, "--key", PUBLIC]).line();
+        assert!(line.contains("it has no signature; one by a key of these"), "{line}");
+    }
+    for format in ["bundle", "tag"] {
+        assert_eq!(desk.well(&["sign", &reference, "--key", KEY, "--format", format]), pushed);
+        assert_eq!(
+            desk.well(&["sign", &file, "--key", KEY, "--format", format]).trim(),
+            format!("{file}.sig")
+        );
+        for what in [&reference, &file] {
+            let said = desk.well(&["verify", what, "--key", OTHER, "--key", PUBLIC]);
+            assert!(said.contains("is signed by "), "{said}");
+            let line = desk.run(&["verify", what, "--key", OTHER]).line();
+            assert!(line.contains("by none of the keys"), "{line}");
+        }
+    }
+    std::fs::write(&file, "other bytes").unwrap();
+    desk.run(&["verify", &file, "--key", PUBLIC]).line();
+    let line =
+        said(desk.command(&["sign", &file, "--key", KEY]).env("COSIGN_PASSWORD", "x")).line();
+    assert!(line.contains("its password is another one: set COSIGN_PASSWORD"), "{line}");
+    let line = desk.run(&["sign", &file, "--key", PUBLIC]).line();
+    assert!(line.contains("it holds no private key in PKCS #8"), "{line}");
+}
