@@ -1,5 +1,5 @@
 //! The costs of calls, reads, stores, whole reconciles, the embedded API, the developer commands,
-//! swaps, starts, a host on a real control plane, `mortise run` on one, and hostile neighbours
+//! swaps, registries, starts, a host on a real control plane, `mortise run` on one, and hostile neighbours
 //! there:
 //! `cargo bench -p mortise-tests`, or only some parts: `cargo bench -p mortise-tests -- api rules`.
 //! Prints a table for each part. Budgets are for the reader: a figure over its budget fails
@@ -22,6 +22,7 @@ mod desk;
 mod hostile;
 mod process;
 mod reads;
+mod registry;
 mod restart;
 mod rules;
 mod samples;
@@ -40,7 +41,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 type Part = fn(&mut Table) -> anyhow::Result<()>;
 
-const PARTS: [(&str, Part); 12] = [
+const PARTS: [(&str, Part); 13] = [
     ("memory", samples::memory),
     ("calls", calls::run),
     ("reads", reads::run),
@@ -49,6 +50,7 @@ const PARTS: [(&str, Part); 12] = [
     ("api", api::run),
     ("desk", desk::run),
     ("swap", swap::run),
+    ("registry", registry::run),
     ("start", start::run),
     ("command", command::run),
     ("cluster", cluster::run),

@@ -28,7 +28,7 @@ use crate::{
 
 #[expect(dead_code, reason = "the tests of the compiler need more of them")]
 #[path = "../../../host/cli/tests/commands/compile/modules.rs"]
-mod modules;
+pub(crate) mod modules;
 
 const GUEST: &str = "tests/guests/idle";
 const PROCESSORS: usize = 10;

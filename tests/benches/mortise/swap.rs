@@ -37,7 +37,7 @@ use crate::{
 };
 
 const PUPPET: &str = "tests/guests/puppet";
-const NAMESPACE: &str = "default";
+pub(crate) const NAMESPACE: &str = "default";
 /// Number of objects, of changes of each object, and of clients, each of which waits for one object
 /// at a time.
 const OBJECTS: usize = 400;
@@ -126,7 +126,7 @@ fn play(version: &str) -> Value {
     })
 }
 
-fn source(name: &str) -> Value {
+pub(crate) fn source(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"bench": "swap"}},
@@ -134,7 +134,7 @@ fn source(name: &str) -> Value {
     })
 }
 
-async fn module() -> anyhow::Result<Vec<u8>> {
+pub(crate) async fn module() -> anyhow::Result<Vec<u8>> {
     let path = tokio::task::spawn_blocking(|| mortise_tests::guest(PUPPET)).await??;
     Ok(fs::read(path)?)
 }
@@ -327,7 +327,7 @@ async fn files(table: &mut Table) -> anyhow::Result<()> {
 
 /// Returns the definition of Processors, an account that may do everything, a Processor and one
 /// object for it.
-fn resources() -> Vec<Value> {
+pub(crate) fn resources() -> Vec<Value> {
     let rbac = "rbac.authorization.k8s.io";
     let consent = json!({"mortise.dev/processor": "*"});
     vec![
@@ -362,7 +362,7 @@ fn replace(folder: &Path, module: &[u8]) -> anyhow::Result<()> {
     Ok(fs::rename(folder.join("next"), folder.join("puppet.wasm"))?)
 }
 
-async fn first_call(host: &Host, module: &[u8]) -> anyhow::Result<()> {
+pub(crate) async fn first_call(host: &Host, module: &[u8]) -> anyhow::Result<()> {
     let digest = Digest::of(module);
     loop {
         let report = host.next_report().await?;
@@ -373,6 +373,6 @@ async fn first_call(host: &Host, module: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-fn millis(time: Duration) -> String {
+pub(crate) fn millis(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1e3)
 }

@@ -81,11 +81,8 @@ impl Place {
         let (status, message) = self.reason(name, "Loaded", reason).await;
         assert_eq!(status, "False");
         // Rules stand at the end.
-        let goes_on = if message.contains('\n') {
-            message.starts_with("the former version 1.0.0 goes on; ")
-        } else {
-            message.ends_with("; the former version 1.0.0 goes on")
-        };
+        let goes_on = message.starts_with("the former version 1.0.0 goes on; ")
+            || message.ends_with("; the former version 1.0.0 goes on");
         assert!(goes_on, "{message}");
         let (status, message_of_ready) = self.reason(name, "Ready", "FormerVersion").await;
         assert_eq!(status, "True");
