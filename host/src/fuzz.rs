@@ -12,7 +12,7 @@ use std::sync::Arc;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::{host::record_file, operator};
+use crate::{host::record_file, oci, operator};
 use mortise_core::{
     contract::{Description, Kind, ObjectRef, Selection, Verbs, WriteRule},
     grant::Grant,
@@ -26,7 +26,7 @@ use mortise_core::{
 /// A target: its name, which is also that of the folder with its seeds, and its function.
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 8] = [
     ("description", description),
     ("outcome", outcome),
     ("path", path),
@@ -34,6 +34,7 @@ const TARGETS: [Target; 7] = [
     ("record_file", record_file),
     ("page_token", page_token),
     ("processor_spec", processor_spec),
+    ("registry", registry),
 ];
 
 /// Runs a target.
@@ -184,6 +185,32 @@ fn processor_spec(input: &[u8]) {
         operator::check_stored(object);
     }
 }
+
+/// Reads what a registry, or whoever names one, may hand over: references, manifests, credentials,
+/// challenges and signatures.
+fn registry(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    if let Ok(reference) = text.trim().parse::<oci::Reference>() {
+        assert_eq!(reference.to_string().parse(), Ok(reference));
+    }
+    if let Ok(parts) = oci::artifact::parse(input) {
+        assert_eq!(parts.layer.media_type, oci::artifact::LAYER);
+    }
+    oci::check_answer(&text);
+    let key = oci::signature::PublicKey::parse(KEY).expect("it is a key");
+    let (manifest, keys) = (oci::Digest::of(input), [&key]);
+    let signatures = [
+        oci::signature::Signature::Bundle(text.to_string()),
+        oci::signature::Signature::Simple { payload: text.to_string(), signature: String::new() },
+    ];
+    let verified = oci::signature::verify_manifest(manifest, &signatures, &keys);
+    // A text that holds its own digest would be news.
+    assert!(verified.by.is_empty(), "it is signed: {text}");
+    oci::signature::verify_file(b"\0asm", input, &keys);
+}
+
+/// The key of the recorded signatures.
+const KEY: &str = include_str!("oci/signature/recorded/cosign.pub");
 
 /// Returns an empty description.
 fn empty() -> Description {

@@ -22,7 +22,7 @@ use self::transport::Transport;
 pub use self::{
     credentials::{Credentials, DockerConfig, InvalidCredentials},
     error::Error,
-    reference::{InvalidReference, Reference},
+    reference::{InvalidReference, Reference, is_registry},
     repository::{Blob, Document, Repository, Sink},
     store::{Store, Stored, Writer},
     transport::{InvalidOptions, Options, Times},
@@ -32,6 +32,21 @@ pub use mortise_core::reconcile::ModuleDigest as Digest;
 /// The largest module that is read, in bytes. Go guests have 10 to 60 MiB; compiling a module takes
 /// some ten times its size of memory.
 pub const MAX_MODULE_BYTES: u64 = 64 << 20;
+
+/// Reads a text as each thing that a registry may say in a header or a small answer.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn check_answer(text: &str) {
+    repository::check_challenge(text);
+    if let Some(address) = address::Address::parse("https://example.com/v2/") {
+        let joined = address.join(text);
+        assert!(joined.is_none_or(|joined| !joined.host.contains('@')), "{text}");
+    }
+    if let Ok(config) = DockerConfig::parse(text.as_bytes())
+        && let Ok(reference) = "example.com/a:1".parse()
+    {
+        drop(config.credentials(&reference));
+    }
+}
 
 /// The way to all registries. Cheap to clone.
 #[derive(Clone)]

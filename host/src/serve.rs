@@ -113,6 +113,7 @@ impl Server {
         compiler: Compiler,
     ) -> anyhow::Result<Self> {
         let times = args.lease.times()?;
+        let (registries, policy) = (args.registry.registries()?, args.policy()?);
         let home = Home::connect(args).await?;
         check_definition(&Cluster::new(home.client.clone())).await?;
         home.check(&needs(args, lease_namespace(args, &home))).await?;
@@ -144,7 +145,12 @@ impl Server {
         let operator = operator::Options {
             namespace: args.namespace.clone(),
             modules: args.modules.clone(),
-            images: images(args, cache.as_ref())?,
+            images: ImageOptions {
+                registries,
+                store: store(args, cache.as_ref())?,
+                interval: Duration::from_secs(args.image_interval_seconds.into()),
+                policy: policy.map(Arc::new),
+            },
             now: options.now,
             lease: guard.clone(),
             largest: args.largest(),
@@ -314,15 +320,10 @@ fn skip(cache: Option<&CacheDir>) -> anyhow::Result<Skip> {
     }
 }
 
-/// Returns how modules are got from registries.
-fn images(args: &RunArgs, cache: Option<&CacheDir>) -> anyhow::Result<ImageOptions> {
+/// Opens the folder of modules from registries; `None` without a cache directory.
+fn store(args: &RunArgs, cache: Option<&CacheDir>) -> anyhow::Result<Option<Store>> {
     let store = cache.map(|cache| Store::open(cache, u64::from(args.max_modules_mib) << 20));
-    Ok(ImageOptions {
-        registries: args.registry.registries()?,
-        store: store.transpose()?.flatten(),
-        interval: Duration::from_secs(args.image_interval_seconds.into()),
-        policy: args.policy()?.map(Arc::new),
-    })
+    Ok(store.transpose()?.flatten())
 }
 
 fn lease_namespace<'a>(args: &'a RunArgs, home: &'a Home) -> &'a str {

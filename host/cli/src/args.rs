@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use mortise_core::grant::rights::Account;
 use mortise_host::args::{ChildArgs, GlobalArgs, RegistryArgs, RunArgs, help as host_help, value};
-use mortise_host::{oci::Reference, operator::limits_of_call, wasm::Limits};
+use mortise_host::{operator::limits_of_call, wasm::Limits};
 
 mod help;
 #[cfg(test)]
@@ -93,7 +93,7 @@ pub struct PushArgs {
     pub module: PathBuf,
     /// Where to: a registry, a repository and a tag.
     #[arg(value_name = "REF")]
-    pub reference: Reference,
+    pub reference: String,
     /// What the component is for; what the guest's Cargo.toml says if absent.
     #[arg(long, value_name = "TEXT")]
     pub description: Option<String>,
@@ -116,7 +116,7 @@ pub struct PushArgs {
 pub struct PullArgs {
     /// Where from: a registry, a repository, and a tag or a digest.
     #[arg(value_name = "REF")]
-    pub reference: Reference,
+    pub reference: String,
     /// The file to write; the last part of the repository with `.wasm` if absent.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -304,7 +304,7 @@ pub struct SignArgs {
     /// The component: a reference to an artifact, or a file. The signature of FILE goes to FILE.sig.
     #[arg(value_name = "REF|FILE")]
     pub what: PathBuf,
-    /// The private key: cosign's, whose password COSIGN_PASSWORD holds, or one of ECDSA on P-256 in PKCS #8 (PEM).
+    /// The private key: cosign's, whose password `COSIGN_PASSWORD` holds, or one of ECDSA on P-256 in PKCS #8 (PEM).
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
     /// The password of the key.

@@ -209,12 +209,12 @@ fn ask(helper: &str, registry: &str) -> anyhow::Result<Option<Credentials>> {
     if !output.status.success() {
         return Ok(None);
     }
-    let helped: Helped = serde_json::from_slice(&output.stdout)
+    let given: Helped = serde_json::from_slice(&output.stdout)
         .map_err(|_| anyhow::anyhow!("`{program} get` does not print credentials"))?;
-    Ok(Some(if helped.username == TOKEN_USER {
-        Credentials::IdentityToken(helped.secret)
+    Ok(Some(if given.username == TOKEN_USER {
+        Credentials::IdentityToken(given.secret)
     } else {
-        Credentials::Basic { user: helped.username, password: helped.secret }
+        Credentials::Basic { user: given.username, password: given.secret }
     }))
 }
 

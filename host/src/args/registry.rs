@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
+use super::value;
 use crate::oci::{Options, Registries, Times};
 
 /// How registries are reached.
@@ -14,7 +15,7 @@ pub struct RegistryArgs {
     pub registry_ca: Option<PathBuf>,
     /// Registries that are asked without TLS, and so without credentials, separated by commas. Those of this machine are if they speak
     /// no TLS.
-    #[arg(long, env = "MORTISE_PLAIN_HTTP", value_name = "HOST", value_delimiter = ',')]
+    #[arg(long, env = "MORTISE_PLAIN_HTTP", value_name = "HOST", value_delimiter = ',', value_parser = value::registry)]
     pub plain_http: Vec<String>,
     /// The proxy by which registries are asked: `http://proxy.example.com:3128`.
     #[arg(long, env = "HTTPS_PROXY", hide_env_values = true, value_name = "URL")]

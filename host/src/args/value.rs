@@ -25,6 +25,12 @@ pub fn time(text: &str) -> Result<jiff::Timestamp, String> {
     text.parse().map_err(|_| "a time is expected, as `2026-01-31T12:00:00Z`".to_owned())
 }
 
+/// Parses the host of a registry.
+pub fn registry(text: &str) -> Result<String, String> {
+    let is_one = crate::oci::is_registry(text);
+    is_one.then(|| text.to_owned()).ok_or_else(|| "HOST or HOST:PORT is expected".to_owned())
+}
+
 /// Memory of a compiler: below the least, none can start.
 pub fn mebibytes() -> RangedI64ValueParser<u32> {
     RangedI64ValueParser::new().range(64..=1 << 20)

@@ -6,7 +6,7 @@
 //! that hands out the machine's credentials.
 
 use std::{
-    fmt,
+    fmt::{self, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
@@ -176,7 +176,7 @@ pub(super) fn encoded(value: &str) -> String {
         if plain(byte) {
             text.push(byte.into());
         } else {
-            text.push_str(&format!("%{byte:02X}"));
+            let _ = write!(text, "%{byte:02X}");
         }
     }
     text

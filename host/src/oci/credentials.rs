@@ -158,8 +158,8 @@ mod tests {
         config.credentials(&reference.parse().unwrap()).map_err(|error| error.to_string())
     }
 
-    fn basic(user: &str, password: &str) -> Result<Option<Credentials>, String> {
-        Ok(Some(Credentials::Basic { user: user.to_owned(), password: password.to_owned() }))
+    fn basic(user: &str, password: &str) -> Credentials {
+        Credentials::Basic { user: user.to_owned(), password: password.to_owned() }
     }
 
     #[test]
@@ -171,10 +171,10 @@ mod tests {
             "127.0.0.1:5000": {"identitytoken": "t", "auth": "YTpi"},
             "empty.example.com": {}
         }}"#;
-        assert_eq!(find(config, "example.com/x:1"), basic("a", "b"));
-        assert_eq!(find(config, "example.com/teams/x:1"), basic("a", "b"));
-        assert_eq!(find(config, "example.com/team/x:1"), basic("c", "d:e"));
-        assert_eq!(find(config, "index.example.com/x:1"), basic("f", "g"));
+        assert_eq!(find(config, "example.com/x:1"), Ok(Some(basic("a", "b"))));
+        assert_eq!(find(config, "example.com/teams/x:1"), Ok(Some(basic("a", "b"))));
+        assert_eq!(find(config, "example.com/team/x:1"), Ok(Some(basic("c", "d:e"))));
+        assert_eq!(find(config, "index.example.com/x:1"), Ok(Some(basic("f", "g"))));
         let token = Ok(Some(Credentials::IdentityToken("t".to_owned())));
         assert_eq!(find(config, "127.0.0.1:5000/x:1"), token);
         for none in ["example.com:5000/x:1", "a.example.com/x:1", "empty.example.com/x:1"] {
@@ -186,7 +186,7 @@ mod tests {
     fn the_older_form_has_nothing_around_its_entries() {
         assert_eq!(
             find(r#"{"example.com": {"auth": "YTpi"}}"#, "example.com/x:1"),
-            basic("a", "b")
+            Ok(Some(basic("a", "b")))
         );
         assert_eq!(find("{}", "example.com/x:1"), Ok(None));
         assert_eq!(find(r#"{"credsStore": "desktop"}"#, "example.com/x:1"), Ok(None));
@@ -205,6 +205,6 @@ mod tests {
             let message = find(config, "example.com/x:1").unwrap_err();
             assert!(message.contains(expected) && !message.contains("geheim"), "{message}");
         }
-        assert_eq!(format!("{:?}", basic("a", "b").unwrap().unwrap()), "Basic");
+        assert_eq!(format!("{:?}", basic("a", "b")), "Basic");
     }
 }

@@ -129,7 +129,7 @@ fn parse(text: &str) -> Result<Reference, &'static str> {
 
 /// Returns whether a text is a host with or without a port. A word without a dot and a port is taken
 /// for a part of a repository, but for `localhost`.
-fn is_registry(text: &str) -> bool {
+pub fn is_registry(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
         _ => (text, None),

@@ -1,17 +1,16 @@
 //! One repository in a registry: what is asked of it, as whom, and how its answers are checked.
 
 mod challenge;
+mod push;
 
-use std::{fs::File, io, os::unix::fs::FileExt as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{Stream, stream};
 use http::{
     HeaderMap, HeaderValue, Method, StatusCode,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, RETRY_AFTER},
 };
-use http_body_util::{BodyExt as _, Empty, Full, StreamBody};
-use hyper::body::Frame;
+use http_body_util::{BodyExt as _, Empty};
 use parking_lot::Mutex;
 use ring::digest::{Context, SHA256};
 use serde_json::Value;
@@ -20,9 +19,10 @@ use tokio::time::Instant;
 use super::{
     Credentials, Digest, Error, Reference,
     address::Address,
-    artifact::{self, Descriptor, INDEX, Index, Manifest, shown},
+    artifact::{self, Descriptor, INDEX, Index, shown},
     transport::{Answer, Body, Transport},
 };
+pub use push::Blob;
 
 /// The largest manifest, list or bundle that is read. Registries accept 4 MiB at most.
 const MAX_DOCUMENT_BYTES: u64 = 4 << 20;
@@ -32,8 +32,6 @@ const MAX_REFUSAL_BYTES: usize = 16 << 10;
 const REDIRECTS: usize = 5;
 /// The longest wait that a registry may ask for.
 const MAX_RETRY_AFTER: Duration = Duration::from_hours(1);
-/// The bytes of a file that are sent at once.
-const CHUNK: usize = 64 << 10;
 const DIGEST_HEADER: &str = "docker-content-digest";
 
 /// A repository in a registry. Cheap to make; asks nothing before it is asked.
@@ -72,15 +70,6 @@ pub struct Document {
     pub digest: Digest,
     /// The bytes.
     pub bytes: Vec<u8>,
-}
-
-/// The bytes of a blob to be uploaded.
-#[derive(Debug, Clone, Copy)]
-pub enum Blob<'a> {
-    /// In memory.
-    Bytes(&'a [u8]),
-    /// In a file, which is read as it is sent.
-    File(&'a Arc<File>),
 }
 
 /// Takes the parts of a blob, one after the other.
@@ -240,86 +229,6 @@ impl Repository {
         }
     }
 
-    /// Uploads a blob, unless the registry has it.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the registry does not answer or refuses.
-    pub async fn push_blob(&self, of: &Descriptor, blob: Blob<'_>) -> Result<(), Error> {
-        let what = format!("the blob {}", of.digest);
-        let asked = Asked { method: Method::HEAD, headers: HeaderMap::new(), body: &nothing, what };
-        match self.ask(&self.at(&format!("blobs/{}", of.digest))?, &asked).await {
-            Ok(_) => return Ok(()),
-            Err(Error::Refused { status: 404, .. }) => {}
-            Err(error) => return Err(error),
-        }
-        let what = "the start of an upload".to_owned();
-        let headers = [(CONTENT_LENGTH, HeaderValue::from(0))].into_iter().collect();
-        let asked = Asked { method: Method::POST, headers, body: &nothing, what };
-        let started = self.ask(&self.at("blobs/uploads/")?, &asked).await?;
-        let location = started.header("location").and_then(|location| started.from.join(location));
-        let Some(to) = location else {
-            return Err(self.invalid(asked.what, "it names no place for it".to_owned()));
-        };
-        let to = to.with_query("digest", &of.digest.to_string());
-        let octets = HeaderValue::from_static("application/octet-stream");
-        let headers = [(CONTENT_TYPE, octets), (CONTENT_LENGTH, HeaderValue::from(of.size))];
-        let what = format!("the upload of {}", of.digest);
-        let body = || blob.body();
-        let headers = headers.into_iter().collect();
-        let asked = Asked { method: Method::PUT, headers, body: &body, what };
-        self.ask_from(&started.from, started.is_loopback, &to, &asked).await?;
-        Ok(())
-    }
-
-    /// Stores a manifest under a tag, or under its digest.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the registry does not answer or refuses.
-    pub async fn push_manifest(
-        &self,
-        name: &str,
-        media_type: &str,
-        bytes: &[u8],
-    ) -> Result<(), Error> {
-        let content_type = HeaderValue::try_from(media_type);
-        let content_type = content_type
-            .map_err(|_| self.invalid(media_type.to_owned(), "it is no media type".to_owned()))?;
-        let headers =
-            [(CONTENT_TYPE, content_type), (CONTENT_LENGTH, HeaderValue::from(bytes.len()))];
-        let body = || Blob::Bytes(bytes).body();
-        let what = format!("PUT manifests/{name}");
-        let headers = headers.into_iter().collect();
-        let asked = Asked { method: Method::PUT, headers, body: &body, what };
-        self.ask(&self.at(&format!("manifests/{name}"))?, &asked).await?;
-        Ok(())
-    }
-
-    /// Adds a manifest to those that say something about another one: the registry does that by
-    /// itself, or has the list under a tag.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the registry does not answer or refuses.
-    pub async fn push_referrer(&self, subject: Digest, manifest: &[u8]) -> Result<(), Error> {
-        let descriptor = Descriptor::of(artifact::MANIFEST, manifest);
-        let name = descriptor.digest.to_string();
-        self.push_manifest(&name, artifact::MANIFEST, manifest).await?;
-        let mut known = self.referrers(subject).await?;
-        if known.iter().any(|of| of.digest == descriptor.digest) {
-            return Ok(());
-        }
-        let artifact_type = serde_json::from_slice::<Manifest>(manifest);
-        let artifact_type = artifact_type.ok().and_then(|manifest| manifest.artifact_type);
-        known.push(Descriptor { artifact_type, ..descriptor });
-        let media_type = Some(INDEX.to_owned());
-        let index = Index { schema_version: 2, media_type, manifests: known };
-        let index = serde_json::to_vec(&index)
-            .map_err(|error| self.invalid("a list".to_owned(), error.to_string()))?;
-        self.push_manifest(&referrers_tag(subject), INDEX, &index).await
-    }
-
     /// Returns the address of a path below the repository.
     fn at(&self, path: &str) -> Result<Address, Error> {
         let path = format!("/v2/{}/{path}", self.name);
@@ -394,7 +303,7 @@ impl Repository {
             }
             if is_read && status.is_redirection() {
                 redirects += 1;
-                to = self.redirected(&answer, redirects, &asked.what)?;
+                to = Self::redirected(&answer, redirects, &asked.what)?;
                 continue;
             }
             return Err(refused(&mut answer, &asked.what).await);
@@ -402,7 +311,7 @@ impl Repository {
     }
 
     /// Returns the address that an answer leads to.
-    fn redirected(&self, answer: &Answer, count: usize, what: &str) -> Result<Address, Error> {
+    fn redirected(answer: &Answer, count: usize, what: &str) -> Result<Address, Error> {
         let found = |found: &str| {
             let (host, asked) = (answer.from.host.clone(), what.to_owned());
             Error::Invalid { host, asked, found: found.to_owned() }
@@ -450,31 +359,6 @@ impl Repository {
     }
 }
 
-// === impl Blob ===
-
-impl Blob<'_> {
-    fn body(self) -> Body {
-        match self {
-            Self::Bytes(bytes) => {
-                let bytes = Bytes::copy_from_slice(bytes);
-                Full::new(bytes).map_err(|never| match never {}).boxed()
-            }
-            Self::File(file) => StreamBody::new(frames(Arc::clone(file))).boxed(),
-        }
-    }
-}
-
-/// Returns the content of a file, part by part.
-fn frames(file: Arc<File>) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Send + Sync {
-    stream::try_unfold((file, 0), |(file, at)| async move {
-        let mut part = vec![0; CHUNK];
-        let read = file.read_at(&mut part, at)?;
-        part.truncate(read);
-        let next = (file, at + read as u64);
-        Ok((read > 0).then(|| (Frame::data(part.into()), next)))
-    })
-}
-
 // === impl Asked ===
 
 impl Asked<'_> {
@@ -491,6 +375,12 @@ fn referrers_tag(of: Digest) -> String {
 
 fn accept(media_types: &'static str) -> HeaderMap {
     [(ACCEPT, HeaderValue::from_static(media_types))].into_iter().collect()
+}
+
+/// Reads a text as a challenge.
+#[cfg(any(test, fuzzing))]
+pub(super) fn check_challenge(text: &str) {
+    challenge::check(text);
 }
 
 pub(super) fn nothing() -> Body {

@@ -122,9 +122,10 @@ pub fn verify_manifest(
 /// Verifies the signature file of another file: `cosign sign-blob`'s, plain or as a bundle.
 pub fn verify_file(file: &[u8], signature: &[u8], keys: &[&PublicKey]) -> Verified {
     let text = String::from_utf8_lossy(signature);
-    let by = match text.trim_start().starts_with('{') {
-        true => bundle::verify_file(&text, file, keys),
-        false => signed_by(file, text.trim(), keys),
+    let by = if text.trim_start().starts_with('{') {
+        bundle::verify_file(&text, file, keys)
+    } else {
+        signed_by(file, text.trim(), keys)
     };
     match by {
         Ok(by) => Verified { by, refused: Vec::new() },

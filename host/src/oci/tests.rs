@@ -89,7 +89,8 @@ impl Place {
 
 fn artifact() -> Artifact {
     let names = (Vec::new(), Vec::new());
-    Artifact::build(Descriptor::of(LAYER, COMPONENT), names, Default::default()).unwrap()
+    Artifact::build(Descriptor::of(LAYER, COMPONENT), names, artifact::Annotations::default())
+        .unwrap()
 }
 
 async fn pull(repository: &Repository) -> Result<Vec<u8>, Error> {
@@ -179,7 +180,7 @@ async fn a_registry_that_is_away_is_named() {
 async fn a_registry_that_hangs_is_not_waited_for() {
     let place = Place::plain().await;
     place.put();
-    let late = |answer: Answer| Answer { pace: Some((1, Duration::from_secs(60))), ..answer };
+    let late = |answer: Answer| Answer { pace: Some((1, Duration::from_mins(1))), ..answer };
     place.answer("/blobs/", late(Answer::of(200).body(COMPONENT)));
     let error = place.pull().await.unwrap_err();
     assert!(matches!(error, Error::Truncated { came: 1, .. }), "{error}");
@@ -191,8 +192,8 @@ async fn a_registry_that_hangs_is_not_waited_for() {
 async fn a_registry_that_is_slow_is_not_waited_for_longer_than_a_blob_may_take() {
     let place = Place::plain().await;
     place.put();
-    let pace = Some((1, Duration::from_millis(100)));
-    place.answer("/blobs/", Answer { pace, ..Answer::of(200).body(COMPONENT) });
+    let slowly = Some((1, Duration::from_millis(100)));
+    place.answer("/blobs/", Answer { pace: slowly, ..Answer::of(200).body(COMPONENT) });
     let error = place.pull().await.unwrap_err();
     assert!(matches!(error, Error::TooSlow { .. }), "{error}");
     assert!(error.to_string().contains("`127.0.0.1` is too slow: "), "{error}");

@@ -129,8 +129,7 @@ impl Default for Times {
 
 impl Transport {
     pub(super) fn build(options: Options) -> Result<Self, InvalidOptions> {
-        let mut roots =
-            RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect() };
+        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         if let Some(pem) = &options.authorities {
             add_authorities(&mut roots, pem).map_err(InvalidOptions)?;
         }
@@ -209,18 +208,15 @@ impl Transport {
     ) -> Result<(Box<dyn Stream>, bool), Error> {
         let connected = async {
             let proxy = self.proxy.as_ref().filter(|_| to.is_tls && !self.is_direct(to));
-            let (stream, is_loopback): (Box<dyn Stream>, bool) = match proxy {
-                Some(proxy) => {
-                    // The proxy resolves the name: only an address as such can be checked here.
-                    if let Ok(ip) = to.host.parse::<IpAddr>() {
-                        to.check(ip, may_be_loopback)?;
-                    }
-                    (self.tunnel(proxy, to).await?, false)
+            let (stream, is_loopback): (Box<dyn Stream>, bool) = if let Some(proxy) = proxy {
+                // The proxy resolves the name: only an address as such can be checked here.
+                if let Ok(ip) = to.host.parse::<IpAddr>() {
+                    to.check(ip, may_be_loopback)?;
                 }
-                None => {
-                    let (stream, is_loopback) = self.open(to, may_be_loopback).await?;
-                    (Box::new(stream), is_loopback)
-                }
+                (self.tunnel(proxy, to).await?, false)
+            } else {
+                let (stream, is_loopback) = self.open(to, may_be_loopback).await?;
+                (Box::new(stream), is_loopback)
             };
             let stream =
                 if to.is_tls { Box::new(self.secure(to, stream).await?) as _ } else { stream };
@@ -434,10 +430,11 @@ impl Answer {
             };
             match frame? {
                 // Trailers say nothing.
-                Ok(frame) => match frame.into_data() {
-                    Ok(data) => return Some(Ok(data)),
-                    Err(_) => continue,
-                },
+                Ok(frame) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Some(Ok(data));
+                    }
+                }
                 Err(error) => return Some(Err(error_chain::without_repeats(&error))),
             }
         }

@@ -166,9 +166,10 @@ impl Difference {
                 }
             }
         }
-        let contract = match before.contract == after.contract {
-            true => format!("{} as before", after.contract),
-            false => format!("{} → {}", before.contract, after.contract),
+        let contract = if before.contract == after.contract {
+            format!("{} as before", after.contract)
+        } else {
+            format!("{} → {}", before.contract, after.contract)
         };
         let _ = writeln!(text, "{BOLD}contract{BOLD:#}\n  {contract}");
         let size = |of: &ModuleEntry| page::size(of.size);

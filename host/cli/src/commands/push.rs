@@ -30,7 +30,7 @@ use crate::{
 ///
 /// Fails for bad input, a module that does not load, and if the registry does not take it.
 pub async fn run(args: &PushArgs, cache: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let reference = &args.reference;
+    let reference: &Reference = &args.reference.parse()?;
     let Some(tag) = reference.tag().filter(|_| reference.digest().is_none()) else {
         anyhow::bail!("`{reference}` names a digest, which follows from what is pushed: name a tag")
     };

@@ -32,6 +32,19 @@ const FILES: [(&str, &str); 13] = [
     ("other/src/lib.rs", ""),
 ];
 
+/// A key without a password, and its public half.
+const KEYS: [(&str, &str); 2] = [
+    (
+        "ours.key",
+        "-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQggZZRygzlLerUz6AU\nkbSVKUWRg81B0X7M3dsN6J5duSuhRANCAATrTiAOUuUE7fljtVdX2fz2RrUN20vG\nqSBI6MAvHiJY0k+gQGxaC/hoY0+eNxrpZDuo2FDNaYfxXbxmMaGdpUHD\n-----END PRIVATE KEY-----\n",
+    ),
+    (
+        "ours.pub",
+        "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE604gDlLlBO35Y7VXV9n89ka1DdtL\nxqkgSOjALx4iWNJPoEBsWgv4aGNPnjca6WQ7qNhQzWmH8V28ZjGhnaVBww==\n-----END PUBLIC KEY-----\n",
+    ),
+];
+
+const REFERENCE: &str = "HOST/REPOSITORY:TAG or HOST/REPOSITORY@sha256:DIGEST is accepted";
 const READABLE: &str = "which is to be a file of YAML or JSON, or a folder of such";
 const COMPONENT: &str = "a component's .wasm file";
 
@@ -163,8 +176,8 @@ const SIMULATE: [Case; 20] = [
     ),
 ];
 
-const INSPECT: [Case; 12] = [
-    ("inspect", &["<FILE>"]),
+const INSPECT: [Case; 18] = [
+    ("inspect", &["<FILE|REF>"]),
     ("inspect absent", &["`absent`", "a guest's folder or a component's .wasm file"]),
     ("inspect empty", &["`empty`", "Cargo.toml", "`mortise new NAME`"]),
     ("inspect garbage.wasm", &["`garbage.wasm` is not WebAssembly", "wasm32-wasip2"]),
@@ -179,6 +192,171 @@ const INSPECT: [Case; 12] = [
     ("inspect MODULE --memory lots", &["--memory is `lots`", MEMORY]),
     ("inspect MODULE --deadline soon", &["--deadline is `soon`", DEADLINE]),
     ("inspect MODULE --library shout.wasm", &["'shout.wasm'", LIBRARY]),
+    ("inspect localhost:1/a", &["`localhost:1/a` names neither a tag nor a digest", REFERENCE]),
+    ("inspect localhost:1/a:1 --registry-ca absent", &["cannot read `--registry-ca absent`"]),
+    (
+        "inspect localhost:1/a:1 --registry-ca list.yaml",
+        &["it holds no certificate; PEM is accepted"],
+    ),
+    (
+        "inspect localhost:1/a:1 --plain-http https://a",
+        &["'https://a'", "--plain-http", "HOST or HOST:PORT is expected"],
+    ),
+    (
+        "inspect localhost:1/a:1 --https-proxy socks5://a:1",
+        &["the proxy is no address", "`http://HOST:PORT`"],
+    ),
+    ("inspect localhost:1/a:1 --docker-config list.yaml", &["cannot use `list.yaml/config.json`"]),
+];
+
+const PUSH: [Case; 13] = [
+    ("push", &["<FILE>", "<REF>"]),
+    ("push MODULE a:1", &["`a:1` names no registry and repository", REFERENCE]),
+    ("push MODULE user:pass@localhost:1/a:1", &["the reference` holds credentials", REFERENCE]),
+    ("push absent localhost:1/a:1", &["`absent`", COMPONENT]),
+    (
+        "push garbage.wasm localhost:1/a:1 --description a --revision b",
+        &["`garbage.wasm` is not WebAssembly"],
+    ),
+    (
+        "push MODULE localhost:1/a:1 --config list.yaml",
+        &["`list.yaml`", "is an object, found a list"],
+    ),
+    ("push MODULE localhost:1/a:1 --memory lots", &["--memory is `lots`", MEMORY]),
+    (
+        "push MODULE localhost:1/a:1 --deadline soon --library shout.wasm",
+        &["'shout.wasm'", LIBRARY],
+    ),
+    ("push MODULE localhost:1/a:1 --registry-ca absent", &["cannot read `--registry-ca absent`"]),
+    (
+        "push MODULE localhost:1/a:1 --registry-ca list.yaml",
+        &["it holds no certificate; PEM is accepted"],
+    ),
+    (
+        "push MODULE localhost:1/a:1 --plain-http https://a",
+        &["'https://a'", "--plain-http", "HOST or HOST:PORT is expected"],
+    ),
+    (
+        "push MODULE localhost:1/a:1 --https-proxy socks5://a:1",
+        &["the proxy is no address", "`http://HOST:PORT`"],
+    ),
+    (
+        "push MODULE localhost:1/a:1 --docker-config list.yaml",
+        &["cannot use `list.yaml/config.json`"],
+    ),
+];
+
+const PULL: [Case; 8] = [
+    ("pull", &["<REF>"]),
+    (
+        "pull localhost:1/a:1 --output b.wasm",
+        &["cannot pull `localhost:1/a:1`: `localhost` does not answer: "],
+    ),
+    (
+        "pull localhost:1/a@sha256:12",
+        &["`localhost:1/a@sha256:12` has a digest that is none", REFERENCE],
+    ),
+    ("pull localhost:1/a:1 --registry-ca absent", &["cannot read `--registry-ca absent`"]),
+    ("pull localhost:1/a:1 --registry-ca list.yaml", &["it holds no certificate; PEM is accepted"]),
+    (
+        "pull localhost:1/a:1 --plain-http https://a",
+        &["'https://a'", "--plain-http", "HOST or HOST:PORT is expected"],
+    ),
+    (
+        "pull localhost:1/a:1 --https-proxy socks5://a:1",
+        &["the proxy is no address", "`http://HOST:PORT`"],
+    ),
+    ("pull localhost:1/a:1 --docker-config list.yaml", &["cannot use `list.yaml/config.json`"]),
+];
+
+const DIFF: [Case; 11] = [
+    ("diff MODULE", &["<FILE|REF>"]),
+    ("diff MODULE absent", &["`absent`", COMPONENT]),
+    ("diff MODULE MODULE --config list.yaml", &["`list.yaml`", "is an object, found a list"]),
+    ("diff MODULE MODULE --crds absent", &["`absent`", READABLE]),
+    ("diff MODULE MODULE --output xml", &["'xml'", "[possible values: json]"]),
+    (
+        "diff MODULE MODULE --memory lots --deadline soon --library shout.wasm",
+        &["'shout.wasm'", LIBRARY],
+    ),
+    ("diff localhost:1/a:1 MODULE --registry-ca absent", &["cannot read `--registry-ca absent`"]),
+    (
+        "diff localhost:1/a:1 MODULE --registry-ca list.yaml",
+        &["it holds no certificate; PEM is accepted"],
+    ),
+    (
+        "diff localhost:1/a:1 MODULE --plain-http https://a",
+        &["'https://a'", "--plain-http", "HOST or HOST:PORT is expected"],
+    ),
+    (
+        "diff localhost:1/a:1 MODULE --https-proxy socks5://a:1",
+        &["the proxy is no address", "`http://HOST:PORT`"],
+    ),
+    (
+        "diff localhost:1/a:1 MODULE --docker-config list.yaml",
+        &["cannot use `list.yaml/config.json`"],
+    ),
+];
+
+const SIGN: [Case; 10] = [
+    ("sign MODULE", &["--key <FILE>"]),
+    ("sign MODULE --key absent", &["cannot read the key `absent`"]),
+    (
+        "sign MODULE --key list.yaml",
+        &["cannot use the key `list.yaml`: it holds no private key in PKCS #8"],
+    ),
+    ("sign MODULE --key list.yaml --format pgp", &["'pgp'", "[possible values: bundle, tag]"]),
+    ("sign absent --key ours.key", &["cannot read the component `absent`"]),
+    (
+        "sign localhost:1/a:1 --key ours.key --registry-ca absent",
+        &["cannot read `--registry-ca absent`"],
+    ),
+    (
+        "sign localhost:1/a:1 --key ours.key --registry-ca list.yaml",
+        &["it holds no certificate; PEM is accepted"],
+    ),
+    (
+        "sign localhost:1/a:1 --key ours.key --plain-http https://a",
+        &["'https://a'", "--plain-http", "HOST or HOST:PORT is expected"],
+    ),
+    (
+        "sign localhost:1/a:1 --key ours.key --https-proxy socks5://a:1",
+        &["the proxy is no address", "`http://HOST:PORT`"],
+    ),
+    (
+        "sign localhost:1/a:1 --key ours.key --docker-config list.yaml",
+        &["cannot use `list.yaml/config.json`"],
+    ),
+];
+
+const VERIFY: [Case; 9] = [
+    ("verify MODULE", &["--key <FILE>"]),
+    ("verify MODULE --key absent", &["cannot read the key `absent`"]),
+    (
+        "verify MODULE --key list.yaml",
+        &["cannot use the key `list.yaml`: it holds no public key", "`-----BEGIN PUBLIC KEY-----`"],
+    ),
+    ("verify MODULE --key ours.pub", &["it has no signature; one by a key of these is expected: "]),
+    (
+        "verify localhost:1/a:1 --key ours.pub --registry-ca absent",
+        &["cannot read `--registry-ca absent`"],
+    ),
+    (
+        "verify localhost:1/a:1 --key ours.pub --registry-ca list.yaml",
+        &["it holds no certificate; PEM is accepted"],
+    ),
+    (
+        "verify localhost:1/a:1 --key ours.pub --plain-http https://a",
+        &["'https://a'", "--plain-http", "HOST or HOST:PORT is expected"],
+    ),
+    (
+        "verify localhost:1/a:1 --key ours.pub --https-proxy socks5://a:1",
+        &["the proxy is no address", "`http://HOST:PORT`"],
+    ),
+    (
+        "verify localhost:1/a:1 --key ours.pub --docker-config list.yaml",
+        &["cannot use `list.yaml/config.json`"],
+    ),
 ];
 
 const BENCH: [Case; 15] = [
@@ -229,13 +407,35 @@ const COMPLETION: [Case; 2] = [
 ];
 
 /// What is wrong with the cluster is tested with `mortise run`.
-const RUN: [Case; 22] = [
+const RUN: [Case; 29] = [
     ("run", &["--modules <DIR>"]),
     ("run --modules empty --kubeconfig absent", &["the kubeconfig `absent`"]),
     ("run --modules empty --kubeconfig theirs", &["`theirs`", "--context", "there is: `kind`"]),
     (
         "run --modules empty --kubeconfig theirs --context a",
         &["`theirs`", "no context is called `a`", "`kind`"],
+    ),
+    (
+        "run --modules empty --require-signatures absent",
+        &["cannot read `--require-signatures absent`"],
+    ),
+    (
+        "run --modules empty --require-signatures list.yaml",
+        &["cannot use `--require-signatures list.yaml`", "`rules:` is accepted"],
+    ),
+    (
+        "run --modules empty --image-interval-seconds 0",
+        &["'0'", "--image-interval-seconds", "1..=86400"],
+    ),
+    ("run --modules empty --max-modules-mib 1", &["'1'", "--max-modules-mib", "64..=1048576"]),
+    ("run --modules empty --registry-ca absent", &["cannot read `--registry-ca absent`"]),
+    (
+        "run --modules empty --plain-http a",
+        &["'a'", "--plain-http", "HOST or HOST:PORT is expected"],
+    ),
+    (
+        "run --modules empty --https-proxy socks5://a:1",
+        &["the proxy is no address", "`http://HOST:PORT`"],
     ),
     ("run --modules empty --listen here", &["'here'", "--listen", "`127.0.0.1:9090`"]),
     ("run --modules empty --admin here", &["'here'", "--admin", "`127.0.0.1:9090`"]),
@@ -283,15 +483,32 @@ const COMPILE: [Case; 4] = [
 ];
 
 /// Names, of which any text is one.
-const ANY_TEXT: [&str; 3] = ["run --namespace", "run --lease-namespace", "run --lease-name"];
+const ANY_TEXT: [&str; 11] = [
+    "run --namespace",
+    "run --lease-namespace",
+    "run --lease-name",
+    "run --no-proxy",
+    "inspect --no-proxy",
+    "push --no-proxy",
+    "pull --no-proxy",
+    "diff --no-proxy",
+    "sign --no-proxy",
+    "sign --password",
+    "verify --no-proxy",
+];
 
 fn cases() -> impl Iterator<Item = &'static Case> {
-    let commands: [&[Case]; 11] = [
+    let commands: [&[Case]; 16] = [
         &GLOBAL,
         &NEW,
         &DEV,
         &SIMULATE,
         &INSPECT,
+        &PUSH,
+        &PULL,
+        &DIFF,
+        &SIGN,
+        &VERIFY,
         &BENCH,
         &TEST,
         &COMPILE,
@@ -350,7 +567,7 @@ fn fault(output: &Output, parts: &[&str]) -> Option<String> {
 fn every_error_names_what_is_wrong_and_what_would_be_accepted() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("empty")).unwrap();
-    for (name, text) in FILES {
+    for (name, text) in FILES.into_iter().chain(KEYS) {
         let file = folder.path().join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();

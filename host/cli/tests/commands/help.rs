@@ -8,11 +8,14 @@ const UPDATE: &str = "MORTISE_UPDATE_HELP";
 #[test]
 fn help_is_as_it_was_reviewed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/commands/help");
-    for command in ["run", "simulate", "inspect", "bench", "compile", "completion"] {
+    for command in
+        ["run", "simulate", "inspect", "bench", "compile", "completion", "push", "diff", "sign"]
+    {
         let output = mortise()
             .args([command, "--help"])
             .env_remove("MORTISE_LOG")
             .env_remove("MORTISE_CACHE")
+            .env_remove("DOCKER_CONFIG")
             .output()
             .unwrap();
         let help = String::from_utf8(output.stdout).unwrap();

@@ -149,6 +149,12 @@ impl Repository {
     }
 }
 
+/// Reads a text as a challenge.
+#[cfg(any(test, fuzzing))]
+pub(super) fn check(text: &str) {
+    drop(parse(text));
+}
+
 /// Reads one challenge; `None` for one that is not known.
 fn parse(header: &str) -> Option<Challenge> {
     let (scheme, mut rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));

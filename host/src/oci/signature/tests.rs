@@ -64,7 +64,9 @@ fn a_signature_by_another_key_does_not_count() {
         assert_eq!(message, expected);
     }
     for signature in [FILE_2, FILE_3] {
-        assert!(verify_file(FILE, signature, &[&other]).require(&[other.clone()]).is_err());
+        assert!(
+            verify_file(FILE, signature, &[&other]).require(std::slice::from_ref(&other)).is_err()
+        );
     }
 }
 
@@ -77,7 +79,8 @@ fn a_signature_of_another_artifact_does_not_count() {
     }
     for signature in [FILE_2, FILE_3] {
         let (key, file) = (key(), b"another".as_slice());
-        let message = verify_file(file, signature, &[&key]).require(&[key.clone()]).unwrap_err();
+        let message =
+            verify_file(file, signature, &[&key]).require(std::slice::from_ref(&key)).unwrap_err();
         assert!(message.contains("it is by none of the keys"), "{message}");
     }
 }
@@ -132,8 +135,9 @@ fn a_statement_of_another_type_is_no_signature() {
     let message = refused(Signature::Bundle(bundle));
     assert!(message.contains("it is the signature of a file"), "{message}");
     let Signature::Bundle(bundle) = recorded(COSIGN_3) else { panic!("it is a bundle") };
-    let message =
-        verify_file(FILE, bundle.as_bytes(), &[&key]).require(&[key.clone()]).unwrap_err();
+    let message = verify_file(FILE, bundle.as_bytes(), &[&key])
+        .require(std::slice::from_ref(&key))
+        .unwrap_err();
     assert!(message.contains("it is the signature of an artifact"), "{message}");
 }
 

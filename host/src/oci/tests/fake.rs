@@ -252,7 +252,7 @@ impl Answer {
         let length = self.length.unwrap_or(self.body.len() as u64);
         let mut head = format!("HTTP/1.1 {} x\r\ncontent-length: {length}\r\n", self.status);
         for (name, value) in &self.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
+            head.extend([name, ": ", value, "\r\n"]);
         }
         head.push_str("connection: close\r\n\r\n");
         to.write_all(head.as_bytes()).await?;

@@ -118,9 +118,9 @@ impl Controller {
         };
         let status = &self.last_status;
         let last = |at: usize, reference: &Reference| last_run(status, spec, at, reference);
-        let states = self.follower.want(wanted, last);
+        let images = self.follower.want(wanted, last);
         let mut coming = Ok(());
-        for state in states.into_iter().zip(&named.modules) {
+        for state in images.into_iter().zip(&named.modules) {
             match state {
                 (Some(Image::Failed(fault)), _) => return Err(fault),
                 (Some(Image::Coming), (Source::Image(reference), _)) => {

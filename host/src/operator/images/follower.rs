@@ -87,6 +87,8 @@ struct Followed {
     away_since: Option<Timestamp>,
     /// The number of failed attempts in a row.
     attempts: u32,
+    /// The time before which the registry is not asked again, whatever happens.
+    not_before: Instant,
     states: Arc<Mutex<Vec<Option<Image>>>>,
     moved: latest::Sender<u64>,
     again: Arc<Notify>,
@@ -178,6 +180,7 @@ impl Follower {
                 is_resolved: false,
                 away_since: None,
                 attempts: 0,
+                not_before: Instant::now(),
                 states: Arc::clone(&self.states),
                 moved: self.moved.clone(),
                 again: Arc::clone(&self.again),
@@ -192,14 +195,14 @@ impl Follower {
 impl Followed {
     async fn run(mut self) {
         loop {
-            let start = Instant::now();
+            self.not_before = Instant::now() + FIRST_RETRY;
             let (state, wait) = self.step().await;
             self.publish(state);
-            let again = Arc::clone(&self.again);
+            let (again, not_before) = (Arc::clone(&self.again), self.not_before);
             let asked = async {
                 again.notified().await;
                 // Whatever asks, and however often: the registry is asked no more often.
-                sleep_until(start + FIRST_RETRY).await;
+                sleep_until(not_before).await;
             };
             match wait {
                 Some(wait) => tokio::select! {
@@ -226,12 +229,12 @@ impl Followed {
             Ok((pulled, Some(failed))) => {
                 let now = &self.puller.images.0.now;
                 let since = *self.away_since.get_or_insert_with(|| now());
-                let wait = self.wait_after(&failed).min(interval.max(FIRST_RETRY));
+                let wait = self.wait_after(&failed, interval.max(FIRST_RETRY));
                 let away = Some(Away { since, why: failed.words() });
                 (Image::Here { pulled, away }, Some(wait))
             }
             Err(failed) => {
-                let wait = self.wait_after(&failed);
+                let wait = self.wait_after(&failed, MAX_RETRY);
                 (Image::Failed(failed.fault(&self.puller.reference)), Some(wait))
             }
         }
@@ -289,15 +292,19 @@ impl Followed {
         Ok(pulled)
     }
 
-    fn wait_after(&mut self, failed: &Failed) -> Duration {
+    /// Returns the wait before the next attempt: `most` at most, unless the registry wants a longer
+    /// one.
+    fn wait_after(&mut self, failed: &Failed, most: Duration) -> Duration {
         self.attempts = self.attempts.saturating_add(1);
         let doubled =
             2_u32.checked_pow(self.attempts - 1).and_then(|by| FIRST_RETRY.checked_mul(by));
-        let wait = doubled.unwrap_or(MAX_RETRY).min(MAX_RETRY);
-        match failed {
-            Failed::Registry(error) => wait.max(error.retry_after().unwrap_or_default()),
-            Failed::Fault(_) => wait,
-        }
+        let wait = doubled.unwrap_or(MAX_RETRY).min(MAX_RETRY).min(most);
+        let asked_for = match failed {
+            Failed::Registry(error) => error.retry_after().unwrap_or_default(),
+            Failed::Fault(_) => Duration::ZERO,
+        };
+        self.not_before = self.not_before.max(Instant::now() + asked_for);
+        wait.max(asked_for)
     }
 
     fn publish(&self, state: Image) {

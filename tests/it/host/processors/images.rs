@@ -293,7 +293,7 @@ async fn what_is_wrong_with_a_new_version_is_said_and_the_former_goes_on() {
     });
     let wide = Answer::of(200).body(wide.to_string().as_bytes());
     let cut = Answer { cut: Some(1000), ..Answer::of(200).body(&two) };
-    let slow = Answer { pace: Some((1000, Duration::from_secs(60))), ..Answer::of(200).body(&two) };
+    let slow = Answer { pace: Some((1000, Duration::from_mins(1))), ..Answer::of(200).body(&two) };
     let error = Answer::error;
     let cases = [
         case(
