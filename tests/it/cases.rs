@@ -42,7 +42,7 @@ async fn component(folder: &str) -> Component {
     let name = folder.to_owned();
     let parts = tokio::task::spawn_blocking(move || mortise_tests::parts(&name));
     let parts = parts.await.unwrap().unwrap();
-    let cache = parts.module.parent().unwrap().join("mortise-cache");
+    let cache = mortise_tests::code_cache();
     local::component(&local::engine(Some(&cache), true).unwrap(), parts).await.unwrap()
 }
 

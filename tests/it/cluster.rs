@@ -10,6 +10,7 @@ mod harness;
 mod install;
 mod installed;
 mod interrupted;
+mod istio;
 mod killed;
 mod leases;
 mod libraries;

@@ -11,4 +11,4 @@ pub mod istio_client;
 pub mod rules;
 pub mod tool;
 
-pub use guest::{definitions, guest, loaded, parts, rebuilt};
+pub use guest::{code_cache, definitions, guest, loaded, parts, rebuilt};

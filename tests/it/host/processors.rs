@@ -107,7 +107,7 @@ impl Place {
     }
 
     async fn start(&mut self) {
-        let cache = guest(PUPPET).unwrap().parent().unwrap().join("mortise-cache");
+        let cache = mortise_tests::code_cache();
         let engine = local::engine(Some(&cache), false).unwrap();
         let options = operator::Options {
             namespace: self.served.clone(),
