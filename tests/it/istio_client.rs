@@ -13,9 +13,9 @@ mod second;
 use std::collections::BTreeMap;
 
 use answer::Answer;
-use case::Case;
+pub(crate) use case::Case;
 use mortise_tests::istio_client::version;
-use renderer::Renderer;
+pub(crate) use renderer::Renderer;
 
 /// The version whose answers are recorded.
 const VERSION: &str = "1.31";

@@ -1,21 +1,32 @@
 //! Istio's four processors on a real control plane, run by `mortise run`, with accounts that hold
 //! what `mortise inspect --rbac` prints and nothing else.
 
+mod fields;
 mod life;
+mod rights;
+mod take_over;
 
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
+use futures::StreamExt as _;
+use kube::{
+    Api,
+    api::DynamicObject,
+    runtime::{WatchStreamExt as _, watcher},
+};
 use mortise::commands::inspect;
 use mortise_core::resource::{Method, Outgoing};
 use mortise_host::{host::Settings, operator::api::definition};
 use mortise_tests::{cluster, definitions, istio_client, loaded};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 use super::{
     ground::Ground,
@@ -37,6 +48,10 @@ const PROCESSOR: &str = "mortise.dev/v1alpha1/Processor";
 pub(super) struct Mesh {
     host: Option<(Program, Ports)>,
     ground: Ground,
+    /// The configurations of the processors, by guest.
+    configs: BTreeMap<&'static str, Value>,
+    /// The managers whose fields `istio-installation` takes over.
+    take_over: Vec<String>,
     /// The roles and bindings that `inspect --rbac` prints, by guest.
     printed: BTreeMap<&'static str, Vec<Value>>,
     folder: TempDir,
@@ -44,17 +59,36 @@ pub(super) struct Mesh {
     plane: cluster::Cluster,
 }
 
+/// The states that the Istio resource has had, each that differs from the one before.
+pub(super) struct States {
+    seen: Arc<Mutex<Vec<String>>>,
+    _task: JoinSet<()>,
+}
+
+// === impl States ===
+
+impl States {
+    pub(super) fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
 // === impl Mesh ===
 
 impl Mesh {
-    /// Starts a control plane with the accounts of the processors, and without a host. Returns
-    /// `None` without Go.
-    pub(super) async fn prepare() -> Option<Self> {
+    /// Starts a control plane with the accounts of the processors, which have these configurations,
+    /// and without a host. Returns `None` without Go.
+    pub(super) async fn prepare(configs: &[(&'static str, Value)]) -> Option<Self> {
         let library = library().await?;
         let plane = cluster::own().await.unwrap()?;
         let ground = Ground::on(&plane, "istio").await;
         let folder = tempfile::tempdir().unwrap();
-        let mut mesh = Self { host: None, ground, printed: BTreeMap::new(), folder, plane };
+        let config = |guest| configs.iter().find(|(of, _)| *of == guest);
+        let config = |guest| config(guest).map_or_else(|| json!({}), |(_, config)| config.clone());
+        let configs = GUESTS.map(|guest| (guest, config(guest))).into();
+        let printed = BTreeMap::new();
+        let take_over = Vec::new();
+        let mut mesh = Self { host: None, ground, configs, take_over, printed, folder, plane };
         mesh.modules(&library).await;
         let kinds = definitions("guests/istio-installation").unwrap();
         let kinds = [vec![definition::processors(), autoscalers()], kinds].concat();
@@ -71,7 +105,8 @@ impl Mesh {
         fs::create_dir_all(&modules).unwrap();
         link(library, &modules.join("istio.wasm"));
         for guest in GUESTS {
-            let loaded = loaded(&folder_of(guest), "{}").await.unwrap();
+            let config = self.configs[guest].to_string();
+            let loaded = loaded(&folder_of(guest), &config).await.unwrap();
             let built = mortise_tests::guest(&folder_of(guest)).unwrap();
             link(&built, &modules.join(format!("{guest}.wasm")));
             let settings = Settings {
@@ -129,13 +164,14 @@ impl Mesh {
     }
 
     /// Returns the Processor of a guest.
-    fn processor(&self, guest: &str, config: &Value) -> Value {
+    fn processor(&self, guest: &str) -> Value {
         let mut spec = json!({
             "module": {"path": format!("{guest}.wasm")},
             "serviceAccountName": guest,
-            "config": config,
+            "config": self.configs[guest],
         });
         if guest == INSTALLATION {
+            spec["takeOver"] = json!(self.take_over);
             spec["libraries"] = json!([{
                 "interface": INTERFACE, "module": {"path": "istio.wasm"},
                 "limits": {"memory": "256Mi", "deadline": "60s"},
@@ -148,17 +184,23 @@ impl Mesh {
         })
     }
 
-    /// Applies the Processors of all guests, with configurations where there are some.
-    pub(super) async fn processors(&self, configs: &[(&str, Value)]) {
-        let config = |guest: &str| {
-            let found = configs.iter().find(|(of, _)| *of == guest);
-            found.map_or_else(|| json!({}), |(_, config)| config.clone())
-        };
-        let all = GUESTS.map(|guest| self.processor(guest, &config(guest)));
+    /// Applies the Processors of all guests.
+    pub(super) async fn processors(&self) {
+        let all = GUESTS.map(|guest| self.processor(guest));
         self.ground.apply(all.into()).await;
     }
 
-    /// Creates the Istio resource, or changes its spec, as a user of kubectl.
+    /// Replaces the spec of the Istio resource, as a user of `kubectl edit`.
+    pub(super) async fn edit(&self, spec: &Value) {
+        let cluster = &self.ground.cluster;
+        let resource = cluster.resolve(&kind(ISTIO)).await.unwrap().unwrap();
+        let at = resource.path_of(Some("kyma-system"), "default");
+        let patch = json!([{"op": "replace", "path": "/spec", "value": spec}]);
+        let answer = cluster.send(&Outgoing::new(Method::JsonPatch, at, Some(patch))).await;
+        answer.unwrap_or_else(|refusal| panic!("{spec}: {}", refusal.message));
+    }
+
+    /// Creates the Istio resource, as a user of `kubectl apply`.
     pub(super) async fn istio(&self, spec: Value) {
         let istio = json!({
             "apiVersion": "operator.kyma-project.io/v1alpha2", "kind": "Istio",
@@ -199,12 +241,12 @@ impl Mesh {
     }
 
     /// Changes an object by a merge patch, as somebody with an editor.
-    pub(super) async fn patch(&self, of: &str, namespace: &str, name: &str, patch: &Value) {
+    pub(super) async fn patch(&self, of: &str, namespace: &str, name: &str, change: &Value) {
         let cluster = &self.ground.cluster;
         let resource = cluster.resolve(&kind(of)).await.unwrap().unwrap();
         let namespace = resource.namespaced.then_some(namespace);
-        let path = format!("{}?fieldManager=editor", resource.path_of(namespace, name));
-        let patch = Outgoing::new(Method::MergePatch, path, Some(patch.clone()));
+        let at = format!("{}?fieldManager=editor", resource.path_of(namespace, name));
+        let patch = Outgoing::new(Method::MergePatch, at, Some(change.clone()));
         let answer = cluster.send(&patch).await;
         answer.unwrap_or_else(|refusal| panic!("{of} {name}: {}", refusal.message));
     }
@@ -238,6 +280,36 @@ impl Mesh {
             istio["status"]["state"] == state && are_current
         })
         .await
+    }
+
+    /// Follows the states of the Istio resource from now on.
+    pub(super) async fn states(&self) -> States {
+        let cluster = &self.ground.cluster;
+        let resource = cluster.resolve(&kind(ISTIO)).await.unwrap().unwrap();
+        let api: Api<DynamicObject> = Api::namespaced_with(
+            cluster.client().clone(),
+            "kyma-system",
+            &mortise_host::cluster::api_resource(&resource),
+        );
+        let (seen, mut task) = (Arc::new(Mutex::new(Vec::new())), JoinSet::new());
+        let all = Arc::clone(&seen);
+        task.spawn(async move {
+            let objects = watcher(api, watcher::Config::default()).touched_objects();
+            objects
+                .for_each(|object| {
+                    let state = object.unwrap().data["status"]["state"].clone();
+                    let state = state.as_str().unwrap_or_default().to_owned();
+                    let mut all = all.lock().unwrap();
+                    if all.last() != Some(&state) {
+                        all.push(state);
+                    }
+                    std::future::ready(())
+                })
+                .await;
+        });
+        let states = States { seen, _task: task };
+        self.until("the states are followed", async || !states.seen().is_empty()).await;
+        states
     }
 
     /// Waits until something holds. What the Istio resource and the Processors say is shown if it

@@ -70,9 +70,9 @@ impl Mesh {
 
 #[tokio::test]
 async fn an_installation_gets_ready_with_the_printed_rights_repairs_itself_and_goes() {
-    let Some(mut mesh) = Mesh::prepare().await else { return };
+    let Some(mut mesh) = Mesh::prepare(&[]).await else { return };
     mesh.start().await;
-    mesh.processors(&[]).await;
+    mesh.processors().await;
     mesh.istio(json!({"networkPoliciesEnabled": true})).await;
     let took = mesh.until_state("Ready").await;
     mesh.until_idle().await;
