@@ -8,7 +8,7 @@ mod answer;
 mod case;
 mod native;
 mod renderer;
-mod second;
+pub(crate) mod second;
 
 use std::collections::BTreeMap;
 

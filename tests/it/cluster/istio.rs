@@ -4,7 +4,9 @@
 mod fields;
 mod life;
 mod rights;
+mod steady;
 mod take_over;
+mod upgrade;
 
 use std::{
     collections::BTreeMap,

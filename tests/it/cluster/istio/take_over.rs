@@ -249,9 +249,9 @@ async fn istio_goes_from_the_original_to_the_processors_and_back_untouched() {
     mesh.processors().await;
     mesh.until_state("Ready").await;
     // The objects that another processor writes hold what they held.
-    let rendered = || made.iter().filter(|one| !one.kind.ends_with("/PeerAuthentication"));
+    let of_installer = || made.iter().filter(|one| !one.kind.ends_with("/PeerAuthentication"));
     mesh.until("what Istio's installer owned is the processor's", async || {
-        mesh.other_managers(rendered()).await.is_empty()
+        mesh.other_managers(of_installer()).await.is_empty()
     })
     .await;
     mesh.until_idle().await;
