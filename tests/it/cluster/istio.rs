@@ -158,7 +158,9 @@ impl Mesh {
         let kubeconfig = self.folder.path().join("kubeconfig");
         let config = self.ground.kubeconfig_of_host(&self.plane).await;
         fs::write(&kubeconfig, serde_json::to_string(&config).unwrap()).unwrap();
-        let arguments = ["--namespace", &self.ground.namespace, "--max-deadline-seconds", "120"];
+        // What compiling the renderer takes.
+        let compiler = ["--compile-memory-mib", "1536", "--compile-seconds", "300"];
+        let arguments = ["--namespace", &self.ground.namespace].into_iter().chain(compiler);
         let mut host =
             Program::start(&kubeconfig, &self.modules_dir(), &self.cache_dir(), arguments);
         let ports = host.ports().await;
@@ -317,7 +319,8 @@ impl Mesh {
     /// Waits until something holds. What the Istio resource and the Processors say is shown if it
     /// never does.
     pub(super) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) -> Duration {
-        const PATIENCE: Duration = Duration::from_mins(3);
+        // The compiler of a module is a process of low priority.
+        const PATIENCE: Duration = Duration::from_mins(10);
         const GLANCE: Duration = Duration::from_millis(20);
         let begun = tokio::time::Instant::now();
         while !holds().await {

@@ -57,7 +57,7 @@ impl Mesh {
     }
 
     /// Changes a field of an object: the label of the module, which each has.
-    async fn drift(&self, of: &Made) {
+    pub(super) async fn drift(&self, of: &Made) {
         let patch = json!({"metadata": {"labels": {MODULE: "drifted"}}});
         self.patch(of.kind, &of.namespace, &of.name, &patch).await;
     }

@@ -1,14 +1,18 @@
 //! Another version of Istio: another library, on a running host.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 
-use super::{INSTALLATION, INTERFACE, Mesh, PROCESSOR};
+use super::{INSTALLATION, INTERFACE, Mesh, PROCESSOR, life::Made};
 use crate::istio_client::second;
 
 /// The interval of changes by others while the versions are exchanged.
-const PACE: Duration = Duration::from_millis(300);
+const PACE: Duration = Duration::from_secs(1);
 const DEPLOYMENTS: [&str; 2] = ["istiod", "istio-ingressgateway"];
 
 impl Mesh {
@@ -42,13 +46,16 @@ impl Mesh {
         all
     }
 
-    /// Changes a Service again and again, as somebody who does not know better.
-    async fn disturb(&self) {
-        loop {
-            let patch = json!({"metadata": {"labels": {"kyma-project.io/module": "disturbed"}}});
-            self.patch("v1/Service", "istio-system", "istiod", &patch).await;
+    /// Changes one object of Istio after the other, each so seldom that it is taken back.
+    async fn disturb(&self, made: &BTreeSet<Made>) {
+        for one in iter::repeat_n(made, 4).flatten() {
+            // An update of Istio may delete it.
+            if self.get(one.kind, &one.namespace, &one.name).await.is_some() {
+                self.drift(one).await;
+            }
             tokio::time::sleep(PACE).await;
         }
+        std::future::pending().await
     }
 
     async fn upgraded(&self) {
@@ -73,6 +80,7 @@ async fn another_library_updates_istio_while_others_change_it() {
     mesh.istio(json!({})).await;
     mesh.until_state("Ready").await;
     assert_eq!(mesh.recorded().await, "1.31.0-distroless");
+    let made = mesh.made().await;
     let (states, before) = (mesh.states().await, mesh.roll_outs().await);
     let service = |ports: &Value| {
         ports["spec"]["ports"].as_array().unwrap().iter().any(|port| port["port"] == 15009)
@@ -83,7 +91,7 @@ async fn another_library_updates_istio_while_others_change_it() {
     super::link(&next, &mesh.modules_dir().join("istio-next.wasm"));
     mesh.use_library("istio-next.wasm").await;
     tokio::select! {
-        () = mesh.disturb() => unreachable!("it goes on for ever"),
+        () = mesh.disturb(&made) => unreachable!("it goes on for ever"),
         () = mesh.upgraded() => {}
     }
     // An object more, one less, and a field of one is another.
