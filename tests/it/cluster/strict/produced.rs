@@ -118,7 +118,7 @@ pub(super) fn all() -> All {
         ("rules of the tests of the whole host", of_hosts()),
     ]);
     let mut definitions = generated::crds();
-    definitions.push(autoscalers());
+    definitions.extend([autoscalers(), mortise_tests::ory::definition()]);
     All { sources, definitions }
 }
 
