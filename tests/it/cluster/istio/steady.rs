@@ -1,6 +1,9 @@
 //! An installation that nobody changes, and one that somebody changes field by field.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Mutex,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
@@ -44,6 +47,20 @@ impl Mesh {
         content(self.get(of.kind, &of.namespace, &of.name).await.unwrap())
     }
 
+    /// Waits until nothing has run for a while: autoscalers have set their replicas by then.
+    async fn until_quiet(&self) {
+        let last = Mutex::new((self.work().await, Instant::now()));
+        self.until("nothing runs any more", async || {
+            let now = self.work().await;
+            let mut last = last.lock().unwrap();
+            if last.0 != now {
+                *last = (now, Instant::now());
+            }
+            last.1.elapsed() > Duration::from_secs(30)
+        })
+        .await;
+    }
+
     /// Changes an object, and returns the time until it is as it was.
     async fn repaired(&self, of: &Made, change: &Value) -> Duration {
         let before = self.content(of).await;
@@ -62,7 +79,7 @@ async fn nothing_runs_without_a_change_and_each_change_is_repaired_without_rende
     mesh.processors().await;
     mesh.istio(json!({"networkPoliciesEnabled": true})).await;
     mesh.until_state("Ready").await;
-    mesh.until_idle().await;
+    mesh.until_quiet().await;
     let writes = async || mesh.metric("mortise_writes_total").await.values().sum::<u64>();
     let before = (mesh.work().await, writes().await);
     tokio::time::sleep(QUIET).await;
