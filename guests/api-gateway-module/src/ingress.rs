@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    fn of(families: Value, ingress: Value) -> Result<Ingress, Missing> {
+    fn of(families: &Value, ingress: &Value) -> Result<Ingress, Missing> {
         let service = json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"name": "istio-ingressgateway", "namespace": "istio-system"},
@@ -138,8 +138,10 @@ mod tests {
 
     #[test]
     fn ip_addresses_and_host_names_are_targets() {
-        let ingress = json!([{"ip": "1.2.3.4"}, {"hostname": "lb.example.com"}, {"ip": "::1", "hostname": "b"}]);
-        let found = of(json!(["IPv4"]), ingress).unwrap();
+        let ingress = json!([
+            {"ip": "1.2.3.4"}, {"hostname": "lb.example.com"}, {"ip": "::1", "hostname": "b"},
+        ]);
+        let found = of(&json!(["IPv4"]), &ingress).unwrap();
         assert_eq!(found.targets, ["1.2.3.4", "lb.example.com", "::1", "b"]);
         let cases = [
             (json!([]), Families::V4),
@@ -148,7 +150,7 @@ mod tests {
             (json!(["IPv6", "IPv4"]), Families::Both),
         ];
         for (families, expected) in cases {
-            let found = of(families, json!([{"ip": "1.2.3.4"}])).unwrap();
+            let found = of(&families, &json!([{"ip": "1.2.3.4"}])).unwrap();
             assert_eq!(found.families, expected);
         }
     }
@@ -165,7 +167,7 @@ mod tests {
             ),
         ];
         for (ingress, expected) in cases {
-            assert_eq!(of(json!(["IPv4"]), ingress).unwrap_err().to_string(), expected);
+            assert_eq!(of(&json!(["IPv4"]), &ingress).unwrap_err().to_string(), expected);
         }
     }
 }

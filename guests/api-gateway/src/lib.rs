@@ -1,5 +1,5 @@
-//! Reconciles the APIGateway of operator.kyma-project.io, as the Kyma API Gateway operator does: the
-//! default Gateway of a cluster, its network policy, its autoscaler, and Ory Oathkeeper.
+//! Reconciles the APIGateway of operator.kyma-project.io, as the Kyma API Gateway operator does:
+//! the default Gateway of a cluster, its network policy, its autoscaler, and Ory Oathkeeper.
 //!
 //! In all modules, "the original" is the Kyma API Gateway operator.
 //!

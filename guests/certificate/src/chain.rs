@@ -186,22 +186,24 @@ fn is_host(name: &str, host: &str) -> bool {
 /// Returns whether an authority's key has signed a certificate, with ECDSA over P-256 or with RSA,
 /// each over SHA-256.
 fn is_signed(certificate: &Certificate, signer: &Certificate) -> bool {
-    let (Ok(content), Some(signature)) =
-        (certificate.tbs_certificate().to_der(), certificate.signature().as_bytes())
-    else {
-        return false;
-    };
+    verify(certificate, signer).is_some()
+}
+
+/// Returns `None` if the signature is another's, or cannot be read.
+fn verify(certificate: &Certificate, signer: &Certificate) -> Option<()> {
+    let content = certificate.tbs_certificate().to_der().ok()?;
+    let signature = certificate.signature().as_bytes()?;
     let key = signer.tbs_certificate().subject_public_key_info().owned_to_ref();
     let of = certificate.signature_algorithm().oid;
     if of == db::rfc5912::ECDSA_WITH_SHA_256 {
-        let (key, signature) = (VerifyingKey::try_from(key), DerSignature::try_from(signature));
-        matches!((key, signature), (Ok(key), Ok(signature)) if key.verify(&content, &signature).is_ok())
+        let signature = DerSignature::try_from(signature).ok()?;
+        VerifyingKey::try_from(key).ok()?.verify(&content, &signature).ok()
     } else if of == db::rfc5912::SHA_256_WITH_RSA_ENCRYPTION {
-        let key = PublicKey::try_from(key).map(pkcs1v15::VerifyingKey::<Sha256>::new);
-        let signature = pkcs1v15::Signature::try_from(signature);
-        matches!((key, signature), (Ok(key), Ok(signature)) if key.verify(&content, &signature).is_ok())
+        let signature = pkcs1v15::Signature::try_from(signature).ok()?;
+        let key = pkcs1v15::VerifyingKey::<Sha256>::new(PublicKey::try_from(key).ok()?);
+        key.verify(&content, &signature).ok()
     } else {
-        false
+        None
     }
 }
 

@@ -114,13 +114,13 @@ pub(crate) fn make(
             let place = (ISTIO_NAMESPACE, names.dns.as_str());
             let mut entry = gardener::dns_entry_object(place, domain, &ingress.targets);
             set_labels(&mut entry, &labels);
-            made.add(entry, &DNS, gateway, conditions, host)?;
+            made.add(&entry, &DNS, gateway, conditions, host)?;
         }
     }
     let place = (ISTIO_NAMESPACE, names.certificate.as_str());
     let mut certificate = gardener::certificate_object(place, domain, (&names.tls, &labels));
     set_labels(&mut certificate, &labels);
-    made.add(certificate, &CERTIFICATE, gateway, conditions, host)?;
+    made.add(&certificate, &CERTIFICATE, gateway, conditions, host)?;
     Ok(made)
 }
 
@@ -133,13 +133,13 @@ fn set_labels(object: &mut Value, labels: &Value) {
 impl Made {
     fn add(
         &mut self,
-        desired: Value,
+        desired: &Value,
         words: &Words,
         gateway: &ExternalGateway,
         conditions: &mut Conditions,
         host: &Host,
     ) -> Result<(), Error> {
-        let of: ObjectRef = object::reference(&desired);
+        let of: ObjectRef = object::reference(desired);
         let found: Option<Found> = host.get_ref(&of, &FIELDS)?;
         let metadata = found.as_ref().map(|found| &found.metadata);
         if let Err(fault) = owned::check(metadata, gateway, host)? {
@@ -153,7 +153,7 @@ impl Made {
             }
             None => (None, Status::default()),
         };
-        self.apply.push(object::replacing(&desired, existing.as_ref()));
+        self.apply.push(object::replacing(desired, existing.as_ref()));
         self.judge(status, words, conditions);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Reconciles ExternalGateways of gateway.kyma-project.io, as the Kyma API Gateway operator does.
+//! Reconciles the ExternalGateway of gateway.kyma-project.io, as the Kyma API Gateway operator
+//! does.
 //!
 //! For each ExternalGateway, the processor writes an Istio `Gateway` for a foreign domain, with
 //! mutual TLS and with filters that let only the clients of one region through. In all modules,
@@ -32,7 +33,7 @@ use mortise_sdk::{Description, Failure, Host, Outcome, Processor, Request};
 
 pub use config::Config;
 
-/// The processor for ExternalGateways.
+/// The processor for the ExternalGateway.
 pub struct ExternalGateways;
 
 impl Processor for ExternalGateways {

@@ -2,7 +2,6 @@
 
 use api_gateway_module::object::Existing;
 use mortise_sdk::{Error, Host, ObjectRef, object::Metadata};
-use serde::Deserialize;
 
 use crate::{
     api::ExternalGateway,
@@ -28,13 +27,8 @@ pub(crate) fn check(
     let Some((namespace, name)) = existing.and_then(|existing| other(existing, gateway)) else {
         return Ok(Ok(()));
     };
-    #[derive(Deserialize)]
-    struct Named {
-        #[serde(rename = "metadata")]
-        _metadata: Metadata,
-    }
     let of = ObjectRef::of::<ExternalGateway>(Some(namespace), name);
-    if host.get_ref::<Named>(&of, &["spec.externalDomain"])?.is_none() {
+    if host.get_ref::<Existing>(&of, &["spec.externalDomain"])?.is_none() {
         return Ok(Ok(()));
     }
     let existing = existing.map(|existing| existing.name.as_str()).unwrap_or_default();

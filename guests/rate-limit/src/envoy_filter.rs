@@ -29,7 +29,8 @@ pub(crate) fn build(limit: &RateLimit) -> Value {
         _ => "SIDECAR_INBOUND",
     };
     let filter = json!({"filterChain": {"filter": {"name": CONNECTION_MANAGER}}});
-    let insert = json!({"name": FILTER, "typed_config": typed(&json!({"stat_prefix": "http_local_rate_limiter"}))});
+    let config = typed(&json!({"stat_prefix": "http_local_rate_limiter"}));
+    let insert = json!({"name": FILTER, "typed_config": config});
     let merge = json!({
         "route": {"rate_limits": rate_limits(&spec.local.buckets)},
         "typed_per_filter_config": {FILTER: typed(&limits(limit))},

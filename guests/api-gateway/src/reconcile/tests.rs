@@ -14,19 +14,23 @@ const API: &str = "gateways.operator.kyma-project.io/api-gateway";
 const KYMA: &str = "gateways.operator.kyma-project.io/kyma-gateway";
 const DISCLAIMED: &str = "apigateways.operator.kyma-project.io/managed-by-disclaimer";
 
-fn gateway(spec: Value) -> Value {
+fn gateway(spec: &Value) -> Value {
     json!({
         "apiVersion": "operator.kyma-project.io/v1alpha1", "kind": "APIGateway",
         "metadata": {"name": "default"}, "spec": spec,
     })
 }
 
-fn object(api_version: &str, kind: &str, (namespace, name): (&str, &str), more: Value) -> Value {
-    let mut object = json!({
-        "apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace},
-    });
-    object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    object
+fn object(
+    api_version: &str,
+    kind: &str,
+    (namespace, name): (&str, &str),
+    mut more: Value,
+) -> Value {
+    more["apiVersion"] = api_version.into();
+    more["kind"] = kind.into();
+    more["metadata"] = json!({"name": name, "namespace": namespace});
+    more
 }
 
 fn node(cpu: &str, memory: &str) -> Value {
@@ -85,7 +89,7 @@ const READY: [&str; 4] =
 
 #[test]
 fn without_anything_asked_for_the_module_is_ready() {
-    let stub = local([gateway(json!({}))]);
+    let stub = local([gateway(&json!({}))]);
     assert_eq!(settled(&stub, ""), READY);
     assert_eq!(finalizers(&stub), json!([API]));
     let run = stub.reconcile::<ApiGateways>(&reference(), "");
@@ -97,7 +101,7 @@ fn without_anything_asked_for_the_module_is_ready() {
 fn kinds_of_istio_must_be_there() {
     let kinds = [("Gateway", "gateways"), ("VirtualService", "virtualservices")];
     for (kind, plural) in kinds {
-        let stub = local([gateway(json!({"networkPoliciesEnabled": true}))]);
+        let stub = local([gateway(&json!({"networkPoliciesEnabled": true}))]);
         let stub = stub.without_kind("networking.istio.io", kind);
         let description = format!(
             "CRD {plural}.networking.istio.io is not present. Make sure to install required \
@@ -114,9 +118,9 @@ fn kinds_of_istio_must_be_there() {
 
 #[test]
 fn the_oldest_counts() {
-    let mut old = gateway(json!({"enableKymaGateway": true}));
+    let mut old = gateway(&json!({"enableKymaGateway": true}));
     old["metadata"] = json!({"name": "old", "creationTimestamp": "2024-01-01T00:00:00Z"});
-    let mut young = gateway(json!({"enableKymaGateway": true}));
+    let mut young = gateway(&json!({"enableKymaGateway": true}));
     young["metadata"]["creationTimestamp"] = json!("2024-05-01T00:00:00Z");
     young["metadata"]["finalizers"] = json!([API]);
     let stub = local([old, young]);
@@ -131,7 +135,7 @@ fn the_oldest_counts() {
 
 #[test]
 fn the_network_policy_comes_and_goes() {
-    let stub = local([gateway(json!({"networkPoliciesEnabled": true}))]);
+    let stub = local([gateway(&json!({"networkPoliciesEnabled": true}))]);
     settled(&stub, "");
     let policy = || stub.object(&network_policy::reference());
     let labels = policy().unwrap()["metadata"]["labels"].clone();
@@ -145,14 +149,14 @@ fn the_network_policy_comes_and_goes() {
         (egress, ingress),
         (vec![443.into(), 53.into(), 8053.into(), 53.into()], vec![9443.into(), 8080.into()])
     );
-    stub.patch(&gateway(json!({"networkPoliciesEnabled": false})));
+    stub.patch(&gateway(&json!({"networkPoliciesEnabled": false})));
     settled(&stub, "");
     assert!(policy().is_none());
 }
 
 #[test]
 fn a_local_gateway_has_a_pair_of_its_own() {
-    let stub = local([gateway(json!({"enableKymaGateway": true}))]);
+    let stub = local([gateway(&json!({"enableKymaGateway": true}))]);
     assert_eq!(settled(&stub, ""), READY);
     assert_eq!(finalizers(&stub), json!([API, KYMA]));
     let secret = || stub.object(&kyma_gateway::secret()).unwrap();
@@ -183,7 +187,7 @@ fn gardener_needs_an_address() {
         .objects(["istio-system", "kyma-system"].map(
             |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}),
         ))
-        .objects([shoot, gateway(json!({"enableKymaGateway": true}))])
+        .objects([shoot, gateway(&json!({"enableKymaGateway": true}))])
         .without_kind("autoscaling.k8s.io", "VerticalPodAutoscaler");
     let failed = [
         "Error",
@@ -212,7 +216,7 @@ fn gardener_needs_an_address() {
         assert!(stub.object(of).is_some(), "{of:?}");
     }
     assert!(stub.object(&kyma_gateway::secret()).is_none());
-    stub.patch(&gateway(json!({"enableKymaGateway": false})));
+    stub.patch(&gateway(&json!({"enableKymaGateway": false})));
     assert_eq!(settled(&stub, ""), READY);
     assert_eq!(finalizers(&stub), json!([API]));
     for of in [&dns, &certificate, &health, &default] {
@@ -247,9 +251,9 @@ fn a_gateway_in_use_is_not_deleted() {
         api_rule("v1", "v1beta1"),
         api_rule("v2", "v2"),
     ];
-    let stub = local([gateway(json!({"enableKymaGateway": true}))]).objects(used).objects(others);
+    let stub = local([gateway(&json!({"enableKymaGateway": true}))]).objects(used).objects(others);
     assert_eq!(settled(&stub, ""), READY);
-    stub.patch(&gateway(json!({"enableKymaGateway": false})));
+    stub.patch(&gateway(&json!({"enableKymaGateway": false})));
     let description = "There are custom resources that block the deletion of Kyma Gateway. Please take a look at \
         kyma-system/api-gateway-controller-manager logs to see more information about the warning";
     let message = "Kyma Gateway deletion blocked because of the existing custom resources: v1, istio-healthz, vs0, vs1, vs2";
@@ -275,17 +279,17 @@ fn the_module_is_not_deleted_while_it_is_needed() {
     ];
     for (version, kind, what, listed) in cases {
         let blockers = (0..7).map(|index| named(version, kind, &format!("b{index}")));
-        let stub = local([gateway(json!({}))]).objects(blockers);
+        let stub = local([gateway(&json!({}))]).objects(blockers);
         settled(&stub, "");
         stub.delete("APIGateway//default");
-        let names: Vec<String> = (0..listed).map(|index| format!("shop/b{index}")).collect();
+        let expected: Vec<String> = (0..listed).map(|index| format!("shop/b{index}")).collect();
         let expected = [
             "Warning".to_owned(),
             format!("There are {what} that block the deletion of API-Gateway CR. {tail}"),
             "DeletionBlockedExistingResources".to_owned(),
             format!(
                 "API Gateway deletion blocked because of the existing custom resources: {}",
-                names.join(", ")
+                expected.join(", ")
             ),
         ];
         assert_eq!(settled(&stub, ""), expected);
@@ -299,7 +303,7 @@ fn the_module_is_not_deleted_while_it_is_needed() {
 #[test]
 fn a_deleted_module_stays_until_its_gateway_is_not_in_use() {
     let used = virtual_service(("shop", "vs"), "kyma-system/kyma-gateway");
-    let stub = local([gateway(json!({"enableKymaGateway": true})), used]);
+    let stub = local([gateway(&json!({"enableKymaGateway": true})), used]);
     settled(&stub, "");
     stub.delete("APIGateway//default");
     assert_eq!(settled(&stub, "")[2], "KymaGatewayDeletionBlocked");
@@ -323,7 +327,7 @@ fn make_available(stub: &Stub, is_available: bool) {
 
 #[test]
 fn oathkeeper_has_time_to_start() {
-    let stub = local([gateway(json!({}))]);
+    let stub = local([gateway(&json!({}))]);
     assert_eq!(
         settled(&stub, ALLOWED),
         ["Processing", "", "ReconcileProcessing", "Reconcile processing"]
@@ -351,7 +355,7 @@ fn oathkeeper_has_time_to_start() {
 
 #[test]
 fn the_key_that_signs_tokens_is_made_once() {
-    let stub = local([gateway(json!({}))]);
+    let stub = local([gateway(&json!({}))]);
     settled(&stub, ALLOWED);
     let key = || part(&stub, "Secret", "ory-oathkeeper-jwks-secret").unwrap();
     let first = key();
@@ -359,7 +363,7 @@ fn the_key_that_signs_tokens_is_made_once() {
     make_available(&stub, true);
     stub.advance(Duration::from_hours(11));
     settled(&stub, ALLOWED);
-    stub.patch(&gateway(json!({"networkPoliciesEnabled": true})));
+    stub.patch(&gateway(&json!({"networkPoliciesEnabled": true})));
     settled(&stub, ALLOWED);
     assert_eq!(key(), first);
     // That of the original is kept, too.
@@ -369,7 +373,7 @@ fn the_key_that_signs_tokens_is_made_once() {
         ("kyma-system", "ory-oathkeeper-jwks-secret"),
         json!({"data": {"jwks.json": "e30="}}),
     );
-    let stub = local([gateway(json!({})), of_original]);
+    let stub = local([gateway(&json!({})), of_original]);
     settled(&stub, ALLOWED);
     let kept = part(&stub, "Secret", "ory-oathkeeper-jwks-secret").unwrap();
     assert_eq!(kept["data"]["jwks.json"], "e30=");
@@ -377,7 +381,7 @@ fn the_key_that_signs_tokens_is_made_once() {
 
 #[test]
 fn a_lost_key_is_made_again() {
-    let stub = local([gateway(json!({}))]);
+    let stub = local([gateway(&json!({}))]);
     settled(&stub, ALLOWED);
     stub.delete("Secret/kyma-system/ory-oathkeeper-jwks-secret");
     settled(&stub, ALLOWED);
@@ -386,7 +390,7 @@ fn a_lost_key_is_made_again() {
 
 #[test]
 fn replicas_are_left_to_the_autoscaler_of_a_large_cluster() {
-    let large = local([gateway(json!({}))]).objects([node("5", "10G")]);
+    let large = local([gateway(&json!({}))]).objects([node("5", "10G")]);
     settled(&large, ALLOWED);
     let replicas =
         || part(&large, "Deployment", "ory-oathkeeper").unwrap()["spec"]["replicas"].clone();
@@ -405,7 +409,7 @@ fn replicas_are_left_to_the_autoscaler_of_a_large_cluster() {
 
 #[test]
 fn rights_are_handed_on_as_declared() {
-    let stub = local([gateway(json!({}))]);
+    let stub = local([gateway(&json!({}))]);
     let run = stub.reconcile::<ApiGateways>(&reference(), ALLOWED);
     let config: Config = serde_json::from_str(ALLOWED).unwrap();
     check_grants(&crate::describe::describe(&config), [&run.outcome.unwrap().unwrap()]);
@@ -419,7 +423,7 @@ fn oathkeeper_goes_when_nobody_needs_it() {
         ("shop", "r"),
         json!({"spec": {"match": {"url": "a", "methods": ["GET"]}}}),
     );
-    let stub = local([gateway(json!({}))]);
+    let stub = local([gateway(&json!({}))]);
     settled(&stub, ALLOWED);
     make_available(&stub, true);
     settled(&stub, ALLOWED);
@@ -441,7 +445,7 @@ fn objects_of_others_with_oathkeepers_names_stay() {
         ("kyma-system", "ory-oathkeeper-config"),
         json!({"data": {"a": "b"}}),
     );
-    let stub = local([gateway(json!({})), foreign]);
+    let stub = local([gateway(&json!({})), foreign]);
     assert_eq!(settled(&stub, ""), READY);
     assert!(part(&stub, "ConfigMap", "ory-oathkeeper-config").is_some());
 }
@@ -458,7 +462,7 @@ fn the_autoscaler_is_for_clusters_that_know_them() {
         .objects([
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kyma-system"}}),
         ])
-        .objects([gateway(json!({}))]);
+        .objects([gateway(&json!({}))]);
     assert_eq!(settled(&stub, ""), READY);
     let of = autoscaler::reference();
     assert_eq!(
@@ -482,7 +486,7 @@ fn the_autoscaler_is_for_clusters_that_know_them() {
 
 #[test]
 fn a_read_that_is_not_possible_now_leaves_the_status() {
-    let stub = local([gateway(json!({}))]).unavailable("Node");
+    let stub = local([gateway(&json!({}))]).unavailable("Node");
     let run = stub.reconcile::<ApiGateways>(&reference(), ALLOWED);
     let failure = run.outcome.unwrap().unwrap_err();
     assert_eq!((failure.status, failure.retry), (None, mortise_sdk::Retry::BackOff));

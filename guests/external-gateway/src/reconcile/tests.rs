@@ -23,7 +23,7 @@ fn with(pointer: &str, value: Value) -> Value {
     gateway
 }
 
-fn data(kind: &str, namespace: &str, name: &str, data: Value) -> Value {
+fn data(kind: &str, namespace: &str, name: &str, data: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": kind, "data": data,
         "metadata": {"name": name, "namespace": namespace},
@@ -31,14 +31,14 @@ fn data(kind: &str, namespace: &str, name: &str, data: Value) -> Value {
 }
 
 fn authorities() -> Value {
-    data("Secret", "shop", "ca", json!({"ca.crt": "Y2E="}))
+    data("Secret", "shop", "ca", &json!({"ca.crt": "Y2E="}))
 }
 
 fn regions() -> Value {
-    data("ConfigMap", "shop", "regions", json!({"regions.yaml": REGIONS}))
+    data("ConfigMap", "shop", "regions", &json!({"regions.yaml": REGIONS}))
 }
 
-fn shoot(domain: Value) -> Value {
+fn shoot(domain: &Value) -> Value {
     data("ConfigMap", "kube-system", "shoot-info", domain)
 }
 
@@ -98,7 +98,7 @@ fn object(stub: &Stub, kind: &str, namespace: &str, name: &str) -> Option<Value>
 
 #[test]
 fn each_fault_is_told_by_its_reason() {
-    let none = || data("Secret", "shop", "other", json!({}));
+    let none = || data("Secret", "shop", "other", &json!({}));
     let cases = [
         (
             vec![gateway(), none()],
@@ -149,7 +149,7 @@ fn faults_before_the_first_object_leave_the_conditions_unknown() {
             too_long.as_str(),
             "InternalDomainTooLong",
         ),
-        (vec![gateway(), shoot(json!({"other": "x"}))], no_domain, "ReconciliationFailed"),
+        (vec![gateway(), shoot(&json!({"other": "x"}))], no_domain, "ReconciliationFailed"),
         (vec![gateway(), other], conflict, "ExternalDomainConflict"),
     ];
     for (objects, description, reason) in cases {
@@ -206,7 +206,7 @@ fn a_refused_filter_keeps_the_gateway_away() {
 #[test]
 fn gardener_says_when_the_domain_is_ready() {
     let objects = || {
-        [gateway(), authorities(), regions(), shoot(json!({"domain": "a.example.com"})), ingress()]
+        [gateway(), authorities(), regions(), shoot(&json!({"domain": "a.example.com"})), ingress()]
     };
     let stub = of_gardener(objects());
     let pending = ["Reconciling", "DNSEntryPending", "CertificatePending", "Ready"];
@@ -266,7 +266,7 @@ fn gardener_says_when_the_domain_is_ready() {
 
 #[test]
 fn a_missing_address_does_not_keep_the_certificate_away() {
-    let domain = shoot(json!({"domain": "a.example.com"}));
+    let domain = shoot(&json!({"domain": "a.example.com"}));
     let stub = of_gardener([gateway(), authorities(), regions(), domain]);
     let expected = "failed to reconcile DNSEntry: failed to fetch Istio ingress gateway IP: failed to get \
         istio-ingressgateway service: services \"istio-ingressgateway\" not found";
@@ -304,7 +304,7 @@ fn other_keys_of_the_bundle_are_removed() {
         "Secret",
         "istio-system",
         "ext-tls-cacert",
-        json!({"cacert": "eA==", "ca.crt": "eA=="}),
+        &json!({"cacert": "eA==", "ca.crt": "eA=="}),
     ));
     settled(&stub);
     let secret = object(&stub, "Secret", "istio-system", "ext-tls-cacert").unwrap();
