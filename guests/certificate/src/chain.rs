@@ -103,12 +103,10 @@ impl Chain {
         self.leaf.tbs_certificate().validity().not_before.to_unix_duration()
     }
 
-    /// Returns the authorities of the chain, each in PEM.
-    pub fn authorities(&self) -> Vec<String> {
-        let all = std::iter::once(&self.leaf).chain(&self.others);
-        all.filter(|certificate| is_authority(certificate))
-            .filter_map(|certificate| certificate.to_pem(LineEnding::LF).ok())
-            .collect()
+    /// Returns the authority of the chain that signed the server's certificate, in PEM; `None` if
+    /// there is none.
+    pub fn authority(&self) -> Option<String> {
+        self.signer()?.to_pem(LineEnding::LF).ok()
     }
 
     /// Returns whether the certificate names a host.

@@ -99,7 +99,8 @@ fn a_pair_is_valid_without_an_authority() {
 #[test]
 fn only_authorities_are_authorities() {
     let of = issued(&["a.b.svc"]);
-    assert_eq!(Chain::read(&of.chain).unwrap().authorities(), std::slice::from_ref(&of.authority));
+    assert_eq!(Chain::read(&of.chain).unwrap().authority().as_ref(), Some(&of.authority));
+    assert_eq!(Chain::read(leaf(&of.chain)).unwrap().authority(), None);
     assert_eq!(authorities(&of.chain), Ok(vec![of.authority]));
     assert_eq!(authorities("no certificate"), Ok(vec![]));
 }
