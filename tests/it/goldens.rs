@@ -5,6 +5,7 @@
 //! component's too if that status is Ready, else those of the guest's own function. The validation
 //! failures are compared with those of the guest's own function.
 
+mod gateway;
 mod istio;
 
 use std::{collections::BTreeSet, path::Path};
@@ -41,6 +42,7 @@ async fn api_rules_are_as_the_original_left_them() {
     for case in &cases {
         match case.input["mode"].as_str() {
             Some(V2) => run(case, &loaded, &mut tally).await,
+            Some(mode) if gateway::covers(mode) => {}
             mode => tally.not_covered(format!("api-gateway, mode {}", mode.unwrap_or("none"))),
         }
     }
