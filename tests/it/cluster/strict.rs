@@ -233,8 +233,8 @@ fn subjects() -> Vec<Value> {
     let kinds: Vec<&str> = subjects.keys().map(String::as_str).collect();
     let expected = ["APIGateway", "APIRule", "ExternalGateway", "Istio", "RateLimit", "SecretCopy"];
     assert_eq!(kinds, expected.map(|kind| format!("\"{kind}\"")));
-    let thing =
-        json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": SUBJECT}});
+    let metadata = json!({"name": SUBJECT, "namespace": "default"});
+    let thing = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": metadata});
     subjects.into_values().chain([thing]).collect()
 }
 
@@ -245,7 +245,9 @@ fn without_what_one_server_knows(mut object: Value, namespace: &str) -> Value {
     for field in OF_ONE_SERVER {
         metadata.remove(field);
     }
-    metadata.insert("namespace".to_owned(), json!(namespace));
+    if let Some(former) = metadata.get_mut("namespace") {
+        *former = json!(namespace);
+    }
     object
 }
 
