@@ -65,11 +65,11 @@ fn writes(description: Description) -> Description {
         .writes_fields(autoscaler::selection(), all, ["metadata.labels", "spec"])
         .writes_fields(autoscaler::checkpoint_selection(), Verbs::UPDATE, ["metadata.labels"]);
     oathkeeper::parts().iter().fold(description, |description, of| {
-        description.writes_fields(
-            selection(of),
-            all,
-            with("spec").chain(own_fields(of).iter().copied()),
-        )
+        // What is only made, and never changed, is made by a request of its own.
+        let is_made_once = of.kind.kind == "Secret";
+        let verbs = if is_made_once { Verbs::CREATE | Verbs::DELETE } else { all };
+        let fields = with("spec").chain(own_fields(of).iter().copied());
+        description.writes_fields(selection(of), verbs, fields)
     })
 }
 
