@@ -1,6 +1,6 @@
 //! The declaration of the objects that the processor reconciles, reads and writes.
 
-use api_gateway_module::api::ApiGateway;
+use api_gateway_module::{api::ApiGateway, object};
 use mortise_sdk::{Description, Reconciler, Selection, Verbs, kubernetes::Pod};
 
 use crate::{Config, api::RateLimit, envoy_filter, reconcile, validation, workload};
@@ -13,7 +13,7 @@ pub(crate) fn describe(config: &Config) -> Description {
         .reads(Selection::of::<ApiGateway>().fields(reconcile::MODULE_FIELDS))
         .reads(Selection::of::<Pod>().fields(workload::FIELDS))
         .reads(Selection::of::<RateLimit>().fields(validation::OTHERS))
-        .reads(Selection::new(envoy_filter::kind()).fields(reconcile::NAME_ONLY))
+        .reads(Selection::new(envoy_filter::kind()).fields(object::FIELDS))
         .writes_fields(
             Selection::new(envoy_filter::kind()),
             Verbs::CREATE | Verbs::UPDATE,

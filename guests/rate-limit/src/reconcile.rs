@@ -1,10 +1,10 @@
 //! The reconciliation of a RateLimit.
 
-use api_gateway_module::api::{self, ApiGateway};
-use mortise_sdk::{
-    Error, Failure, Host, Manifest, ObjectRef, Outcome, Request, Selection, object::Metadata,
+use api_gateway_module::{
+    api::{self, ApiGateway},
+    object::{self, Existing},
 };
-use serde::Deserialize;
+use mortise_sdk::{Error, Failure, Host, ObjectRef, Outcome, Request, Selection};
 
 use crate::{
     api::{RateLimit, RateLimitStatus},
@@ -13,8 +13,6 @@ use crate::{
 
 /// The fields that are read of APIGateways.
 pub(crate) const MODULE_FIELDS: [&str; 2] = ["metadata.creationTimestamp", "status.state"];
-/// The field that is read of an `EnvoyFilter`, of which only its kind matters.
-pub(crate) const NAME_ONLY: [&str; 1] = ["metadata.name"];
 const CRD: &str = "envoyfilters.networking.istio.io";
 
 /// The reason why no `EnvoyFilter` can be written.
@@ -51,8 +49,8 @@ pub fn reconcile(request: &Request, host: &Host) -> Result<Outcome, Failure> {
         return Ok(Outcome::new().status(request, &status("Error", description)));
     }
     match check(&limit, host) {
-        Ok(()) => Ok(Outcome::new()
-            .apply(Manifest::json(&envoy_filter::build(&limit)))
+        Ok(existing) => Ok(Outcome::new()
+            .apply(object::replacing(&envoy_filter::build(&limit), existing.as_ref()))
             .status(request, &status("Ready", "Finished reconciliation".to_owned()))),
         Err(Stop::Status(state, description)) => Err(Failure::new(&description)
             .retry_on_change()
@@ -65,29 +63,26 @@ fn status(state: &str, description: String) -> RateLimitStatus {
     RateLimitStatus { state: state.to_owned(), description }
 }
 
-fn check(limit: &RateLimit, host: &Host) -> Result<(), Stop> {
-    check_kind(limit, host)?;
+/// Returns the `EnvoyFilter` that exists.
+fn check(limit: &RateLimit, host: &Host) -> Result<Option<Existing>, Stop> {
+    let existing = existing(limit, host)?;
     check_module(host)?;
     validation::check(limit, host)?
-        .map_err(|fault| Stop::Status("Error", format!("failed to validate RateLimit: {fault}")))
+        .map_err(|fault| Stop::Status("Error", format!("failed to validate RateLimit: {fault}")))?;
+    Ok(existing)
 }
 
-/// Fails if the cluster does not know `EnvoyFilter`s.
-fn check_kind(limit: &RateLimit, host: &Host) -> Result<(), Stop> {
-    #[derive(Deserialize)]
-    struct Named {
-        #[serde(rename = "metadata")]
-        _metadata: Metadata,
-    }
+/// Returns the `EnvoyFilter` that exists; fails if the cluster does not know the kind.
+fn existing(limit: &RateLimit, host: &Host) -> Result<Option<Existing>, Stop> {
     let namespace = limit.metadata.namespace.as_deref();
     let filter = ObjectRef::new(envoy_filter::kind(), namespace, &limit.metadata.name);
-    match host.get_ref::<Named>(&filter, &NAME_ONLY) {
+    match Existing::read(host, &filter) {
         Err(error) if error.is_unknown_kind() => {
             let cause =
                 format!("customresourcedefinitions.apiextensions.k8s.io \"{CRD}\" not found");
             Err(Stop::Status("Error", format!("dependency missing '{CRD}': {cause}")))
         }
-        read => Ok(read.map(drop)?),
+        read => Ok(read?),
     }
 }
 
