@@ -20,7 +20,7 @@ pub(crate) const FIELDS: [&str; 5] = [
     "data[\"tls.key\"]",
 ];
 /// The fields that are written of the Secret.
-pub(crate) const WRITTEN: [&str; 8] = [
+pub(crate) const WRITTEN: [&str; 7] = [
     "data[\"ca.crt\"]",
     "data[\"next.crt\"]",
     "data[\"next.key\"]",
@@ -28,7 +28,6 @@ pub(crate) const WRITTEN: [&str; 8] = [
     "data[\"tls.key\"]",
     "metadata.labels[\"kyma-project.io/module\"]",
     "metadata.ownerReferences",
-    "type",
 ];
 
 /// A certificate for a server and its key.
@@ -112,10 +111,8 @@ impl Stored {
         let metadata = Metadata::new(&of.name)
             .namespace(&name.namespace)
             .label("kyma-project.io/module", "api-gateway");
-        let secret = json!({"metadata": metadata, "type": "Opaque", "data": data});
-        Manifest::with_kind(&Secret::kind(), &secret)
-            .leave("type")
-            .absent("metadata.ownerReferences")
+        let secret = json!({"metadata": metadata, "data": data});
+        Manifest::with_kind(&Secret::kind(), &secret).absent("metadata.ownerReferences")
     }
 }
 
