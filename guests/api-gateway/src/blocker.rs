@@ -4,7 +4,7 @@ use mortise_sdk::{Error, Host, Kind, Selection, object::Metadata};
 use serde::Deserialize;
 
 use crate::{
-    kyma_gateway::{self, FULL_NAME},
+    names::{self, FULL_NAME},
     status::{Reason, Report},
     work::{Stop, unreadable},
 };
@@ -40,7 +40,7 @@ pub(crate) fn selections() -> Vec<Selection> {
         Selection::new(api_rule()).matching("spec.gateway", "*").fields([VERSION, "spec.gateway"]),
         Selection::new(ory_rule()).fields(["metadata.name"]),
         Selection::new(rate_limit()).fields(["metadata.name"]),
-        Selection::new(kyma_gateway::virtual_service())
+        Selection::new(names::virtual_service())
             .matching("spec.gateways[]", "*")
             .fields(["spec.gateways"]),
     ]
@@ -79,14 +79,14 @@ pub(crate) fn of_kyma_gateway(host: &Host) -> Result<(), Stop> {
     let failed = unreadable(reason, "Could not get customer resources from the cluster", host);
     let rules = Selection::new(api_rule()).matching("spec.gateway", FULL_NAME);
     let rules = list(host, &rules.fields([VERSION])).map_err(&failed)?;
-    let services = Selection::new(kyma_gateway::virtual_service());
+    let services = Selection::new(names::virtual_service());
     let services = services.matching("spec.gateways[]", FULL_NAME).fields(["metadata.name"]);
     let services = list(host, &services).map_err(&failed)?;
     let is_v1beta1 = |rule: &&Named| {
         let version = rule.metadata.annotations.get("gateway.kyma-project.io/original-version");
         version.is_some_and(|version| version == "v1beta1")
     };
-    let is_foreign = |service: &&Named| !kyma_gateway::is_health(&service.metadata);
+    let is_foreign = |service: &&Named| !names::is_health(&service.metadata);
     let users = rules.iter().filter(is_v1beta1).chain(services.iter().filter(is_foreign));
     let names: Vec<String> = users.take(MOST).map(|user| user.metadata.name.clone()).collect();
     if names.is_empty() {

@@ -24,7 +24,7 @@ pub struct Config {
     pub oathkeeper_start_seconds: u32,
 }
 
-/// Whether APIRules in version v1beta1 are allowed.
+/// The answer to the question whether APIRules in version v1beta1 are allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Access {

@@ -7,8 +7,9 @@ use mortise_sdk::{Description, ObjectRef, Reconciler, Selection, Verbs};
 use crate::{
     Config, autoscaler, blocker,
     config::Access,
-    kyma_gateway::{self, selection},
-    local_certificate, network_policy, oathkeeper, reconcile,
+    kyma_gateway, local_certificate,
+    names::{self, selection},
+    network_policy, oathkeeper, reconcile,
 };
 
 /// The field that is read of objects which only have to be found.
@@ -36,15 +37,15 @@ fn reads() -> Vec<Selection> {
         domain::selection(),
         ingress::selection(),
         Selection::of::<Node>().fields(oathkeeper::NODE_FIELDS),
-        Selection::new(kyma_gateway::gateway()).fields(["metadata.name"]),
-        selection(&kyma_gateway::secret()).fields(local_certificate::FIELDS),
+        Selection::new(names::gateway()).fields(["metadata.name"]),
+        selection(&names::secret()).fields(local_certificate::FIELDS),
         selection(&oathkeeper::deployment()).fields(oathkeeper::DEPLOYMENT_FIELDS),
         network_policy::selection().fields(object::FIELDS),
         autoscaler::selection().fields(object::FIELDS),
         autoscaler::checkpoint_selection().fields(LABELS),
     ]);
-    reads.extend(kyma_gateway::replaced().iter().map(|of| selection(of).fields(object::FIELDS)));
-    reads.extend(kyma_gateway::former().map(|of| selection(&of).fields(LABELS)));
+    reads.extend(names::replaced().iter().map(|of| selection(of).fields(object::FIELDS)));
+    reads.extend(names::former().map(|of| selection(&of).fields(LABELS)));
     reads.extend(oathkeeper::parts().iter().map(|of| selection(of).fields(LABELS)));
     reads
 }
@@ -53,12 +54,12 @@ fn writes(description: Description) -> Description {
     let all = Verbs::CREATE | Verbs::UPDATE | Verbs::DELETE;
     let of_metadata = ["metadata.annotations", "metadata.labels"];
     let with = |field: &'static str| of_metadata.into_iter().chain([field]);
-    let description = kyma_gateway::replaced().iter().fold(description, |description, of| {
+    let description = names::replaced().iter().fold(description, |description, of| {
         description.writes_fields(selection(of), all, with("spec"))
     });
-    let description = kyma_gateway::former()
+    let description = names::former()
         .fold(description, |description, of| description.writes(selection(&of), Verbs::DELETE));
-    let secret = selection(&kyma_gateway::secret());
+    let secret = selection(&names::secret());
     let description = description
         .writes_fields(secret, all, with("data").chain(["type"]))
         .writes_fields(network_policy::selection(), all, ["metadata.labels", "spec"])

@@ -1,84 +1,22 @@
 //! The default Gateway of the cluster, and what belongs to it.
 
 use api_gateway_module::{
-    ISTIO_NAMESPACE, MODULE_NAMESPACE, domain,
-    gardener::{self, certificate, dns_entry},
+    ISTIO_NAMESPACE, MODULE_NAMESPACE, domain, gardener,
     ingress::{self, Families},
     object,
 };
-use mortise_sdk::{
-    Error, Kind, Level, Manifest, ObjectRef, Selection,
-    kubernetes::{ConfigMap, Secret},
-    object::Metadata,
-};
+use mortise_sdk::{Error, Level, Manifest};
 use serde_json::{Value, json};
 
 use crate::{
-    blocker, local_certificate,
+    blocker, local_certificate, names,
     status::{Reason, Report},
     work::{Stop, Work, managed, unreadable},
 };
 
 /// The finalizer that holds an APIGateway until its Gateway is deleted.
 pub(crate) const FINALIZER: &str = "gateways.operator.kyma-project.io/kyma-gateway";
-/// The Gateway as other objects name it.
-pub(crate) const FULL_NAME: &str = "kyma-system/kyma-gateway";
-const NAME: &str = "kyma-gateway";
-const HEALTH: &str = "istio-healthz";
-const CERTIFICATE: &str = "kyma-tls-cert";
-const SECRET: &str = "kyma-gateway-certs";
 const FAILED: &str = "Error during Kyma Gateway reconciliation";
-/// The names of `ConfigMap`s of former versions of the original, which are deleted.
-const FORMER: [&str; 2] = [
-    "api-gateway-apirule-v1beta1-ui.operator.kyma-project.io",
-    "api-gateway-apirule-v2alpha1-ui.operator.kyma-project.io",
-];
-
-pub(crate) fn gateway() -> Kind {
-    Kind::new("networking.istio.io", "v1alpha3", "Gateway")
-}
-
-pub(crate) fn virtual_service() -> Kind {
-    Kind::new("networking.istio.io", "v1beta1", "VirtualService")
-}
-
-/// Returns whether this is the `VirtualService` that answers checks of the Gateway's health.
-pub(crate) fn is_health(of: &Metadata) -> bool {
-    of.name == HEALTH && of.namespace.as_deref() == Some(ISTIO_NAMESPACE)
-}
-
-fn reference(kind: Kind, namespace: &str, name: &str) -> ObjectRef {
-    ObjectRef::new(kind, Some(namespace), name)
-}
-
-fn dns() -> ObjectRef {
-    reference(dns_entry(), MODULE_NAMESPACE, NAME)
-}
-
-fn certificate_of_gardener() -> ObjectRef {
-    reference(certificate(), ISTIO_NAMESPACE, CERTIFICATE)
-}
-
-fn health() -> ObjectRef {
-    reference(virtual_service(), ISTIO_NAMESPACE, HEALTH)
-}
-
-pub(crate) fn secret() -> ObjectRef {
-    ObjectRef::of::<Secret>(Some(ISTIO_NAMESPACE), SECRET)
-}
-
-fn default_gateway() -> ObjectRef {
-    reference(gateway(), MODULE_NAMESPACE, NAME)
-}
-
-pub(crate) fn former() -> impl Iterator<Item = ObjectRef> {
-    FORMER.iter().map(|name| ObjectRef::of::<ConfigMap>(Some(MODULE_NAMESPACE), *name))
-}
-
-/// Returns the objects whose labels and spec are written.
-pub(crate) fn replaced() -> [ObjectRef; 4] {
-    [dns(), certificate_of_gardener(), health(), default_gateway()]
-}
 
 /// Applies the default Gateway where it is wanted, and deletes it where it is not.
 pub(crate) fn reconcile(work: &mut Work<'_>) -> Result<(), Stop> {
@@ -101,18 +39,9 @@ pub(crate) fn reconcile(work: &mut Work<'_>) -> Result<(), Stop> {
 /// Returns the domain, and whether Gardener makes its record and its certificate.
 fn surroundings(work: &Work<'_>) -> Result<(String, bool), Error> {
     let domain = domain::of_cluster(work.host)?;
-    let kinds = || [dns(), certificate_of_gardener()].map(|of| selection(&of));
+    let kinds = || [names::dns(), names::certificate_of_gardener()].map(|of| names::selection(&of));
     let is_gardener = domain != domain::LOCAL && gardener::is_available(work.host, kinds())?;
     Ok((domain, is_gardener))
-}
-
-/// Returns the selection of an object, as it is declared.
-pub(crate) fn selection(of: &ObjectRef) -> Selection {
-    let selection = Selection::new(of.kind.clone()).name(&of.name);
-    match &of.namespace {
-        Some(namespace) => selection.namespace(namespace),
-        None => selection,
-    }
 }
 
 fn apply(work: &mut Work<'_>) -> Result<(), Stop> {
@@ -125,16 +54,16 @@ fn apply(work: &mut Work<'_>) -> Result<(), Stop> {
         replace(work, entry(work, &host, &ingress)).map_err(&failed)?;
         replace(work, certificate_object(work, &host)).map_err(&failed)?;
     } else {
-        let data = local_certificate::data(SECRET, &domain, work.host).map_err(&failed)?;
+        let data = local_certificate::data(names::SECRET, &domain, work.host).map_err(&failed)?;
         let data = data.map_err(|cause| fault(work, &cause))?;
         let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": metadata(work, ISTIO_NAMESPACE, SECRET),
+            "apiVersion": "v1", "kind": "Secret", "metadata": metadata(work, ISTIO_NAMESPACE, names::SECRET),
             "type": "Opaque", "data": data,
         });
         work.apply(Manifest::json(&managed(secret)));
     }
     replace(work, health_object(work, &domain)).map_err(&failed)?;
-    for of in former() {
+    for of in names::former() {
         work.delete_any(of).map_err(&failed)?;
     }
     replace(work, gateway_object(work, &domain)).map_err(&failed)
@@ -142,12 +71,15 @@ fn apply(work: &mut Work<'_>) -> Result<(), Stop> {
 
 fn delete(work: &mut Work<'_>) -> Result<(), Error> {
     let (_, is_gardener) = surroundings(work)?;
-    let of_certificate =
-        if is_gardener { vec![dns(), certificate_of_gardener()] } else { vec![secret()] };
-    for of in of_certificate.into_iter().chain([health(), default_gateway()]) {
+    let of_certificate = if is_gardener {
+        vec![names::dns(), names::certificate_of_gardener()]
+    } else {
+        vec![names::secret()]
+    };
+    for of in of_certificate.into_iter().chain([names::health(), names::default_gateway()]) {
         work.delete(of)?;
     }
-    former().try_for_each(|of| work.delete_any(of))
+    names::former().try_for_each(|of| work.delete_any(of))
 }
 
 /// Returns the report of a write that failed.
@@ -190,7 +122,7 @@ fn with_labels(work: &Work<'_>, mut object: Value) -> Value {
 }
 
 fn entry(work: &Work<'_>, host: &str, ingress: &ingress::Ingress) -> Value {
-    let entry = gardener::dns_entry_object((MODULE_NAMESPACE, NAME), host, &ingress.targets);
+    let entry = gardener::dns_entry_object((MODULE_NAMESPACE, names::NAME), host, &ingress.targets);
     let mut entry = with_labels(work, entry);
     let stack = match ingress.families {
         Families::V4 => return entry,
@@ -205,19 +137,19 @@ fn entry(work: &Work<'_>, host: &str, ingress: &ingress::Ingress) -> Value {
 }
 
 fn certificate_object(work: &Work<'_>, host: &str) -> Value {
-    let place = (ISTIO_NAMESPACE, CERTIFICATE);
-    with_labels(work, gardener::certificate_object(place, host, (SECRET, &labels(work))))
+    let place = (ISTIO_NAMESPACE, names::CERTIFICATE);
+    with_labels(work, gardener::certificate_object(place, host, (names::SECRET, &labels(work))))
 }
 
 fn health_object(work: &Work<'_>, domain: &str) -> Value {
     let service = "istio-ingressgateway.istio-system.svc.cluster.local";
     json!({
-        "apiVersion": virtual_service().api_version(),
-        "kind": virtual_service().kind,
-        "metadata": metadata(work, ISTIO_NAMESPACE, HEALTH),
+        "apiVersion": names::virtual_service().api_version(),
+        "kind": names::virtual_service().kind,
+        "metadata": metadata(work, ISTIO_NAMESPACE, names::HEALTH),
         "spec": {
             "hosts": [format!("healthz.{domain}")],
-            "gateways": [FULL_NAME],
+            "gateways": [names::FULL_NAME],
             "http": [{
                 "match": [{"uri": {"exact": "/healthz/ready"}}],
                 "route": [{"destination": {"host": service, "port": {"number": 15021}}}],
@@ -229,16 +161,16 @@ fn health_object(work: &Work<'_>, domain: &str) -> Value {
 fn gateway_object(work: &Work<'_>, domain: &str) -> Value {
     let hosts = [format!("*.{domain}")];
     json!({
-        "apiVersion": gateway().api_version(),
-        "kind": gateway().kind,
-        "metadata": metadata(work, MODULE_NAMESPACE, NAME),
+        "apiVersion": names::gateway().api_version(),
+        "kind": names::gateway().kind,
+        "metadata": metadata(work, MODULE_NAMESPACE, names::NAME),
         "spec": {
             "selector": {"app": "istio-ingressgateway", "istio": "ingressgateway"},
             "servers": [
                 {
                     "port": {"number": 443, "name": "https", "protocol": "HTTPS"},
                     "hosts": hosts,
-                    "tls": {"mode": "SIMPLE", "credentialName": SECRET},
+                    "tls": {"mode": "SIMPLE", "credentialName": names::SECRET},
                 },
                 {
                     "port": {"number": 80, "name": "http", "protocol": "HTTP"},

@@ -12,6 +12,7 @@
 //! | `blocker` | objects of people that block a deletion |
 //! | `access` | whether v1beta1 is allowed, and Oathkeeper with it |
 //! | `kyma_gateway`, `network_policy`, `autoscaler` | the objects of these steps |
+//! | `names` | the kinds and names of the default Gateway's objects |
 //! | `local_certificate` | the certificate of a cluster that is not Gardener's |
 //! | [`oathkeeper`] | the objects of Ory Oathkeeper |
 
@@ -22,6 +23,7 @@ pub mod config;
 mod describe;
 mod kyma_gateway;
 mod local_certificate;
+mod names;
 mod network_policy;
 pub mod oathkeeper;
 pub mod reconcile;

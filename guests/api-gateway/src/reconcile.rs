@@ -5,7 +5,7 @@ use mortise_sdk::{Error, Failure, Host, Level, Outcome, Request, Selection, Writ
 use serde_json::Value;
 
 use crate::{
-    Config, autoscaler, blocker, kyma_gateway, network_policy, oathkeeper,
+    Config, autoscaler, blocker, kyma_gateway, names, network_policy, oathkeeper,
     status::{Reason, Report},
     work::{Stop, Work, unreadable},
 };
@@ -91,8 +91,8 @@ fn check_age(work: &mut Work<'_>) -> Result<(), Stop> {
 /// Fails if the cluster does not know the kinds of Istio.
 fn check_kinds(host: &Host) -> Result<(), Stop> {
     let kinds = [
-        (kyma_gateway::gateway(), "gateways.networking.istio.io"),
-        (kyma_gateway::virtual_service(), "virtualservices.networking.istio.io"),
+        (names::gateway(), "gateways.networking.istio.io"),
+        (names::virtual_service(), "virtualservices.networking.istio.io"),
     ];
     for (kind, crd) in kinds {
         let of = Selection::new(kind).fields(["metadata.name"]);

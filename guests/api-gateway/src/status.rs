@@ -33,7 +33,7 @@ pub(crate) enum Reason {
     DeletionBlockedExistingResources,
 }
 
-/// What a run says of the module.
+/// The state of the module at the end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(crate) state: State,

@@ -14,7 +14,7 @@ pub(crate) const DISCLAIMER: &str = "apigateways.operator.kyma-project.io/manage
 const DISCLAIMER_TEXT: &str = "DO NOT EDIT - This resource is managed by Kyma.\n\
      Any modifications are discarded and the resource is reverted to the original state.";
 
-/// What a run wants so far.
+/// The objects and finalizers that a run wants so far.
 pub(crate) struct Work<'a> {
     pub(crate) gateway: &'a ApiGateway,
     pub(crate) config: &'a Config,

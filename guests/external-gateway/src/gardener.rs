@@ -19,7 +19,7 @@ pub(crate) const FIELDS: [&str; 4] = ["metadata.labels", "spec", "status.message
 #[derive(Default)]
 pub(crate) struct Made {
     pub(crate) apply: Vec<Manifest>,
-    /// One of them is not ready yet.
+    /// True if one of them is not ready yet.
     pub(crate) is_pending: bool,
     pub(crate) faults: Vec<Fault>,
 }
@@ -44,7 +44,7 @@ struct Status {
 /// The words for one of the kinds.
 struct Words {
     of: Of,
-    /// What was attempted, in messages.
+    /// The attempt, as messages name it.
     attempt: &'static str,
     ready: &'static str,
     pending: (&'static str, &'static str),

@@ -23,7 +23,7 @@ use crate::{
 const LONGEST_DOMAIN: usize = 64;
 /// The longest value of a label.
 const LONGEST_LABEL: usize = 63;
-/// What is attempted with each object, in messages.
+/// The attempt with each object, as messages name it.
 pub(crate) const FORWARDING: &str = "failed to reconcile XFCC sanitization filter";
 pub(crate) const VALIDATION: &str = "failed to reconcile certificate validation filter";
 pub(crate) const GATEWAY: &str = "failed to reconcile Gateway";

@@ -31,7 +31,7 @@ pub(crate) fn validating() -> Kind {
     Kind::new("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration")
 }
 
-/// How the API server reaches a webhook.
+/// The way in which the API server reaches a webhook.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ClientConfig {
@@ -148,7 +148,7 @@ impl Configuration {
     }
 }
 
-/// All clients.
+/// The clients that exist.
 #[derive(Debug)]
 pub(crate) struct Clients(Vec<ClientConfig>);
 

@@ -19,7 +19,7 @@ const LIFETIME: Duration = Duration::from_hours(90 * 24);
 /// The time by which clocks of clients may be late.
 const LATE: Duration = Duration::from_hours(1);
 
-/// What a renewal depends on beside the Secret.
+/// The time and the hosts, on which a renewal depends beside the Secret.
 #[derive(Debug, Clone, Copy)]
 pub struct Situation<'a> {
     /// The time of the call, as Unix time.
@@ -37,13 +37,13 @@ pub struct Situation<'a> {
 pub struct Plan {
     /// The content.
     pub stored: Stored,
-    /// What has happened.
+    /// The step that was taken.
     pub step: Step,
     /// The time until the next look.
     pub again: Duration,
 }
 
-/// What has happened to the pair.
+/// A step of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The current pair is as it should be.
