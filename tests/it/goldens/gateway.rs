@@ -131,7 +131,7 @@ async fn settled(of: &Of, case: &Case, component: &Loaded) -> anyhow::Result<End
     let mut input = input(of, case)?;
     let mut end = simulate(component.clone(), input.clone()).await?;
     for by in LATER {
-        input.now = input.now + by;
+        input.now += by;
         input.objects = end.objects.iter().filter(|one| !is_of_cluster(one)).cloned().collect();
         input.objects.extend(namespaces());
         if !input.objects.iter().any(|object| is_under_test(of, case, object)) {
