@@ -15,7 +15,7 @@ const NAMESPACES: usize = 10;
 /// The workloads of a namespace, and the Pods of each: 300 workloads, 2,000 Pods.
 const DEPLOYMENTS: usize = 28;
 const REPLICAS: usize = 7;
-/// The Pods of the ReplicationController of a namespace, which are evicted one after the other.
+/// The Pods of the `ReplicationController` of a namespace, which are evicted one after the other.
 const EVICTED: usize = 2;
 /// The restarts that are under way at most.
 const AT_ONCE: usize = 30;
